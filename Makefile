@@ -1,0 +1,79 @@
+# make          build, install, fetch the model, make a home if there is none, open a chat
+# make test     every test, with the real small model
+# make help     the rest
+#
+# Everything lives in .venv (this checkout, installed editable) and in the user's cache folder, where
+# the compiled llama.cpp and the model survive `make clean` and serve the next clone.
+
+PYTHON ?= python3
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := run
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+bin := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+docs_tests := $(wildcard tests/test_docs*.py)
+
+# The data root, as appliance/places.py decides it; expanded by the shell.
+home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
+cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
+
+.PHONY: run install dev model test check spec bench docs clean help
+
+run: install ## open a chat; first time: install, model, owlbox init
+	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
+	@compgen -G "$(home)/models/*.gguf" >/dev/null || $(bin)/owlbox model add smollm2
+	@exec $(bin)/owlbox chat
+
+install: .venv/.stamp ## build .venv with owlbox in it
+
+dev: .venv/.stamp-dev ## install, with what tests and checks need
+
+model: install ## fetch the bundled model into the cache; no home needed
+	@compgen -G "$(cache)/models/*.gguf" >/dev/null || { \
+	    scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	    $(bin)/owlbox --home "$$scratch/home" init >/dev/null; \
+	    $(bin)/owlbox --home "$$scratch/home" model add smollm2; }
+
+test: dev model ## every test
+	$(bin)/pytest
+
+check: dev ## style, types, layers, requirement map, reference documents
+	$(bin)/ruff check .
+	$(bin)/mypy
+	$(bin)/pytest -q tests/test_layers.py tests/test_spec.py $(docs_tests)
+
+spec: dev ## which requirement has a test, per capability
+	@$(bin)/python tests/spec.py
+
+bench: dev model ## measurements, each beside something to compare with
+	$(bin)/python tests/bench_spine.py
+
+docs: install ## write the reference documents from the code
+	$(bin)/owlbox docs --write docs/
+
+clean: ## remove everything built here; the cache and every home stay
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find appliance tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
+
+$(bin)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo 'owlbox needs Python 3.11 or newer; $(PYTHON) is' "$$($(PYTHON) --version 2>/dev/null || echo missing)." \
+	        'Choose another: make PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	    echo '$(PYTHON) cannot make virtual environments. Debian: sudo apt install python3-venv' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.stamp: pyproject.toml image-build/wheels.sh | $(bin)/python
+	@wheels=$$(image-build/wheels.sh $(bin)/python); \
+	    $(bin)/python -m pip install -q --find-links "$$wheels" -e .
+	@touch $@
+
+.venv/.stamp-dev: .venv/.stamp
+	$(bin)/python -m pip install -q -e '.[dev]'
+	@touch $@

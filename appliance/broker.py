@@ -1,0 +1,176 @@
+"""The broker process: holds the models and answers the core over its own socket.
+
+Started by the core with a token in OWLBOX_TOKEN, valid for this process only, or by systemd with none;
+then only our own user, and the one in OWLBOX_CORE_UID, are served. With OWLBOX_CHILD=1 it ends when the
+thread that started it does. Idle means parked: no thread wakes up while nobody asks. Knows nothing about
+conversations. Not hidden: the token stays readable in /proc for the same user and for root.
+"""
+
+import ctypes
+import hmac
+import logging
+import os
+import signal
+import threading
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+from appliance import config, listener, log
+from appliance.clock import Alarms, monotonic_s
+from appliance.errors import DeadlineExceeded, OwlError, Refused
+from appliance.jsonrpc import Peer, method
+from appliance.listener import Call, Gate, Listener
+from appliance.places import Home, broker_socket, runtime_folder
+from appliance.pool import Pool
+from appliance.records import Ask, Finish, to_plain
+
+LOG = logging.getLogger(__name__)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+PR_SET_PDEATHSIG = 1
+LOAD_S = 600.0
+
+
+class Service:
+    """What the broker's socket offers."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._guard = threading.Lock()
+        self._served = 0
+
+    @method("plan")
+    def plan(self, call: Call, pool: str = "") -> list[dict[str, Any]]:
+        """The routes of a pool that can be asked now, best first."""
+        return [to_plain(route) for route in self._pool.plan(pool)]
+
+    @method("generate")
+    def generate(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
+        """Streams `piece` notifications {id, text, is_reasoning}; the result is the Finish."""
+        started_s = monotonic_s()
+        first_ms = 0
+        finish: Finish | None = None
+        pieces = self._pool.generate(route, ask, call.cancel)
+        try:
+            for piece in pieces:
+                if isinstance(piece, Finish):
+                    finish = piece
+                    continue
+                first_ms = first_ms or _since(started_s)
+                call.notify("piece", {"id": call.id, **to_plain(piece)})
+        finally:
+            pieces.close()
+        if finish is None:
+            raise OwlError(f"route {route} ended without a finish", hint="the log has the details")
+        with self._guard:
+            self._served += 1
+        LOG.info(
+            "generated",
+            extra={
+                "route": route,
+                "model": finish.model,
+                "slot": ask.slot,
+                "purpose": ask.purpose,
+                "prompt": finish.prompt_tokens,
+                "evaluated": finish.evaluated_tokens,
+                "output": finish.output_tokens,
+                "result": finish.reason,
+                "first_ms": first_ms,
+                "ms": _since(started_s),
+            },
+        )
+        return dict(to_plain(finish))
+
+    @method("measure")
+    def measure(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
+        """Tokens of a request, per named part and in total."""
+        return dict(to_plain(self._pool.measure(route, ask, call.cancel)))
+
+    @method("count")
+    def count(self, call: Call, route: str, texts: list[str]) -> list[int]:
+        """Tokens of each text, by the route's tokenizer."""
+        return self._pool.count(route, texts, call.cancel)
+
+    @method("load")
+    def load(self, call: Call, route: str) -> dict[str, Any]:
+        """Bring the route's model into memory now, so that the first answer does not wait for it."""
+        return dict(to_plain(self._pool.load(route, call.cancel, LOAD_S)))
+
+    @method("status")
+    def status(self, call: Call) -> dict[str, Any]:
+        """What is loaded, what it takes, whether it is busy, how many answers were given."""
+        return {**self._pool.status(), "served": self._served, "pid": os.getpid()}
+
+
+def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | None = None, ready_fd: int | None = None) -> int:
+    """Run the broker until SIGTERM or SIGINT; the exit code. Call it from the main thread of its own process.
+
+    `environ` is usually os.environ: the token is taken out of it. One byte is written to `ready_fd` when
+    the socket accepts.
+    """
+    parent = os.getppid()
+    # Blocked here, before any thread exists, so that sigwait below is the only one that gets them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    is_child = environ.get("OWLBOX_CHILD") == "1"
+    if is_child:
+        _die_with(parent)
+    gate = make_gate(environ)
+    settings = config.load(home, environ)
+    redactor = log.Redactor(config.secrets(settings))
+    log.start(
+        "broker", home.logs / "broker", settings.system.level, redactor, is_service="JOURNAL_STREAM" in environ and not is_child
+    )
+    path = socket_path or broker_socket(runtime_folder(home, environ, make=True))
+    pool = Pool(home, settings)
+    server = Listener(listener.listen(path), name="broker", gate=gate, alarms=Alarms())
+    server.offer(Service(pool))
+    server.start()
+    LOG.info("listening", extra={"socket": str(path)})
+    if ready_fd is not None:
+        os.write(ready_fd, b"1")
+        os.close(ready_fd)
+    received = signal.sigwait(STOP_SIGNALS)
+    LOG.info("stopping", extra={"signal": signal.Signals(received).name})
+    server.close()
+    path.unlink(missing_ok=True)
+    try:
+        pool.close()
+    except DeadlineExceeded:
+        LOG.warning("a generation did not stop in time")
+    log.stop()
+    return 0
+
+
+def make_gate(environ: MutableMapping[str, str]) -> Gate:
+    """Who may say hello: holders of this process's token, or, when there is none, our user and the core's."""
+    token = environ.pop("OWLBOX_TOKEN", "")
+    users = {os.getuid()}
+    core = environ.get("OWLBOX_CORE_UID", "")
+    if core.isdecimal():
+        users.add(int(core))
+
+    def gate(peer: Peer, params: dict[str, Any]) -> None:
+        if token:
+            given = params.get("token")
+            is_welcome = isinstance(given, str) and hmac.compare_digest(
+                given.encode("utf-8", "replace"), token.encode("utf-8", "replace")
+            )
+        else:
+            is_welcome = peer.uid in users
+        if not is_welcome:
+            why = "missing or wrong token" if token else f"user {peer.uid} is not the core's"
+            LOG.warning("refused hello", extra={"peer": f"pid={peer.pid} uid={peer.uid}", "reason": why})
+            raise Refused(f"the broker serves its own core only: {why}", hint="talk to the core instead")
+
+    return gate
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel for SIGTERM when the thread that started us ends; exit at once if it already has."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit(0)
+
+
+def _since(started_s: float) -> int:
+    return round((monotonic_s() - started_s) * 1000)

@@ -1,0 +1,472 @@
+"""The `owlbox` command: reads arguments, reaches the core, prints for people or as JSON.
+
+Exit codes: 0 ok, 1 failed, 2 bad usage, 3 not found, 4 refused, 5 busy or unavailable. Every error is one
+line with the value and the next step. Imports of a command's heavy parts stand inside it, because
+start-up time is a feature: `owlbox status` must not pay for the model or the terminal interface.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from appliance import __version__, places
+from appliance.errors import BadInput, NotFound, OwlError
+from appliance.places import Home
+from appliance.reach import reach
+
+Handler = Callable[[argparse.Namespace, Home], int]
+DESCRIPTION = "A private assistant that lives in a small box."
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    is_json = "--json" in words
+    try:
+        args = parser(words).parse_args(words)
+        handler: Handler = args.handler
+        code = handler(args, places.find_home(args.home, os.environ))
+        sys.stdout.flush()
+        return code
+    except OwlError as error:
+        _complain(error, is_json)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("owlbox: stopped", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of our output left (`owlbox ask ... | head`): nobody to complain to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # the last boundary: a person never sees a traceback
+        if os.environ.get("OWLBOX__SYSTEM__DEBUG"):
+            raise
+        _complain(OwlError(f"internal error: {type(error).__name__}: {error}", hint="OWLBOX__SYSTEM__DEBUG=true shows more"), is_json)
+        return 1
+
+
+def _complain(error: OwlError, is_json: bool) -> None:
+    if is_json:
+        plain = {"status": error.status, "outcome": error.outcome, "message": error.message, "hint": error.hint}
+        print(json.dumps({"error": plain}, ensure_ascii=False), file=sys.stderr)
+    else:
+        print(f"owlbox: {' '.join(str(error).split())}", file=sys.stderr)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our one-line errors."""
+
+    def error(self, message: str) -> Any:
+        """Bad usage, with the next step."""
+        raise BadInput(message, hint=f"{self.prog} --help")
+
+
+def parser(words: list[str]) -> Parser:
+    """The whole command line; tools' commands are added only when `words` ask for one, or for help."""
+    root = _common(Parser(prog="owlbox", description=DESCRIPTION), None, False)
+    root.add_argument("--version", action="version", version=f"owlbox {__version__}")
+    root.set_defaults(handler=_chat, thread="", prompt="", plain=True)
+    commands = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, handler: Handler, text: str, where: Any = commands) -> Parser:
+        made = _common(where.add_parser(name, help=text, description=text), argparse.SUPPRESS, argparse.SUPPRESS)
+        made.set_defaults(handler=handler)
+        return made
+
+    _talking(command)
+    _services(command)
+    threads = command("thread", _threads, "earlier conversations").add_subparsers(metavar="ACTION", parser_class=Parser)
+    _thread_actions(lambda name, handler, text: command(name, handler, text, threads))
+    models = command("model", _models, "local models").add_subparsers(metavar="ACTION", parser_class=Parser)
+    command("list", _models, "models here and in the catalogue", models)
+    add = command("add", _model_add, "fetch a model of the catalogue, or copy a .gguf file", models)
+    add.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
+    chosen = next((w for w in words if not w.startswith("-")), "")
+    if chosen not in commands.choices or "--help" in words or "-h" in words:
+        _tools(command, set(commands.choices))
+    return root
+
+
+def _common(made: Parser, home: Any, is_json: Any) -> Parser:
+    """The options that may stand before or after the command: only the root has defaults for them."""
+    made.add_argument("--home", default=home, metavar="DIR", help="the home folder (or OWLBOX_HOME)")
+    made.add_argument("--json", action="store_true", default=is_json, help="print JSON for programs")
+    return made
+
+
+def _talking(command: Callable[..., Parser]) -> None:
+    ask = command("ask", _ask, "ask one question; text from a pipe is added to it")
+    ask.add_argument("text", nargs="*", help="the question")
+    ask.add_argument("--thread", default="", metavar="ID", help="continue this thread")
+    ask.add_argument("--later", action="store_true", help="only hand it in: it is answered when the core runs")
+    chat = command("chat", _chat, "talk, line by line")
+    chat.add_argument("--thread", default="", metavar="ID", help="continue this thread")
+    chat.add_argument("-p", "--prompt", default="", metavar="TEXT", help="say this first")
+    chat.add_argument("--plain", action="store_true", default=True, help="lines instead of the full screen")
+    size = command("prompt-size", _prompt_size, "tokens of the prompt by part, counted by the broker")
+    size.add_argument("text", nargs="?", default="hi", help="the message to measure with")
+
+
+def _services(command: Callable[..., Parser]) -> None:
+    init = command("init", _init, "make a home")
+    init.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
+    command("serve", _serve, "run the core until it is stopped")
+    broker = command("broker", _broker, "run the model broker until it is stopped")
+    broker.add_argument("--socket", default="", metavar="PATH", help="where to listen")
+    command("status", _status, "what runs and what it is doing")
+    command("reload", _reload, "make the running core read its configuration again")
+    doctor = command("doctor", _doctor, "look everything over")
+    doctor.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
+    docs = command("docs", _docs, "the reference documents, made from the code")
+    docs.add_argument("--write", default="", metavar="DIR", help="write them into this folder")
+
+
+def _thread_actions(command: Callable[[str, Handler, str], Parser]) -> None:
+    listing = command("list", _threads, "newest first")
+    listing.add_argument("--type", default="", choices=["chat", "ask", "tick"], help="only this type")
+    listing.add_argument("--limit", type=int, default=20)
+    listing.add_argument("--offset", type=int, default=0)
+    view = command("view", _thread_view, "everything in one thread")
+    view.add_argument("id")
+    view.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
+    delete = command("delete", _thread_delete, "delete a thread and everything said in it")
+    delete.add_argument("id")
+    follow = command("follow", _thread_follow, "show a thread as it grows, until it ends")
+    follow.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
+    follow.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
+
+
+def _tools(command: Callable[..., Parser], taken: set[str]) -> None:
+    """One command for every tool that names one; arguments come from the tool's signature (B-058)."""
+    from appliance import tools
+    from appliance.toolbox import read_tool
+
+    for made in map(read_tool, tools.load()):
+        name = made.mark.command
+        if not name or name in taken:
+            continue
+        made_parser = command(name, _tool, made.description)
+        fields = made.signature.fields
+        made_parser.set_defaults(tool=made.mark.name, fields=[f.name for f in fields])
+        needed = [f for f in fields if f.is_required]
+        for field in fields:
+            if field.is_required:
+                # The last needed argument takes all remaining words, so that nobody has to quote.
+                made_parser.add_argument(field.name, nargs="+" if field is needed[-1] else None, help=field.help)
+            else:
+                kind = int if isinstance(field.default, int) else str
+                made_parser.add_argument(f"--{field.name.replace('_', '-')}", dest=field.name, type=kind, default=field.default, help=field.help)
+
+
+# -- talking ----------------------------------------------------------------------------------------
+
+
+def _piped() -> str:
+    """What comes through a pipe or a file, "" on a terminal."""
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return ""
+    return sys.stdin.buffer.read(2_000_000).decode("utf-8", "replace")
+
+
+def _ask(args: argparse.Namespace, home: Home) -> int:
+    from appliance import terminal
+
+    text = "\n\n".join(part for part in (" ".join(args.text), _piped().strip()) if part)
+    if not text:
+        raise BadInput("nothing to ask", hint='owlbox ask "your question"')
+    way = reach(home, os.environ)
+    try:
+        params = {"text": text, "thread": args.thread, "kind": "ask", "wait": not args.later}
+        answer, result = terminal.ask(way, params, None if args.json else sys.stdout, sys.stderr if sys.stderr.isatty() else None)
+    finally:
+        way.close()
+    if args.json:
+        print(json.dumps({**result, "answer": answer.text}, ensure_ascii=False))
+    elif args.later:
+        print(f"handed in as thread {answer.run}")
+    error = terminal.verdict(result)
+    if error is not None and not args.json:
+        raise error
+    return 0 if error is None else error.exit_code
+
+
+def _chat(args: argparse.Namespace, home: Home) -> int:
+    from appliance import terminal
+
+    way = reach(home, os.environ)
+    try:
+        if sys.stdin.isatty():
+            import readline  # line editing and history come with the import
+
+            readline.set_history_length(1000)
+        if args.prompt:
+            answer, result = terminal.ask(way, {"text": args.prompt, "thread": args.thread, "kind": "chat"}, sys.stdout, sys.stderr)
+            args.thread = answer.run
+            if error := terminal.verdict(result):
+                print(f"owlbox: {error}", file=sys.stderr)
+        return terminal.chat(way, args.thread, input if sys.stdin.isatty() else _line, sys.stdout, sys.stderr)
+    finally:
+        way.close()
+
+
+def _line(prompt: str) -> str:
+    """A line of a pipe, without a prompt."""
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+def _prompt_size(args: argparse.Namespace, home: Home) -> int:
+    size = _once(home, "prompt.size", {"text": args.text})
+    if args.json:
+        print(json.dumps(size, ensure_ascii=False))
+        return 0
+    print(f"{size['static']} tokens of static prompt on route {size['route']} ({size['dialect']}), {size['total']} in all")
+    for name, tokens in size["groups"].items():
+        print(f"  {name:<14}{tokens:>6}")
+    return 0
+
+
+# -- services ---------------------------------------------------------------------------------------
+
+
+def _init(args: argparse.Namespace, home: Home) -> int:
+    from appliance import onboard
+
+    made = onboard.init(home, is_forced=args.force)
+    if args.json:
+        print(json.dumps({"home": str(home.root), "made": [str(p) for p in made]}))
+    else:
+        print(f"made {home.root}" if made else f"{home.root} is complete")
+    return 0
+
+
+def _serve(args: argparse.Namespace, home: Home) -> int:
+    from appliance import daemon
+
+    return daemon.serve(home, os.environ)
+
+
+def _broker(args: argparse.Namespace, home: Home) -> int:
+    from appliance import broker
+
+    return broker.serve(home, os.environ, socket_path=Path(args.socket) if args.socket else None)
+
+
+def _status(args: argparse.Namespace, home: Home) -> int:
+    way = reach(home, os.environ)
+    try:
+        status = way.call("core.status")
+    finally:
+        way.close()
+    status["core"] = "running" if way.is_remote else "not running"
+    if args.json:
+        print(json.dumps(status, ensure_ascii=False))
+        return 0
+    running = f"running, pid {status['pid']}, up {status['uptime_s']} s" if way.is_remote else "not running (commands work without it)"
+    broker = status["broker"]
+    model = broker.get("model") or "none loaded"
+    lines = [
+        ("core", running),
+        ("home", status["home"]),
+        ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
+        ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
+        ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
+        ("workspace", status["workspace"]),
+        ("entries", str(status["entries"])),
+        ("answering", str(status["answering"])),
+    ]
+    if status["last_thread"]:
+        last = status["last_thread"]
+        lines.append(("last thread", f"{last['id']} {last['outcome'] or last['status']} {last['title']}"))
+    for name, value in lines:
+        print(f"{name:<12} {value}")
+    return 0
+
+
+def _reload(args: argparse.Namespace, home: Home) -> int:
+    way = reach(home, os.environ)
+    try:
+        if not way.is_remote:
+            raise NotFound("no core is running", hint="the configuration is read at every start")
+        changed = way.call("core.reload")["changed"]
+    finally:
+        way.close()
+    print(json.dumps({"changed": changed}) if args.json else f"changed: {changed or 'nothing'}")
+    return 0
+
+
+def _doctor(args: argparse.Namespace, home: Home) -> int:
+    from appliance import doctor
+    from appliance.daemon import Lock
+
+    home.require()
+    lock = Lock(home.lock) if args.repair else None
+    try:
+        findings = doctor.examine(home, os.environ, is_repairing=args.repair)
+    finally:
+        if lock is not None:
+            lock.release()
+    if args.json:
+        print(json.dumps([vars(f) for f in findings], ensure_ascii=False))
+    else:
+        for f in findings:
+            print(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
+    return 1 if any(f.state == "problem" for f in findings) else 0
+
+
+def _docs(args: argparse.Namespace, home: Home) -> int:
+    from appliance import handbook
+
+    pages = handbook.pages(parser(["--help"]))
+    if args.write:
+        for name, text in pages.items():
+            (Path(args.write) / name).write_text(text, encoding="utf-8")
+        print(f"wrote {', '.join(sorted(pages))}")
+    else:
+        print("\n".join(pages.values()))
+    return 0
+
+
+# -- things -----------------------------------------------------------------------------------------
+
+
+def _once(home: Home, method: str, params: dict[str, Any]) -> Any:
+    """One call of the method table."""
+    way = reach(home, os.environ)
+    try:
+        return way.call(method, params)
+    finally:
+        way.close()
+
+
+def _tool(args: argparse.Namespace, home: Home) -> int:
+    arguments = {}
+    for name in args.fields:
+        value = getattr(args, name)
+        arguments[name] = " ".join(value) if isinstance(value, list) else value
+    outcome = _once(home, "tool.call", {"name": args.tool, "arguments": arguments})
+    if args.json:
+        print(json.dumps(outcome, ensure_ascii=False))
+    elif outcome["status"] < 400:
+        print(outcome["message"])
+    if outcome["status"] >= 400:
+        from appliance.errors import from_outcome
+
+        error = from_outcome(outcome["outcome"], outcome["message"], outcome["hint"])
+        if outcome["status"] == 400:
+            error = BadInput(outcome["message"], hint=outcome["hint"])
+        if args.json:
+            return error.exit_code
+        raise error
+    return 0
+
+
+def _threads(args: argparse.Namespace, home: Home) -> int:
+    from appliance import terminal
+    from appliance.clock import iso
+
+    params = {"type": getattr(args, "type", ""), "limit": getattr(args, "limit", 20), "offset": getattr(args, "offset", 0)}
+    found = _once(home, "thread.list", params)
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False))
+    elif not found:
+        print("no threads")
+    else:
+        rows = [[t["id"], iso(t["created_ms"])[:16], t["kind"], t["outcome"] or str(t["status"]), t["title"]] for t in found]
+        terminal.table(rows, ["id", "started", "type", "state", "title"], sys.stdout)
+    return 0
+
+
+def _print_event(event: dict[str, Any]) -> None:
+    name = f"{event['role']} {event['tool']}".strip()
+    mark = "" if event["status"] < 400 else f" [{event['outcome']}]"
+    given = " " + json.dumps(event["input"], ensure_ascii=False) if event["kind"] == "tool_use" and event["input"] else ""
+    print(f"{event['seq']:>4} {name} · {event['kind']}{mark}{given}")
+    for line in event["content"].splitlines():
+        print(f"     {line}")
+
+
+def _thread_view(args: argparse.Namespace, home: Home) -> int:
+    only = [role.strip() for role in args.only.split(",") if role.strip()]
+    found = _once(home, "thread.view", {"id": args.id, "only": only or None})
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False))
+        return 0
+    thread = found["thread"]
+    print(f"{thread['id']} {thread['kind']} {thread['outcome'] or thread['status']}: {thread['title'] or '(untitled)'}")
+    for event in found["events"]:
+        _print_event(event)
+    return 0
+
+
+def _thread_delete(args: argparse.Namespace, home: Home) -> int:
+    done = _once(home, "thread.delete", {"id": args.id})
+    print(json.dumps(done) if args.json else f"deleted thread {done['run']} with {done['events']} events")
+    return 0
+
+
+def _thread_follow(args: argparse.Namespace, home: Home) -> int:
+    from appliance.clock import sleep_s
+
+    if not 50 <= args.interval <= 60_000:
+        raise BadInput(f"interval {args.interval} ms", hint="use 50 to 60000")
+    way = reach(home, os.environ)
+    try:
+        thread = args.id
+        if not thread:
+            open_ones = [t for t in way.call("thread.list", {"limit": 50}) if t["ended_ms"] is None]
+            if not open_ones:
+                raise NotFound("no thread is open", hint="owlbox thread list shows the ended ones")
+            thread = open_ones[0]["id"]
+        after = 0
+        while True:
+            found = way.call("thread.view", {"id": thread, "after": after})
+            for event in found["events"]:
+                after = event["seq"]
+                if args.json:
+                    print(json.dumps(event, ensure_ascii=False))
+                else:
+                    _print_event(event)
+            sys.stdout.flush()
+            if found["thread"]["ended_ms"] is not None:
+                return 0
+            sleep_s(args.interval / 1000)
+    finally:
+        way.close()
+
+
+def _models(args: argparse.Namespace, home: Home) -> int:
+    from dataclasses import asdict
+
+    from appliance import catalogue, terminal
+
+    home.require()
+    found = catalogue.listing(home)
+    if args.json:
+        print(json.dumps([asdict(m) for m in found], ensure_ascii=False))
+        return 0
+    rows = []
+    for m in found:
+        state = m.problem or ("installed" if m.is_installed else f"owlbox model add {m.name}")
+        rows.append([m.name, f"{m.size_bytes // 1_000_000} MB", m.licence or "", state])
+    terminal.table(rows, ["model", "size", "licence", "state"], sys.stdout)
+    return 0
+
+
+def _model_add(args: argparse.Namespace, home: Home) -> int:
+    from appliance import catalogue, terminal
+
+    home.require()
+    progress = terminal.Progress()
+    try:
+        path = catalogue.add(home, args.model, progress.show)
+    finally:
+        progress.end()
+    print(json.dumps({"model": path.stem, "path": str(path)}) if args.json else f"{path.stem} is ready: {path}")
+    return 0

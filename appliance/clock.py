@@ -1,0 +1,166 @@
+"""Time and identity: the only module that reads the clock, makes ids, or names this process.
+
+Times are integer milliseconds since 1970 (UTC); deadlines use the monotonic clock, so a clock that
+jumps (a Pi has no battery) never fires them early. Ids are UUID version 7: they sort by creation.
+"""
+
+import heapq
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def now_ms() -> int:
+    """Wall clock in milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_s() -> float:
+    """Seconds on a clock that never jumps; only differences mean anything."""
+    return time.monotonic()
+
+
+def sleep_s(seconds: float) -> None:
+    """Block this thread; waits that must be interruptible use an Event instead."""
+    time.sleep(seconds)
+
+
+def iso(at_ms: int) -> str:
+    """UTC time stamp such as 2026-11-21T22:23:00.123Z."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms // 1000)) + f".{at_ms % 1000:03d}Z"
+
+
+def new_id() -> str:
+    """A UUID version 7 (RFC 9562): 48 bits of milliseconds, then 74 random bits."""
+    value = (now_ms() << 80) | int.from_bytes(os.urandom(10), "big")
+    value = (value & ~(0xF << 76)) | (0x7 << 76)
+    value = (value & ~(0x3 << 62)) | (0x2 << 62)
+    return str(uuid.UUID(int=value))
+
+
+def correlation_id() -> str:
+    """A random UUID version 4, one per inbound request (A-271)."""
+    return str(uuid.uuid4())
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that cannot be confused with a later one: boot, pid and start time in clock ticks."""
+
+    boot_id: str
+    pid: int
+    start_ticks: int
+
+    def is_alive(self) -> bool:
+        """True while exactly this process (not a reused pid, not one before a reboot) exists."""
+        return self.boot_id == boot_id() and _start_ticks(self.pid) == self.start_ticks
+
+    def encode(self) -> str:
+        """The text kept in `process` columns."""
+        return f"{self.boot_id}/{self.pid}/{self.start_ticks}"
+
+
+def is_alive(process: str) -> bool:
+    """True while the process that `Process.encode` described still exists; False for ""."""
+    boot, _, rest = process.partition("/")
+    pid, _, ticks = rest.partition("/")
+    return bool(ticks) and Process(boot, int(pid), int(ticks)).is_alive()
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def process(pid: int) -> Process:
+    """The identity of a process that exists now."""
+    return Process(boot_id(), pid, _start_ticks(pid))
+
+
+def this_process() -> Process:
+    """The identity of the calling process."""
+    return process(os.getpid())
+
+
+def _start_ticks(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return -1
+    # The command name may contain spaces and brackets: count fields after the last ')'.
+    fields = stat.rpartition(")")[2].split()
+    return -1 if fields[0] in "ZX" else int(fields[19])
+
+
+class CancelToken(threading.Event):
+    """A stop sign that can also run callbacks when it is set, so a thread blocked elsewhere can be woken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._guard = threading.Lock()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Run `callback` once, when the token is set, or at once if it already is."""
+        with self._guard:
+            if not self.is_set():
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def set(self) -> None:
+        """Set the sign; callbacks run in the calling thread, first come first served."""
+        with self._guard:
+            super().set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+class Alarms:
+    """Calls functions at moments in the future from one thread that sleeps exactly until the next one.
+
+    With nothing due the thread is parked: no polling. Callbacks must be quick and must not raise.
+    """
+
+    def __init__(self) -> None:
+        self._wake = threading.Condition()
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._next = 0
+        self._thread: threading.Thread | None = None
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> int:
+        """Call `callback` in `seconds`; returns a handle for `cancel`."""
+        with self._wake:
+            self._next += 1
+            heapq.heappush(self._heap, (monotonic_s() + seconds, self._next, callback))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="alarms", daemon=True)
+                self._thread.start()
+            self._wake.notify()
+            return self._next
+
+    def cancel(self, handle: int) -> None:
+        """Forget an alarm; one that already rang is ignored."""
+        with self._wake:
+            live = [entry for entry in self._heap if entry[1] != handle]
+            if len(live) != len(self._heap):
+                self._heap = live
+                heapq.heapify(self._heap)
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._heap:
+                    self._wake.wait()
+                due, _, callback = self._heap[0]
+                wait = due - monotonic_s()
+                if wait > 0:
+                    self._wake.wait(wait)
+                    continue
+                heapq.heappop(self._heap)
+            callback()

@@ -1,0 +1,340 @@
+"""The composition root: builds every part once and hands it down; runs the core as a service.
+
+`Core` is the same whether it serves a socket or lives for one command. `serve` adds the lock against a
+second core, the socket, signals and the orderly end. Nothing here decides anything about a turn.
+"""
+
+import fcntl
+import logging
+import os
+import queue
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from appliance import __version__, config, log, markdown, notes, places, policy, tools
+from appliance.agent import Agent, Limits
+from appliance.channels.rpc import Means, Rpc
+from appliance.clock import Alarms, now_ms, this_process
+from appliance.entries import Entries
+from appliance.errors import AlreadyRunning, ConfigError, Lost, OwlError, Refused, StoreError
+from appliance.inbox import Inbox
+from appliance.jsonrpc import Peer
+from appliance.leases import Leases
+from appliance.listener import Listener, listen
+from appliance.models import Models
+from appliance.packet import Packets
+from appliance.places import Home
+from appliance.records import Ask, Event, Message, Part, to_plain
+from appliance.runs import Runs
+from appliance.search import Search
+from appliance.settings import Config
+from appliance.shutdown import Shutdown
+from appliance.store import Store
+from appliance.supervisor import Broker
+from appliance.toolbox import Toolbox
+
+LOG = logging.getLogger(__name__)
+
+
+class NoSkills:
+    """Skills port of a home without skills."""
+
+    def lines(self) -> list[str]:
+        """None."""
+        return []
+
+
+class LogStatus:
+    """Status port that only notes the state in the log, at debug level."""
+
+    def show(self, session: str, state: str) -> None:
+        """Write it down."""
+        LOG.debug("session %s is %s", session, state)
+
+
+class Core:
+    """Every part of a core, built for one home."""
+
+    def __init__(self, home: Home, environ: Mapping[str, str], *, process: str = "core", is_shared: bool = True) -> None:
+        self.home = home.require()
+        self.live = config.Live(home, environ)
+        self.started_ms = now_ms()
+        settings = self.live.current
+        self.redactor = log.Redactor(config.secrets(settings))
+        log.start(process, home.logs, settings.system.level, self.redactor)
+        self.runtime = places.runtime_folder(home, environ, make=True)
+        rules = policy.load(home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
+        self.store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
+        me = this_process().encode()
+        self.leases = Leases(self.store)
+        self.runs = Runs(self.store, me)
+        self.entries = Entries(self.store)
+        self.finder = Search(self.store)
+        # One broker for the core; a command that lives without a core has its own, private one.
+        socket = places.broker_socket(self.runtime) if is_shared else self.runtime / f"broker-{os.getpid()}.sock"
+        self.broker = Broker(home, socket, environ, self.leases)
+        self.models = Models(
+            str(socket), token=lambda: self.broker.token, revive=self.broker.revive, wait_s=settings.llm.broker_wait_s
+        )
+        services = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
+        self.toolbox = Toolbox(
+            tools.load(),
+            services,
+            policy=rules,
+            deadline_s=settings.tools.deadline_s,
+            threads=settings.tools.parallel,
+            interrupt=self.store.interrupt,
+        )
+        self.packets = Packets(
+            self._documents,
+            self.finder,
+            NoSkills(),
+            override=settings.prompt.system_prompt_override,
+            ceiling=settings.budget.ceiling,
+            divisor=settings.budget.token_divisor,
+        )
+        self.agent = Agent(self.models, self.toolbox, self.packets, self.runs, limits(settings))
+        self.inbox = Inbox(
+            self.store, self.runs, self.models, self.agent, relevant=self.packets.relevant, status=LogStatus(), process=me
+        )
+        self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
+        means = Means(self.toolbox.dispatch, self._tools, self.status, self.prompt_size, self.reload, self.shut_down)
+        self.rpc = Rpc(self.inbox, self.runs, means)
+        self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
+        self.shutdown.component("toolbox", self.toolbox.close)
+        self.shutdown.component("broker", self.broker.stop)
+        self.shutdown.component("sessions", self.runs.stop_sessions)
+
+    def recover(self) -> None:
+        """Mend what a killed process left behind; writes nothing when there is nothing to mend."""
+        for lease in self.leases.bury():
+            LOG.warning("%s %d ended without saying so: %s", lease.kind, lease.process.pid, lease.reason)
+        for loop in self.runs.recover(_ignore):
+            LOG.warning("run %s was interrupted and is marked so", loop.run)
+
+    def close(self, reason: str) -> list[str]:
+        """End everything in order; returns the steps that did not end well."""
+        if self.shutdown.state == "running":
+            self.shutdown.initiate(reason)
+        bad = self.shutdown.run()
+        self.store.close()
+        log.stop()
+        return bad
+
+    # -- what the door offers -----------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """What runs, what it holds, what it is doing. Starts nothing."""
+        settings = self.live.current
+        try:
+            broker: dict[str, Any] = {"state": "running", **self.models.status()} if self.broker.pid else {"state": "not running"}
+        except (Lost, Refused) as error:
+            broker = {"state": f"not answering: {error.message}"}
+        latest = self.runs.listing(limit=1)
+        return {
+            "version": __version__,
+            "home": str(self.home.root),
+            "pid": os.getpid(),
+            "state": self.shutdown.state,
+            "uptime_s": (now_ms() - self.started_ms) // 1000,
+            "broker": {**broker, "restarts": self.broker.restarts},
+            "pools": {name: list(routes) for name, routes in settings.pools.items()},
+            "default_pool": settings.models.pool,
+            "channels": {"matrix": settings.channels.matrix.enabled, "email": settings.channels.email.enabled},
+            "workspace": settings.sandbox.workspace or str(self.home.root / "sessions"),
+            "entries": self.entries.count(),
+            "answering": self.inbox.busy(),
+            "sessions": self.runs.sessions()[:10],
+            "last_thread": to_plain(latest[0]) if latest else None,
+            "processes": [to_plain(lease) for lease in self.leases.listing(10)],
+        }
+
+    def prompt_size(self, text: str) -> dict[str, Any]:
+        """Tokens of the prompt for a text, by part, counted by the broker on what it received."""
+        route = self.models.plan(self.live.current.models.pool)[0]
+        specs = tuple(self.toolbox.specs())
+        system = self.packets.system(specs, route.dialect)
+        ask = Ask(system=system, messages=(Message("user", text),), tools=specs, dialect=route.dialect, correlation=log.correlation())
+        measure = self.models.measure(route, ask)
+        shipped = {n: markdown.visible(notes.shipped(n)) for n in notes.SHIPPED}
+        groups = {"instructions": 0, "tools": 0, "documents": 0, "skills": 0, "person": 0}
+        for name, tokens in measure.parts.items():
+            if name in ("instructions", "style"):
+                groups["instructions"] += tokens
+            elif name in ("tools", "skills"):
+                groups[name] += tokens
+            elif any(p.name == name and shipped.get(name) == p.text for p in system):
+                groups["documents"] += tokens
+            elif any(p.name == name for p in system):
+                groups["person"] += tokens
+        static = sum(tokens for name, tokens in groups.items() if name != "person")
+        return {
+            "route": route.name,
+            "dialect": route.dialect,
+            "model": measure.model,
+            "static": static,
+            "groups": groups,
+            "parts": measure.parts,
+            "total": measure.total,
+        }
+
+    def reload(self) -> str:
+        """Take a changed configuration into use; ConfigError keeps the old one. Returns what changed."""
+        changed, what = self.live.reload()
+        if not changed and what:
+            LOG.error("configuration not reloaded: %s", what)
+            raise ConfigError(f"configuration not reloaded, the old one stays: {what}")
+        settings = self.live.current
+        self.redactor.add(*config.secrets(settings))
+        logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
+        self.agent.limits = limits(settings)
+        LOG.info("configuration reloaded: %s", what or "nothing changed")
+        return what
+
+    def shut_down(self, reason: str) -> None:
+        """Ask for the end; `serve` does it."""
+        self.shutdown.initiate(reason)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _documents(self) -> list[Part]:
+        parts, problems = notes.documents(self.home.box)
+        for problem in problems:
+            LOG.warning("prompt document left out: %s", problem)
+        return parts
+
+    def _tools(self) -> list[dict[str, Any]]:
+        return [{**to_plain(t.spec), "command": t.mark.command} for t in self.toolbox.tools()]
+
+
+def limits(settings: Config) -> Limits:
+    """The agent's caps from the configuration."""
+    return Limits(
+        max_turns=settings.runs.max_turns,
+        max_commands=settings.runs.max_commands,
+        max_strikes=settings.runs.max_strikes,
+        history_messages=settings.budget.history_messages,
+        temperature=settings.models.temperature,
+        max_output_tokens=settings.models.max_output_tokens,
+        deadline_s=settings.llm.deadline_ms / 1000,
+    )
+
+
+class Lock:
+    """One core per home: a lock on a file of the home, which the kernel releases however we end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = open(path, "a+", encoding="ascii")  # noqa: SIM115 (held until we end)
+        except OSError as error:
+            raise StoreError(f"cannot open {path}: {error.strerror}", hint="check owner and mode of the home folder") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            pid = self._file.read(32).strip() or "?"
+            self._file.close()
+            raise AlreadyRunning(
+                f"a core (pid {pid}) is already running on {path.parent}", hint="owlbox status shows it; stop it before starting another"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def release(self) -> None:
+        """Let another core start."""
+        self._file.close()
+
+
+def serve(home: Home, environ: Mapping[str, str]) -> int:
+    """Run the core until a signal or a client ends it; returns the exit code."""
+    lock = Lock(home.require().lock)
+    try:
+        return _serve(home, environ)
+    finally:
+        lock.release()
+
+
+def _serve(home: Home, environ: Mapping[str, str]) -> int:
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        signals.put(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, note)
+    core = Core(home, environ)
+    listener: Listener | None = None
+    try:
+        was_clean = all(lease.ended_ms is not None for lease in core.leases.listing() if lease.kind == "core")
+        problems = [] if was_clean else core.store.problems(is_quick=True)
+        if problems:
+            raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint="owlbox doctor; backups are in backups/")
+        core.recover()
+        lease = core.leases.begin("core")
+        listener = _listener(core)
+        core.shutdown.before("listener", listener.stop_accepting)
+        core.shutdown.after("hang up", listener.close)
+        core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
+        core.broker.start()
+        listener.start()
+        again = core.inbox.start_waiting()
+        LOG.info("core is up", extra={"home": str(home.root), "waiting": again})
+        _wait(core, signals)
+        return 0
+    finally:
+        core.close("failed to start" if core.shutdown.state == "running" else core.shutdown.reason)
+        if listener is not None:
+            places.core_socket(core.runtime).unlink(missing_ok=True)
+
+
+def _wait(core: Core, signals: "queue.SimpleQueue[int]") -> None:
+    """Parked until a signal; SIGHUP reloads, the others end. A client's shutdown arrives as SIGTERM."""
+    while True:
+        number = signals.get()
+        if number == signal.SIGHUP:
+            try:
+                core.reload()
+            except ConfigError:
+                pass  # logged, and the old configuration stays
+            continue
+        if core.shutdown.state == "running":
+            core.shutdown.initiate(f"signal {signal.Signals(number).name}")
+        return
+
+
+def _listener(core: Core) -> Listener:
+    settings = core.live.current
+    allowed = {os.getuid(), 0}
+
+    def gate(peer: Peer, params: dict[str, Any]) -> None:
+        # Socket mode 0660 admits the group; its members are people of this box (host trust).
+        if peer.uid not in allowed and peer.gid != os.getgid():
+            LOG.warning("refused hello of uid %d", peer.uid)
+            raise Refused(f"user {peer.uid} may not talk to this owl", hint="ask its admin")
+        if params.get("token"):
+            LOG.warning("refused hello of pid %d: a token that was not issued", peer.pid)
+            raise Refused("this token was not issued here", hint="people need no token")
+
+    path = places.core_socket(core.runtime)
+    try:
+        sock = listen(path)
+    except OSError as error:
+        raise OwlError(f"cannot listen at {path}: {error.strerror}") from None
+    listener = Listener(
+        sock,
+        name="core",
+        gate=gate,
+        alarms=Alarms(),
+        deadline_s=settings.api.rpc_timeout_ms / 1000,
+        max_connections=settings.api.max_connections,
+    )
+    listener.offer(core.rpc)
+    return listener
+
+
+def _ignore(event: Event) -> None:
+    """Nobody listens yet when the core recovers."""

@@ -1,0 +1,135 @@
+"""Looks the home over and says what is wrong, in words, with the next step. Repairs only what is derived.
+
+Works with or without a running core and starts nothing that stays. Each check is a function that
+returns a finding; one that raises becomes a finding too.
+"""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from appliance import catalogue, config, notes, places, policy
+from appliance.clock import is_alive
+from appliance.errors import OwlError
+from appliance.places import Home
+from appliance.store import Store
+
+LOG = logging.getLogger(__name__)
+State = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's result; `hint` is the next step when it is not ok."""
+
+    name: str
+    state: State
+    message: str
+    hint: str = ""
+
+
+def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = False) -> list[Finding]:
+    """Every finding about a home."""
+    checks: list[tuple[str, Callable[[], Finding]]] = [
+        ("home", lambda: _home(home)),
+        ("configuration", lambda: _configuration(home, environ)),
+        ("database", lambda: _database(home, is_repairing)),
+        ("model", lambda: _model(home, environ)),
+        ("documents", lambda: _documents(home)),
+        ("runtime", lambda: _runtime(home, environ)),
+        ("disk", lambda: _disk(home, environ)),
+        ("sandbox", _sandbox),
+    ]
+    findings = []
+    for name, check in checks:
+        try:
+            findings.append(check())
+        except OwlError as error:
+            findings.append(Finding(name, "problem", error.message, error.hint))
+        except Exception as error:
+            LOG.exception("check %s failed", name)
+            findings.append(Finding(name, "problem", f"the check itself failed: {type(error).__name__}: {error}"))
+    return findings
+
+
+def _home(home: Home) -> Finding:
+    home.require()
+    missing = [name for name in places.FOLDERS if not (home.root / name).is_dir()]
+    if missing:
+        return Finding("home", "warning", f"missing folders: {', '.join(missing)}", f"owlbox init --force --home {home.root}")
+    mode = home.root.stat().st_mode & 0o777
+    if mode & 0o007:
+        return Finding("home", "warning", f"{home.root} can be read by everybody (mode {mode:o})", f"chmod o= {home.root}")
+    return Finding("home", "ok", str(home.root))
+
+
+def _configuration(home: Home, environ: Mapping[str, str]) -> Finding:
+    settings = config.load(home, environ)
+    policy.load(home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
+    return Finding("configuration", "ok", str(home.config) if home.config.exists() else "all defaults")
+
+
+def _database(home: Home, is_repairing: bool) -> Finding:
+    store = Store.open(home.database)
+    try:
+        problems = store.problems()
+        if problems and is_repairing and all("index" in p for p in problems):
+            copy = home.backups / "before-repair.db"
+            store.snapshot(copy)
+            store.rebuild_index()
+            problems = store.problems()
+            if not problems:
+                return Finding("database", "ok", f"full-text index rebuilt; a copy from before is {copy}")
+        if problems:
+            return Finding("database", "problem", "; ".join(problems), "owlbox doctor --repair, else restore from backups/")
+        lost = [row[0] for row in store.rows("SELECT process FROM loops WHERE status = 102") if not is_alive(str(row[0]))]
+        if lost:
+            return Finding("database", "warning", f"{len(lost)} interrupted answers", "the next start of the core marks them")
+        return Finding("database", "ok", f"version {store.version}, intact")
+    finally:
+        store.close()
+
+
+def _model(home: Home, environ: Mapping[str, str]) -> Finding:
+    settings = config.load(home, environ)
+    if settings.models.script:
+        return Finding("model", "warning", f"every model is replaced by the script {settings.models.script}", "unset models.script")
+    here = [m for m in catalogue.listing(home) if m.is_installed]
+    bad = [m for m in here if m.problem]
+    if bad:
+        return Finding("model", "problem", f"{bad[0].name}: {bad[0].problem}", f"owlbox model add {bad[0].name}")
+    if not here:
+        return Finding("model", "problem", f"no model in {home.models}", "owlbox model add smollm2")
+    return Finding("model", "ok", ", ".join(f"{m.name} ({m.size_bytes // 1_000_000} MB)" for m in here))
+
+
+def _documents(home: Home) -> Finding:
+    parts, problems = notes.documents(home.box)
+    if problems:
+        return Finding("documents", "problem", "; ".join(problems), f"mend it in {home.box}")
+    return Finding("documents", "ok", f"in the prompt: {', '.join(p.name for p in parts) or 'none'}")
+
+
+def _runtime(home: Home, environ: Mapping[str, str]) -> Finding:
+    folder = places.runtime_folder(home, environ, make=True)
+    places_used = max(len(os.fsencode(str(path(folder)))) for path in (places.core_socket, places.broker_socket))
+    if places_used > 107:
+        return Finding("runtime", "problem", f"socket path of {places_used} bytes: {folder}", "set XDG_RUNTIME_DIR to a shorter folder")
+    return Finding("runtime", "ok", str(folder))
+
+
+def _disk(home: Home, environ: Mapping[str, str]) -> Finding:
+    orchestrator: Any = config.load(home, environ).orchestrator
+    usage = shutil.disk_usage(home.root)
+    part, free = usage.used / usage.total, usage.free // 1_000_000
+    text = f"{part:.0%} used, {free} MB free"
+    if part >= orchestrator.disk_refuse:
+        return Finding("disk", "problem", text, "free some space: the owl refuses new work")
+    return Finding("disk", "warning" if part >= orchestrator.disk_warn else "ok", text, "free some space soon" if part >= orchestrator.disk_warn else "")
+
+
+def _sandbox() -> Finding:
+    return Finding("sandbox", "ok", f"no tool runs commands in this version; tool uid = own uid ({os.getuid()})")

@@ -1,0 +1,149 @@
+"""What the owl knows: one row per (scope, path), searchable by its words the moment it is committed.
+
+Owns the `entries` table; the full-text index follows it by triggers in the same transaction. Paths are
+`scheme://locator` or a bare file path; the display form `drive:/path` is accepted everywhere. Knows
+nothing about runs' views, chunks or vectors.
+"""
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.clock import now_ms
+from appliance.errors import BadInput, NotFound, TooLarge
+from appliance.store import Row, Store
+
+MAX_PATH = 2048
+MAX_BODY_BYTES = 2 * 1024 * 1024
+PROJECT = "project"
+COLUMNS = "id, scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing the owl knows. `hash` is the SHA-256 of the body."""
+
+    id: int
+    scope: str
+    path: str
+    title: str
+    body: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+    hash: str = ""
+    writer: str = ""
+    run: str = ""
+    created_ms: int = 0
+    updated_ms: int = 0
+
+
+def parse_ref(ref: str) -> str:
+    """The stored path of a reference: `drive:/path` becomes `drive://path`; BadInput for what cannot be a path."""
+    ref = unicodedata.normalize("NFC", ref.strip())
+    if not ref:
+        raise BadInput("the reference is empty", hint="use scheme://path, for example memory://notes/garden")
+    if len(ref) > MAX_PATH:
+        raise BadInput(f"the reference has {len(ref)} characters, the limit is {MAX_PATH}", hint="shorten it")
+    if any(unicodedata.category(c) == "Cc" for c in ref):
+        raise BadInput(f"the reference holds a control character: {ref!r}", hint="remove it")
+    drive, colon, rest = ref.partition(":")
+    if colon and rest.startswith("/") and not rest.startswith("//") and drive.isidentifier():
+        ref = f"{drive}://{rest.lstrip('/')}"
+    locator = ref.partition("://")[2] or ref
+    if ".." in locator.split("/"):
+        raise BadInput(f"the reference may not go up: {ref}", hint="give the full path without ..")
+    return ref
+
+
+class Entries:
+    """Reads and writes entries."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def set(
+        self,
+        ref: str,
+        body: str,
+        *,
+        title: str = "",
+        scope: str = PROJECT,
+        writer: str = "client",
+        run: str = "",
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Create or replace an entry, durably; attributes and title are kept when not given."""
+        path = parse_ref(ref)
+        if len(body.encode()) > MAX_BODY_BYTES:
+            raise TooLarge(f"{path}: the body has {len(body.encode())} bytes, the limit is {MAX_BODY_BYTES}", hint="split it")
+        digest = hashlib.sha256(body.encode()).hexdigest()
+        wanted = None if attributes is None else json.dumps(dict(attributes), ensure_ascii=False, sort_keys=True)
+        found = self.find(path, scope=scope)
+        if found and found.hash == digest and (not title or title == found.title) and wanted is None:
+            return found  # nothing changed: nothing is written
+        with self._store.write(run=run, durable=True) as execute:
+            execute(
+                "INSERT INTO entries (scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms) "
+                "VALUES (:scope, :path, :title, :body, COALESCE(:attributes, '{}'), :hash, :writer, :run, :now, :now) "
+                "ON CONFLICT (scope, path) DO UPDATE SET title = CASE :title WHEN '' THEN title ELSE :title END, body = :body, "
+                "attributes = COALESCE(:attributes, attributes), hash = :hash, writer = :writer, run = :run, updated_ms = :now",
+                {
+                    "scope": scope,
+                    "path": path,
+                    "title": title,
+                    "body": body,
+                    "attributes": wanted,
+                    "hash": digest,
+                    "writer": writer,
+                    "run": run or None,
+                    "now": now_ms(),
+                },
+            )
+        return self.get(path, scope=scope)
+
+    def find(self, ref: str, *, scope: str = PROJECT) -> Entry | None:
+        """The entry, or None."""
+        row = self._store.row(f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND path = ?", (scope, parse_ref(ref)))
+        return None if row is None else _entry(row)
+
+    def get(self, ref: str, *, scope: str = PROJECT) -> Entry:
+        """The entry; NotFound names up to five neighbours."""
+        entry = self.find(ref, scope=scope)
+        if entry is None:
+            near = self._neighbours(parse_ref(ref), scope)
+            hint = f"nearby: {', '.join(near)}" if near else "search finds entries by their words"
+            raise NotFound(f"no entry {ref}", hint=hint)
+        return entry
+
+    def remove(self, ref: str, *, scope: str = PROJECT, run: str = "") -> None:
+        """Remove an entry; NotFound when there is none."""
+        entry = self.get(ref, scope=scope)
+        with self._store.write(run=run, durable=True) as execute:
+            execute("DELETE FROM entries WHERE id = ?", (entry.id,))
+
+    def count(self) -> int:
+        """How many entries there are."""
+        return int(self._store.value("SELECT COUNT(*) FROM entries"))
+
+    def _neighbours(self, path: str, scope: str) -> list[str]:
+        """Up to five entries under the nearest ancestor that has any."""
+        scheme, _, locator = path.rpartition("://")
+        parts = locator.split("/")[:-1]
+        while True:
+            prefix = "/".join([*parts, ""]) if parts else ""
+            start = f"{scheme}://{prefix}" if scheme else prefix
+            rows = self._store.rows(
+                "SELECT path FROM entries WHERE scope = ? AND substr(path, 1, ?) = ? ORDER BY path LIMIT 5", (scope, len(start), start)
+            )
+            if rows or not parts:
+                return [str(row[0]) for row in rows] if start else []
+            parts.pop()
+
+
+def _entry(row: Row) -> Entry:
+    values = list(row)
+    values[5] = json.loads(values[5])
+    values[8] = values[8] or ""
+    return Entry(*values)

@@ -1,0 +1,137 @@
+"""Every error a person, a model or a client can see, as one tree.
+
+An error says what happened (with the offending value), carries the HTTP-like status and the short
+outcome label of docs/requirements/overlaps.md section 21, and may carry a hint: the next step.
+
+    OwlError                500 failed
+    ├── BadInput            400 bad_input
+    │   └── ConfigError     400 bad_config     (key: the offending key or variable)
+    ├── Refused             403 permission
+    ├── NotFound            404 not_found
+    ├── Conflict            409 conflict
+    │   └── AlreadyRunning  409 already_running
+    ├── TooLarge            413 too_large
+    ├── Cancelled           499 cancelled
+    ├── Unavailable         503 unavailable
+    │   ├── Lost            503 connection_lost
+    │   ├── Busy            503 busy
+    │   └── DiskFull        503 disk_full
+    ├── DeadlineExceeded    504 timeout
+    └── StoreError          500 store          (database unreadable, damaged or too new)
+"""
+
+
+class OwlError(Exception):
+    """Something failed in a way we can explain."""
+
+    status = 500
+    outcome = "failed"
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class BadInput(OwlError):
+    """The caller sent something that cannot be right."""
+
+    status, outcome, exit_code = 400, "bad_input", 2
+
+
+class ConfigError(BadInput):
+    """The configuration cannot be used; `key` names the offending key or variable."""
+
+    outcome = "bad_config"
+
+    def __init__(self, message: str, *, key: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.key = key
+
+
+class Refused(OwlError):
+    """Policy, ownership or a missing token says no."""
+
+    status, outcome, exit_code = 403, "permission", 4
+
+
+class NotFound(OwlError):
+    """The named thing does not exist."""
+
+    status, outcome, exit_code = 404, "not_found", 3
+
+
+class Conflict(OwlError):
+    """The request contradicts the present state."""
+
+    status, outcome, exit_code = 409, "conflict", 1
+
+
+class AlreadyRunning(Conflict):
+    """Another process holds this home, or this action was already started."""
+
+    outcome, exit_code = "already_running", 5
+
+
+class TooLarge(OwlError):
+    """A frame, body, prompt or model does not fit its limit."""
+
+    status, outcome, exit_code = 413, "too_large", 1
+
+
+class Cancelled(OwlError):
+    """Somebody stopped it."""
+
+    status, outcome, exit_code = 499, "cancelled", 1
+
+
+class Unavailable(OwlError):
+    """A part that is needed is not there right now; trying later may work."""
+
+    status, outcome, exit_code = 503, "unavailable", 5
+
+
+class Lost(Unavailable):
+    """Nobody answers at the other end of a socket, or it hung up."""
+
+    outcome = "connection_lost"
+
+
+class Busy(Unavailable):
+    """Another process kept the database or a turn locked for longer than we wait."""
+
+    outcome = "busy"
+
+
+class DiskFull(Unavailable):
+    """No space is left where we must write."""
+
+    outcome = "disk_full"
+
+
+class DeadlineExceeded(OwlError):
+    """It took longer than the caller allowed."""
+
+    status, outcome, exit_code = 504, "timeout", 5
+
+
+class StoreError(OwlError):
+    """The database cannot be read, is damaged, or was written by a newer version."""
+
+    outcome = "store"
+
+
+def _tree(root: type[OwlError]) -> dict[str, type[OwlError]]:
+    found = {root.outcome: root}
+    for child in root.__subclasses__():
+        found.update(_tree(child))
+    return found
+
+
+def from_outcome(outcome: str, message: str, hint: str = "") -> OwlError:
+    """The error of the tree that has this outcome label; a plain OwlError when no class has it."""
+    return _tree(OwlError).get(outcome, OwlError)(message, hint=hint)

@@ -1,0 +1,138 @@
+"""The reference documents, written from the code: commands, tools, methods, tables, configuration, names.
+
+A test fails when a page in docs/ differs from what this makes. Knows nothing about a running core.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from appliance import config, tools
+from appliance.broker import Service
+from appliance.channels.rpc import Rpc
+from appliance.packet import tool_line
+from appliance.schema import LATEST, MIGRATIONS
+from appliance.signatures import Signature, signature
+from appliance.toolbox import read_tool
+
+MADE = "<!-- Made by `make docs` from the code; do not edit. -->\n"
+# The four designs' names for what we have; one line a thing, ours first.
+NAMES = (
+    ("thread", "B thread, R run, A session tree", "run: one thread of work in a session"),
+    ("event", "B interaction, R entry log, A tree entry, S history line", "the finest record of a run"),
+    ("owlbox ask TEXT", "B chat -p, S agent -m", "one question, streamed to standard output"),
+    ("owlbox chat", "B chat, S agent", "talk, line by line"),
+    ("owlbox serve", "S gateway, A orchestrator, R service", "the core"),
+    ("owlbox broker", "A llm gateway", "the model process"),
+    ("list_threads, view_thread", "B list_threads, view_thread", "tools over earlier conversations"),
+    ("search", "B context_search, R search, S search_history", "tool: find notes by their words"),
+    ("read", "B context_read, R get, S read_file", "tool: read a note"),
+    ("remember", "B context_write, R set, S memory_write", "tool: keep a note"),
+)
+
+
+def pages(parser: Any) -> dict[str, str]:
+    """Every page by its file name; `parser` is the whole command line."""
+    return {
+        "configuration.md": config.reference(),
+        "commands.md": _commands(parser),
+        "tools.md": _tools(),
+        "methods.md": _methods(),
+        "tables.md": _tables(),
+        "names.md": _names(),
+    }
+
+
+def _commands(parser: Any) -> str:
+    lines = ["# Commands\n", MADE, "Every command takes `--home DIR` and `--json`.\n"]
+    lines.append("Exit codes: 0 ok, 1 failed, 2 bad usage, 3 not found, 4 refused by policy, 5 busy or unavailable.\n")
+    for name, sub in _walk(parser, "owlbox"):
+        lines.append(f"## `{name}`\n\n{sub.description or ''}\n")
+        rows = [_argument(a) for a in sub._actions if a.dest not in ("help", "home", "json", "version") and not a.choices_are_commands]
+        lines += [row for row in rows if row]
+        if any(rows):
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _walk(parser: Any, name: str) -> Iterator[tuple[str, Any]]:
+    for action in parser._actions:
+        action.choices_are_commands = isinstance(action.choices, dict)
+    if name != "owlbox":
+        yield name, parser
+    for action in parser._actions:
+        if action.choices_are_commands:
+            for word, sub in action.choices.items():
+                yield from _walk(sub, f"{name} {word}")
+
+
+def _argument(action: Any) -> str:
+    name = ", ".join(action.option_strings) or action.dest
+    text = action.help or ""
+    default = f" (default {action.default})" if action.option_strings and action.default not in (None, False, "", "==SUPPRESS==") else ""
+    return f"- `{name}` {text}{default}".rstrip()
+
+
+def _tools() -> str:
+    lines = ["# Tools\n", MADE]
+    lines.append("One definition each: the model's schema, the command, the socket method `tool.call`. Changing ones are recorded with their run.\n")
+    lines.append("| tool | group | command | changes something | what the model reads |\n|---|---|---|---|---|")
+    for made in map(read_tool, tools.load()):
+        m = made.mark
+        command = f"`owlbox {m.command}`" if m.command else ""
+        lines.append(f"| `{m.name}` | {m.group} | {command} | {'no' if m.is_read_only else 'yes'} | `{tool_line(made.spec)}` |")
+    for made in map(read_tool, tools.load()):
+        lines.append(f"\n## `{made.mark.name}`\n\n{made.description}\n")
+        lines += _arguments(made.signature)
+    return "\n".join(lines) + "\n"
+
+
+def _methods() -> str:
+    lines = ["# Methods of the sockets\n", MADE]
+    lines.append(
+        "JSON-RPC 2.0, one frame a line, at most 4 MiB. `ping`, `discover` and `hello` are answered at once; everything else after "
+        '`hello {"client": NAME, "version": VERSION, "token": TOKEN}`. A request may carry `correlation` (UUID) and `deadline_s`. '
+        "`cancel {id}` stops a running request. Errors carry `data` with `status`, `outcome` and `hint`.\n"
+    )
+    for title, owner in (("Core", Rpc), ("Broker", Service)):
+        lines.append(f"## {title}\n")
+        for name, function in sorted(_marked(owner).items()):
+            sign = signature(function, skip=("self", "call"))
+            lines.append(f"### `{name}`\n\n{(function.__doc__ or '').strip()}\n")
+            lines += _arguments(sign)
+            if sign.fields:
+                lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _marked(owner: type) -> dict[str, Any]:
+    names = {a: getattr(getattr(owner, a), "rpc_name", None) for a in dir(owner)}
+    return {name: getattr(owner, a) for a, name in names.items() if name}
+
+
+def _arguments(sign: Signature) -> list[str]:
+    schema = sign.schema()["properties"]
+    rows = []
+    for f in sign.fields:
+        kind = schema[f.name].get("type") or " or ".join(sorted({str(o.get("type", o.get("enum", ""))) for o in schema[f.name].get("anyOf", [])}))
+        kind = kind or " or ".join(repr(v) for v in schema[f.name].get("enum", [])) or "any"
+        need = "needed" if f.is_required else f"default {f.default!r}"
+        rows.append(f"- `{f.name}` ({kind}, {need}) {f.help}".rstrip())
+    return rows
+
+
+def _tables() -> str:
+    lines = ["# Tables\n", MADE, f"The database is of version {LATEST}; `PRAGMA user_version` says so in the file.\n"]
+    for number, statements in enumerate(MIGRATIONS, 1):
+        lines.append(f"## Migration {number}\n\n```sql")
+        for statement in statements:
+            first, *rest = statement.split("\n")
+            lines.append("\n".join([first, *(line.removeprefix("        ") for line in rest)]) + ";")
+        lines.append("```")
+    return "\n".join(lines) + "\n"
+
+
+def _names() -> str:
+    lines = ["# Names\n", MADE, "What the four designs call what we have. Configuration keys: the last column of configuration.md.\n"]
+    lines.append("| ours | theirs | what it is |\n|---|---|---|")
+    lines += [f"| `{ours}` | {theirs} | {what} |" for ours, theirs, what in NAMES]
+    return "\n".join(lines) + "\n"

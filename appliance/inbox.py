@@ -1,0 +1,374 @@
+"""From a message at a door to a finished answer: accept once, one turn per session at a time, tell everybody.
+
+Owns the `inbox` and `turn_locks` tables. A message is acknowledged after it is committed; the same
+message id of a channel is accepted once. Turns run in threads of their own and commit every step before
+it is shown, so a slow or gone listener changes nothing. Knows nothing about sockets.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from appliance import log
+from appliance.agent import Agent
+from appliance.clock import CancelToken, is_alive, monotonic_s, now_ms
+from appliance.errors import BadInput, Cancelled, Conflict, OwlError
+from appliance.records import Delta, Event, Inbound, LoopEnded, Model, Status, Step, TurnBegun, TurnEnded
+from appliance.runs import FAILED, STOPPED, WAITING, Loop, Runs, TurnCost
+from appliance.store import Store
+
+LOG = logging.getLogger(__name__)
+MAX_TEXT = 100_000
+TITLE_CHARS = 60
+DRAFT_EVERY_S = 2.0
+LOCK_POLL_S = 0.2
+
+LATER = LoopEnded(WAITING, "waiting", "it will be answered after the restart")
+
+Shown = Delta | Event | LoopEnded  # what a listener is told
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A message that is safely in the database; `is_new` is False when it was there already."""
+
+    run: str
+    loop: int
+    seq: int
+    is_new: bool
+
+
+class Subscription:
+    """A mailbox of one listener: stored events all, deltas joined while it is slow, then the end."""
+
+    def __init__(self) -> None:
+        self._wake = threading.Condition()
+        self._items: list[Shown] = []
+        self._is_closed = False
+
+    def put(self, item: Shown) -> None:
+        """Never blocks."""
+        with self._wake:
+            last = self._items[-1] if self._items else None
+            if isinstance(item, Delta) and isinstance(last, Delta):
+                self._items[-1] = Delta(last.text + item.text)
+            else:
+                self._items.append(item)
+            self._wake.notify()
+
+    def close(self) -> None:
+        """Wake the listener for the last time."""
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify()
+
+    def __iter__(self) -> Iterator[Shown]:
+        while True:
+            with self._wake:
+                while not self._items and not self._is_closed:
+                    self._wake.wait()
+                if not self._items:
+                    return
+                items, self._items = self._items, []
+            for item in items:
+                yield item
+                if isinstance(item, LoopEnded):
+                    return
+
+
+class Feed:
+    """Who listens to which loop."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._listeners: dict[int, list[Subscription]] = {}
+
+    def subscribe(self, loop: int) -> Subscription:
+        """Everything from now on about one loop."""
+        subscription = Subscription()
+        with self._guard:
+            self._listeners.setdefault(loop, []).append(subscription)
+        return subscription
+
+    def leave(self, loop: int, subscription: Subscription) -> None:
+        """No longer interested."""
+        subscription.close()
+        with self._guard:
+            left = [s for s in self._listeners.get(loop, []) if s is not subscription]
+            self._listeners[loop] = left
+            if not left:
+                del self._listeners[loop]
+
+    def put(self, loop: int, item: Shown) -> None:
+        """Tell everybody who listens."""
+        with self._guard:
+            listeners = list(self._listeners.get(loop, ()))
+        for listener in listeners:
+            listener.put(item)
+
+
+class Inbox:
+    """Accepts messages and works through them."""
+
+    def __init__(
+        self,
+        store: Store,
+        runs: Runs,
+        model: Model,
+        agent: Agent,
+        *,
+        relevant: Callable[[str], str],
+        status: Status,
+        process: str,
+    ) -> None:
+        self._store = store
+        self._runs = runs
+        self._model = model
+        self._agent = agent
+        self._relevant = relevant
+        self._status = status
+        self._process = process
+        self._guard = threading.Lock()
+        self._cancels: dict[int, CancelToken] = {}
+        self._queues: dict[str, list[Loop]] = {}
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="turn")
+        self._is_closing = False
+        self.feed = Feed()
+
+    # -- accepting ----------------------------------------------------------------------------------
+
+    def accept(self, inbound: Inbound, correlation: str) -> Accepted:
+        """Commit a message durably and queue its answer; nothing is run yet."""
+        if not inbound.text.strip():
+            raise BadInput("the message is empty", hint="type a question")
+        if len(inbound.text) > MAX_TEXT:
+            raise BadInput(f"the message has {len(inbound.text)} characters, the limit is {MAX_TEXT}", hint="put it in a note and ask about it")
+        relevant = self._relevant(inbound.text)
+        with self._store.write(durable=True) as execute:
+            seen = execute("SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id))
+            if seen:
+                return Accepted(seen[0][0], seen[0][1], 0, is_new=False)
+            self._runs.touch_session(inbound)
+            run = self._run_for(inbound)
+            event = self._runs.append(
+                Event(
+                    run=run,
+                    kind="message",
+                    role="user",
+                    content=inbound.text,
+                    input={"relevant": relevant} if relevant else None,
+                    channel=inbound.channel,
+                    sender_id=inbound.sender_id,
+                    correlation=correlation,
+                    at_ms=inbound.at_ms,
+                )
+            )
+            loop = self._runs.enqueue(run, event.id, correlation)
+            execute(
+                "INSERT INTO inbox (channel, message_id, run, loop, received_ms) VALUES (?, ?, ?, ?, ?)",
+                (inbound.channel, inbound.message_id, run, loop, now_ms()),
+            )
+        return Accepted(run, loop, event.seq, is_new=True)
+
+    def _run_for(self, inbound: Inbound) -> str:
+        title = " ".join(inbound.text.split())
+        title = title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + "…"
+        if not inbound.thread:
+            return self._runs.begin(inbound.session, inbound.kind, title=title).id
+        run = self._runs.get(inbound.thread)
+        if run.session != inbound.session and run.session.partition(":")[2] != inbound.sender_id:
+            raise Conflict(f"thread {run.id} belongs to {run.session}", hint="start one of your own")
+        if not run.title:
+            self._runs.entitle(run.id, title)
+        return run.id
+
+    # -- working ------------------------------------------------------------------------------------
+
+    def start(self, loop_id: int) -> None:
+        """Answer a queued prompt in a thread of its own, after what its session has before it."""
+        loop = self._runs.loop(loop_id)
+        with self._guard:
+            if self._is_closing or loop_id in self._cancels:
+                return
+            self._cancels[loop_id] = CancelToken()
+            queue = self._queues.setdefault(loop.session, [])
+            queue.append(loop)
+            if queue == [loop]:
+                self._pool.submit(self._work, loop)
+
+    def start_waiting(self) -> int:
+        """Begin everything that was accepted and never answered; returns how many."""
+        loops = self._runs.waiting()
+        for loop in loops:
+            self.start(loop.id)
+        return len(loops)
+
+    def stop(self, run: str) -> bool:
+        """Stop what runs or waits in a thread; False when there is nothing."""
+        with self._guard:
+            tokens = dict(self._cancels)
+        hit = [token for loop_id, token in tokens.items() if self._runs.loop(loop_id).run == run]
+        for token in hit:
+            token.set()
+        return bool(hit)
+
+    def busy(self) -> int:
+        """How many prompts are being answered or wait for their turn in this process."""
+        with self._guard:
+            return len(self._cancels)
+
+    def close(self, reason: str) -> None:
+        """Stop every answer and wait until its transcript is whole."""
+        with self._guard:
+            self._is_closing = True
+            tokens = list(self._cancels.values())
+        LOG.info("stopping %d answers: %s", len(tokens), reason)
+        for token in tokens:
+            token.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for loop_id in list(self._cancels):
+            self.feed.put(loop_id, LATER)
+
+    def _work(self, loop: Loop) -> None:
+        with self._guard:
+            cancel = self._cancels[loop.id]
+        end = LoopEnded(FAILED, "failed", "internal error")
+        with log.correlated(loop.correlation):
+            try:
+                end = self._locked(loop, cancel)
+            except OwlError as error:
+                end = LoopEnded(FAILED, error.outcome, str(error))
+                LOG.error("loop %d of run %s: %s", loop.id, loop.run, error)
+            except Exception:
+                LOG.exception("loop %d of run %s failed", loop.id, loop.run)
+            finally:
+                self._next(loop)
+                self.feed.put(loop.id, end)
+
+    def _next(self, loop: Loop) -> None:
+        """This prompt is done with: begin the session's next one."""
+        with self._guard:
+            del self._cancels[loop.id]
+            queue = self._queues[loop.session]
+            queue.remove(loop)
+            if not queue:
+                del self._queues[loop.session]
+            elif not self._is_closing:
+                self._pool.submit(self._work, queue[0])
+
+    def _locked(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
+        try:
+            if cancel.is_set():
+                raise Cancelled("stopped before it began")
+            self._lock(loop, cancel)
+        except Cancelled as error:
+            if self._is_closing:
+                return LATER
+            self._runs.end_loop(loop, STOPPED, "cancelled")
+            return LoopEnded(STOPPED, "cancelled", error.message)
+        try:
+            self._runs.start_loop(loop.id)
+            return self._answer(loop, cancel)
+        finally:
+            self._unlock(loop)
+
+    def _answer(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
+        """Drive the agent: each step is committed, then shown, then the next one is asked for."""
+        self._status.show(loop.session, "thinking")
+        draft = Draft(self._runs, loop.id)
+        end = LoopEnded(FAILED, "failed", "the agent ended without a verdict")
+        try:
+            routes = self._model.plan("default")
+            turn: int | None = None
+            for step in self._agent.loop(loop.run, routes, cancel):
+                turn, ended = self._commit(loop, step, turn, draft)
+                end = ended or end
+        except OwlError as error:
+            end = LoopEnded(FAILED, error.outcome, str(error))
+        finally:
+            if end.status != 200:
+                if end.outcome == "cancelled" and self._is_closing:
+                    end = replace(end, outcome="stopped", message="the owl was shut down")
+                for event in self._runs.close_open(loop, draft.text, end.outcome if not end.message else f"{end.outcome}: {end.message}"):
+                    self.feed.put(loop.id, event)
+            self._runs.end_loop(loop, end.status, end.outcome)
+            self._runs.rest_session(loop.session, "stopped" if self._is_closing else "idle")
+            self._status.show(loop.session, "idle")
+        return end
+
+    def _commit(self, loop: Loop, step: Step, turn: int | None, draft: "Draft") -> tuple[int | None, LoopEnded | None]:
+        if isinstance(step, LoopEnded):
+            return turn, step
+        if isinstance(step, TurnBegun):
+            return self._runs.start_turn(loop.id, step.seq, step.route), None
+        if isinstance(step, TurnEnded):
+            f = step.finish
+            if turn is not None:
+                cost = TurnCost(f.provider, f.model, f.reason, f.prompt_tokens, f.evaluated_tokens, f.output_tokens)
+                self._runs.end_turn(turn, cost)
+            return turn, None
+        if isinstance(step, Delta):
+            draft.add(step.text)
+            self.feed.put(loop.id, step)
+            return turn, None
+        # A tool may act as soon as its record is committed: that commit must survive a power cut.
+        stored = self._runs.append(replace(step, turn=turn), durable=step.kind in ("tool_use", "message"))
+        if step.kind == "message":
+            draft.clear()
+        self.feed.put(loop.id, stored)
+        return turn, None
+
+    # -- the turn lock ------------------------------------------------------------------------------
+
+    def _lock(self, loop: Loop, cancel: CancelToken) -> None:
+        """One turn per session across processes; here the queue saw to it already. A dead holder is passed over."""
+        while not self._take(loop):
+            if cancel.wait(LOCK_POLL_S):
+                raise Cancelled("stopped before it began")
+
+    def _take(self, loop: Loop) -> bool:
+        held = "SELECT process FROM turn_locks WHERE session = ?"
+        found = self._store.value(held, (loop.session,))
+        if found and is_alive(str(found)):
+            return False
+        with self._store.write() as execute:
+            again = execute(held, (loop.session,))
+            if again and again[0][0] != found:
+                return False  # another process was quicker
+            execute(
+                "INSERT INTO turn_locks (session, process, loop, taken_ms) VALUES (?1, ?2, ?3, ?4) "
+                "ON CONFLICT (session) DO UPDATE SET process = ?2, loop = ?3, taken_ms = ?4",
+                (loop.session, self._process, loop.id, now_ms()),
+            )
+        return True
+
+    def _unlock(self, loop: Loop) -> None:
+        with self._store.write() as execute:
+            execute("DELETE FROM turn_locks WHERE session = ? AND loop = ?", (loop.session, loop.id))
+
+
+class Draft:
+    """The unfinished text of an answer, kept in the database every few seconds while it streams."""
+
+    def __init__(self, runs: Runs, loop: int) -> None:
+        self._runs = runs
+        self._loop = loop
+        self._kept_s = monotonic_s()
+        self._is_kept = False
+        self.text = ""
+
+    def add(self, text: str) -> None:
+        """More was streamed."""
+        self.text += text
+        if monotonic_s() - self._kept_s >= DRAFT_EVERY_S:
+            self._runs.keep_draft(self._loop, self.text)
+            self._kept_s, self._is_kept = monotonic_s(), True
+
+    def clear(self) -> None:
+        """The text has become an event."""
+        if self._is_kept:
+            self._runs.keep_draft(self._loop, "")
+        self.text, self._is_kept = "", False
+

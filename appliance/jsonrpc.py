@@ -1,0 +1,204 @@
+"""JSON-RPC 2.0 in newline-delimited frames: codec, `@method` marks, error mapping, a framed socket.
+
+Standard library only, so the command line starts quickly. Knows nothing about who serves what: the
+server side is `listener`, the caller's side is `client`. Two members go beyond the standard, both
+optional in a request: `correlation` (UUID v4 that every log line of the work repeats) and
+`deadline_s`. Batches are refused.
+"""
+
+import errno
+import json
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from appliance.clock import CancelToken
+from appliance.errors import BadInput, Lost, NotFound, OwlError, TooLarge, from_outcome
+
+MAX_FRAME_BYTES = 4 * 1024 * 1024
+MAX_PATH_BYTES = 107  # sun_path of Linux, without its final NUL
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, SERVER_ERROR = -32700, -32600, -32601, -32602, -32000
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Peer(NamedTuple):
+    """Who is at the other end, as the kernel says."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def method(name: str) -> Callable[[F], F]:
+    """Mark a function as something the socket offers, under this name. Marks only; nothing is registered."""
+
+    def mark(function: F) -> F:
+        function.rpc_name = name  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def marked(owner: object) -> dict[str, Callable[..., Any]]:
+    """The bound functions of an object that carry `@method`, by their socket name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for attribute in dir(type(owner)):
+        name = getattr(getattr(type(owner), attribute), "rpc_name", None)
+        if name is not None:
+            found[name] = getattr(owner, attribute)
+    return found
+
+
+def encode(frame: dict[str, Any]) -> bytes:
+    """One frame as bytes; TooLarge beyond the limit."""
+    data = json.dumps(frame, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+    if len(data) > MAX_FRAME_BYTES:
+        raise TooLarge(f"frame of {len(data)} bytes is over {MAX_FRAME_BYTES}", hint="ask for less at once")
+    return data
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The object in one frame; BadInput says what is wrong with the bytes."""
+    try:
+        frame = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"frame is not JSON: {error}") from None
+    if not isinstance(frame, dict):
+        raise BadInput(f"frame must be an object, got {type(frame).__name__}", hint="batches are not supported")
+    return frame
+
+
+def error_frame(request_id: Any, error: OwlError, code: int | None = None) -> dict[str, Any]:
+    """The error response for a request."""
+    if code is None:
+        code = INVALID_PARAMS if isinstance(error, BadInput) else SERVER_ERROR
+    data = {"status": error.status, "outcome": error.outcome, "hint": error.hint}
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": error.message, "data": data}}
+
+
+def raise_error(error: dict[str, Any]) -> None:
+    """Raise what an error response carries, as the same class the server raised."""
+    data = error.get("data") or {}
+    if error.get("code") == METHOD_NOT_FOUND:
+        raise NotFound(str(error.get("message")), hint=str(data.get("hint", "")))
+    raise from_outcome(str(data.get("outcome", "failed")), str(error.get("message")), str(data.get("hint", "")))
+
+
+def check_path(path: str) -> str:
+    """A socket path that the kernel accepts, or BadInput with its length and what to do."""
+    size = len(os.fsencode(path))
+    if size > MAX_PATH_BYTES:
+        raise BadInput(
+            f"socket path is {size} bytes, the kernel allows {MAX_PATH_BYTES}: {path}",
+            hint="set RUNTIME_DIRECTORY or XDG_RUNTIME_DIR to a shorter folder",
+        )
+    return path
+
+
+def connect(path: str, timeout_s: float = 5.0) -> "Wire":
+    """A connection to the socket at `path`; Lost when nobody answers there."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(check_path(path))
+        sock.settimeout(None)
+    except OSError as error:
+        sock.close()
+        raise Lost(f"nothing answers at {path}: {error.strerror or error}") from None
+    except BaseException:
+        sock.close()
+        raise
+    return Wire(sock)
+
+
+class Wire:
+    """A connected socket that speaks frames. Sending is safe from several threads, reading from one."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._sending = threading.Lock()
+        self._buffer = bytearray()
+        self._is_closed = False
+
+    def peer(self) -> Peer:
+        """Process, user and group at the other end (SO_PEERCRED)."""
+        raw = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return Peer(*struct.unpack("3i", raw))
+
+    def send(self, frame: dict[str, Any]) -> None:
+        """Send one frame whole; Lost when the other end is gone."""
+        data = encode(frame)
+        try:
+            with self._sending:
+                self.sock.sendall(data)
+        except OSError as error:
+            self.close()
+            raise Lost(f"connection lost while sending: {error.strerror or error}") from None
+
+    def lines(self) -> Iterator[bytes | TooLarge]:
+        """Frames as bytes until the other end closes; an oversized one comes as the error to answer with.
+
+        A cut-off last frame is dropped. TimeoutError passes through when the socket has a timeout.
+        """
+        skipped = 0
+        while True:
+            end = self._buffer.find(b"\n")
+            while end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                if skipped or len(line) > MAX_FRAME_BYTES:
+                    yield TooLarge(f"frame of {skipped + len(line)} bytes is over {MAX_FRAME_BYTES}")
+                    skipped = 0
+                elif line.strip():
+                    yield line
+                end = self._buffer.find(b"\n")
+            if len(self._buffer) > MAX_FRAME_BYTES:
+                skipped += len(self._buffer)
+                self._buffer.clear()
+            try:
+                data = self.sock.recv(65536)
+            except TimeoutError:
+                raise
+            except OSError as error:
+                if error.errno in (errno.ECONNRESET, errno.EBADF, errno.ENOTCONN, errno.EPIPE):
+                    return
+                raise
+            if not data:
+                return
+            self._buffer += data
+
+    def close(self) -> None:
+        """Close for good; a reader blocked in another thread sees the end."""
+        if not self._is_closed:
+            self._is_closed = True
+            try:
+                self.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # the other end closed first
+            self.sock.close()
+
+
+class Call(Protocol):
+    """One request being served, over a socket or in this process: who asks, how to stream back, when to stop."""
+
+    correlation: str
+    cancel: CancelToken
+
+    @property
+    def uid(self) -> int:
+        """The caller's user id, as the kernel says."""
+        ...
+
+    @property
+    def client(self) -> str:
+        """What the caller calls itself: cli, tui, ..."""
+        ...
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Stream something to the caller; Lost when it has gone."""
+        ...

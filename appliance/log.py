@@ -1,0 +1,148 @@
+"""Logs: one JSON object a line, with correlation id, redacted when written; journald gets the same.
+
+Owns the handlers on the package's logger and the secrets to hide. A full disk never raises out of a
+log call. Knows nothing about what is worth logging. The correlation id lives in a context variable:
+the one piece of ambient state we keep, because every log line of a request must carry it (A-271).
+"""
+
+import contextvars
+import json
+import logging
+import logging.handlers
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from appliance.clock import iso
+
+ROOT = "appliance"
+MAX_BYTES = 5_000_000
+KEEP_FILES = 3
+LEVELS = {"silent": 100, "error": logging.ERROR, "warn": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
+STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# Shapes of common keys, so that one that was never handed to us is hidden too.
+SHAPES = re.compile(
+    r"\b(?:sk|pk|rk|ghp|gho|ghs|xox[abpr]|glpat|AIza)[-_A-Za-z0-9]{16,}"
+    r"|(?<=Bearer )[-._~+/A-Za-z0-9]{8,}=*"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
+    r"|(?<=password=)[^\s&\"']+|(?<=token=)[^\s&\"']+|(?<=api_key=)[^\s&\"']+",
+    re.DOTALL,
+)
+HIDDEN = "[hidden]"
+
+_CORRELATION: contextvars.ContextVar[str] = contextvars.ContextVar("correlation", default="")
+
+
+def correlate(correlation: str) -> None:
+    """Every later log line of this thread carries this id."""
+    _CORRELATION.set(correlation)
+
+
+def correlation() -> str:
+    """The id of the request this thread works for, or ""."""
+    return _CORRELATION.get()
+
+
+@contextmanager
+def correlated(value: str) -> Iterator[None]:
+    """Carry an id for the length of a with block."""
+    token = _CORRELATION.set(value)
+    try:
+        yield
+    finally:
+        _CORRELATION.reset(token)
+
+
+class Redactor:
+    """Hides known secret values and anything shaped like a key."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._guard = threading.Lock()
+        self._secrets: tuple[str, ...] = ()
+        self.add(*secrets)
+
+    def add(self, *secrets: str) -> None:
+        """Hide these values from now on; values under 4 characters are too common to hide."""
+        with self._guard:
+            known = {*self._secrets, *(s for s in secrets if len(s) >= 4)}
+            self._secrets = tuple(sorted(known, key=len, reverse=True))
+
+    def clean(self, text: str) -> str:
+        """The text without secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return SHAPES.sub(HIDDEN, text)
+
+
+class JsonLines(logging.Formatter):
+    """One record as one line of JSON, redacted."""
+
+    def __init__(self, process: str, redactor: Redactor) -> None:
+        super().__init__()
+        self._process = process
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": iso(int(record.created * 1000)),
+            "level": record.levelname.lower(),
+            "process": self._process,
+            "pid": record.process,
+            "where": record.name.removeprefix(ROOT + "."),
+            "correlation": _CORRELATION.get(),
+            "message": record.getMessage(),
+        }
+        line.update({k: v for k, v in vars(record).items() if k not in STANDARD})
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        clean = {k: self._redactor.clean(v) if isinstance(v, str) else v for k, v in line.items()}
+        return self._redactor.clean(json.dumps(clean, ensure_ascii=False, default=str))
+
+
+class QuietFile(logging.handlers.RotatingFileHandler):
+    """A log file that opens at the first line and swallows a full disk instead of taking the process down."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=MAX_BYTES, backupCount=KEEP_FILES, encoding="utf-8", errors="backslashreplace", delay=True)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Nothing to be done: the log is where we would have said so."""
+
+
+def start(process: str, folder: Path | None, level: str, redactor: Redactor, *, is_service: bool = False) -> None:
+    """Send the package's log to `folder/PROCESS.log`, or to journald under systemd, or to stderr (folder None)."""
+    root = logging.getLogger(ROOT)
+    stop()
+    root.setLevel(LEVELS[level or "info"])
+    root.propagate = False
+    handler: logging.Handler | None = None
+    if is_service:
+        handler = _journal(process)
+    if handler is None and folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        handler = QuietFile(folder / f"{process}.log")
+    if handler is None:
+        handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(process, redactor))
+    root.addHandler(handler)
+
+
+def stop() -> None:
+    """Close the log."""
+    root = logging.getLogger(ROOT)
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+        handler.close()
+    root.addHandler(logging.NullHandler())
+
+
+def _journal(process: str) -> logging.Handler | None:
+    try:
+        from systemd import journal  # type: ignore[attr-defined,unused-ignore]
+    except ImportError:
+        return None
+    handler: logging.Handler = journal.JournalHandler(SYSLOG_IDENTIFIER=f"owlbox-{process}")
+    return handler

@@ -1,0 +1,47 @@
+"""Markdown as people write it here: front matter, comments, headings. Pure text, no files."""
+
+import re
+from typing import Any
+
+import yaml
+
+from appliance.errors import BadInput
+
+FENCE = "---"
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
+
+
+def split(text: str) -> tuple[dict[str, Any], str]:
+    """Front matter and body; BadInput when the front matter is there and cannot be read."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    lines = text.split("\n")
+    if lines[0].strip() != FENCE:
+        return {}, text
+    try:
+        end = next(i for i, line in enumerate(lines[1:], 1) if line.strip() == FENCE)
+    except StopIteration:
+        raise BadInput("front matter starts with --- and never ends", hint="close it with a line of ---") from None
+    try:
+        front = yaml.safe_load("\n".join(lines[1:end]))
+    except yaml.YAMLError as error:
+        raise BadInput(f"front matter is not YAML: {' '.join(str(error).split())}", hint="write lines of name: value") from None
+    if front is not None and not isinstance(front, dict):
+        raise BadInput(f"front matter must be lines of name: value, got {type(front).__name__}")
+    return front or {}, "\n".join(lines[end + 1 :]).lstrip("\n")
+
+
+def visible(body: str) -> str:
+    """The text without comments and outer blank lines."""
+    return COMMENT.sub("", body).strip()
+
+
+def has_text(body: str) -> bool:
+    """True when something besides headings and comments is written."""
+    return bool(HEADING.sub("", visible(body)).strip())
+
+
+def title(body: str) -> str:
+    """The first heading, or ""."""
+    found = HEADING.search(visible(body))
+    return found.group(1) if found else ""

@@ -1,0 +1,117 @@
+"""The core's client of the broker: plan, generate, measure over its socket, riding out a restart.
+
+Holds no provider key and no model. A broker that is gone or hung before the first piece of an answer is
+waited for, up to a limit, while whoever supervises it brings it back; after the first piece the answer
+is lost and the caller is told. Knows nothing about runs.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from appliance import log
+from appliance.client import Client
+from appliance.clock import CancelToken, monotonic_s
+from appliance.errors import Cancelled, DeadlineExceeded, Lost
+from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_plain, to_plain
+
+LOG = logging.getLogger(__name__)
+HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
+
+
+class Models:
+    """Model port of the core."""
+
+    def __init__(
+        self, path: str, *, token: Callable[[], str], revive: Callable[[str], None], wait_s: float = 60.0, silence_s: float = 30.0
+    ) -> None:
+        self._path = path
+        self._token = token
+        self._revive = revive
+        self._wait_s = wait_s
+        self._silence_s = silence_s
+
+    def plan(self, pool: str = "default") -> tuple[Route, ...]:
+        """The routes of a pool that are open now, best first; Unavailable says what is missing."""
+        return tuple(from_plain(Route, r) for r in self._call("plan", {"pool": pool}))
+
+    def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        """Pieces as they come, then one Finish. Closing the generator stops the model."""
+        end_s = monotonic_s() + ask.deadline_s
+        give_up_s = monotonic_s() + self._wait_s
+        while True:
+            has_begun = False
+            try:
+                for piece in self._attempt(route, ask, cancel, end_s):
+                    has_begun = True
+                    yield piece
+                return
+            except Lost as error:
+                if has_begun or monotonic_s() > give_up_s:
+                    raise
+                LOG.warning("broker gone before an answer began: %s", error)
+                self._wait_for_broker(cancel, give_up_s)
+
+    def measure(self, route: Route, ask: Ask) -> Measure:
+        """Prompt size as the broker counts it."""
+        return from_plain(Measure, self._call("measure", {"route": route.name, "ask": to_plain(ask)}, deadline_s=120))
+
+    def status(self) -> dict[str, Any]:
+        """What the broker says about itself; Lost when it does not run. Never starts it."""
+        with Client(self._path, name="core", token=self._token()) as client:
+            return dict(client.call("status"))
+
+    def _attempt(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
+        token = cancel if isinstance(cancel, CancelToken) else CancelToken()
+        with Client(self._path, name="core", token=self._token()) as client:
+            left_s = max(1.0, end_s - monotonic_s())
+            params = {"route": route.name, "ask": to_plain(ask)}
+            stream = client.stream("generate", params, deadline_s=left_s, correlation=ask.correlation, cancel=token, idle=(self._silence_s, self._watch))
+            while True:
+                try:
+                    name, value = next(stream)
+                except StopIteration as end:
+                    yield from_plain(Finish, end.value)
+                    return
+                if name == "piece":
+                    yield from_plain(Piece, value)
+
+    def _watch(self) -> None:
+        """Called when an answer has been silent for a while: a broker that cannot even ping is hung."""
+        try:
+            with Client(self._path, name="core-watch", token=self._token(), timeout_s=HEALTH_S) as client:
+                client.call("ping")
+        except (Lost, DeadlineExceeded) as error:
+            self._revive(f"broker does not answer: {error}")
+            raise Lost("the model process was hung and is being restarted") from None
+
+    def _is_gone(self) -> bool:
+        try:
+            with Client(self._path, name="core-watch", token=self._token(), timeout_s=HEALTH_S) as client:
+                client.call("ping")
+        except (Lost, DeadlineExceeded):
+            return True
+        return False
+
+    def _wait_for_broker(self, cancel: Cancel, give_up_s: float) -> None:
+        pause_s = 0.05
+        while monotonic_s() < give_up_s:
+            if cancel.wait(pause_s):
+                raise Cancelled("stopped while the model process was restarting")
+            self._revive("needed")
+            if not self._is_gone():
+                return
+            pause_s = min(1.0, pause_s * 1.5)
+
+    def _call(self, method: str, params: dict[str, Any], deadline_s: float = 60) -> Any:
+        """A short call, waiting for the broker if it has to start first."""
+        give_up_s = monotonic_s() + self._wait_s
+        pause = CancelToken()
+        while True:
+            try:
+                with Client(self._path, name="core", token=self._token()) as client:
+                    return client.call(method, params, deadline_s=deadline_s, correlation=log.correlation())
+            except Lost:
+                if monotonic_s() > give_up_s:
+                    raise
+            self._wait_for_broker(pause, give_up_s)

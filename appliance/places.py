@@ -1,0 +1,131 @@
+"""Where things live: the home folder's layout, the runtime folder, the socket paths.
+
+Standard library only and reads no configuration, so the command line can find a running core at once.
+There is no global configuration: everything outside the home is a socket or a lock in the runtime
+folder, which is made anew when it is missing (B-151, B-152).
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.errors import BadInput, DiskFull, NotFound
+
+FOLDERS = (
+    "box/roles",
+    "box/skills",
+    "box/notes",
+    "box/groups",
+    "box/users",
+    "models/prefix",
+    "sessions",
+    "logs",
+    "backups",
+)
+
+
+@dataclass(frozen=True)
+class Home:
+    """One data root (A-210); every path of it is derived here."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The one configuration file."""
+        return self.root / "owlbox.toml"
+
+    @property
+    def database(self) -> Path:
+        """The one database file; only `store` opens it."""
+        return self.root / "owlbox.db"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the core with flock for as long as it runs (A-009)."""
+        return self.root / "owlbox.lock"
+
+    @property
+    def box(self) -> Path:
+        """The folder people drop Markdown into."""
+        return self.root / "box"
+
+    @property
+    def models(self) -> Path:
+        """Local models; prefix states under prefix/."""
+        return self.root / "models"
+
+    @property
+    def logs(self) -> Path:
+        """Logs of the core, and one folder per child process (A-211)."""
+        return self.root / "logs"
+
+    @property
+    def backups(self) -> Path:
+        """Snapshots, among them the ones taken before a migration."""
+        return self.root / "backups"
+
+    def require(self) -> "Home":
+        """This home, or NotFound with the command that makes it."""
+        try:
+            is_there = self.config.exists() or self.database.exists()
+            if is_there:
+                os.listdir(self.root)
+        except PermissionError:
+            raise BadInput(
+                f"home {self.root} cannot be read by user {os.getuid()}", hint="run as its owner, or choose another with --home"
+            ) from None
+        if not is_there:
+            raise NotFound(f"no owlbox home at {self.root}", hint=f"make one: owlbox init --home {self.root}")
+        return self
+
+
+def find_home(chosen: str | None, environ: Mapping[str, str]) -> Home:
+    """The home named by --home, else OWLBOX_HOME, else the user's data folder."""
+    name = chosen or environ.get("OWLBOX_HOME") or ""
+    if name:
+        return Home(Path(name).expanduser().absolute())
+    data = environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
+    return Home(Path(data) / "owlbox")
+
+
+def runtime_folder(home: Home, environ: Mapping[str, str], *, make: bool = False) -> Path:
+    """The folder of sockets for this home, on tmpfs where there is one.
+
+    RUNTIME_DIRECTORY (systemd) is taken as it is; otherwise a folder named by a hash of the home under
+    XDG_RUNTIME_DIR, else under /tmp, owned by us with mode 0700 (a foreign one is refused).
+    """
+    given = environ.get("RUNTIME_DIRECTORY")
+    if given:
+        return Path(given.split(":")[0])
+    tag = hashlib.sha256(os.fsencode(home.root.resolve())).hexdigest()[:12]
+    session = environ.get("XDG_RUNTIME_DIR")
+    folder = Path(session) / f"owlbox-{tag}" if session else Path("/tmp") / f"owlbox-{os.getuid()}-{tag}"
+    if make:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno == 28:
+                raise DiskFull(f"no space for the runtime folder {folder}") from None
+            raise BadInput(f"runtime folder {folder}: {error.strerror}", hint="set XDG_RUNTIME_DIR to a writable folder") from None
+    if folder.exists():
+        info = folder.lstat()
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
+            raise BadInput(
+                f"runtime folder {folder} is not a private folder of user {os.getuid()}",
+                hint="remove it, or set XDG_RUNTIME_DIR",
+            )
+    return folder
+
+
+def core_socket(runtime: Path) -> Path:
+    """Where the core listens."""
+    return runtime / "core.sock"
+
+
+def broker_socket(runtime: Path) -> Path:
+    """Where the core's broker listens."""
+    return runtime / "broker.sock"

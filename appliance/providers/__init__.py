@@ -1,0 +1,1 @@
+"""Model providers: one file per kind of model, each a plug behind `pool`; nothing else imports them."""

@@ -1,0 +1,183 @@
+"""The face of llama.cpp's C functions: one loaded model with one context, tokens in and out.
+
+Everything unsafe lives here: pointers, callbacks that C keeps, calls that end the process when they are
+made in the wrong order. Knows nothing about conversations. One thread at a time may evaluate and sample;
+tokenizing is safe from any thread.
+
+Two settings are not free to choose (measured with 0.3.36): `kv_unified`, or each sequence gets only its
+share of the window and copying a part of one ends the process; `swa_full`, or sliding-window models
+(Gemma 3) lose text without saying so.
+"""
+
+import ctypes
+import functools
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from appliance.errors import Cancelled, Unavailable
+
+LOG = logging.getLogger(__name__)
+SEQUENCES = 4
+BATCH = 256  # the largest prefill chunk; llama.cpp's 512 would reserve twice the memory for nothing
+CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
+ERROR = 4  # level of llama.cpp's log
+FULL, ABORTED = 1, 2  # answers of llama_decode
+
+
+@dataclass(frozen=True)
+class Library:
+    """llama_cpp as a module, and its last complaints. C keeps a pointer to `callback`: it must live as long."""
+
+    api: Any
+    complaints: deque[str]
+    callback: Any
+
+
+@functools.lru_cache(maxsize=1)
+def library() -> Library:
+    """llama.cpp, imported and told to log through us. It has one log function per process, hence the cache."""
+    try:
+        import llama_cpp
+    except (ImportError, OSError, RuntimeError) as error:
+        raise Unavailable(f"llama-cpp-python cannot be used: {error}", hint="install it: pip install llama-cpp-python") from None
+    api: Any = llama_cpp
+    complaints: deque[str] = deque(maxlen=5)
+
+    @api.llama_log_callback  # type: ignore[untyped-decorator]
+    def forward(level: int, text: bytes, _: object) -> None:
+        line = text.decode("utf-8", "replace").strip()
+        if level == ERROR and line:
+            complaints.append(line)
+        if line.strip("."):
+            # Never louder: an evaluation we stop on purpose is an error to llama.cpp, and real ones are raised.
+            LOG.debug("%s", line)
+
+    api.llama_log_set(forward, ctypes.c_void_p(0))
+    api.llama_backend_init()
+    return Library(api, complaints, forward)
+
+
+class Loaded:
+    """A model in memory with a context of `window` tokens, shared by SEQUENCES sequences."""
+
+    def __init__(self, path: Path, window: int, threads: int, should_stop: Callable[[], bool]) -> None:
+        self._library = library()
+        self.api = api = self._library.api
+        self._library.complaints.clear()
+        settings = api.llama_model_default_params()
+        progress = api.llama_progress_callback(lambda part, _: not should_stop())
+        settings.progress_callback = progress
+        self.model = api.llama_model_load_from_file(os.fsencode(path), settings)
+        if not self.model:
+            if should_stop():
+                raise Cancelled(f"loading {path.name} was stopped")
+            raise self._failed(f"llama.cpp cannot load {path.name}")
+        self.vocabulary = api.llama_model_get_vocab(self.model)
+        self.vocabulary_size = int(api.llama_vocab_n_tokens(self.vocabulary))
+        self.context = api.llama_init_from_model(self.model, self._settings(window, threads))
+        if not self.context:
+            api.llama_model_free(self.model)
+            raise self._failed(f"no memory for a window of {window} tokens of {path.name}")
+        self.window = int(api.llama_n_ctx(self.context))
+        self.memory = api.llama_get_memory(self.context)
+        self._batch = api.llama_batch_init(BATCH, 0, 1)
+        self._pieces: dict[int, bytes] = {}
+        # Recurrent models keep one state, not a row per token: nothing can be cut off or copied in part.
+        self.is_recurrent = bool(api.llama_model_is_recurrent(self.model) or api.llama_model_is_hybrid(self.model))
+
+    def _settings(self, window: int, threads: int) -> Any:
+        settings = self.api.llama_context_default_params()
+        settings.n_ctx, settings.n_seq_max = window, SEQUENCES
+        settings.n_batch = settings.n_ubatch = BATCH
+        settings.n_threads = settings.n_threads_batch = threads or len(os.sched_getaffinity(0))
+        settings.kv_unified = settings.swa_full = settings.no_perf = True
+        return settings
+
+    def close(self) -> None:
+        """Give the memory back. Nobody may evaluate any more."""
+        self.api.llama_batch_free(self._batch)
+        self.api.llama_free(self.context)
+        self.api.llama_model_free(self.model)
+
+    def _failed(self, what: str) -> Unavailable:
+        why = self._library.complaints[-1] if self._library.complaints else "no reason given"
+        return Unavailable(f"{what}: {why[:200]}", hint="owlbox model list shows which files are usable")
+
+    # -- words -------------------------------------------------------------------------------------
+
+    def tokens(self, text: str, *, is_template: bool = False) -> list[int]:
+        """The tokens of a text; in a rendered template control tokens count as such, and the start token is added."""
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 8
+        out = (self.api.llama_token * room)()
+        count = self.api.llama_tokenize(self.vocabulary, data, len(data), out, room, False, is_template)
+        found = list(out[:count])
+        if is_template and self.api.llama_vocab_get_add_bos(self.vocabulary):
+            start = self.api.llama_vocab_bos(self.vocabulary)
+            if found[:1] != [start]:
+                found.insert(0, start)
+        return found
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for; often not whole characters. Control tokens stand for none."""
+        known = self._pieces.get(token)
+        if known is None:
+            out = ctypes.create_string_buffer(256)
+            size = self.api.llama_token_to_piece(self.vocabulary, token, out, 256, 0, False)
+            known = self._pieces[token] = out.raw[: max(0, size)]
+        return known
+
+    def text_of(self, token: int) -> str:
+        """A token's own name, such as <|im_end|>; "" for none (-1)."""
+        return "" if token < 0 else self.api.llama_vocab_get_text(self.vocabulary, token).decode("utf-8", "replace")
+
+    def control_texts(self) -> list[str]:
+        """Names of the control tokens: text from outside must never contain them."""
+        attribute = self.api.llama_vocab_get_attr
+        return [self.text_of(t) for t in range(self.vocabulary_size) if attribute(self.vocabulary, t) & CONTROL]
+
+    def is_end(self, token: int) -> bool:
+        """True for tokens that end an answer."""
+        return bool(self.api.llama_vocab_is_eog(self.vocabulary, token))
+
+    def own_template(self) -> str:
+        """The chat template stored in the model file, or ""."""
+        return (self.api.llama_model_chat_template(self.model, None) or b"").decode("utf-8", "replace")
+
+    # -- evaluation --------------------------------------------------------------------------------
+
+    def evaluate(self, tokens: Sequence[int], sequence: int, start: int, *, wants_logits: bool) -> int:
+        """Add tokens to a sequence from position `start`; 0, FULL (no room, nothing changed) or ABORTED."""
+        batch = self._batch
+        batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, start + i, 1, 0
+            batch.seq_id[i][0] = sequence
+        batch.logits[len(tokens) - 1] = 1 if wants_logits else 0
+        code = int(self.api.llama_decode(self.context, batch))
+        if code not in (0, FULL, ABORTED):
+            raise self._failed(f"llama.cpp could not evaluate {len(tokens)} tokens (code {code})")
+        return code
+
+    def watch(self, should_stop: Callable[[], bool] | None) -> Any:
+        """Let `should_stop` end a running `evaluate`; keep the returned object until watch(None)."""
+        callback = self.api.ggml_abort_callback(0 if should_stop is None else lambda _: should_stop())
+        self.api.llama_set_abort_callback(self.context, callback, None)
+        return callback
+
+    def cut(self, sequence: int, start: int) -> bool:
+        """Forget a sequence from position `start`; False when this model can only forget the whole."""
+        return bool(self.api.llama_memory_seq_rm(self.memory, sequence, start, -1))
+
+    def clear(self, sequence: int) -> None:
+        """Forget a whole sequence."""
+        self.api.llama_memory_seq_rm(self.memory, sequence, -1, -1)
+
+    def copy(self, source: int, target: int, end: int) -> None:
+        """Let `target` begin with the first `end` tokens of `source`; shares memory, costs nothing."""
+        self.api.llama_memory_seq_cp(self.memory, source, target, 0, end)

@@ -1,0 +1,105 @@
+"""How a command reaches the core: over its socket when one runs, else the same method table in this process.
+
+The heavy parts are imported only when this process must do the work itself, so that commands against a
+running core start quickly (the one place besides `cli` where imports are not at the top).
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from appliance import places
+from appliance.client import Client
+from appliance.errors import Lost
+from appliance.places import Home
+
+Listen = Callable[[str, dict[str, Any]], None]
+ANSWER_S = 3600.0
+
+
+class Reach(Protocol):
+    """A way to call the method table."""
+
+    is_remote: bool
+
+    def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any: ...
+    def stop(self, run: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Remote:
+    """The table of a running core."""
+
+    is_remote = True
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
+        """The result; notifications go to `listen`."""
+        stream = self._client.stream(method, params, deadline_s=ANSWER_S if listen else 30.0)
+        while True:
+            try:
+                name, value = next(stream)
+            except StopIteration as end:
+                return end.value
+            if listen is not None:
+                listen(name, value)
+
+    def stop(self, run: str) -> None:
+        """Stop an answer, over a connection of its own because the other one is busy."""
+        with Client(self._client.path, name="cli") as other:
+            other.call("run.stop", {"run": run})
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.close()
+
+
+class InProcess:
+    """The table of a core that lives for this one command."""
+
+    is_remote = False
+
+    def __init__(self, home: Home, environ: Mapping[str, str]) -> None:
+        from appliance import jsonrpc
+        from appliance.channels.rpc import LocalCall
+        from appliance.daemon import Core
+        from appliance.signatures import signature
+
+        self._core = Core(home, environ, process="cli", is_shared=False)
+        self._core.recover()
+        self._local_call = LocalCall
+        self._signature = signature
+        self._methods = jsonrpc.marked(self._core.rpc)
+
+    def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
+        """The result; notifications go to `listen`."""
+        function = self._methods[method]
+        bound = self._signature(function, skip=("self", "call")).bind(params or {})
+        return function(self._local_call(listen or (lambda name, value: None)), **bound)
+
+    def stop(self, run: str) -> None:
+        """Stop an answer."""
+        self._core.inbox.stop(run)
+
+    def close(self) -> None:
+        """End the core of this command."""
+        self._core.close("command finished")
+
+
+def reach(home: Home, environ: Mapping[str, str]) -> Reach:
+    """The running core if there is one, else this process."""
+    path = places.core_socket(places.runtime_folder(home, environ))
+    if path.exists():
+        try:
+            return Remote(Client(str(path), name="cli"))
+        except Lost:
+            pass  # the file is a dead core's
+    home.require()
+    if os.geteuid() == 0 and home.root.stat().st_uid != 0:
+        # Files made as root would lock the service out of its own home.
+        from appliance.errors import Refused
+
+        raise Refused(f"{home.root} belongs to user {home.root.stat().st_uid} and no core is running", hint="start the core, or run as that user")
+    return InProcess(home, environ)

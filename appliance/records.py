@@ -1,0 +1,304 @@
+"""Facts that cross module borders: frozen dataclasses, and the six ports of the core as Protocols.
+
+Knows nothing about where anything is stored or sent. `to_plain` and `from_plain` turn records into
+JSON-ready values and back; unknown fields are ignored, missing ones take their defaults, so records
+written by an older version load unchanged.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+Role = Literal["system", "user", "assistant", "tool"]
+Dialect = Literal["native", "grammar", "tags"]
+Kind = Literal["message", "thinking", "tool_use", "tool_result", "context_update", "status_change"]
+
+
+def to_plain(record: object) -> Any:
+    """JSON-ready value (dict, list, str, ...) of any record."""
+    return msgspec.to_builtins(record)
+
+
+def from_plain(cls: type[T], value: object) -> T:
+    """The record that `value` describes; msgspec.ValidationError names the path of a wrong field."""
+    return msgspec.convert(value, cls)
+
+
+# -- conversation ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One command of a model: the tool's name and its arguments as the model gave them."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a conversation (S-005); channel and sender are empty where unknown."""
+
+    role: Role
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    reasoning: str = ""
+    at_ms: int = 0
+    channel: str = ""
+    sender_id: str = ""
+
+
+@dataclass(frozen=True)
+class Inbound:
+    """What a channel hands in. `message_id` is the channel's own id: the same one is accepted once."""
+
+    channel: str
+    sender_id: str
+    text: str
+    message_id: str
+    at_ms: int
+    thread: str = ""
+    kind: Literal["chat", "ask"] = "chat"
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def session(self) -> str:
+        """The session this message belongs to: `{channel}:{sender_id}` (S-006)."""
+        return f"{self.channel}:{self.sender_id}"
+
+
+@dataclass(frozen=True)
+class Outbound:
+    """What a channel is asked to deliver."""
+
+    session: str
+    text: str
+    attachment: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Event:
+    """The finest record of a run: appended once, never changed, gap-free `seq` from 1 per run."""
+
+    run: str
+    kind: str
+    role: str
+    content: str
+    seq: int = 0
+    id: int = 0
+    parent: int | None = None
+    turn: int | None = None
+    tool: str = ""
+    input: dict[str, Any] | None = None
+    call_id: str = ""
+    duration_ms: int | None = None
+    tokens: int | None = None
+    at_ms: int = 0
+    channel: str = ""
+    sender_id: str = ""
+    correlation: str = ""
+    status: int = 200
+    outcome: str = "ok"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a tool call: an HTTP-like status, a short label, text, and a hint for the next step."""
+
+    status: int
+    outcome: str
+    message: str
+    hint: str = ""
+    data: Any = None
+
+    @property
+    def is_error(self) -> bool:
+        """True for status 400 and above."""
+        return self.status >= 400
+
+
+# -- models ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named piece of system text, so that its size can be reported by name."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """What a model is told about a tool: JSON schemas of its arguments and of its result."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    group: str = ""
+    is_read_only: bool = False
+    is_terminal: bool = False
+    result_schema: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way to reach a model: its context window in tokens and the dialect of its tool calls."""
+
+    name: str
+    provider: str
+    model: str
+    window: int
+    dialect: Dialect
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request to a model. `system` is joined by the broker, byte for byte, with "\\n\\n".
+
+    `slot` names the conversation whose evaluated prefix may be reused. `purpose` tells a turn from
+    side work such as titles (`providers/scripted` consumes turns only for "turn").
+    """
+
+    system: tuple[Part, ...]
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    dialect: Dialect = "grammar"
+    slot: str = ""
+    purpose: str = "turn"
+    is_background: bool = False
+    temperature: float = 0.1
+    max_tokens: int = 512
+    stop: tuple[str, ...] = ()
+    deadline_s: float = 600.0
+    correlation: str = ""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Text as it is generated; `is_reasoning` for thoughts that are not part of the answer."""
+
+    text: str
+    is_reasoning: bool = False
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The end of a generation: native tool calls, reasoning, who answered, and what it cost.
+
+    `evaluated_tokens` counts the prompt tokens that were computed, not those found in the cache.
+    """
+
+    reason: Literal["stop", "length", "tool_calls"]
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    provider: str = ""
+    model: str = ""
+    prompt_tokens: int = 0
+    evaluated_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Prompt size as the broker counted it, in tokens: per named part, and the whole rendered prompt."""
+
+    model: str
+    parts: dict[str, int]
+    total: int
+
+
+# -- the steps of a turn ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TurnBegun:
+    """The agent is about to call the model over this route."""
+
+    seq: int
+    route: str
+
+
+@dataclass(frozen=True)
+class TurnEnded:
+    """The model has answered; what it cost is in `finish`."""
+
+    seq: int
+    finish: Finish
+
+
+@dataclass(frozen=True)
+class LoopEnded:
+    """The verdict: status 200 done, 499 stopped, 500 failed, with a short outcome label."""
+
+    status: int
+    outcome: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Text of an answer as it streams: shown, never stored; the whole text follows as an Event."""
+
+    text: str
+
+
+Step = Delta | Event | TurnBegun | TurnEnded | LoopEnded
+
+
+# -- ports (S-002): model, channel, tool, memory, skills, status -----------------------------------
+
+
+class Cancel(Protocol):
+    """A stop sign shared by the one who stops and the one who works (threading.Event fits)."""
+
+    def is_set(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class Model(Protocol):
+    """Model port: the open routes of a pool; text pieces, then exactly one Finish (S-003); sizes."""
+
+    def plan(self, pool: str) -> Sequence[Route]: ...
+    def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]: ...
+    def measure(self, route: Route, ask: Ask) -> Measure: ...
+
+
+class Channel(Protocol):
+    """Channel port: delivers a text to a person."""
+
+    def deliver(self, message: Outbound) -> None: ...
+
+
+class Tools(Protocol):
+    """Tool port: what may be called, and the one way to call it. `dispatch` never raises."""
+
+    def specs(self) -> Sequence[ToolSpec]: ...
+    def dispatch(self, call: ToolCall, run: str, cancel: Cancel) -> Outcome: ...
+
+
+class Memory(Protocol):
+    """Memory port: earlier messages of a run, oldest first, at most `limit` of the newest."""
+
+    def recent(self, run: str, limit: int) -> Sequence[Message]: ...
+
+
+class Skills(Protocol):
+    """Skills port: one line per available skill, in a stable order."""
+
+    def lines(self) -> Sequence[str]: ...
+
+
+class Status(Protocol):
+    """Status port: told while the owl is thinking or acting, so that a door can show it."""
+
+    def show(self, session: str, state: str) -> None: ...
+
+
+Notify = Callable[[str, Mapping[str, Any]], None]

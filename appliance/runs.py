@@ -1,0 +1,351 @@
+"""The record of every conversation: sessions, runs, loops, turns and events.
+
+Owns those five tables. session > run > loop > turn > event: a session is one person at one door, a run
+is one thread of work in it, a loop answers one prompt, a turn is one call of the model, an event is
+the finest record. Events are appended with a gap-free sequence per run, each pointing at its parent,
+and never changed. Status numbers: 100 waiting, 102 running, 200 done, 202 proposal, 499 stopped,
+500 failed. Knows nothing about models or doors; telling people what happened is `inbox`.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from appliance.clock import is_alive, new_id, now_ms
+from appliance.errors import BadInput, Conflict, NotFound
+from appliance.records import Event, Inbound, Message, ToolCall
+from appliance.store import Row, Store
+
+WAITING, RUNNING, DONE, PROPOSED, STOPPED, FAILED = 100, 102, 200, 202, 499, 500
+EVENT_COLUMNS = (
+    "id, run, seq, parent, turn, kind, role, content, tool, input, call_id, duration_ms, tokens, "
+    "status, outcome, channel, sender_id, correlation, at_ms"
+)
+RUN_COLUMNS = "id, session, parent, kind, task, title, status, outcome, metadata, last_seq, created_ms, updated_ms, ended_ms"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One thread of work (B-052 calls it a thread)."""
+
+    id: str
+    session: str
+    parent: str | None
+    kind: str
+    task: str | None
+    title: str
+    status: int
+    outcome: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    last_seq: int = 0
+    created_ms: int = 0
+    updated_ms: int = 0
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One prompt being answered; `prompt` is the id of its event."""
+
+    id: int
+    run: str
+    session: str
+    seq: int
+    prompt: int
+    status: int
+    process: str
+    correlation: str
+
+
+@dataclass(frozen=True)
+class TurnCost:
+    """What one call of the model took, in tokens, and who answered."""
+
+    provider: str
+    model: str
+    reason: str
+    prompt_tokens: int
+    evaluated_tokens: int
+    output_tokens: int
+
+
+class Runs:
+    """Reads and writes the record."""
+
+    def __init__(self, store: Store, process: str) -> None:
+        self._store = store
+        self._process = process
+
+    # -- sessions and runs --------------------------------------------------------------------------
+
+    def touch_session(self, inbound: Inbound) -> None:
+        """Make sure the message's session exists and is active. Call inside a transaction."""
+        with self._store.write() as execute:
+            execute(
+                "INSERT INTO sessions (id, channel, sender_id, person, context, status, process, created_ms, last_active_ms) "
+                "VALUES (?1, ?2, ?3, ?3, 'user:' || ?3, 'active', ?4, ?5, ?5) "
+                "ON CONFLICT (id) DO UPDATE SET status = 'active', process = ?4, last_active_ms = ?5, archived_ms = NULL",
+                (inbound.session, inbound.channel, inbound.sender_id, self._process, now_ms()),
+            )
+
+    def rest_session(self, session: str, status: str = "idle") -> None:
+        """Nobody works in this session any more."""
+        with self._store.write() as execute:
+            execute("UPDATE sessions SET status = ?, process = '' WHERE id = ? AND status <> ?", (status, session, status))
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """All sessions with the state needed to recover them, newest first."""
+        columns = "id, channel, sender_id, person, context, status, process, created_ms, last_active_ms, archived_ms"
+        rows = self._store.rows(f"SELECT {columns} FROM sessions ORDER BY last_active_ms DESC")
+        return [dict(zip(columns.split(", "), row, strict=True)) for row in rows]
+
+    def begin(self, session: str, kind: str, *, parent: str | None = None, title: str = "") -> Run:
+        """A new run in a session that exists."""
+        run_id, now = new_id(), now_ms()
+        with self._store.write() as execute:
+            execute(
+                "INSERT INTO runs (id, session, parent, kind, title, status, created_ms, updated_ms) VALUES (?, ?, ?, ?, ?, 100, ?, ?)",
+                (run_id, session, parent, kind, title, now, now),
+            )
+        return self.get(run_id)
+
+    def get(self, ref: str) -> Run:
+        """The run with this id, or the only one whose id starts or ends with it (at least 4 characters)."""
+        rows = self._store.rows(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", (ref,))
+        if not rows and len(ref) >= 4 and ref.replace("-", "").isalnum():
+            rows = self._store.rows(f"SELECT {RUN_COLUMNS} FROM runs WHERE id LIKE ?1 || '%' OR id LIKE '%' || ?1 LIMIT 2", (ref,))
+        if len(rows) > 1:
+            raise BadInput(f"thread {ref} is ambiguous", hint="give more of its id; owlbox thread list shows them")
+        if not rows:
+            raise NotFound(f"no thread {ref}", hint="owlbox thread list shows them")
+        return _run(rows[0])
+
+    def listing(self, *, kind: str = "", limit: int = 20, offset: int = 0) -> list[Run]:
+        """Runs, newest first."""
+        rows = self._store.rows(
+            f"SELECT {RUN_COLUMNS} FROM runs WHERE ?1 IN ('', kind) ORDER BY created_ms DESC, id DESC LIMIT ?2 OFFSET ?3", (kind, limit, offset)
+        )
+        return [_run(row) for row in rows]
+
+    def entitle(self, run: str, title: str) -> None:
+        """Name a run."""
+        with self._store.write() as execute:
+            execute("UPDATE runs SET title = ?, updated_ms = ? WHERE id = ?", (title, now_ms(), run))
+
+    def delete(self, run: str) -> int:
+        """Delete a run with its events; Conflict while it is being answered. Returns the number of events."""
+        found = self.get(run)
+        with self._store.write(durable=True) as execute:
+            busy = execute("SELECT process FROM loops WHERE run = ? AND status = 102", (found.id,))
+            if any(is_alive(str(row[0])) for row in busy):
+                raise Conflict(f"thread {found.id} is being answered right now", hint="wait for it, or stop it first")
+            count = int(execute("SELECT COUNT(*) FROM events WHERE run = ?", (found.id,))[0][0])
+            execute("UPDATE runs SET parent = NULL WHERE parent = ?", (found.id,))
+            execute("DELETE FROM runs WHERE id = ?", (found.id,))
+        return count
+
+    # -- events -------------------------------------------------------------------------------------
+
+    def append(self, event: Event, *, durable: bool = False) -> Event:
+        """Store an event; returns it with id, sequence, parent and time. Committed before it returns."""
+        with self._store.write(durable=durable) as execute:
+            rows = execute("UPDATE runs SET last_seq = last_seq + 1, updated_ms = ? WHERE id = ? RETURNING last_seq", (now_ms(), event.run))
+            if not rows:
+                raise NotFound(f"no thread {event.run}")
+            seq = int(rows[0][0])
+            parent = event.parent
+            if parent is None and seq > 1:
+                parent = execute("SELECT id FROM events WHERE run = ? AND seq = ?", (event.run, seq - 1))[0][0]
+            event = replace(event, seq=seq, parent=parent, at_ms=event.at_ms or now_ms())
+            given = None if event.input is None else json.dumps(event.input, ensure_ascii=False)
+            values = (event.run, seq, parent, event.turn, event.kind, event.role, event.content, event.tool, given, event.call_id)
+            more = (event.duration_ms, event.tokens, event.status, event.outcome, event.channel, event.sender_id)
+            marks = ", ".join("?" * 18)
+            row_id = execute(
+                f"INSERT INTO events ({EVENT_COLUMNS.removeprefix('id, ')}) VALUES ({marks}) RETURNING id",
+                (*values, *more, event.correlation, event.at_ms),
+            )[0][0]
+        return replace(event, id=int(row_id))
+
+    def events(self, run: str, *, after: int = 0, roles: Sequence[str] = (), limit: int = 100_000) -> list[Event]:
+        """A run's events in order, optionally only those after a sequence number or of some roles."""
+        rows = self._store.rows(
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE run = ?1 AND seq > ?2 "
+            "AND (?3 = '[]' OR role IN (SELECT value FROM json_each(?3))) ORDER BY seq LIMIT ?4",
+            (run, after, json.dumps(list(roles)), limit),
+        )
+        return [_event(row) for row in rows]
+
+    def recent(self, run: str, limit: int) -> list[Message]:
+        """Memory port: the last `limit` messages, as the model saw and said them, oldest first."""
+        rows = self._store.rows(
+            f"SELECT {EVENT_COLUMNS} FROM (SELECT * FROM events WHERE run = ? AND kind IN ('message', 'tool_use', 'tool_result') "
+            "ORDER BY seq DESC LIMIT ?) ORDER BY seq",
+            (run, limit),
+        )
+        return as_messages([_event(row) for row in rows])
+
+    # -- loops and turns ----------------------------------------------------------------------------
+
+    def enqueue(self, run: str, prompt: int, correlation: str) -> int:
+        """A prompt waits to be answered; returns the loop's id."""
+        with self._store.write() as execute:
+            return int(
+                execute(
+                    "INSERT INTO loops (run, seq, prompt, status, correlation, created_ms) "
+                    "SELECT ?1, COALESCE(MAX(seq), 0) + 1, ?2, 100, ?3, ?4 FROM loops WHERE run = ?1 RETURNING id",
+                    (run, prompt, correlation, now_ms()),
+                )[0][0]
+            )
+
+    def loop(self, loop_id: int) -> Loop:
+        """One loop."""
+        found = self._loops("l.id = ?", loop_id)
+        if not found:
+            raise NotFound(f"no loop {loop_id}")
+        return found[0]
+
+    def waiting(self) -> list[Loop]:
+        """Prompts that were accepted and not begun, oldest first."""
+        return self._loops("l.status = ?", WAITING)
+
+    def start_loop(self, loop_id: int) -> None:
+        """This process begins to answer."""
+        with self._store.write(durable=True) as execute:
+            rows = execute(
+                "UPDATE loops SET status = 102, process = ?, started_ms = ? WHERE id = ? AND status = 100 RETURNING run",
+                (self._process, now_ms(), loop_id),
+            )
+            if not rows:
+                raise Conflict(f"loop {loop_id} is not waiting")
+            execute("UPDATE runs SET status = 102, outcome = '', updated_ms = ? WHERE id = ?", (now_ms(), rows[0][0]))
+
+    def end_loop(self, loop: Loop, status: int, outcome: str) -> None:
+        """The answer is complete, stopped or failed."""
+        with self._store.write(durable=True) as execute:
+            now = now_ms()
+            execute(
+                "UPDATE loops SET status = ?, outcome = ?, draft = '', ended_ms = ? WHERE id = ? AND status IN (100, 102)",
+                (status, outcome, now, loop.id),
+            )
+            ended = now if self.get(loop.run).kind == "ask" else None
+            execute(
+                "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?", (status, outcome, now, ended, loop.run)
+            )
+
+    def keep_draft(self, loop_id: int, text: str) -> None:
+        """Keep what was streamed so far, so that a power cut loses at most the last moments of an answer."""
+        with self._store.write() as execute:
+            execute("UPDATE loops SET draft = ? WHERE id = ?", (text, loop_id))
+
+    def start_turn(self, loop_id: int, seq: int, route: str) -> int:
+        """The model is about to be called; returns the turn's id."""
+        with self._store.write() as execute:
+            return int(
+                execute(
+                    "INSERT INTO turns (loop, seq, route, started_ms) VALUES (?, ?, ?, ?) RETURNING id", (loop_id, seq, route, now_ms())
+                )[0][0]
+            )
+
+    def end_turn(self, turn: int, cost: TurnCost) -> None:
+        """The model has answered."""
+        with self._store.write() as execute:
+            execute(
+                "UPDATE turns SET provider = ?, model = ?, reason = ?, prompt_tokens = ?, evaluated_tokens = ?, output_tokens = ?, "
+                "ended_ms = ? WHERE id = ?",
+                (cost.provider, cost.model, cost.reason, cost.prompt_tokens, cost.evaluated_tokens, cost.output_tokens, now_ms(), turn),
+            )
+
+    def turns(self, run: str) -> list[dict[str, Any]]:
+        """Every call of the model in a run with its cost."""
+        columns = "t.id, t.seq, route, provider, model, reason, prompt_tokens, evaluated_tokens, output_tokens, t.started_ms, t.ended_ms"
+        rows = self._store.rows(f"SELECT {columns} FROM turns t JOIN loops l ON l.id = t.loop WHERE l.run = ? ORDER BY t.id", (run,))
+        names = [c.removeprefix("t.") for c in columns.split(", ")]
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def recover(self, say: Callable[[Event], None]) -> list[Loop]:
+        """End the loops whose process died: status 499 "interrupted", the part that was said is kept.
+
+        Transcripts stay valid: a call without a result gets one. `say` is told each event written.
+        Writes nothing when there is nothing to mend.
+        """
+        mended = []
+        for loop in self._loops("l.status = ?", RUNNING):
+            if is_alive(loop.process):
+                continue
+            with self._store.write(durable=True) as execute:
+                if execute("SELECT status FROM loops WHERE id = ?", (loop.id,))[0][0] != RUNNING:
+                    continue  # another process was quicker
+                draft = str(execute("SELECT draft FROM loops WHERE id = ?", (loop.id,))[0][0])
+                events = self.close_open(loop, draft, "interrupted")
+                self.end_loop(loop, STOPPED, "interrupted")
+                self.rest_session(loop.session, "stopped")
+            for event in events:
+                say(event)
+            mended.append(loop)
+        return mended
+
+    def close_open(self, loop: Loop, draft: str, outcome: str) -> list[Event]:
+        """Events that make a stopped loop's transcript whole: missing results, the unfinished text, the reason."""
+        said = self.events(loop.run)
+        answered = {e.call_id for e in said if e.kind == "tool_result"}
+        base = Event(run=loop.run, kind="message", role="assistant", content="", correlation=loop.correlation, status=STOPPED, outcome=outcome)
+        written = []
+        for call in [e for e in said if e.kind == "tool_use" and e.call_id not in answered]:
+            text = f"{call.tool} was not finished: {outcome}. It may or may not have taken effect."
+            written.append(replace(base, kind="tool_result", role="tool", content=text, tool=call.tool, call_id=call.call_id))
+        if draft:
+            written.append(replace(base, content=draft))
+        written.append(replace(base, kind="status_change", role="system", content=outcome))
+        return [self.append(event) for event in written]
+
+    def stop_sessions(self) -> None:
+        """At shutdown: sessions this process was active in are marked stopped (A-276)."""
+        mine = self._store.rows("SELECT id FROM sessions WHERE status = 'active' AND process = ?", (self._process,))
+        for (session,) in mine:
+            self.rest_session(str(session), "stopped")
+
+    def _loops(self, where: str, value: Any) -> list[Loop]:
+        rows = self._store.rows(
+            "SELECT l.id, l.run, r.session, l.seq, l.prompt, l.status, l.process, l.correlation "
+            f"FROM loops l JOIN runs r ON r.id = l.run WHERE {where} ORDER BY l.id",
+            (value,),
+        )
+        return [Loop(*row) for row in rows]
+
+
+def as_messages(events: Sequence[Event]) -> list[Message]:
+    """The conversation a model is shown; a result whose call was cut off by a limit is left out."""
+    messages: list[Message] = []
+    known: set[str] = set()
+    for event in events:
+        if event.kind == "tool_use":
+            known.add(event.call_id)
+            call = ToolCall(event.call_id, event.tool, event.input or {})
+            last = messages[-1] if messages else None
+            if last is not None and last.role == "assistant":
+                messages[-1] = replace(last, tool_calls=(*last.tool_calls, call))
+            else:
+                messages.append(Message("assistant", "", tool_calls=(call,), at_ms=event.at_ms))
+        elif event.kind == "tool_result" and event.call_id in known:
+            messages.append(Message("tool", event.content, tool_call_id=event.call_id, at_ms=event.at_ms))
+        elif event.kind == "message" and event.role in ("user", "assistant"):
+            text = event.content
+            if event.role == "user" and event.input and event.input.get("relevant"):
+                text = f"{event.input['relevant']}\n\n{text}"
+            role: Any = event.role
+            messages.append(Message(role, text, at_ms=event.at_ms, channel=event.channel, sender_id=event.sender_id))
+    return messages
+
+
+def _run(row: Row) -> Run:
+    values = list(row)
+    values[8] = json.loads(values[8])
+    return Run(*values)
+
+
+def _event(row: Row) -> Event:
+    values: dict[str, Any] = dict(zip(EVENT_COLUMNS.split(", "), row, strict=True))
+    values["input"] = None if values["input"] is None else json.loads(values["input"])
+    return Event(**values)

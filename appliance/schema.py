@@ -1,0 +1,166 @@
+"""The database's tables as numbered migrations, each applied once and in its own transaction.
+
+Append-only: a migration that has been released never changes. Each statement stands alone, because a
+multi-statement string stops at its first row. STRICT tables everywhere; AUTOINCREMENT where full text
+or changesets refer to a row. The writer of each table is named in its comment; `store` runs this.
+"""
+
+APPLICATION_ID = 0x4F574C42  # "OWLB", in the file's header
+UNDOABLE = ("entries",)  # tables whose changes are recorded per run, so that a run can be taken back
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (  # 1: the spine
+        # writer: store
+        """CREATE TABLE changesets (
+            run TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            change BLOB NOT NULL,
+            at_ms INTEGER NOT NULL,
+            PRIMARY KEY (run, seq)
+        ) STRICT, WITHOUT ROWID""",
+        # writer: leases
+        """CREATE TABLE processes (
+            id TEXT PRIMARY KEY,
+            kind TEXT NOT NULL CHECK (kind IN ('core', 'broker', 'worker')),
+            boot_id TEXT NOT NULL,
+            pid INTEGER NOT NULL,
+            start_ticks INTEGER NOT NULL,
+            started_ms INTEGER NOT NULL,
+            ended_ms INTEGER,
+            reason TEXT NOT NULL DEFAULT ''
+        ) STRICT""",
+        # writer: entries
+        """CREATE TABLE entries (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            scope TEXT NOT NULL,
+            path TEXT NOT NULL CHECK (length(path) BETWEEN 1 AND 2048),
+            title TEXT NOT NULL DEFAULT '',
+            body TEXT NOT NULL DEFAULT '',
+            attributes TEXT NOT NULL DEFAULT '{}' CHECK (json_type(attributes) = 'object'),
+            hash TEXT NOT NULL,
+            writer TEXT NOT NULL,
+            run TEXT,
+            created_ms INTEGER NOT NULL,
+            updated_ms INTEGER NOT NULL,
+            UNIQUE (scope, path)
+        ) STRICT""",
+        """CREATE VIRTUAL TABLE entries_fts USING fts5(
+            title, path, body, content='entries', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2'
+        )""",
+        """CREATE TRIGGER entries_added AFTER INSERT ON entries BEGIN
+            INSERT INTO entries_fts(rowid, title, path, body) VALUES (new.id, new.title, new.path, new.body);
+        END""",
+        """CREATE TRIGGER entries_removed AFTER DELETE ON entries BEGIN
+            INSERT INTO entries_fts(entries_fts, rowid, title, path, body)
+            VALUES ('delete', old.id, old.title, old.path, old.body);
+        END""",
+        """CREATE TRIGGER entries_changed AFTER UPDATE OF title, path, body ON entries BEGIN
+            INSERT INTO entries_fts(entries_fts, rowid, title, path, body)
+            VALUES ('delete', old.id, old.title, old.path, old.body);
+            INSERT INTO entries_fts(rowid, title, path, body) VALUES (new.id, new.title, new.path, new.body);
+        END""",
+        # writer: runs
+        """CREATE TABLE sessions (
+            id TEXT PRIMARY KEY,
+            channel TEXT NOT NULL,
+            sender_id TEXT NOT NULL,
+            person TEXT NOT NULL,
+            context TEXT NOT NULL,
+            status TEXT NOT NULL CHECK (status IN ('idle', 'active', 'stopped', 'archived')),
+            process TEXT NOT NULL DEFAULT '',
+            created_ms INTEGER NOT NULL,
+            last_active_ms INTEGER NOT NULL,
+            archived_ms INTEGER
+        ) STRICT""",
+        """CREATE TABLE runs (
+            id TEXT PRIMARY KEY,
+            session TEXT NOT NULL REFERENCES sessions(id),
+            parent TEXT REFERENCES runs(id),
+            kind TEXT NOT NULL CHECK (kind IN ('chat', 'ask', 'tick')),
+            task TEXT,
+            title TEXT NOT NULL DEFAULT '',
+            status INTEGER NOT NULL CHECK (status IN (100, 102, 200, 202, 499, 500)),
+            outcome TEXT NOT NULL DEFAULT '',
+            metadata TEXT NOT NULL DEFAULT '{}' CHECK (json_type(metadata) = 'object'),
+            last_seq INTEGER NOT NULL DEFAULT 0,
+            created_ms INTEGER NOT NULL,
+            updated_ms INTEGER NOT NULL,
+            ended_ms INTEGER
+        ) STRICT""",
+        "CREATE INDEX runs_by_time ON runs(created_ms)",
+        """CREATE TABLE loops (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+            seq INTEGER NOT NULL,
+            prompt INTEGER,
+            status INTEGER NOT NULL CHECK (status IN (100, 102, 200, 202, 499, 500)),
+            outcome TEXT NOT NULL DEFAULT '',
+            process TEXT NOT NULL DEFAULT '',
+            draft TEXT NOT NULL DEFAULT '',
+            correlation TEXT NOT NULL DEFAULT '',
+            created_ms INTEGER NOT NULL,
+            started_ms INTEGER,
+            ended_ms INTEGER,
+            UNIQUE (run, seq)
+        ) STRICT""",
+        "CREATE INDEX loops_open ON loops(status) WHERE status IN (100, 102)",
+        """CREATE TABLE turns (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            loop INTEGER NOT NULL REFERENCES loops(id) ON DELETE CASCADE,
+            seq INTEGER NOT NULL,
+            route TEXT NOT NULL,
+            provider TEXT NOT NULL DEFAULT '',
+            model TEXT NOT NULL DEFAULT '',
+            reason TEXT NOT NULL DEFAULT '',
+            prompt_tokens INTEGER,
+            evaluated_tokens INTEGER,
+            output_tokens INTEGER,
+            started_ms INTEGER NOT NULL,
+            ended_ms INTEGER,
+            UNIQUE (loop, seq)
+        ) STRICT""",
+        """CREATE TABLE events (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+            seq INTEGER NOT NULL CHECK (seq >= 1),
+            parent INTEGER,
+            turn INTEGER,
+            kind TEXT NOT NULL
+                CHECK (kind IN ('message', 'thinking', 'tool_use', 'tool_result', 'context_update', 'status_change')),
+            role TEXT NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
+            content TEXT NOT NULL,
+            tool TEXT NOT NULL DEFAULT '',
+            input TEXT CHECK (input IS NULL OR json_valid(input)),
+            call_id TEXT NOT NULL DEFAULT '',
+            duration_ms INTEGER,
+            tokens INTEGER,
+            status INTEGER NOT NULL DEFAULT 200 CHECK (status BETWEEN 100 AND 599),
+            outcome TEXT NOT NULL DEFAULT 'ok',
+            channel TEXT NOT NULL DEFAULT '',
+            sender_id TEXT NOT NULL DEFAULT '',
+            correlation TEXT NOT NULL DEFAULT '',
+            at_ms INTEGER NOT NULL,
+            UNIQUE (run, seq)
+        ) STRICT""",
+        """CREATE TRIGGER events_are_final BEFORE UPDATE ON events BEGIN
+            SELECT RAISE(ABORT, 'events are never changed');
+        END""",
+        # writer: inbox
+        """CREATE TABLE inbox (
+            channel TEXT NOT NULL,
+            message_id TEXT NOT NULL,
+            run TEXT NOT NULL,
+            loop INTEGER NOT NULL,
+            received_ms INTEGER NOT NULL,
+            PRIMARY KEY (channel, message_id)
+        ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE turn_locks (
+            session TEXT PRIMARY KEY,
+            process TEXT NOT NULL,
+            loop INTEGER NOT NULL,
+            taken_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+    ),
+)
+
+LATEST = len(MIGRATIONS)

@@ -1,0 +1,532 @@
+"""Every configuration key: its name, type, default, range, meaning, and the key of a seed it stands for.
+
+Owns the shape of `owlbox.toml` as a tree of frozen dataclasses; a table of the file is a class, a key
+is a field. Knows nothing about files, the environment or how a value is checked: `config` reads and
+checks, `reference` prints. To add a key, add one line here and run `reference` again.
+
+Units are in the names. Seeds are written B (botholomew), R (rummy), A (baaaht), S (squidbot).
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+LOCAL = "local"  # the route and the provider that are always there: the local model
+Level = Literal["", "silent", "error", "warn", "info", "debug"]
+DAY_S = 86_400
+DAY_MS = DAY_S * 1000
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a key beside its type and default.
+
+    `is_needed`: may not be empty, in a table with an `enabled` switch only when it is on.
+    `is_shown`: `owlbox init` writes it into a new file, as a comment.
+    """
+
+    doc: str = ""
+    seed: str = ""
+    within: tuple[float, float] | None = None
+    is_needed: bool = False
+    is_secret: bool = False
+    is_shown: bool = False
+
+
+def setting(default: Any, doc: str, *, seed: str = "", within: tuple[float, float] | None = None, mark: str = "") -> Any:
+    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown."""
+    known = About(doc, seed, within, "needed" in mark, "secret" in mark, "shown" in mark)
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata={"about": known}, repr=not known.is_secret)
+    return field(default=default, metadata={"about": known}, repr=not known.is_secret)
+
+
+def about(item: Field[Any]) -> About:
+    """The description of a field."""
+    found = item.metadata.get("about", About())
+    assert isinstance(found, About)
+    return found
+
+
+@dataclass(frozen=True)
+class System:
+    """The box itself."""
+
+    name: str = setting("owlbox", "Name the owl answers to.", seed="A system.name", mark="needed shown")
+    timezone: str = setting("local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown")
+    log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="shown")
+    debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug")
+    admin_users: tuple[str, ...] = setting((), "People who may manage the whole box.", seed="A system.admin_users", mark="shown")
+    shutdown_s: float = setting(30, "Longest time a shutdown may take.", seed="A shutdown timeout", within=(1, 600))
+    hook_s: float = setting(5, "Longest time one shutdown hook may take.", seed="A hook deadline", within=(0.1, 60))
+
+    @property
+    def level(self) -> str:
+        """The log level in force."""
+        return "debug" if self.debug else self.log_level or "info"
+
+
+@dataclass(frozen=True)
+class Models:
+    """The local model, and what every model call starts from."""
+
+    default: str = setting(
+        "", "Local model: file stem or catalogue name; empty means the newest in models/.", seed="B model", mark="shown"
+    )
+    script: str = setting(
+        "", "Scripted-provider file that replaces every model; relative to the home.", seed="B environment switch"
+    )
+    embedding: str = setting("", "Local embedding model; empty means the bundled one.", seed="B embedding_model")
+    embedding_dimension: int = setting(384, "Length of a vector.", seed="B embedding_dimension", within=(1, 8192))
+    context: int = setting(0, "Context window in tokens; 0 picks up to 8192.", within=(0, 1_048_576), mark="shown")
+    threads: int = setting(0, "CPU threads; 0 picks.", within=(0, 256), mark="shown")
+    memory_mb: int = setting(0, "Memory a model may take; 0 goes by what is free.", within=(0, 1_048_576), mark="shown")
+    temperature: float = setting(0.1, "Randomness of answers.", seed="R temperature", within=(0, 2))
+    max_output_tokens: int = setting(512, "Longest answer of the local model.", within=(1, 131_072))
+    local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown")
+    pool: str = setting("default", "Pool used where none is named.", seed="S default_pool", mark="needed")
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A service that offers models over HTTP."""
+
+    kind: Literal["openai", "anthropic", "gemini"] = setting(
+        "openai", "Wire format; most services speak `openai`.", seed="A providers"
+    )
+    base_url: str = setting("", "Address of its API.", seed="S providers.api_base", mark="needed")
+    key: str = setting(
+        "", "API key, better `secret:NAME` or `${VARIABLE}`.", seed="S providers.api_key; B key", mark="secret shown"
+    )
+    reasoning: bool = setting(False, "Send its reasoning text back to it.", seed="S providers.supports_reasoning_content")
+    timeout_s: float = setting(120, "Longest time for one request.", seed="A request timeout", within=(1, 3600))
+    requests_per_minute: int = setting(60, "More requests than this wait.", seed="A rate limit", within=(1, 100_000))
+    priority: int = setting(100, "Lower is asked first when several could answer.", seed="A provider priority", within=(0, 1000))
+    fallback: tuple[str, ...] = setting((), "Providers to try when this one fails.", seed="A fallback chains")
+
+    @property
+    def is_remote(self) -> bool:
+        """True unless the address is this machine or this network."""
+        host = (urlsplit(self.base_url).hostname or "").rstrip(".")
+        try:
+            return ipaddress.ip_address(host).is_global
+        except ValueError:
+            return "." in host and not host.endswith((".local", ".localhost", ".lan", ".internal"))
+
+
+@dataclass(frozen=True)
+class RouteTable:
+    """One way to reach a model. Pools may also name `provider/model` directly, without a table here."""
+
+    provider: str = setting("", "A provider, or `local`.", seed="S models.provider", mark="needed")
+    model: str = setting("", "The provider's name of the model.", seed="S models.model", mark="needed")
+    max_output_tokens: int = setting(8192, "Longest answer.", seed="S models.max_tokens", within=(1, 1_000_000))
+    context: int = setting(100_000, "Context window in tokens.", seed="S models.max_context_tokens", within=(256, 10_000_000))
+
+
+@dataclass(frozen=True)
+class Llm:
+    """Patience with models."""
+
+    deadline_ms: int = setting(
+        600_000, "Longest time a model call may take, retries included.", seed="R LLM deadline", within=(1, DAY_MS)
+    )
+    max_backoff_ms: int = setting(30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS))
+    broker_wait_s: float = setting(
+        60, "How long requests wait for a broker that restarts.", seed="A broker health wait", within=(0, 3600)
+    )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What of a model's window may be used, and for what."""
+
+    ceiling: float = setting(0.9, "Part of the window a prompt may fill.", seed="R budget ceiling", within=(0.1, 1))
+    entry_token_limit: int = setting(512, "Longest entry shown whole.", seed="R entry token limit", within=(1, 1_000_000))
+    token_divisor: float = setting(
+        2, "Characters per token where nothing better is known.", seed="R token divisor", within=(0.5, 16)
+    )
+    history_messages: int = setting(
+        80, "Newest messages in a chat's prompt.", seed="S history_context_messages", within=(1, 100_000)
+    )
+
+
+@dataclass(frozen=True)
+class Runs:
+    """When a run ends by itself, and how long it is kept."""
+
+    max_turns: int = setting(99, "Turns in one loop.", seed="R loop turns", within=(1, 100_000))
+    max_commands: int = setting(99, "Commands taken from one answer.", seed="R commands", within=(1, 100_000))
+    max_strikes: int = setting(3, "Bad answers in a row before giving up.", seed="R strikes", within=(1, 1000))
+    max_cycles: int = setting(3, "Repetitions of a pattern before giving up.", seed="R cycles", within=(1, 1000))
+    max_period: int = setting(4, "Longest pattern looked for.", seed="R period", within=(1, 1000))
+    retention_days: int = setting(31, "Inner records of a run are kept this long.", seed="R retention", within=(1, 36_500))
+    think: bool = setting(False, "Let models think before they answer.", seed="R think")
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One role. Any name may be used; those built in start from the values above."""
+
+    model: str = setting("", "A route instead of a pool: name or `provider/model`.", seed="A agents.ROLE.model")
+    pool: str = setting("", "A pool; empty means `models.pool`.", seed="S pool")
+    max_iterations: int = setting(15, "Model calls in one run.", seed="A agents.ROLE.max_iterations", within=(1, 10_000))
+    temperature: float | None = setting(None, "Unset means `models.temperature`.", seed="A agents.ROLE.temperature", within=(0, 2))
+    timeout_s: float = setting(300, "Longest time of one run.", seed="A agents.ROLE.timeout", within=(1, DAY_S))
+
+
+@dataclass(frozen=True)
+class Orchestrator:
+    """How the core looks after its parts."""
+
+    message_poll_ms: int = setting(
+        2000, "Pause between looks for messages, where polling is used.", seed="A messages", within=(10, DAY_MS)
+    )
+    result_poll_ms: int = setting(
+        1000, "Pause between looks for results, where polling is used.", seed="A results", within=(10, DAY_MS)
+    )
+    health_interval_ms: int = setting(30_000, "Pause between two probes.", seed="A health_check.interval", within=(100, DAY_MS))
+    health_timeout_ms: int = setting(5000, "Time a part has to answer a probe.", seed="A health_check.timeout", within=(10, DAY_MS))
+    health_failures: int = setting(3, "Failed probes in a row before a restart.", seed="A failure_threshold", within=(1, 1000))
+    disk_warn: float = setting(0.90, "Part of the disk in use that gives a warning.", seed="A disk warning", within=(0.1, 1))
+    disk_refuse: float = setting(0.95, "Part of the disk in use that refuses new work.", seed="A disk limit", within=(0.1, 1))
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A folder that sandboxes may see, or may not."""
+
+    path: str = setting("", "Absolute path.", seed="A mount allowlist path", mark="needed")
+    mode: Literal["readonly", "readwrite", "denied"] = setting("readonly", "What is allowed there.", seed="A mount allowlist mode")
+    kind: Literal["project", "reference"] = setting(
+        "reference", "Projects are for the coder; references stay read-only.", seed="A entry type"
+    )
+    user: str = setting("", "Only for this person.", seed="A mount allowlist user")
+    group: str = setting("", "Only for this group.", seed="A mount allowlist group")
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """What a command chosen by a model may use."""
+
+    cpus: float = setting(1.0, "CPUs.", seed="A container.resource_limits.cpu", within=(0.01, 256))
+    memory_mb: int = setting(512, "Memory.", seed="A container.resource_limits.memory", within=(16, 1_048_576))
+    disk_mb: int = setting(1024, "Disk.", seed="A container.resource_limits.disk", within=(1, 1_048_576))
+    pids: int = setting(1024, "Processes.", seed="A max PIDs", within=(1, 4_194_304))
+    max_concurrent: int = setting(10, "Sandboxes at a time; more wait.", seed="A container.max_concurrent", within=(1, 1000))
+    workspace: str = setting("", "Working folder of the file tools; empty means the session's data folder.", seed="S workspace")
+    restrict_to_workspace: bool = setting(True, "File tools stay inside the working folder.", seed="S restrict_to_workspace")
+    mounts: tuple[Mount, ...] = setting((), "Folders that may be seen; with none, none.", seed="A mount allowlist")
+
+
+@dataclass(frozen=True)
+class PolicyKeys:
+    """What roles may do at all."""
+
+    path: str = setting("", "Policy file, relative to the home; empty means the default policy.", seed="A policy path")
+    mode: Literal["strict", "permissive", "disabled"] = setting(
+        "strict", "What a violation does.", seed="A enforcement mode", mark="shown"
+    )
+
+
+@dataclass(frozen=True)
+class WebSearch:
+    """Searching the web."""
+
+    enabled: bool = setting(False, "Offer it.", seed="S tools.web_search.enabled", mark="shown")
+    provider: Literal["searxng", "duckduckgo", "brave"] = setting(
+        "searxng", "Who searches.", seed="S tools.web_search.provider", mark="shown"
+    )
+    url: str = setting("", "Address of your searxng.", seed="S tools.web_search.url", mark="shown")
+    key: str = setting("", "API key, needed for brave.", seed="S tools.web_search.api_key", mark="secret")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A kind of helper that may be spawned."""
+
+    pool: str = setting("", "A pool; empty means `models.pool`.", seed="S profile pool")
+    files: tuple[str, ...] = setting(("AGENTS.md", "ENVIRONMENT.md"), "Documents it starts with.", seed="S profile bootstrap files")
+    prompt_file: str = setting("", "More instructions, from a file in box/.", seed="S profile prompt file")
+    prompt: str = setting("", "More instructions, written here.", seed="S profile inline prompt")
+    tools: tuple[str, ...] = setting((), "Its tools; none means all but spawn.", seed="S profile tools")
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """Helpers that work beside a chat."""
+
+    enabled: bool = setting(False, "Offer it.", seed="S tools.spawn.enabled")
+    profiles: Mapping[str, Profile] = setting({}, "Kinds of helpers.", seed="S tools.spawn.profiles")
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """A server of tools that speaks MCP."""
+
+    transport: Literal["stdio", "http"] = setting("stdio", "How it is reached.", seed="S mcp transport")
+    command: str = setting("", "Program to start, for stdio.", seed="S mcp command")
+    args: tuple[str, ...] = setting((), "Its arguments.", seed="S mcp args")
+    env: Mapping[str, str] = setting({}, "Its environment.", seed="S mcp env", mark="secret")
+    cwd: str = setting("", "Its working folder.", seed="S mcp cwd")
+    url: str = setting("", "Its address, for http.", seed="S mcp url")
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Which tools exist, and their limits."""
+
+    deadline_s: float = setting(60, "Longest time of one call.", seed="A tools.default_timeout", within=(0.1, 3600))
+    deadlines_s: Mapping[str, float] = setting(
+        {"exec": 60.0, "web_search": 30.0, "web_fetch": 30.0},
+        "The same for single tools.",
+        seed="A tools.timeouts",
+        within=(0.1, 3600),
+    )
+    parallel: int = setting(4, "Read-only calls at a time.", within=(1, 64))
+    blocked_patterns: tuple[str, ...] = setting((), "Commands refused beside the built-in ones.", seed="A tools.blocked_patterns")
+    shell: bool = setting(True, "Offer the shell.", seed="S tools.shell.enabled", mark="shown")
+    files: bool = setting(True, "Offer files.", seed="S tools.files.enabled", mark="shown")
+    fetch_url: bool = setting(True, "Offer web pages.", seed="S tools.fetch_url.enabled", mark="shown")
+    search_history: bool = setting(True, "Offer a search of earlier messages.", seed="S tools.search_history.enabled", mark="shown")
+    web_search: WebSearch = WebSearch()
+    spawn: Spawn = Spawn()
+    mcp: Mapping[str, McpServer] = setting({}, "Servers whose tools are offered.", seed="S tools.mcp_servers")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A door through Matrix."""
+
+    enabled: bool = setting(False, "Open it.", seed="S channels.matrix.enabled", mark="shown")
+    homeserver: str = setting("https://matrix.org", "Address of the server.", seed="S matrix.homeserver", mark="needed shown")
+    user: str = setting("", "The owl's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed shown")
+    token: str = setting("", "Its access token.", seed="S matrix.access_token", mark="needed secret shown")
+    device: str = setting("SQUIDBOT01", "Its device id.", seed="S matrix.device_id", mark="needed")
+    policy: Literal["open", "mention", "allowlist"] = setting(
+        "mention", "Which messages it reads.", seed="S matrix.policy", mark="shown"
+    )
+    rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
+    allow_from: tuple[str, ...] = setting((), "Senders read under `allowlist`.", seed="S matrix.allowlist")
+
+
+@dataclass(frozen=True)
+class Email:
+    """A door through email."""
+
+    enabled: bool = setting(False, "Open it.", seed="S channels.email.enabled", mark="shown")
+    imap_host: str = setting("", "Server for reading.", seed="S email.imap_host", mark="needed shown")
+    imap_port: int = setting(993, "Its port.", seed="S email.imap_port", within=(1, 65_535))
+    smtp_host: str = setting("", "Server for sending.", seed="S email.smtp_host", mark="needed shown")
+    smtp_port: int = setting(587, "Its port.", seed="S email.smtp_port", within=(1, 65_535))
+    user: str = setting("", "Login name.", seed="S email.username", mark="needed shown")
+    password: str = setting("", "Password.", seed="S email.password", mark="needed secret shown")
+    from_address: str = setting("", "Sender of replies; empty means `user`.", seed="S email.from_address")
+    tls: bool = setting(True, "Encrypt.", seed="S email.use_tls")
+    verify: bool = setting(True, "Check certificates.", seed="S email.tls_verify")
+    imap_starttls: bool = setting(False, "Encrypt after connecting, when reading.", seed="S email.imap_starttls")
+    smtp_starttls: bool = setting(True, "Encrypt after connecting, when sending.", seed="S email.smtp_starttls")
+    poll_s: float = setting(
+        60, "Pause between looks, for servers that cannot call.", seed="S email.poll_interval", within=(1, DAY_S)
+    )
+    allow_from: tuple[str, ...] = setting((), "Only these senders; none means all.", seed="S email.allow_from", mark="shown")
+
+
+@dataclass(frozen=True)
+class Slack:
+    """A door through Slack."""
+
+    enabled: bool = setting(False, "Open it.", seed="A channels.slack.enabled")
+    bot_token: str = setting("", "Token of the bot, `xoxb-`.", seed="A slack bot token", mark="needed secret")
+    app_token: str = setting("", "Token of the app, `xapp-`.", seed="A slack app token", mark="needed secret")
+    trigger: str = setting(r"^@owlbox\b", "Messages in rooms that it reads.", seed="A trigger pattern", mark="needed")
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Doors for people."""
+
+    matrix: Matrix = Matrix()
+    email: Email = Email()
+    slack: Slack = Slack()
+
+
+@dataclass(frozen=True)
+class Skills:
+    """Skills beside those in box/skills."""
+
+    enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled")
+    folders: tuple[str, ...] = setting((), "More folders of skills, searched first.", seed="S skills.extra_dirs")
+    rescan_s: float = setting(300, "Pause between full looks through the folders.", seed="A re-scan interval", within=(1, DAY_S))
+    max_per_owner: int = setting(100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000))
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """Work that starts at a time."""
+
+    poll_ms: int = setting(60_000, "Pause between looks for due work.", seed="A scheduler; S 60 s", within=(100, DAY_MS))
+    min_interval_s: float = setting(
+        60, "Shortest pause between two evaluations.", seed="B schedule min interval", within=(0, DAY_S)
+    )
+    claim_stale_s: float = setting(
+        300, "An evaluation older than this is taken over.", seed="B schedule claim stale", within=(1, DAY_S)
+    )
+    max_failures: int = setting(5, "Failures in a row before a schedule pauses.", seed="A 5 consecutive failures", within=(1, 1000))
+    timeout_s: float = setting(300, "Longest time of one piece of work.", seed="A task timeout", within=(1, DAY_S))
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """Looking around unasked."""
+
+    enabled: bool = setting(True, "Do it.", seed="S heartbeat.enabled", mark="shown")
+    interval_minutes: float = setting(
+        30, "Pause between two looks.", seed="S heartbeat.interval_minutes", within=(0.01, 10_080), mark="shown"
+    )
+    prompt: str = setting(
+        "Read HEARTBEAT.md and do what is due. If nothing needs attention, answer with HEARTBEAT_OK only.",
+        "What the owl is told.",
+        seed="S heartbeat.prompt",
+        mark="needed",
+    )
+    active_from: str = setting("00:00", "First time of day, HH:MM.", seed="S heartbeat.active_hours_start", mark="shown")
+    active_until: str = setting(
+        "24:00", "End of the day, HH:MM, itself excluded.", seed="S heartbeat.active_hours_end", mark="shown"
+    )
+    timezone: str = setting("local", "Where these hours hold.", seed="S heartbeat.timezone", mark="needed")
+    pool: str = setting("", "A pool; empty means `models.pool`.", seed="S heartbeat.pool")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Processes that work through the queue."""
+
+    tick_interval_s: float = setting(
+        300, "Pause after a look that found no work.", seed="B tick_interval_seconds", within=(0.1, DAY_S)
+    )
+    max_tick_s: float = setting(
+        120, "Longest piece of work; claims are stale after three of these.", seed="B max_tick_duration_seconds", within=(1, DAY_S)
+    )
+    max_turns: int = setting(
+        0, "Turns of a worker's run; 0 leaves it to `runs.max_turns`.", seed="B max_turns", within=(0, 100_000)
+    )
+    heartbeat_s: float = setting(15, "Pause between signs of life.", seed="B heartbeat", within=(1, 3600))
+    dead_after_s: float = setting(60, "Silence after which a worker counts as dead.", seed="B dead after", within=(2, DAY_S))
+    reap_interval_s: float = setting(30, "Pause between looks for dead workers.", seed="B reap", within=(1, DAY_S))
+    stopped_retention_s: float = setting(
+        3600, "Stopped workers are listed this long.", seed="B stopped retention", within=(0, 365 * DAY_S)
+    )
+
+
+@dataclass(frozen=True)
+class Archival:
+    """Putting sessions away."""
+
+    enabled: bool = setting(True, "Do it.", seed="A sessions.archival.enabled")
+    inactivity_s: float = setting(
+        DAY_S, "Silence after which a session is archived.", seed="A inactivity_timeout", within=(60, 3650 * DAY_S)
+    )
+    memory_extraction: bool = setting(True, "Write memories first.", seed="A memory_extraction")
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Conversations."""
+
+    idle_s: float = setting(600, "Silence after which a session is idle.", seed="A active to idle", within=(1, 365 * DAY_S))
+    max_sessions: int = setting(100, "Open sessions at a time.", seed="A maximum sessions", within=(1, 100_000))
+    archival: Archival = Archival()
+
+
+@dataclass(frozen=True)
+class Api:
+    """The local socket, and fetching."""
+
+    rpc_timeout_ms: int = setting(30_000, "Longest time of a plain request.", seed="R RPC timeout", within=(1, DAY_MS))
+    fetch_timeout_ms: int = setting(300_000, "Longest time of a fetch.", seed="R fetch timeout", within=(1, DAY_MS))
+    max_connections: int = setting(64, "Clients at a time.", within=(1, 10_000))
+
+
+@dataclass(frozen=True)
+class Store:
+    """The database."""
+
+    mmap_mb: int = setting(0, "Part of the file mapped into memory; 0 maps none.", seed="R mmap", within=(0, 1_048_576))
+    busy_delays_ms: tuple[int, ...] = setting(
+        (100, 200, 400, 800, 1600, 3200, 6400, 12800), "Pauses before each new try on a busy file.", within=(0, 600_000)
+    )
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What models are told."""
+
+    system_prompt_override: str = setting("", "Added to our instructions.", seed="B system_prompt_override")
+
+
+@dataclass(frozen=True)
+class Alias:
+    """An address of the owner: plain text counts everywhere, `{address, channel}` in that channel only."""
+
+    address: str = setting("", "The address, in this case of letters.", seed="S owner.aliases.address", mark="needed")
+    channel: str = setting("", "Channel it belongs to; empty means all.", seed="S owner.aliases.channel")
+
+
+@dataclass(frozen=True)
+class People:
+    """Who is who."""
+
+    owner_aliases: tuple[Alias, ...] = setting((), "Addresses of the owner.", seed="S owner.aliases", mark="shown")
+
+
+PROVIDERS = {
+    "anthropic": Provider("anthropic", "https://api.anthropic.com", priority=10, fallback=("openrouter",)),
+    "openai": Provider("openai", "https://api.openai.com/v1", priority=20, fallback=("openrouter",)),
+    "gemini": Provider("gemini", "https://generativelanguage.googleapis.com"),
+    "openrouter": Provider("openai", "https://openrouter.ai/api/v1"),
+}
+AGENTS = {
+    "assistant": Agent(max_iterations=20, temperature=0.7),
+    "worker": Agent(max_iterations=15),
+    "researcher": Agent(max_iterations=50, timeout_s=600),
+    "coder": Agent(max_iterations=30),
+    "memory": Agent(pool="small", max_iterations=10),
+    "heartbeat": Agent(pool="small", max_iterations=15),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole file."""
+
+    system: System = System()
+    models: Models = Models()
+    pools: Mapping[str, tuple[str, ...]] = setting(
+        {"default": (LOCAL,), "small": (LOCAL,)},
+        "Routes in the order they are tried; `local` is the local model.",
+        seed="S pools; B small_model",
+        mark="shown",
+    )
+    routes: Mapping[str, RouteTable] = setting({}, "Ways to reach models.", seed="S models")
+    providers: Mapping[str, Provider] = setting(PROVIDERS, "Services that offer models.", seed="S providers; A providers")
+    llm: Llm = Llm()
+    budget: Budget = Budget()
+    runs: Runs = Runs()
+    prompt: Prompt = Prompt()
+    agents: Mapping[str, Agent] = setting(AGENTS, "Roles.", seed="A agents")
+    orchestrator: Orchestrator = Orchestrator()
+    sandbox: Sandbox = Sandbox()
+    policy: PolicyKeys = PolicyKeys()
+    tools: Tools = Tools()
+    channels: Channels = Channels()
+    people: People = People()
+    skills: Skills = Skills()
+    scheduler: Scheduler = Scheduler()
+    heartbeat: Heartbeat = Heartbeat()
+    workers: Workers = Workers()
+    sessions: Sessions = Sessions()
+    api: Api = Api()
+    store: Store = Store()

@@ -1,0 +1,117 @@
+"""A function's parameters as data: validation that names every problem, JSON schema, defaults.
+
+Used for tools and for socket methods, so both reject bad input in the same words. Positional
+parameters are arguments from outside; keyword-only ones are services that the caller injects by
+name and no schema mentions. Help and ranges are annotations: `Annotated[int, Range(1, 50), "help"]`.
+Knows nothing about tools, sockets or models.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from appliance.errors import BadInput
+
+MISSING = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Range:
+    """Inclusive bounds of a number, or of the length of a text."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """One argument from outside."""
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+    @property
+    def is_required(self) -> bool:
+        """True when the caller must give it."""
+        return self.default is MISSING
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function takes from outside (`fields`) and from us (`services`), and what it returns."""
+
+    fields: tuple[Field, ...]
+    services: tuple[str, ...]
+    returns: Any
+
+    def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Checked arguments with defaults filled in; BadInput lists every problem as "path: message; ..."."""
+        problems, bound = [], {}
+        known = [f.name for f in self.fields]
+        for name in values:
+            if name not in known:
+                problems.append(f"{name}: unknown argument, expected {', '.join(known) or 'none'}")
+        for f in self.fields:
+            if f.name not in values:
+                if f.is_required:
+                    problems.append(f"{f.name}: is required")
+                else:
+                    bound[f.name] = f.default
+                continue
+            try:
+                bound[f.name] = msgspec.convert(values[f.name], f.type)
+            except msgspec.ValidationError as error:
+                message, _, path = str(error).partition(" - at `$")
+                problems.append(f"{f.name}{path.rstrip('`')}: {message}")
+        if problems:
+            raise BadInput("; ".join(problems))
+        return bound
+
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the arguments, without descriptions of types that name themselves."""
+        properties: dict[str, Any] = {}
+        for f in self.fields:
+            part = msgspec.json.schema(f.type)
+            if not f.is_required and f.default is not None:
+                part = {**part, "default": msgspec.to_builtins(f.default)}
+            properties[f.name] = part
+        required = [f.name for f in self.fields if f.is_required]
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+    def result_schema(self) -> dict[str, Any]:
+        """JSON schema of what the function returns."""
+        return msgspec.json.schema(self.returns)
+
+
+def signature(function: Callable[..., Any], *, skip: tuple[str, ...] = ("self",)) -> Signature:
+    """Read a function's signature; parameters named in `skip` are nobody's argument."""
+    hints = get_type_hints(function, include_extras=True)
+    fields, services = [], []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in skip:
+            continue
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            services.append(parameter.name)
+            continue
+        kind, text = _annotation(hints[parameter.name])
+        fields.append(Field(parameter.name, kind, parameter.default, text))
+    return Signature(tuple(fields), tuple(services), hints.get("return", Any))
+
+
+def _annotation(hint: Any) -> tuple[Any, str]:
+    """The msgspec type and the help text of an annotation."""
+    if get_origin(hint) is not Annotated:
+        return hint, ""
+    base, *extras = get_args(hint)
+    text = next((e for e in extras if isinstance(e, str)), "")
+    bounds = next((e for e in extras if isinstance(e, Range)), None)
+    if bounds is None:
+        return base, text
+    if base is str:
+        return Annotated[base, msgspec.Meta(min_length=bounds.low, max_length=bounds.high)], text
+    return Annotated[base, msgspec.Meta(ge=bounds.low, le=bounds.high)], text

@@ -1,0 +1,318 @@
+"""The one database file: opening, migrating, reading, writing. The only module that knows APSW.
+
+Reads fetch every row before they return, so no cursor is left parked. Writes are IMMEDIATE
+transactions that either happen whole or not at all; nothing waits for a model or a person inside one.
+Each thread has its own connection. Nobody may open, hash or copy the live file by other means:
+closing any descriptor on it drops this process's locks. Not promised: that a NORMAL commit survives a
+power cut. Ask for `durable=True` before anything is acknowledged, sent, started or billed.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from appliance.clock import now_ms
+from appliance.errors import Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError
+from appliance.schema import APPLICATION_ID, LATEST, MIGRATIONS, UNDOABLE
+
+BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
+READ_TIMEOUT_MS = 5000
+
+Row = tuple[Any, ...]
+
+
+def _wal(db: apsw.Connection) -> None:
+    db.pragma("journal_mode", "wal")
+
+
+def _foreign_keys(db: apsw.Connection) -> None:
+    db.pragma("foreign_keys", True)
+
+
+def _normal(db: apsw.Connection) -> None:
+    db.pragma("synchronous", "normal")
+
+
+def _temporary_in_memory(db: apsw.Connection) -> None:
+    db.pragma("temp_store", "memory")
+
+
+SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (_wal, _foreign_keys, _normal, _temporary_in_memory)
+
+
+class Store:
+    """Reads and writes of one database file, from any thread of this process."""
+
+    def __init__(self, path: Path, *, busy_delays_ms: Sequence[int] = BUSY_DELAYS_MS, mmap_mb: int = 0) -> None:
+        self.path = path
+        self._busy_delays_ms = tuple(busy_delays_ms)
+        self._mmap_mb = mmap_mb
+        self._local = threading.local()
+        self._guard = threading.Lock()
+        self._connections: dict[int, apsw.Connection] = {}
+
+    @classmethod
+    def create(cls, path: Path) -> "Store":
+        """A new, empty, private (0600) database with all tables; an existing file is opened instead."""
+        if not path.exists():
+            try:
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            except OSError as error:
+                raise _host_error(error, path) from None
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path, *, busy_delays_ms: Sequence[int] = BUSY_DELAYS_MS, mmap_mb: int = 0) -> "Store":
+        """The database at `path`, migrated to this version; a clear error when that is impossible."""
+        if not path.exists():
+            raise NotFound(f"no database at {path}", hint=f"make one: owlbox init --force --home {path.parent}")
+        store = cls(path, busy_delays_ms=busy_delays_ms, mmap_mb=mmap_mb)
+        try:
+            store._migrate()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def rows(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
+        """All rows of a query."""
+        with self._errors():
+            return self._connection().execute(sql, bindings).fetchall()
+
+    def row(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> Row | None:
+        """The first row of a query, or None."""
+        found = self.rows(sql, bindings)
+        return found[0] if found else None
+
+    def value(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> Any:
+        """The first column of the first row, or None."""
+        found = self.row(sql, bindings)
+        return None if found is None else found[0]
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self, *, run: str = "", durable: bool = False) -> Iterator[Callable[..., list[Row]]]:
+        """One IMMEDIATE transaction; yields `execute(sql, bindings) -> rows`.
+
+        Inside another `write` of the same thread it joins that one. With `run`, what it changed in
+        undoable tables is kept as a changeset of that run, in the same transaction.
+        """
+        db = self._connection()
+        if db.in_transaction:
+            if durable and not self._local.is_durable:
+                raise RuntimeError("a durable write joined one that is not: make the outer one durable")
+            yield self._execute
+            return
+        with self._errors():
+            db.pragma("synchronous", "full" if durable else "normal")
+            session = self._record(db) if run else None
+            self._begin(db)
+        self._local.is_durable = durable
+        try:
+            yield self._execute
+            with self._errors():
+                if session is not None:
+                    self._keep(db, run, session.changeset())
+                db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                with self._errors():
+                    db.execute("ROLLBACK")
+            raise
+        finally:
+            if session is not None:
+                session.close()
+
+    def _execute(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
+        with self._errors():
+            return self._connection().execute(sql, bindings).fetchall()
+
+    def _begin(self, db: apsw.Connection) -> None:
+        """BEGIN IMMEDIATE, waiting longer each time; SQLite polls within each wait, so a short lock costs little."""
+        try:
+            for delay_ms in self._busy_delays_ms:
+                db.set_busy_timeout(delay_ms)
+                try:
+                    db.execute("BEGIN IMMEDIATE")
+                    return
+                except apsw.BusyError:
+                    continue
+        finally:
+            db.set_busy_timeout(READ_TIMEOUT_MS)
+        raise Busy(
+            f"database busy: another process has kept {self.path} locked for {sum(self._busy_delays_ms) / 1000:g} s",
+            hint="owlbox status shows who is running; try again",
+        )
+
+    @staticmethod
+    def _record(db: apsw.Connection) -> apsw.Session:
+        session = apsw.Session(db, "main")
+        for table in UNDOABLE:
+            session.attach(table)
+        return session
+
+    @staticmethod
+    def _keep(db: apsw.Connection, run: str, change: bytes) -> None:
+        if change:
+            db.execute(
+                "INSERT INTO changesets (run, seq, change, at_ms) "
+                "SELECT ?1, COALESCE(MAX(seq), 0) + 1, ?2, ?3 FROM changesets WHERE run = ?1",
+                (run, change, now_ms()),
+            )
+
+    # -- care -------------------------------------------------------------------------------------
+
+    def interrupt(self, thread: int) -> None:
+        """Stop the query that another thread is in (by threading ident); its transaction is rolled back."""
+        with self._guard:
+            db = self._connections.get(thread)
+        if db is not None:
+            db.interrupt()
+
+    def problems(self, *, is_quick: bool = False) -> list[str]:
+        """What SQLite's integrity check and the full-text index's own check find; empty when all is well."""
+        check = "quick_check" if is_quick else "integrity_check"
+        try:
+            found = [str(row[0]) for row in self.rows(f"PRAGMA {check}(20)") if row[0] != "ok"]
+            found += [f"foreign key of {row[0]} row {row[1]} to {row[2]}" for row in self.rows("PRAGMA foreign_key_check")]
+            if not is_quick:
+                try:
+                    self._connection().execute("INSERT INTO entries_fts(entries_fts, rank) VALUES ('integrity-check', 1)")
+                except apsw.CorruptError:
+                    found.append("the full-text index does not agree with the entries")
+        except StoreError as error:
+            return [error.message]
+        return found
+
+    def rebuild_index(self) -> None:
+        """Make the full-text index anew from the entries."""
+        with self.write() as execute:
+            execute("INSERT INTO entries_fts(entries_fts) VALUES ('rebuild')")
+
+    def snapshot(self, path: Path) -> None:
+        """A compact copy of the whole database at `path`, consistent although others write meanwhile."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".part")
+        temporary.unlink(missing_ok=True)
+        try:
+            with self._errors():
+                self._connection().execute("VACUUM INTO ?", (str(temporary),))
+            os.chmod(temporary, 0o600)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @property
+    def version(self) -> int:
+        """The number of the last migration applied."""
+        return int(self.value("PRAGMA user_version"))
+
+    def close(self) -> None:
+        """Close every connection of every thread; the last one folds the log into the file."""
+        with self._guard:
+            connections, self._connections = self._connections, {}
+        for db in connections.values():
+            try:
+                db.close()
+            except apsw.Error:
+                pass  # a full disk keeps the log beside the file; nothing is lost by that
+        self._local = threading.local()
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _connection(self) -> apsw.Connection:
+        db: apsw.Connection | None = getattr(self._local, "db", None)
+        if db is None:
+            with self._errors():
+                db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+                db.set_busy_timeout(READ_TIMEOUT_MS)
+                try:
+                    for setting in SETTINGS:
+                        setting(db)
+                    if self._mmap_mb:
+                        db.pragma("mmap_size", self._mmap_mb * 1024 * 1024)
+                except BaseException:
+                    db.close()
+                    raise
+            self._local.db = db
+            with self._guard:
+                self._close_orphans()
+                self._connections[threading.get_ident()] = db
+        return db
+
+    def _close_orphans(self) -> None:
+        """Close the connections of threads that have ended."""
+        alive = {thread.ident for thread in threading.enumerate()}
+        for ident in [i for i in self._connections if i not in alive]:
+            self._connections.pop(ident).close()
+
+    def _migrate(self) -> None:
+        found = self.version
+        if found > LATEST:
+            raise StoreError(
+                f"database {self.path} is of version {found}, this owlbox knows up to {LATEST}",
+                hint="update owlbox, or restore a backup made by this version",
+            )
+        if found == 0 and self.value("SELECT COUNT(*) FROM sqlite_schema"):
+            raise StoreError(f"{self.path} is an SQLite file, but not an owlbox database", hint="choose another --home")
+        if found and self.value("PRAGMA application_id") != APPLICATION_ID:
+            raise StoreError(f"{self.path} belongs to another application", hint="choose another --home")
+        if 0 < found < LATEST:
+            self.snapshot(self.path.parent / "backups" / f"before-migration-{found + 1}-{now_ms()}.db")
+        for number in range(found + 1, LATEST + 1):
+            with self.write(durable=True) as execute:
+                if int(execute("PRAGMA user_version")[0][0]) >= number:
+                    continue  # another process was quicker
+                for statement in MIGRATIONS[number - 1]:
+                    execute(statement)
+                execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                execute(f"PRAGMA user_version = {number}")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: apsw.Error) -> OwlError:
+        """Our error for SQLite's."""
+        if isinstance(error, apsw.BusyError | apsw.LockedError):
+            return Busy(f"database busy: {self.path}", hint="owlbox status shows who is running; try again")
+        if isinstance(error, apsw.InterruptError):
+            return Cancelled("the query was stopped")
+        if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError | apsw.CantOpenError) and _is_full(self.path)):
+            return DiskFull(f"disk full: nothing was written to {self.path}", hint="free some space and try again")
+        if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+            return StoreError(
+                f"database {self.path} is damaged or not a database: {error}",
+                hint=f"keep the file, then restore a copy from {self.path.parent / 'backups'}",
+            )
+        if isinstance(error, apsw.CantOpenError | apsw.PermissionsError | apsw.ReadOnlyError | apsw.IOError):
+            return StoreError(
+                f"database {self.path} cannot be read or written by user {os.getuid()}: {error}",
+                hint="check owner and mode of the home folder",
+            )
+        return OwlError(f"database error: {error}")
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        space = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return space.f_bavail * space.f_frsize < 256 * 1024
+
+
+def _host_error(error: OSError, path: Path) -> OwlError:
+    if error.errno == 28:
+        return DiskFull(f"disk full: cannot make {path}", hint="free some space and try again")
+    return StoreError(f"cannot make {path}: {error.strerror}", hint="check owner and mode of the home folder")

@@ -1,0 +1,230 @@
+"""Tools: typed functions with a docstring, and the one way to call them.
+
+`@tool` only marks. A `Toolbox` is built from marked functions and from the services they may ask for by
+name (keyword-only parameters): a tool has no other reach (B-067). `dispatch` checks policy and input,
+enforces the deadline, and turns every error into a result: it never raises. Knows nothing about models.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from appliance import log
+from appliance.clock import CancelToken, monotonic_s
+from appliance.errors import BadInput, Conflict, OwlError
+from appliance.policy import Policy
+from appliance.records import Cancel, Outcome, ToolCall, ToolSpec
+from appliance.signatures import Signature, signature
+
+LOG = logging.getLogger(__name__)
+F = TypeVar("F", bound=Callable[..., Any])
+GRACE_S = 2.0  # how long a stopped tool may take to notice
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What `@tool` notes about a function. `command` is the command line's words for it."""
+
+    name: str
+    group: str
+    command: str
+    is_read_only: bool
+    is_terminal: bool
+
+
+def tool(*, group: str, name: str = "", command: str = "", is_read_only: bool = False, is_terminal: bool = False) -> Callable[[F], F]:
+    """Mark a function as a tool. Its docstring is a prompt: the first paragraph is what the model reads."""
+
+    def mark(function: F) -> F:
+        function.tool = Mark(name or function.__name__, group, command, is_read_only, is_terminal)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One definition, many faces: the model's schema, the command, the socket method, the docs line."""
+
+    mark: Mark
+    function: Callable[..., Any]
+    signature: Signature
+    description: str
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a model is told."""
+        return ToolSpec(
+            name=self.mark.name,
+            description=self.description,
+            schema=self.signature.schema(),
+            group=self.mark.group,
+            is_read_only=self.mark.is_read_only,
+            is_terminal=self.mark.is_terminal,
+            result_schema=self.signature.result_schema(),
+        )
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who calls and when to stop: a tool that declares `caller` gets this as a service."""
+
+    run: str
+    cancel: Cancel
+
+
+def read_tool(function: Callable[..., Any]) -> Tool:
+    """The definition in a marked function; BadInput when it is not marked or says nothing about itself."""
+    mark = getattr(function, "tool", None)
+    if not isinstance(mark, Mark):
+        raise BadInput(f"{function.__name__} is not marked with @tool")
+    text = (function.__doc__ or "").strip().split("\n\n")[0]
+    if not text:
+        raise BadInput(f"tool {mark.name} has no docstring", hint="the model reads it")
+    return Tool(mark, function, signature(function), " ".join(text.split()))
+
+
+class Toolbox:
+    """The tools of a core, and the dispatch."""
+
+    def __init__(
+        self,
+        functions: Sequence[Callable[..., Any]],
+        services: Mapping[str, Any],
+        *,
+        policy: Policy,
+        deadline_s: float = 60.0,
+        threads: int = 4,
+        interrupt: Callable[[int], None] | None = None,
+    ) -> None:
+        self._services = dict(services)
+        self._policy = policy
+        self._deadline_s = deadline_s
+        self._interrupt = interrupt
+        self._tools: dict[str, Tool] = {}
+        self._specs: tuple[ToolSpec, ...] | None = None
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tool")
+        for function in functions:
+            self.add(function)
+
+    def add(self, function: Callable[..., Any]) -> Tool:
+        """Offer one more tool; Conflict when its name is taken."""
+        made = read_tool(function)
+        if made.mark.name in self._tools:
+            raise Conflict(f"tool {made.mark.name} is offered twice", hint="rename one of them")
+        self._tools[made.mark.name] = made
+        self._specs = None
+        return made
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """What the policy lets a model see, in the order of registration; made once and again after `add`."""
+        if self._specs is None:
+            self._specs = tuple(t.spec for t in self._tools.values() if self._policy.check(t.mark.name).allowed)
+        return self._specs
+
+    def tools(self) -> Sequence[Tool]:
+        """Every tool."""
+        return tuple(self._tools.values())
+
+    def is_read_only(self, name: str) -> bool:
+        """True when the tool exists and changes nothing."""
+        found = self._tools.get(name)
+        return found is not None and found.mark.is_read_only
+
+    def is_terminal(self, name: str) -> bool:
+        """True when the tool exists and its call ends the loop."""
+        found = self._tools.get(name)
+        return found is not None and found.mark.is_terminal
+
+    def dispatch(self, call: ToolCall, run: str, cancel: Cancel) -> Outcome:
+        """The result of a call, good or bad."""
+        started_s = monotonic_s()
+        outcome = self._dispatch(call, run, cancel)
+        LOG.info("tool", extra={"operation": call.name, "result": outcome.outcome, "run": run, "ms": round((monotonic_s() - started_s) * 1000)})
+        return outcome
+
+    def close(self) -> None:
+        """Take no more calls."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _dispatch(self, call: ToolCall, run: str, cancel: Cancel) -> Outcome:
+        found = self._tools.get(call.name)
+        if found is None:
+            return Outcome(404, "not_found", f"Unknown tool {call.name}", f"use one of: {', '.join(self._tools)}")
+        verdict = self._policy.check(call.name)
+        if not verdict.allowed:
+            return Outcome(403, "permission", f"{call.name} is not allowed here ({verdict.rule})", "tell the person instead")
+        try:
+            arguments = found.signature.bind(call.arguments)
+        except BadInput as error:
+            return Outcome(400, "invalid_arguments", f"Invalid input for {call.name}: {error.message}", "correct the input and call it again")
+        missing = [name for name in found.signature.services if name not in self._services and name != "caller"]
+        if missing:
+            return Outcome(503, "unavailable", f"{call.name} is not available here: no {', '.join(missing)}", "do without it")
+        return self._run(found, arguments, run, cancel)
+
+    def _run(self, found: Tool, arguments: dict[str, Any], run: str, cancel: Cancel) -> Outcome:
+        """Run in a pool thread, so that a deadline or a stop is honoured even inside a long query."""
+        stop, thread, correlation = CancelToken(), [0], log.correlation()
+        services = {name: self._services[name] for name in found.signature.services if name != "caller"}
+        if "caller" in found.signature.services:
+            services["caller"] = Caller(run, stop)
+
+        def work() -> Any:
+            thread[0] = threading.get_ident()
+            with log.correlated(correlation):
+                return found.function(**arguments, **services)
+
+        future: Future[Any] = self._pool.submit(work)
+        if isinstance(cancel, CancelToken):
+            cancel.then(stop.set)
+        name = found.mark.name
+        stop.then(lambda: self._stop(future, thread[0]))
+        try:
+            value = future.result(self._deadline_s)
+            return Outcome(200, "ok", render(value), data=None if isinstance(value, str) else msgspec.to_builtins(value))
+        except FutureTimeout as error:
+            if future.done():
+                return self._failed(name, error, stop)  # the tool's own time-out, not ours
+            stop.set()
+            return Outcome(504, "timeout", f"{name} took longer than {self._deadline_s:g} s and was stopped", "ask for less at once")
+        except OwlError as error:
+            return Outcome(error.status, error.outcome, error.message, error.hint)
+        except Exception as error:
+            return self._failed(name, error, stop)
+
+    @staticmethod
+    def _failed(name: str, error: BaseException, stop: CancelToken) -> Outcome:
+        if stop.is_set():
+            return Outcome(499, "cancelled", f"{name} was stopped")
+        LOG.error("tool %s failed", name, exc_info=error)
+        text = f"{name} failed: {type(error).__name__}: {error}"
+        return Outcome(500, "failed", text, "try again with other input, or go on without it")
+
+    def _stop(self, future: "Future[Any]", thread: int) -> None:
+        if not future.cancel() and not future.done() and thread and self._interrupt is not None:
+            self._interrupt(thread)
+
+
+def render(value: Any) -> str:
+    """A tool's return value as the text a model reads: text as it is, a result's own `text()`, else JSON."""
+    if isinstance(value, str):
+        return value
+    if callable(text := getattr(value, "text", None)):
+        return str(text())
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+
+
+def as_text(outcome: Outcome) -> str:
+    """An outcome as the model reads it: errors have the shape of B-062."""
+    if not outcome.is_error:
+        return outcome.message
+    shape = {"is_error": True, "error_type": outcome.outcome, "message": outcome.message, "next_action_hint": outcome.hint}
+    return json.dumps(shape, ensure_ascii=False)

@@ -1,0 +1,75 @@
+"""Tools over what the owl knows: search, read, remember."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from appliance.entries import Entries
+from appliance.errors import BadInput
+from appliance.search import Hit, Search, words_of
+from appliance.signatures import Range
+from appliance.toolbox import Caller, tool
+
+
+READ_LINES = 200
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found, best first."""
+
+    query: str
+    hits: tuple[Hit, ...]
+
+    def text(self) -> str:
+        """One line a hit."""
+        lines = [f"{hit.ref}{f' ({hit.title})' if hit.title else ''}: {hit.snippet}" for hit in self.hits]
+        return "\n".join(lines) or f"Nothing found for {self.query!r}."
+
+
+@tool(group="knowledge", command="search", is_read_only=True)
+def search(
+    query: Annotated[str, Range(1, 1000), "words to look for"],
+    limit: Annotated[int, Range(1, 50), "how many to show"] = 5,
+    *,
+    finder: Search,
+) -> Found:
+    """Find notes by their words."""
+    if not words_of(query):
+        raise BadInput(f"nothing to search for in {query!r}", hint="use words that name the thing")
+    return Found(query, tuple(finder.find(query, limit=limit)))
+
+
+@tool(group="knowledge", command="read", is_read_only=True)
+def read(
+    ref: Annotated[str, Range(1, 2048), "reference of the note, as search shows it"],
+    line: Annotated[int, Range(1, 10_000_000), "first line to show"] = 1,
+    limit: Annotated[int, Range(1, 2000), "how many lines"] = READ_LINES,
+    *,
+    entries: Entries,
+) -> str:
+    """Read a note by its reference."""
+    lines = entries.get(ref).body.split("\n")
+    shown = lines[line - 1 : line - 1 + limit]
+    rest = len(lines) - (line - 1 + len(shown))
+    more = f"\n[{rest} more lines: read again with line={line + len(shown)}]" if rest > 0 else ""
+    return "\n".join(shown) + more
+
+
+@tool(group="knowledge", command="remember")
+def remember(
+    text: Annotated[str, Range(1, 100_000), "what to keep"],
+    title: Annotated[str, Range(0, 200), "a few words that name it"] = "",
+    *,
+    entries: Entries,
+    caller: Caller,
+) -> str:
+    """Keep a fact or note for later."""
+    name = title or text.split("\n")[0]
+    slug = "-".join(words_of(name)[:8]) or "note"
+    ref, number = f"memory://notes/{slug[:60]}", 1
+    while (found := entries.find(ref)) is not None and found.body != text:
+        number += 1
+        ref = f"memory://notes/{slug[:60]}-{number}"
+    writer = "model" if caller.run else "client"
+    entries.set(ref, text, title=title or name[:80], writer=writer, run=caller.run)
+    return f"Kept as {ref}"

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Builds the llama-cpp-python wheel once for this kind of machine and keeps it in the user's cache.
+#
+#   image-build/wheels.sh [PYTHON]
+#
+# Prints the folder that holds the wheel on stdout; progress and complaints go to stderr. The version
+# is the one pyproject.toml pins. The package is compiled for the CPU at hand, so the cache folder is
+# named after architecture, C library and CPU features: a home shared between machines never loads
+# code made for another one. Two builds at once wait for each other. A wheel appears whole or not at all.
+set -euo pipefail
+
+python=${1:-python3}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+version=$(sed -n 's/^ *"llama-cpp-python==\([0-9.]*\)".*/\1/p' "$root/pyproject.toml")
+if [[ -z $version ]]; then
+    echo "wheels: pyproject.toml pins no llama-cpp-python==VERSION" >&2
+    exit 1
+fi
+
+# Not built: the image and audio part (mtmd), nothing imports it; HTTPS in llama.cpp, it never fetches.
+export CMAKE_ARGS="-DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF ${CMAKE_ARGS:-}"
+
+machine() { # architecture, C library, a hash of what the CPU can do
+    local libc cpu
+    libc=$(getconf GNU_LIBC_VERSION 2>/dev/null | tr -d ' ') || libc=otherlibc
+    cpu=$(grep -E '^(flags|Features|CPU implementer|CPU part)' /proc/cpuinfo | sort -u | sha256sum | cut -c1-12)
+    echo "$(uname -m)-$libc-$cpu"
+}
+
+find_wheel() {
+    compgen -G "$folder/llama_cpp_python-$version-py3-none-*.whl" >/dev/null
+}
+
+jobs_that_fit() { # one compiler per core, but no more than memory holds (0.7 GB each, measured)
+    local cores fit
+    cores=$(nproc)
+    fit=$(awk '/^MemAvailable/ { print int($2 / 700000) }' /proc/meminfo)
+    echo $((fit < 1 ? 1 : fit < cores ? fit : cores))
+}
+
+progress() { # build output on stdin; one moving line on a terminal, else a line every tenth
+    local line percent shown=-10 text total=0
+    while IFS= read -r line; do
+        if [[ $line =~ ^[[:space:]]*\[([0-9]+)/([0-9]+)\] ]] && ((BASH_REMATCH[2] >= 20)); then
+            total=${BASH_REMATCH[2]}
+            percent=$((BASH_REMATCH[1] * 100 / total))
+            text="llama.cpp: compiled ${BASH_REMATCH[1]} of $total files, $percent %, $((SECONDS / 60)) min $((SECONDS % 60)) s"
+            if [[ -t 2 ]]; then
+                printf '\r%s\e[K' "$text" >&2
+            elif ((percent >= shown + 10)); then
+                shown=$((percent - percent % 10))
+                echo "$text" >&2
+            fi
+        elif [[ $total == 0 && $line =~ ^[[:space:]]*(Downloading|Collecting\ llama|Configuring|\*\*\*\ Configuring) ]]; then
+            line=${line#"${line%%[![:space:]]*}"}
+            if [[ -t 2 ]]; then
+                printf '\rllama.cpp: %s\e[K' "${line:0:70}" >&2
+            fi
+        fi
+    done
+    if [[ -t 2 ]]; then
+        printf '\n' >&2
+    fi
+}
+
+need_compiler() {
+    local tool missing=()
+    for tool in gcc g++; do
+        command -v "$tool" >/dev/null || missing+=("$tool")
+    done
+    if ((${#missing[@]})); then
+        echo "wheels: ${missing[*]} not found, needed once to compile llama.cpp (Debian: sudo apt install gcc g++)" >&2
+        exit 1
+    fi
+}
+
+build() {
+    local work log=$folder/build.log
+    need_compiler
+    work=$(mktemp -d "$folder/build.XXXXXX")
+    # shellcheck disable=SC2064 # expand now: the name is local
+    trap "rm -rf '$work'" EXIT
+    echo "llama.cpp: building llama-cpp-python $version for this machine, once; about 4 minutes on 2 cores" >&2
+    echo "llama.cpp: full output in $log" >&2
+    if ! TMPDIR=$work CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(jobs_that_fit)} \
+        "$python" -m pip wheel -v --no-deps --progress-bar off -w "$work/out" "llama-cpp-python==$version" 2>&1 |
+        tee "$log" | progress; then
+        tail -n 20 "$log" >&2
+        echo "wheels: the build failed; its last 20 lines are above, all of it is in $log" >&2
+        echo "wheels: look for 'error:' there; usual causes: no network, disk full (needs 1 GB), too little memory" >&2
+        echo "wheels: (then try CMAKE_BUILD_PARALLEL_LEVEL=1 make)" >&2
+        exit 1
+    fi
+    mv "$work/out/"llama_cpp_python-"$version"-*.whl "$folder/"
+    echo "llama.cpp: built in $((SECONDS / 60)) min $((SECONDS % 60)) s" >&2
+}
+
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/owlbox/wheels/$(machine)
+if ! find_wheel; then
+    mkdir -p "$folder"
+    exec 9>"$folder/lock"
+    if ! flock --nonblock 9; then
+        echo "llama.cpp: another build for this machine is running, waiting for it" >&2
+        flock 9
+    fi
+    if ! find_wheel; then # nobody finished it while we waited
+        build
+    fi
+fi
+echo "$folder"

@@ -1,0 +1,284 @@
+"""The architecture, as a test: modules import downward only, and each outside package has one home."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Lowest first. A module may import any line above its own, never its own line. ARCHITECTURE.md tells
+# what each does. These came to the plan while the foundation was laid:
+#   places      where home, runtime folder and sockets are: config and log both need it, and so does a
+#               command that must find a running core without reading any configuration;
+#   signatures  arguments and schema of a typed function, one reading for tools and for RPC methods
+#               (jsonrpc stays free of it, so that a client starts quickly);
+#   settings    the shape of owlbox.toml, apart from config, which reads it: one file would pass 600 lines;
+#   reference   that shape printed as documentation and as the first owlbox.toml;
+#   gguf        what a model file says of itself, read before llama.cpp sees it (it aborts on damage);
+#   providers   llama is one plug in several files: its parts lie below it, and no plug imports another;
+#   listener    the server's side of the socket, as client is the caller's; core and broker share it;
+#   shutdown    the orderly end of a process, for core and broker alike;
+#   supervisor  keeps the broker child running, so that daemon only wires;
+#   reach       how a command gets to the core, by socket or in its own process;
+#   terminal    plain text on a terminal, as tui is the full screen;
+#   handbook    the reference documents, written from the code.
+LAYERS = """\
+__init__ errors records clock
+markdown patterns edits answers timing tokens hooks jsonrpc schema signatures gguf settings
+places reference
+config log
+vault fetch sandbox watch client listener shutdown
+store
+providers.library providers.room providers.template providers.streaming
+providers.grammar providers.sequences
+providers.*
+entries runs people outbox ledger leases
+tasks schedules approvals
+models pool catalogue
+chunks search policy
+notes skills
+roles memory ingest undo
+toolbox
+packet
+budget
+tools.*
+agent
+inbox
+workers
+heartbeat
+channels.* backup broker bridge
+doctor firstboot metrics onboard
+update
+supervisor
+daemon tui.*
+tui.app
+reach handbook
+terminal
+cli
+__main__
+"""
+# Groups that may import only these, however low the target is.
+WALLS = """\
+providers: errors records clock tokens fetch gguf providers
+channels: errors records clock jsonrpc config log client runs outbox people inbox
+tui: errors records clock jsonrpc config client tui
+"""
+# Who may import an outside package. The standard library is free except where it would be a side door.
+HOMES = """\
+store: apsw sqlite_vec
+fetch: requests urllib.request http.client
+providers: llama_cpp numpy jinja2 requests importlib
+tools: importlib
+channels: importlib smtplib imaplib
+tui: textual rich
+config: tomli_w msgspec
+records: msgspec
+signatures: msgspec
+toolbox: msgspec
+answers: msgspec
+markdown: yaml
+patterns: regex
+timing: cronsim
+vault: cryptography
+update: cryptography subprocess
+watch: watchfiles
+log: systemd
+daemon: systemd
+supervisor: subprocess
+workers: subprocess
+catalogue: subprocess requests
+sandbox: subprocess
+bridge: subprocess
+clock: time uuid
+cli: argparse readline
+nobody: sqlite3
+"""
+# Parts of those that open no side door: data files of the package, versions of what is installed.
+FREE = ("importlib.resources", "importlib.metadata")
+# Modules that hold or reach keys and models: only these may import them (design: trust).
+KEEPERS = """\
+providers: broker firstboot onboard pool
+pool: broker firstboot onboard
+vault: broker firstboot onboard
+"""
+# The logic of the product, and the adapters it must do without.
+CORE = """\
+agent packet budget entries runs inbox toolbox tools search notes
+memory skills roles tasks schedules workers heartbeat policy approvals
+"""
+ADAPTERS = ("providers", "channels", "tui")
+
+Files = dict[str, Path]
+
+
+def table(text: str) -> dict[str, list[str]]:
+    return {key: value.split() for key, value in (line.split(":") for line in text.splitlines())}
+
+
+RANK = {name: i for i, line in enumerate(LAYERS.splitlines()) for name in line.split()}
+
+
+def package(folder: Path) -> Files:
+    """Every module of the package in `folder`, by its dotted name below the package."""
+    return {".".join(p.relative_to(folder).with_suffix("").parts): p for p in sorted(folder.rglob("*.py"))}
+
+
+FILES = package(ROOT / "appliance")
+
+
+def rank(module: str) -> int | None:
+    return RANK.get(module, RANK.get(module.split(".")[0] + ".*"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every imported name in the file: top-level, inside functions and under TYPE_CHECKING alike."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ("." * node.level + f"{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+def own(name: str, files: Files) -> str | None:
+    """The module of ours that an imported name means, None for an outside one."""
+    top, *rest = name.split(".")
+    if top != "appliance":
+        return None
+    for length in (2, 1):
+        if ".".join(rest[:length]) in files:
+            return ".".join(rest[:length])
+    is_word = len(rest) < 2 and f"{rest[0] if rest else ''}.__init__" not in files and (not rest or rank(rest[0]) is None)
+    return "__init__" if is_word else rest[0]  # `from appliance import __version__`
+
+
+def faults(module: str, files: Files) -> list[str]:
+    """What is wrong with the imports of a module, one line each."""
+    group, mine, found = module.split(".")[0], rank(module), []
+    if mine is None:
+        return [f"{module} has no layer: add it to LAYERS"]
+    for name in dict.fromkeys(imports(files[module])):
+        if name.startswith("."):
+            found.append(f"{module} uses the relative import {name}")
+            continue
+        target = own(name, files)
+        if target is not None:
+            found += [fault for fault in _inner_faults(module, group, mine, target) if fault not in found]
+            continue
+        if name.startswith(FREE):
+            continue
+        owners = {o for o, names in table(HOMES).items() if any(f"{name}.".startswith(f"{n}.") for n in names)}
+        if (owners or name.split(".")[0] not in sys.stdlib_module_names) and group not in owners:
+            found.append(f"{module} may not import {name}")
+    return found
+
+
+def _inner_faults(module: str, group: str, mine: int, target: str) -> Iterator[str]:
+    theirs, top = rank(target), target.split(".")[0]
+    if theirs is None:
+        yield f"{module} imports {target}, which has no layer"
+        return
+    if theirs >= mine:
+        yield f"{module} imports {target}, which is not below it"
+    allowed = table(WALLS).get(group)
+    if allowed is not None and top not in (*allowed, "__init__"):
+        yield f"{module} reaches over its wall to {target}"
+    keepers = table(KEEPERS).get(top)
+    if keepers is not None and group not in (*keepers, top):
+        yield f"{module} reaches {target}, which is for {' '.join(keepers)}"
+
+
+def reach(module: str, files: Files) -> set[str]:
+    """Every module of ours that importing `module` brings in, itself included."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        current = waiting.pop()
+        if current not in seen:
+            seen.add(current)
+            waiting += [t for name in imports(files[current]) if (t := own(name, files)) in files] if current in files else []
+    return seen
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_imports_point_down(module: str):
+    assert faults(module, FILES) == []
+
+
+@pytest.mark.covers("S-001")
+@pytest.mark.parametrize("module", [m for m in FILES if m.split(".")[0] in CORE.split()])
+def test_core_logic_imports_no_adapter_even_indirectly(module: str):
+    assert sorted(m for m in reach(module, FILES) if m.split(".")[0] in ADAPTERS) == []
+
+
+def test_files_are_named_and_sized_for_reading():
+    plugs = ("tools.", "channels.")  # siblings there may share a name with the module they face
+    stems = [m.split(".")[-1] for m in FILES if not m.endswith("__init__") and not m.startswith(plugs)]
+    assert len(stems) == len(set(stems)), "two files share a name"
+    assert not set(stems) & set(sys.stdlib_module_names), "a file hides a stdlib module"
+    long = {m: n for m, p in FILES.items() if (n := len(p.read_text("utf-8").splitlines())) > 600}
+    assert not long, f"split these: {long}"
+    silent = [m for m, p in FILES.items() if not ast.get_docstring(ast.parse(p.read_text("utf-8")))]
+    assert not silent, f"no docstring: {silent}"
+
+
+def test_nothing_beside_the_package_opens_sqlite_its_own_way():
+    beside = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("image-build/**/*.py")]
+    assert [p.name for p in beside if any(f"{name}.".startswith("sqlite3.") for name in imports(p))] == []
+
+
+def test_architecture_text_names_every_module():
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    plugs = ("tools.", "channels.", "providers.", "tui.")
+    names = [m for m in FILES if not m.startswith((*plugs, "__"))]
+    assert [m for m in names if f"`{m}`" not in text] == []
+
+
+# -- the checks themselves --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "complaint"),
+    [
+        ("entries", "from appliance.runs import Run", "entries imports runs, which is not below it"),
+        ("errors", "from appliance import agent", "errors imports agent, which is not below it"),
+        ("agent", "from . import runs", "agent uses the relative import ..runs"),
+        ("agent", "def f():\n    import apsw", "agent may not import apsw"),
+        ("search", "import apsw", "search may not import apsw"),
+        ("store", "import sqlite3", "store may not import sqlite3"),
+        ("cli", "import click", "cli may not import click"),
+        ("agent", "import subprocess", "agent may not import subprocess"),
+        ("agent", "from urllib.request import urlopen", "agent may not import urllib.request.urlopen"),
+        ("channels.mail", "from appliance.store import Store", "channels.mail reaches over its wall to store"),
+        ("daemon", "from appliance import vault", "daemon reaches vault, which is for broker firstboot onboard"),
+        ("jsonrpc", "from appliance.signatures import Signature", "jsonrpc imports signatures, which is not below it"),
+        ("providers.slow", "import appliance.providers.llama", "providers.slow imports providers.llama, which is not below it"),
+        ("gadgets", "", "gadgets has no layer: add it to LAYERS"),
+    ],
+)
+def test_checks_notice(tmp_path: Path, module: str, line: str, complaint: str):
+    names = ("__init__", "errors", "runs", "signatures", "store", "vault", "agent", "providers/__init__", "providers/llama", module)
+    for name in names:
+        path = tmp_path / (name.replace(".", "/") + ".py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(line if name == module else "")
+    assert faults(module, package(tmp_path)) == [complaint]
+
+
+@pytest.mark.parametrize(
+    "line", ["from appliance import __version__", "from appliance.errors import OwlError", "import importlib.resources"]
+)
+def test_checks_let_ordinary_imports_pass(tmp_path: Path, line: str):
+    for name, text in {"__init__": "", "errors": "", "agent": line}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    assert faults("agent", package(tmp_path)) == []
+
+
+def test_adapter_is_found_through_others(tmp_path: Path):
+    chain = {"agent": "from appliance import budget", "budget": "import appliance.models", "models": "import appliance.tui.app"}
+    for name, text in (chain | {"__init__": "", "tui/__init__": "", "tui/app": ""}).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.py").write_text(text)
+    assert "tui.app" in reach("agent", package(tmp_path))
