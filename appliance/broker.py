@@ -58,6 +58,9 @@ class Service:
                     continue
                 first_ms = first_ms or _since(started_s)
                 call.notify("piece", {"id": call.id, **to_plain(piece)})
+        except OwlError as error:
+            LOG.info("not generated", extra={"route": route, "slot": ask.slot, "result": error.outcome, "ms": _since(started_s)})
+            raise
         finally:
             pieces.close()
         if finish is None:

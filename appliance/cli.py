@@ -45,7 +45,9 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # the last boundary: a person never sees a traceback
         if os.environ.get("OWLBOX__SYSTEM__DEBUG"):
             raise
-        _complain(OwlError(f"internal error: {type(error).__name__}: {error}", hint="OWLBOX__SYSTEM__DEBUG=true shows more"), is_json)
+        _complain(
+            OwlError(f"internal error: {type(error).__name__}: {error}", hint="OWLBOX__SYSTEM__DEBUG=true shows more"), is_json
+        )
         return 1
 
 
@@ -159,7 +161,9 @@ def _tools(command: Callable[..., Parser], taken: set[str]) -> None:
                 made_parser.add_argument(field.name, nargs="+" if field is needed[-1] else None, help=field.help)
             else:
                 kind = int if isinstance(field.default, int) else str
-                made_parser.add_argument(f"--{field.name.replace('_', '-')}", dest=field.name, type=kind, default=field.default, help=field.help)
+                made_parser.add_argument(
+                    f"--{field.name.replace('_', '-')}", dest=field.name, type=kind, default=field.default, help=field.help
+                )
 
 
 # -- talking ----------------------------------------------------------------------------------------
@@ -268,7 +272,9 @@ def _status(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         print(json.dumps(status, ensure_ascii=False))
         return 0
-    running = f"running, pid {status['pid']}, up {status['uptime_s']} s" if way.is_remote else "not running (commands work without it)"
+    running = (
+        f"running, pid {status['pid']}, up {status['uptime_s']} s" if way.is_remote else "not running (commands work without it)"
+    )
     broker = status["broker"]
     model = broker.get("model") or "none loaded"
     lines = [

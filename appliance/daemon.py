@@ -157,7 +157,9 @@ class Core:
         route = self.models.plan(self.live.current.models.pool)[0]
         specs = tuple(self.toolbox.specs())
         system = self.packets.system(specs, route.dialect)
-        ask = Ask(system=system, messages=(Message("user", text),), tools=specs, dialect=route.dialect, correlation=log.correlation())
+        ask = Ask(
+            system=system, messages=(Message("user", text),), tools=specs, dialect=route.dialect, correlation=log.correlation()
+        )
         measure = self.models.measure(route, ask)
         shipped = {n: markdown.visible(notes.shipped(n)) for n in notes.SHIPPED}
         groups = {"instructions": 0, "tools": 0, "documents": 0, "skills": 0, "person": 0}
@@ -228,7 +230,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file = open(path, "a+", encoding="ascii")  # noqa: SIM115 (held until we end)
+            self._file = open(path, "a+", encoding="ascii")
         except OSError as error:
             raise StoreError(f"cannot open {path}: {error.strerror}", hint="check owner and mode of the home folder") from None
         try:
@@ -238,7 +240,8 @@ class Lock:
             pid = self._file.read(32).strip() or "?"
             self._file.close()
             raise AlreadyRunning(
-                f"a core (pid {pid}) is already running on {path.parent}", hint="owlbox status shows it; stop it before starting another"
+                f"a core (pid {pid}) is already running on {path.parent}",
+                hint="owlbox status shows it; stop it before starting another",
             ) from None
         self._file.truncate(0)
         self._file.write(str(os.getpid()))

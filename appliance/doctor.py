@@ -117,7 +117,9 @@ def _runtime(home: Home, environ: Mapping[str, str]) -> Finding:
     folder = places.runtime_folder(home, environ, make=True)
     places_used = max(len(os.fsencode(str(path(folder)))) for path in (places.core_socket, places.broker_socket))
     if places_used > 107:
-        return Finding("runtime", "problem", f"socket path of {places_used} bytes: {folder}", "set XDG_RUNTIME_DIR to a shorter folder")
+        return Finding(
+            "runtime", "problem", f"socket path of {places_used} bytes: {folder}", "set XDG_RUNTIME_DIR to a shorter folder"
+        )
     return Finding("runtime", "ok", str(folder))
 
 
@@ -128,7 +130,12 @@ def _disk(home: Home, environ: Mapping[str, str]) -> Finding:
     text = f"{part:.0%} used, {free} MB free"
     if part >= orchestrator.disk_refuse:
         return Finding("disk", "problem", text, "free some space: the owl refuses new work")
-    return Finding("disk", "warning" if part >= orchestrator.disk_warn else "ok", text, "free some space soon" if part >= orchestrator.disk_warn else "")
+    return Finding(
+        "disk",
+        "warning" if part >= orchestrator.disk_warn else "ok",
+        text,
+        "free some space soon" if part >= orchestrator.disk_warn else "",
+    )
 
 
 def _sandbox() -> Finding:

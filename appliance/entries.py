@@ -135,7 +135,8 @@ class Entries:
             prefix = "/".join([*parts, ""]) if parts else ""
             start = f"{scheme}://{prefix}" if scheme else prefix
             rows = self._store.rows(
-                "SELECT path FROM entries WHERE scope = ? AND substr(path, 1, ?) = ? ORDER BY path LIMIT 5", (scope, len(start), start)
+                "SELECT path FROM entries WHERE scope = ? AND substr(path, 1, ?) = ? ORDER BY path LIMIT 5",
+                (scope, len(start), start),
             )
             if rows or not parts:
                 return [str(row[0]) for row in rows] if start else []

@@ -47,7 +47,9 @@ def _commands(parser: Any) -> str:
     lines.append("Exit codes: 0 ok, 1 failed, 2 bad usage, 3 not found, 4 refused by policy, 5 busy or unavailable.\n")
     for name, sub in _walk(parser, "owlbox"):
         lines.append(f"## `{name}`\n\n{sub.description or ''}\n")
-        rows = [_argument(a) for a in sub._actions if a.dest not in ("help", "home", "json", "version") and not a.choices_are_commands]
+        rows = [
+            _argument(a) for a in sub._actions if a.dest not in ("help", "home", "json", "version") and not a.choices_are_commands
+        ]
         lines += [row for row in rows if row]
         if any(rows):
             lines.append("")
@@ -68,13 +70,18 @@ def _walk(parser: Any, name: str) -> Iterator[tuple[str, Any]]:
 def _argument(action: Any) -> str:
     name = ", ".join(action.option_strings) or action.dest
     text = action.help or ""
-    default = f" (default {action.default})" if action.option_strings and action.default not in (None, False, "", "==SUPPRESS==") else ""
+    default = (
+        f" (default {action.default})" if action.option_strings and action.default not in (None, False, "", "==SUPPRESS==") else ""
+    )
     return f"- `{name}` {text}{default}".rstrip()
 
 
 def _tools() -> str:
     lines = ["# Tools\n", MADE]
-    lines.append("One definition each: the model's schema, the command, the socket method `tool.call`. Changing ones are recorded with their run.\n")
+    lines.append(
+        "One definition each: the model's schema, the command, the socket method `tool.call`. "
+        "What a changing one does is recorded with its run.\n"
+    )
     lines.append("| tool | group | command | changes something | what the model reads |\n|---|---|---|---|---|")
     for made in map(read_tool, tools.load()):
         m = made.mark
@@ -113,7 +120,9 @@ def _arguments(sign: Signature) -> list[str]:
     schema = sign.schema()["properties"]
     rows = []
     for f in sign.fields:
-        kind = schema[f.name].get("type") or " or ".join(sorted({str(o.get("type", o.get("enum", ""))) for o in schema[f.name].get("anyOf", [])}))
+        kind = schema[f.name].get("type") or " or ".join(
+            sorted({str(o.get("type", o.get("enum", ""))) for o in schema[f.name].get("anyOf", [])})
+        )
         kind = kind or " or ".join(repr(v) for v in schema[f.name].get("enum", [])) or "any"
         need = "needed" if f.is_required else f"default {f.default!r}"
         rows.append(f"- `{f.name}` ({kind}, {need}) {f.help}".rstrip())
@@ -132,7 +141,11 @@ def _tables() -> str:
 
 
 def _names() -> str:
-    lines = ["# Names\n", MADE, "What the four designs call what we have. Configuration keys: the last column of configuration.md.\n"]
+    lines = [
+        "# Names\n",
+        MADE,
+        "What the four designs call what we have. Configuration keys: the last column of configuration.md.\n",
+    ]
     lines.append("| ours | theirs | what it is |\n|---|---|---|")
     lines += [f"| `{ours}` | {theirs} | {what} |" for ours, theirs, what in NAMES]
     return "\n".join(lines) + "\n"

@@ -144,10 +144,14 @@ class Inbox:
         if not inbound.text.strip():
             raise BadInput("the message is empty", hint="type a question")
         if len(inbound.text) > MAX_TEXT:
-            raise BadInput(f"the message has {len(inbound.text)} characters, the limit is {MAX_TEXT}", hint="put it in a note and ask about it")
+            raise BadInput(
+                f"the message has {len(inbound.text)} characters, the limit is {MAX_TEXT}", hint="put it in a note and ask about it"
+            )
         relevant = self._relevant(inbound.text)
         with self._store.write(durable=True) as execute:
-            seen = execute("SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id))
+            seen = execute(
+                "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)
+            )
             if seen:
                 return Accepted(seen[0][0], seen[0][1], 0, is_new=False)
             self._runs.touch_session(inbound)
@@ -291,7 +295,9 @@ class Inbox:
             if end.status != 200:
                 if end.outcome == "cancelled" and self._is_closing:
                     end = replace(end, outcome="stopped", message="the owl was shut down")
-                for event in self._runs.close_open(loop, draft.text, end.outcome if not end.message else f"{end.outcome}: {end.message}"):
+                for event in self._runs.close_open(
+                    loop, draft.text, end.outcome if not end.message else f"{end.outcome}: {end.message}"
+                ):
                     self.feed.put(loop.id, event)
             self._runs.end_loop(loop, end.status, end.outcome)
             self._runs.rest_session(loop.session, "stopped" if self._is_closing else "idle")
@@ -371,4 +377,3 @@ class Draft:
         if self._is_kept:
             self._runs.keep_draft(self._loop, "")
         self.text, self._is_kept = "", False
-

@@ -196,7 +196,9 @@ class Listener:
         request_id, name, params = frame.get("id"), frame.get("method"), frame.get("params", {})
         if not isinstance(name, str) or (request_id is not None and not isinstance(request_id, str | int)):
             connection.wire.send(
-                jsonrpc.error_frame(None, BadInput("request needs a method (text) and an id (text or integer)"), jsonrpc.INVALID_REQUEST)
+                jsonrpc.error_frame(
+                    None, BadInput("request needs a method (text) and an id (text or integer)"), jsonrpc.INVALID_REQUEST
+                )
             )
             return
         call = Call(connection, request_id, str(frame.get("correlation") or correlation_id()))
@@ -227,7 +229,9 @@ class Listener:
             call.answer(self._run(call, name, params))
         except OwlError as error:
             outcome = error.outcome
-            call.answer(error=error, code=jsonrpc.METHOD_NOT_FOUND if name not in self._methods and error.outcome == "not_found" else None)
+            call.answer(
+                error=error, code=jsonrpc.METHOD_NOT_FOUND if name not in self._methods and error.outcome == "not_found" else None
+            )
         except Exception:
             outcome = "failed"
             LOG.exception("%s failed", name)

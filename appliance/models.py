@@ -66,7 +66,14 @@ class Models:
         with Client(self._path, name="core", token=self._token()) as client:
             left_s = max(1.0, end_s - monotonic_s())
             params = {"route": route.name, "ask": to_plain(ask)}
-            stream = client.stream("generate", params, deadline_s=left_s, correlation=ask.correlation, cancel=token, idle=(self._silence_s, self._watch))
+            stream = client.stream(
+                "generate",
+                params,
+                deadline_s=left_s,
+                correlation=ask.correlation,
+                cancel=token,
+                idle=(self._silence_s, self._watch),
+            )
             while True:
                 try:
                     name, value = next(stream)

@@ -12,13 +12,22 @@ from appliance.errors import BadInput, Conflict, DiskFull, OwlError
 from appliance.places import Home
 from appliance.store import Store
 
-IGNORE = "# Keep the database, models, logs and sessions of this home out of version control.\n*\n!.gitignore\n!owlbox.toml\n!box/\n!box/**\n"
+IGNORE = """\
+# Keep the database, models, logs and sessions of this home out of version control.
+*
+!.gitignore
+!owlbox.toml
+!box/
+!box/**
+"""
 
 
 def init(home: Home, *, is_forced: bool = False) -> list[Path]:
     """Make a home and return what was made; Conflict when there is one, unless forced to complete it."""
     if (home.config.exists() or home.database.exists()) and not is_forced:
-        raise Conflict(f"{home.root} is an owlbox home already", hint="complete what is missing with --force; nothing is overwritten")
+        raise Conflict(
+            f"{home.root} is an owlbox home already", hint="complete what is missing with --force; nothing is overwritten"
+        )
     if home.root.exists() and not is_forced and any(home.root.iterdir()):
         raise Conflict(f"{home.root} is not empty", hint="choose another folder, or use it all the same with --force")
     try:

@@ -22,7 +22,10 @@ STYLE = (
     "Answer in the language of the question, in plain words and few. "
     "When an answer comes from a note, end with its reference in square brackets, like [memory://notes/garden]."
 )
-CALLING = 'To use a tool, answer with one line of JSON and nothing else, like {"name": "search", "arguments": {"query": "garden"}}. Tools:'
+CALLING = (
+    "To use a tool, answer with one line of JSON and nothing else, like "
+    '{"name": "search", "arguments": {"query": "garden"}}. Tools:'
+)
 HIT_CHARS = 400
 HITS = 3
 

@@ -101,5 +101,8 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
         # Files made as root would lock the service out of its own home.
         from appliance.errors import Refused
 
-        raise Refused(f"{home.root} belongs to user {home.root.stat().st_uid} and no core is running", hint="start the core, or run as that user")
+        raise Refused(
+            f"{home.root} belongs to user {home.root.stat().st_uid} and no core is running",
+            hint="start the core, or run as that user",
+        )
     return InProcess(home, environ)

@@ -105,7 +105,8 @@ class Runs:
         run_id, now = new_id(), now_ms()
         with self._store.write() as execute:
             execute(
-                "INSERT INTO runs (id, session, parent, kind, title, status, created_ms, updated_ms) VALUES (?, ?, ?, ?, ?, 100, ?, ?)",
+                "INSERT INTO runs (id, session, parent, kind, title, status, created_ms, updated_ms) "
+                "VALUES (?, ?, ?, ?, ?, 100, ?, ?)",
                 (run_id, session, parent, kind, title, now, now),
             )
         return self.get(run_id)
@@ -124,7 +125,8 @@ class Runs:
     def listing(self, *, kind: str = "", limit: int = 20, offset: int = 0) -> list[Run]:
         """Runs, newest first."""
         rows = self._store.rows(
-            f"SELECT {RUN_COLUMNS} FROM runs WHERE ?1 IN ('', kind) ORDER BY created_ms DESC, id DESC LIMIT ?2 OFFSET ?3", (kind, limit, offset)
+            f"SELECT {RUN_COLUMNS} FROM runs WHERE ?1 IN ('', kind) ORDER BY created_ms DESC, id DESC LIMIT ?2 OFFSET ?3",
+            (kind, limit, offset),
         )
         return [_run(row) for row in rows]
 
@@ -150,7 +152,9 @@ class Runs:
     def append(self, event: Event, *, durable: bool = False) -> Event:
         """Store an event; returns it with id, sequence, parent and time. Committed before it returns."""
         with self._store.write(durable=durable) as execute:
-            rows = execute("UPDATE runs SET last_seq = last_seq + 1, updated_ms = ? WHERE id = ? RETURNING last_seq", (now_ms(), event.run))
+            rows = execute(
+                "UPDATE runs SET last_seq = last_seq + 1, updated_ms = ? WHERE id = ? RETURNING last_seq", (now_ms(), event.run)
+            )
             if not rows:
                 raise NotFound(f"no thread {event.run}")
             seq = int(rows[0][0])
@@ -231,7 +235,8 @@ class Runs:
             )
             ended = now if self.get(loop.run).kind == "ask" else None
             execute(
-                "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?", (status, outcome, now, ended, loop.run)
+                "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?",
+                (status, outcome, now, ended, loop.run),
             )
 
     def keep_draft(self, loop_id: int, text: str) -> None:
@@ -244,7 +249,8 @@ class Runs:
         with self._store.write() as execute:
             return int(
                 execute(
-                    "INSERT INTO turns (loop, seq, route, started_ms) VALUES (?, ?, ?, ?) RETURNING id", (loop_id, seq, route, now_ms())
+                    "INSERT INTO turns (loop, seq, route, started_ms) VALUES (?, ?, ?, ?) RETURNING id",
+                    (loop_id, seq, route, now_ms()),
                 )[0][0]
             )
 
@@ -254,13 +260,26 @@ class Runs:
             execute(
                 "UPDATE turns SET provider = ?, model = ?, reason = ?, prompt_tokens = ?, evaluated_tokens = ?, output_tokens = ?, "
                 "ended_ms = ? WHERE id = ?",
-                (cost.provider, cost.model, cost.reason, cost.prompt_tokens, cost.evaluated_tokens, cost.output_tokens, now_ms(), turn),
+                (
+                    cost.provider,
+                    cost.model,
+                    cost.reason,
+                    cost.prompt_tokens,
+                    cost.evaluated_tokens,
+                    cost.output_tokens,
+                    now_ms(),
+                    turn,
+                ),
             )
 
     def turns(self, run: str) -> list[dict[str, Any]]:
         """Every call of the model in a run with its cost."""
-        columns = "t.id, t.seq, route, provider, model, reason, prompt_tokens, evaluated_tokens, output_tokens, t.started_ms, t.ended_ms"
-        rows = self._store.rows(f"SELECT {columns} FROM turns t JOIN loops l ON l.id = t.loop WHERE l.run = ? ORDER BY t.id", (run,))
+        columns = (
+            "t.id, t.seq, route, provider, model, reason, prompt_tokens, evaluated_tokens, output_tokens, t.started_ms, t.ended_ms"
+        )
+        rows = self._store.rows(
+            f"SELECT {columns} FROM turns t JOIN loops l ON l.id = t.loop WHERE l.run = ? ORDER BY t.id", (run,)
+        )
         names = [c.removeprefix("t.") for c in columns.split(", ")]
         return [dict(zip(names, row, strict=True)) for row in rows]
 
@@ -290,7 +309,15 @@ class Runs:
         """Events that make a stopped loop's transcript whole: missing results, the unfinished text, the reason."""
         said = self.events(loop.run)
         answered = {e.call_id for e in said if e.kind == "tool_result"}
-        base = Event(run=loop.run, kind="message", role="assistant", content="", correlation=loop.correlation, status=STOPPED, outcome=outcome)
+        base = Event(
+            run=loop.run,
+            kind="message",
+            role="assistant",
+            content="",
+            correlation=loop.correlation,
+            status=STOPPED,
+            outcome=outcome,
+        )
         written = []
         for call in [e for e in said if e.kind == "tool_use" and e.call_id not in answered]:
             text = f"{call.tool} was not finished: {outcome}. It may or may not have taken effect."

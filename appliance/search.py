@@ -11,9 +11,12 @@ from appliance.entries import PROJECT
 from appliance.store import Store
 
 STOP_WORDS = frozenset(
-    "a about after all also am an and any are as at be been but by can could did do does for from get had has have he her him his "
-    "how i if in into is it its just like me more my no not of off on or our out she so some tell than that the their them then "
-    "there these they this to too up us was we were what when where which who why will with would you your hi hello hey please thanks".split()
+    """
+    a about after all also am an and any are as at be been but by can could did do does for from get had has have he her
+    him his how i if in into is it its just like me more my no not of off on or our out she so some tell than that the
+    their them then there these they this to too up us was we were what when where which who why will with would you
+    your hi hello hey please thanks
+    """.split()
 )
 SNIPPET_TOKENS = 40
 

@@ -123,9 +123,7 @@ class Store:
                     self._keep(db, run, session.changeset())
                 db.execute("COMMIT")
         except BaseException:
-            if db.in_transaction:
-                with self._errors():
-                    db.execute("ROLLBACK")
+            self._roll_back(db)
             raise
         finally:
             if session is not None:
@@ -151,6 +149,12 @@ class Store:
             f"database busy: another process has kept {self.path} locked for {sum(self._busy_delays_ms) / 1000:g} s",
             hint="owlbox status shows who is running; try again",
         )
+
+    def _roll_back(self, db: apsw.Connection) -> None:
+        """Undo the open transaction; a full disk or an interrupt may have done so already."""
+        if db.in_transaction:
+            with self._errors():
+                db.execute("ROLLBACK")
 
     @staticmethod
     def _record(db: apsw.Connection) -> apsw.Session:

@@ -120,4 +120,3 @@ def wait_until_ready(path: Path, limit_s: float = READY_S) -> None:
             if monotonic_s() > end_s:
                 raise
             pause.wait(0.03)
-

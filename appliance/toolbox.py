@@ -39,7 +39,9 @@ class Mark:
     is_terminal: bool
 
 
-def tool(*, group: str, name: str = "", command: str = "", is_read_only: bool = False, is_terminal: bool = False) -> Callable[[F], F]:
+def tool(
+    *, group: str, name: str = "", command: str = "", is_read_only: bool = False, is_terminal: bool = False
+) -> Callable[[F], F]:
     """Mark a function as a tool. Its docstring is a prompt: the first paragraph is what the model reads."""
 
     def mark(function: F) -> F:
@@ -147,7 +149,10 @@ class Toolbox:
         """The result of a call, good or bad."""
         started_s = monotonic_s()
         outcome = self._dispatch(call, run, cancel)
-        LOG.info("tool", extra={"operation": call.name, "result": outcome.outcome, "run": run, "ms": round((monotonic_s() - started_s) * 1000)})
+        LOG.info(
+            "tool",
+            extra={"operation": call.name, "result": outcome.outcome, "run": run, "ms": round((monotonic_s() - started_s) * 1000)},
+        )
         return outcome
 
     def close(self) -> None:
@@ -164,7 +169,9 @@ class Toolbox:
         try:
             arguments = found.signature.bind(call.arguments)
         except BadInput as error:
-            return Outcome(400, "invalid_arguments", f"Invalid input for {call.name}: {error.message}", "correct the input and call it again")
+            return Outcome(
+                400, "invalid_arguments", f"Invalid input for {call.name}: {error.message}", "correct the input and call it again"
+            )
         missing = [name for name in found.signature.services if name not in self._services and name != "caller"]
         if missing:
             return Outcome(503, "unavailable", f"{call.name} is not available here: no {', '.join(missing)}", "do without it")
@@ -194,10 +201,12 @@ class Toolbox:
             if future.done():
                 return self._failed(name, error, stop)  # the tool's own time-out, not ours
             stop.set()
-            return Outcome(504, "timeout", f"{name} took longer than {self._deadline_s:g} s and was stopped", "ask for less at once")
+            return Outcome(
+                504, "timeout", f"{name} took longer than {self._deadline_s:g} s and was stopped", "ask for less at once"
+            )
         except OwlError as error:
             return Outcome(error.status, error.outcome, error.message, error.hint)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the boundary of toolbox dispatch: a tool's bug becomes a result)
             return self._failed(name, error, stop)
 
     @staticmethod

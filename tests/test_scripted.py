@@ -124,7 +124,8 @@ def test_measure_names_its_parts(tmp_path: Path) -> None:
 def test_no_model_library_is_imported(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from appliance.pool import Pool; from appliance.places import Home\n"
-        "from appliance.settings import Config, Models; from appliance.records import Ask, Message; from appliance.clock import CancelToken\n"
+        "from appliance.settings import Config, Models; from appliance.records import Ask, Message\n"
+        "from appliance.clock import CancelToken\n"
         "pool = Pool(Home(Path(sys.argv[1])), Config(models=Models(script='play.toml')))\n"
         "print(list(pool.generate('local', Ask((), (Message('user', 'hi'),)), CancelToken()))[0].text)\n"
         "assert not {'llama_cpp', 'numpy', 'jinja2', 'requests', 'socket'} & set(sys.modules), 'imported'\n"

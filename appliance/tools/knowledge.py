@@ -9,7 +9,6 @@ from appliance.search import Hit, Search, words_of
 from appliance.signatures import Range
 from appliance.toolbox import Caller, tool
 
-
 READ_LINES = 200
 
 
