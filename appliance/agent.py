@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from appliance import answers, log
 from appliance.answers import Answer
-from appliance.clock import monotonic_s
+from appliance.clock import monotonic_s, new_id
 from appliance.errors import BadInput, Cancelled, OwlError, TooLarge, Unavailable
 from appliance.packet import Packets
 from appliance.records import (
@@ -105,7 +105,9 @@ class Agent:
         system = {r.dialect: self._packets.system(talk.specs, r.dialect) for r in talk.routes}
         base = Event(run=talk.run, kind="message", role="assistant", content="", correlation=log.correlation())
         for seq in range(1, self.limits.max_turns + 1):
-            answer = yield from self._ask(talk, system, seq)
+            if talk.cancel.is_set():
+                raise Cancelled("stopped")
+            answer = _told_apart((yield from self._ask(talk, system, seq)), talk.messages)
             if not answer.text and not answer.calls:
                 talk.strikes += 1
                 note = "; ".join(answer.warnings) or "the answer was empty"
@@ -116,6 +118,11 @@ class Agent:
                     return
                 talk.messages.append(Message("user", f"({note}. Answer in words, or with one tool call.)"))
                 continue
+            if answer.text and not answer.calls:
+                shown = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
+                if sources := self._packets.sources(answer.text, shown):
+                    yield Delta(f" {sources}")
+                    answer = replace(answer, text=f"{answer.text} {sources}")
             if answer.text:
                 yield replace(base, content=answer.text)
             talk.messages.append(Message("assistant", answer.text, tool_calls=answer.calls))
@@ -229,6 +236,19 @@ class Agent:
         started_s = monotonic_s()
         result = self._tools.dispatch(call, talk.run, talk.cancel)
         return result, round((monotonic_s() - started_s) * 1000)
+
+
+def _told_apart(answer: Answer, before: Sequence[Message]) -> Answer:
+    """The answer with a fresh id for every call that has none, or one already used in this conversation.
+
+    A model's own ids start over with every answer; results are matched with calls by id, so they may not.
+    """
+    used = {call.id for message in before for call in message.tool_calls} | {""}
+    calls = []
+    for call in answer.calls:
+        calls.append(replace(call, id=new_id()) if call.id in used else call)
+        used.add(call.id)
+    return replace(answer, calls=tuple(calls))
 
 
 def _is_held(text: str) -> bool:

@@ -8,12 +8,14 @@ import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from appliance.records import ToolCall
 
 FENCE = re.compile(r"^```(?:json|tool_call|tool_code)?[ \t]*\n(.*?)\n?```$", re.DOTALL)
-TAG = re.compile(r"^<tool_call>\s*(.*?)\s*(?:</tool_call>)?$", re.DOTALL)
+TAG = re.compile(r"^<tool_call>(.*?)(?:</tool_call>)?$", re.DOTALL)
+# Broken JSON that was meant as a call: it begins like one, or has both words of one.
+BROKEN = re.compile(r'\{\s*"name"\s*:|(?=.*"name")(?=.*"(?:arguments|parameters)")', re.DOTALL)
+UNREADABLE = "a tool call could not be read"
 
 
 @dataclass(frozen=True)
@@ -27,28 +29,31 @@ class Answer:
 
 def read(text: str, calls: Sequence[ToolCall], tools: Collection[str]) -> Answer:
     """Commands of an answer. `calls` are the provider's own; without any, the text may itself be one call."""
-    if calls:
-        return Answer(text.strip(), tuple(calls))
     bare = text.strip()
+    written, problem = _written(bare)
+    is_prose = written is None and not problem
+    if calls:
+        return Answer(bare if is_prose else "", tuple(calls), () if is_prose else ("a tool call was also written as text",))
+    if written is None:
+        return Answer("", (), (problem,)) if problem else Answer(bare, ())
+    if written.name not in tools:
+        return Answer("", (), (f"unknown tool {written.name}",))
+    return Answer("", (written,), ("a tool call was written as text",))
+
+
+def _written(bare: str) -> tuple[ToolCall | None, str]:
+    """The call that a text is, or what is wrong with it; neither for prose."""
     match = FENCE.match(bare) or TAG.match(bare)
     inner = match.group(1).strip() if match else bare
     if not inner.startswith("{"):
-        return Answer(bare, ())
+        return None, ""
     try:
         value = json.loads(inner)
     except (ValueError, RecursionError):
-        looks_like_call = '"name"' in inner and '"arguments"' in inner
-        return Answer("", (), ("a tool call could not be read",)) if looks_like_call else Answer(bare, ())
-    call = _call(value)
-    if call is None:
-        return Answer(bare, ())
-    if call.name not in tools:
-        return Answer("", (), (f"unknown tool {call.name}",))
-    return Answer("", (call,), ("a tool call was written as text",))
-
-
-def _call(value: Any) -> ToolCall | None:
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        return None
+        return None, UNREADABLE if BROKEN.match(inner) else ""
+    if not isinstance(value.get("name"), str) or not {"arguments", "parameters"} & set(value):
+        return None, ""
     arguments = value.get("arguments", value.get("parameters"))
-    return ToolCall("call_1", value["name"], arguments) if isinstance(arguments, dict) else None
+    if not isinstance(arguments, dict):
+        return None, UNREADABLE
+    return ToolCall("call_1", value["name"], arguments), ""

@@ -6,8 +6,11 @@ start-up time is a feature: `owlbox status` must not pay for the model or the te
 """
 
 import argparse
+import difflib
+import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +29,11 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = sys.argv[1:] if argv is None else argv
     is_json = "--json" in words
+    _open_streams()
     try:
+        for word in words:
+            if any("\udc80" <= letter <= "\udcff" for letter in word):
+                raise BadInput(f"argument {os.fsencode(word)!r} is not UTF-8 text", hint="set the terminal to UTF-8")
         args = parser(words).parse_args(words)
         handler: Handler = args.handler
         code = handler(args, places.find_home(args.home, os.environ))
@@ -42,6 +49,10 @@ def main(argv: list[str] | None = None) -> int:
         # The reader of our output left (`owlbox ask ... | head`): nobody to complain to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(OwlError(f"{where}{error.strerror or error}", hint="owlbox doctor looks the home over"), is_json)
+        return 1
     except Exception as error:  # the last boundary: a person never sees a traceback
         if os.environ.get("OWLBOX__SYSTEM__DEBUG"):
             raise
@@ -49,6 +60,19 @@ def main(argv: list[str] | None = None) -> int:
             OwlError(f"internal error: {type(error).__name__}: {error}", hint="OWLBOX__SYSTEM__DEBUG=true shows more"), is_json
         )
         return 1
+
+
+def _open_streams() -> None:
+    """Output that never fails on a letter, and streams that the caller closed (`owlbox ... >&-`) lead nowhere."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
 
 
 def _complain(error: OwlError, is_json: bool) -> None:
@@ -64,6 +88,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Any:
         """Bad usage, with the next step."""
+        wrong = re.match(r"argument (?:COMMAND|ACTION): invalid choice: ('.*?') \(choose from (.*)\)$", message)
+        if wrong:
+            near = difflib.get_close_matches(wrong[1], wrong[2].split(", "), 1)
+            guess = f"did you mean {near[0][1:-1]}? " if near else ""
+            raise BadInput(f"unknown command {wrong[1][1:-1]}", hint=f"{guess}{self.prog} --help lists them")
         raise BadInput(message, hint=f"{self.prog} --help")
 
 
@@ -87,7 +116,7 @@ def parser(words: list[str]) -> Parser:
     command("list", _models, "models here and in the catalogue", models)
     add = command("add", _model_add, "fetch a model of the catalogue, or copy a .gguf file", models)
     add.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
-    chosen = next((w for w in words if not w.startswith("-")), "")
+    chosen = next((w for before, w in zip(["", *words], words) if not w.startswith("-") and before != "--home"), "")
     if chosen not in commands.choices or "--help" in words or "-h" in words:
         _tools(command, set(commands.choices))
     return root
@@ -149,7 +178,7 @@ def _tools(command: Callable[..., Parser], taken: set[str]) -> None:
 
     for made in map(read_tool, tools.load()):
         name = made.mark.command
-        if not name or name in taken:
+        if not name or name.split()[0] in taken:
             continue
         made_parser = command(name, _tool, made.description)
         fields = made.signature.fields
@@ -171,7 +200,7 @@ def _tools(command: Callable[..., Parser], taken: set[str]) -> None:
 
 def _piped() -> str:
     """What comes through a pipe or a file, "" on a terminal."""
-    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+    if sys.stdin.isatty():
         return ""
     return sys.stdin.buffer.read(2_000_000).decode("utf-8", "replace")
 
@@ -203,6 +232,8 @@ def _chat(args: argparse.Namespace, home: Home) -> int:
 
     way = reach(home, os.environ)
     try:
+        if args.thread:
+            args.thread = way.call("thread.view", {"id": args.thread, "only": ["system"]})["thread"]["id"]
         if sys.stdin.isatty():
             import readline  # line editing and history come with the import
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from appliance import __version__, jsonrpc
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import BadInput, DeadlineExceeded, Lost, TooLarge
+from appliance.errors import DeadlineExceeded, Lost, TooLarge
 
 Notification = tuple[str, dict[str, Any]]
 
@@ -104,7 +104,7 @@ class Client:
                     jsonrpc.raise_error(answer["error"])
                 return answer.get("result")
             elif answer.get("id") is None and "error" in answer:
-                raise BadInput(str(answer["error"].get("message")))
+                jsonrpc.raise_error(answer["error"])  # not about our request: no room for us, or a frame it could not read
 
     def _cancel(self, request_id: int) -> None:
         try:

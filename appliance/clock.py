@@ -1,7 +1,8 @@
 """Time and identity: the only module that reads the clock, makes ids, or names this process.
 
 Times are integer milliseconds since 1970 (UTC); deadlines use the monotonic clock, so a clock that
-jumps (a Pi has no battery) never fires them early. Ids are UUID version 7: they sort by creation.
+jumps (a Pi has no battery) never fires them early. Ids are UUID version 7: they sort by creation, to
+the millisecond.
 """
 
 import heapq
@@ -57,7 +58,7 @@ class Process:
 
     def is_alive(self) -> bool:
         """True while exactly this process (not a reused pid, not one before a reboot) exists."""
-        return self.boot_id == boot_id() and _start_ticks(self.pid) == self.start_ticks
+        return self.boot_id == boot_id() and self.start_ticks >= 0 and _start_ticks(self.pid) == self.start_ticks
 
     def encode(self) -> str:
         """The text kept in `process` columns."""
@@ -77,7 +78,7 @@ def boot_id() -> str:
 
 
 def process(pid: int) -> Process:
-    """The identity of a process that exists now."""
+    """The identity of a process that exists now; of one that is gone already, an identity that is never alive."""
     return Process(boot_id(), pid, _start_ticks(pid))
 
 

@@ -19,7 +19,7 @@ from appliance.agent import Agent, Limits
 from appliance.channels.rpc import Means, Rpc
 from appliance.clock import Alarms, now_ms, this_process
 from appliance.entries import Entries
-from appliance.errors import AlreadyRunning, ConfigError, Lost, OwlError, Refused, StoreError
+from appliance.errors import AlreadyRunning, ConfigError, DeadlineExceeded, Lost, OwlError, Refused, StoreError
 from appliance.inbox import Inbox
 from appliance.jsonrpc import Peer
 from appliance.leases import Leases
@@ -77,7 +77,11 @@ class Core:
         socket = places.broker_socket(self.runtime) if is_shared else self.runtime / f"broker-{os.getpid()}.sock"
         self.broker = Broker(home, socket, environ, self.leases)
         self.models = Models(
-            str(socket), token=lambda: self.broker.token, revive=self.broker.revive, wait_s=settings.llm.broker_wait_s
+            str(socket),
+            token=lambda: self.broker.token,
+            revive=self.broker.revive,
+            wait_s=settings.llm.broker_wait_s,
+            silence_s=settings.orchestrator.health_interval_ms / 1000,
         )
         services = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
         self.toolbox = Toolbox(
@@ -131,7 +135,7 @@ class Core:
         settings = self.live.current
         try:
             broker: dict[str, Any] = {"state": "running", **self.models.status()} if self.broker.pid else {"state": "not running"}
-        except (Lost, Refused) as error:
+        except (Lost, Refused, DeadlineExceeded) as error:
             broker = {"state": f"not answering: {error.message}"}
         latest = self.runs.listing(limit=1)
         return {
@@ -277,8 +281,8 @@ def _serve(home: Home, environ: Mapping[str, str]) -> int:
         if problems:
             raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint="owlbox doctor; backups are in backups/")
         core.recover()
-        lease = core.leases.begin("core")
         listener = _listener(core)
+        lease = core.leases.begin("core")
         core.shutdown.before("listener", listener.stop_accepting)
         core.shutdown.after("hang up", listener.close)
         core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))

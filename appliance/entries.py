@@ -46,8 +46,8 @@ def parse_ref(ref: str) -> str:
         raise BadInput("the reference is empty", hint="use scheme://path, for example memory://notes/garden")
     if len(ref) > MAX_PATH:
         raise BadInput(f"the reference has {len(ref)} characters, the limit is {MAX_PATH}", hint="shorten it")
-    if any(unicodedata.category(c) == "Cc" for c in ref):
-        raise BadInput(f"the reference holds a control character: {ref!r}", hint="remove it")
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in ref):
+        raise BadInput(f"the reference holds a control character or half a character: {ref!r}", hint="remove it")
     drive, colon, rest = ref.partition(":")
     if colon and rest.startswith("/") and not rest.startswith("//") and drive.isidentifier():
         ref = f"{drive}://{rest.lstrip('/')}"
@@ -76,9 +76,13 @@ class Entries:
     ) -> Entry:
         """Create or replace an entry, durably; attributes and title are kept when not given."""
         path = parse_ref(ref)
-        if len(body.encode()) > MAX_BODY_BYTES:
-            raise TooLarge(f"{path}: the body has {len(body.encode())} bytes, the limit is {MAX_BODY_BYTES}", hint="split it")
-        digest = hashlib.sha256(body.encode()).hexdigest()
+        try:
+            data = body.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(f"{path}: the body holds half a character at {error.start}", hint="leave it out") from None
+        if len(data) > MAX_BODY_BYTES:
+            raise TooLarge(f"{path}: the body has {len(data)} bytes, the limit is {MAX_BODY_BYTES}", hint="split it")
+        digest = hashlib.sha256(data).hexdigest()
         wanted = None if attributes is None else json.dumps(dict(attributes), ensure_ascii=False, sort_keys=True)
         found = self.find(path, scope=scope)
         if found and found.hash == digest and (not title or title == found.title) and wanted is None:

@@ -194,6 +194,8 @@ class Inbox:
         """Answer a queued prompt in a thread of its own, after what its session has before it."""
         loop = self._runs.loop(loop_id)
         with self._guard:
+            if self._is_closing:
+                self.feed.put(loop_id, LATER)
             if self._is_closing or loop_id in self._cancels:
                 return
             self._cancels[loop_id] = CancelToken()
@@ -320,8 +322,12 @@ class Inbox:
             self.feed.put(loop.id, step)
             return turn, None
         # A tool may act as soon as its record is committed: that commit must survive a power cut.
-        stored = self._runs.append(replace(step, turn=turn), durable=step.kind in ("tool_use", "message"))
-        if step.kind == "message":
+        is_message = step.kind == "message"
+        with self._store.write(durable=is_message or step.kind == "tool_use"):
+            stored = self._runs.append(replace(step, turn=turn))
+            if is_message:  # together, or a crash in between would keep the text twice
+                self._runs.keep_draft(loop.id, "")
+        if is_message:
             draft.clear()
         self.feed.put(loop.id, stored)
         return turn, None
@@ -329,7 +335,10 @@ class Inbox:
     # -- the turn lock ------------------------------------------------------------------------------
 
     def _lock(self, loop: Loop, cancel: CancelToken) -> None:
-        """One turn per session across processes; here the queue saw to it already. A dead holder is passed over."""
+        """One turn per session across processes; here the queue saw to it already.
+
+        A dead holder is passed over, and so are we ourselves: a full disk may have kept us from unlocking.
+        """
         while not self._take(loop):
             if cancel.wait(LOCK_POLL_S):
                 raise Cancelled("stopped before it began")
@@ -337,7 +346,7 @@ class Inbox:
     def _take(self, loop: Loop) -> bool:
         held = "SELECT process FROM turn_locks WHERE session = ?"
         found = self._store.value(held, (loop.session,))
-        if found and is_alive(str(found)):
+        if found and found != self._process and is_alive(str(found)):
             return False
         with self._store.write() as execute:
             again = execute(held, (loop.session,))
@@ -362,7 +371,6 @@ class Draft:
         self._runs = runs
         self._loop = loop
         self._kept_s = monotonic_s()
-        self._is_kept = False
         self.text = ""
 
     def add(self, text: str) -> None:
@@ -370,10 +378,8 @@ class Draft:
         self.text += text
         if monotonic_s() - self._kept_s >= DRAFT_EVERY_S:
             self._runs.keep_draft(self._loop, self.text)
-            self._kept_s, self._is_kept = monotonic_s(), True
+            self._kept_s = monotonic_s()
 
     def clear(self) -> None:
         """The text has become an event."""
-        if self._is_kept:
-            self._runs.keep_draft(self._loop, "")
-        self.text, self._is_kept = "", False
+        self.text = ""

@@ -5,6 +5,7 @@ zero: one thread is parked in accept, one per connection in recv. Every request 
 sender, operation and result (A-188). Not promised: order of answers on one connection.
 """
 
+import errno
 import logging
 import os
 import socket
@@ -16,14 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from appliance import __version__, jsonrpc, log
-from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s
+from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, sleep_s
 from appliance.errors import BadInput, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.jsonrpc import Peer, Wire
 from appliance.signatures import Signature, signature
 
 LOG = logging.getLogger(__name__)
 SEND_TIMEOUT_S = 30
+REFUSED_S = 1.0
+ACCEPT_PAUSE_S = 0.2
+MAX_DEADLINE_S = 7 * 86400.0
+MAX_CORRELATION = 64
 BEFORE_HELLO = ("ping", "discover", "hello")
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 
 Gate = Callable[[Peer, dict[str, Any]], None]
 
@@ -38,6 +44,7 @@ class Call:
         self.cancel = CancelToken()
         self._answered = threading.Lock()
         self.is_answered = False
+        self.has_expired = False
 
     @property
     def peer(self) -> Peer:
@@ -70,11 +77,18 @@ class Call:
         if error is not None:
             frame = jsonrpc.error_frame(self.id, error, code)
         try:
+            self._send(frame)
+        except TooLarge as too_large:
+            self._send(jsonrpc.error_frame(self.id, too_large))
+        except (TypeError, ValueError, RecursionError):
+            LOG.exception("a result is not JSON")
+            self._send(jsonrpc.error_frame(self.id, OwlError("the result cannot be sent", hint="the log has the details")))
+
+    def _send(self, frame: dict[str, Any]) -> None:
+        try:
             self.connection.wire.send(frame)
         except Lost:
             self.cancel.set()
-        except TooLarge as too_large:
-            self.connection.wire.send(jsonrpc.error_frame(self.id, too_large))
 
 
 class Connection:
@@ -84,7 +98,11 @@ class Connection:
         self.wire = wire
         self.peer = wire.peer()
         self.client = ""
-        self.calls: dict[Any, Call] = {}
+        self.calls: set[Call] = set()
+
+    def find(self, request_id: object) -> Call | None:
+        """The running call with this id; notifications have none and cannot be found."""
+        return next((c for c in list(self.calls) if request_id is not None and c.id == request_id), None)
 
 
 class Listener:
@@ -115,7 +133,7 @@ class Listener:
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Offer a function under a name; Conflict when the name is taken."""
-        if name in self._methods:
+        if name in self._methods or name in (*BEFORE_HELLO, "cancel"):
             raise Conflict(f"method {name} is offered twice")
         self._methods[name] = (function, signature(function, skip=("self", "call")))
 
@@ -144,7 +162,7 @@ class Listener:
         with self._guard:
             connections = list(self._connections)
         for connection in connections:
-            for call in list(connection.calls.values()):
+            for call in list(connection.calls):
                 call.cancel.set()
             connection.wire.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -154,21 +172,32 @@ class Listener:
             try:
                 sock, _ = self.sock.accept()
             except OSError as error:
-                if not self._is_closing:
-                    LOG.error("accept failed on %s: %s", self.name, error)
-                return
+                if self._is_closing:
+                    return
+                LOG.error("accept failed on %s: %s", self.name, error)
+                if error.errno not in PASSING:
+                    return
+                sleep_s(ACCEPT_PAUSE_S)  # out of descriptors or memory: that passes, being deaf would not
+                continue
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT_S.to_bytes(8, "little") + bytes(8))
             connection = Connection(Wire(sock))
             with self._guard:
                 is_full = len(self._connections) >= self._max_connections
                 if not is_full:
                     self._connections.add(connection)
-            if is_full:
-                full = Unavailable(f"{self._max_connections} clients are connected already", hint="close one and try again")
-                connection.wire.send(jsonrpc.error_frame(None, full))
-                connection.wire.close()
-                continue
-            threading.Thread(target=self._read, args=(connection,), name=f"{self.name}-read", daemon=True).start()
+            target = self._refuse if is_full else self._read
+            threading.Thread(target=target, args=(connection,), name=f"{self.name}-read", daemon=True).start()
+
+    def _refuse(self, connection: Connection) -> None:
+        """Say why and wait a moment for its first words: hanging up before they came would lose the reason."""
+        full = Unavailable(f"{self._max_connections} clients are connected already", hint="close one and try again")
+        try:
+            connection.wire.send(jsonrpc.error_frame(None, full))
+            connection.wire.sock.settimeout(REFUSED_S)
+            next(connection.wire.lines(), None)
+        except (Lost, OSError):
+            pass  # it did not wait, or has nothing to say
+        connection.wire.close()
 
     def _read(self, connection: Connection) -> None:
         try:
@@ -182,7 +211,7 @@ class Listener:
         finally:
             with self._guard:
                 self._connections.discard(connection)
-            for call in list(connection.calls.values()):
+            for call in list(connection.calls):
                 call.cancel.set()
             connection.wire.close()
 
@@ -194,19 +223,19 @@ class Listener:
             connection.wire.send(jsonrpc.error_frame(None, error, code))
             return
         request_id, name, params = frame.get("id"), frame.get("method"), frame.get("params", {})
-        if not isinstance(name, str) or (request_id is not None and not isinstance(request_id, str | int)):
+        if not isinstance(name, str) or isinstance(request_id, bool) or not isinstance(request_id, str | int | None):
             connection.wire.send(
                 jsonrpc.error_frame(
                     None, BadInput("request needs a method (text) and an id (text or integer)"), jsonrpc.INVALID_REQUEST
                 )
             )
             return
-        call = Call(connection, request_id, str(frame.get("correlation") or correlation_id()))
+        call = Call(connection, request_id, _correlation(frame))
         if not isinstance(params, dict):
             call.answer(error=BadInput(f"params must be an object, got {type(params).__name__}"))
             return
         if name == "cancel":
-            running = connection.calls.get(params.get("id"))
+            running = connection.find(params.get("id"))
             if running is not None:
                 running.cancel.set()
             call.answer({"cancelled": running is not None})
@@ -214,19 +243,38 @@ class Listener:
         if name in BEFORE_HELLO:
             self._serve(call, name, params, None)
             return
-        if request_id is not None and request_id in connection.calls:
+        if connection.find(request_id) is not None:
             call.answer(error=Conflict(f"id {request_id!r} is already in use on this connection"))
             return
-        connection.calls[request_id] = call
-        deadline_s = frame.get("deadline_s", self._deadline_s)
-        self._pool.submit(self._serve, call, name, params, deadline_s if isinstance(deadline_s, int | float) else self._deadline_s)
+        try:
+            limit_s = _limit_s(frame.get("deadline_s"), self._deadline_s)
+        except BadInput as error:
+            call.answer(error=error)
+            return
+        self._submit(call, name, params, limit_s)
 
-    def _serve(self, call: Call, name: str, params: dict[str, Any], deadline_s: float | None) -> None:
+    def _submit(self, call: Call, name: str, params: dict[str, Any], limit_s: float) -> None:
+        """Serve in the pool; the deadline counts from now, so that one which waits its turn ends in time too."""
+
+        def expire() -> None:
+            # In a thread of its own: sending to a caller that does not read would hold up every other alarm.
+            threading.Thread(target=self._expire, args=(call, name, limit_s), name=f"{self.name}-late", daemon=True).start()
+
+        call.connection.calls.add(call)
+        alarm = self._alarms.after(limit_s, expire)
+        try:
+            self._pool.submit(self._serve, call, name, params, alarm)
+        except RuntimeError:
+            self._alarms.cancel(alarm)
+            call.connection.calls.discard(call)
+            call.answer(error=Unavailable(f"{self.name} is shutting down", hint="try again in a moment"))
+
+    def _serve(self, call: Call, name: str, params: dict[str, Any], alarm: int | None) -> None:
         log.correlate(call.correlation)
         started_s, outcome = monotonic_s(), "ok"
-        alarm = None if deadline_s is None else self._alarms.after(deadline_s, lambda: self._expire(call, name, deadline_s))
         try:
-            call.answer(self._run(call, name, params))
+            if not call.has_expired:
+                call.answer(self._run(call, name, params))
         except OwlError as error:
             outcome = error.outcome
             call.answer(
@@ -239,20 +287,21 @@ class Listener:
         finally:
             if alarm is not None:
                 self._alarms.cancel(alarm)
-            call.connection.calls.pop(call.id, None)
+            call.connection.calls.discard(call)
             peer = call.peer
             LOG.info(
                 "request",
                 extra={
                     "sender": f"{call.connection.client or '?'} pid={peer.pid} uid={peer.uid}",
                     "operation": name,
-                    "result": outcome,
+                    "result": DeadlineExceeded.outcome if call.has_expired else outcome,
                     "ms": round((monotonic_s() - started_s) * 1000),
                 },
             )
             log.correlate("")
 
     def _expire(self, call: Call, name: str, deadline_s: float) -> None:
+        call.has_expired = True
         call.cancel.set()
         call.answer(error=DeadlineExceeded(f"{name} took longer than {deadline_s:g} s"))
 
@@ -271,6 +320,22 @@ class Listener:
             raise NotFound(f"unknown method {name}", hint="discover lists the methods")
         function, sign = self._methods[name]
         return function(call, **sign.bind(params))
+
+
+def _correlation(frame: dict[str, Any]) -> str:
+    """The caller's correlation id if it is fit for a log line, else a new one."""
+    given = frame.get("correlation")
+    is_fit = isinstance(given, str) and 0 < len(given) <= MAX_CORRELATION and given.isprintable()
+    return str(given) if is_fit else correlation_id()
+
+
+def _limit_s(given: Any, default_s: float) -> float:
+    """How long a request may take; BadInput for what is no number. An alarm set to infinity would break the clock."""
+    if given is None:
+        return default_s
+    if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
+        raise BadInput(f"deadline_s must be a number of seconds, got {given!r:.40}")
+    return float(min(max(given, 0), MAX_DEADLINE_S))
 
 
 def listen(path: Path, mode: int = 0o660) -> socket.socket:

@@ -25,7 +25,8 @@ LEVELS = {"silent": 100, "error": logging.ERROR, "warn": logging.WARNING, "info"
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # Shapes of common keys, so that one that was never handed to us is hidden too.
 SHAPES = re.compile(
-    r"\b(?:sk|pk|rk|ghp|gho|ghs|xox[abpr]|glpat|AIza)[-_A-Za-z0-9]{16,}"
+    # A digit within reach tells a key from hyphenated words such as sk-is-no-key-but-a-word.
+    r"\b(?:(?:sk|pk|rk|gh[opsu]|github_pat|xox[abpr]|glpat)[-_]|AIza)(?=[-_A-Za-z]{0,64}[0-9])[-_A-Za-z0-9]{16,}"
     r"|(?<=Bearer )[-._~+/A-Za-z0-9]{8,}=*"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
     r"|(?<=password=)[^\s&\"']+|(?<=token=)[^\s&\"']+|(?<=api_key=)[^\s&\"']+",
@@ -65,16 +66,33 @@ class Redactor:
         self.add(*secrets)
 
     def add(self, *secrets: str) -> None:
-        """Hide these values from now on; values under 4 characters are too common to hide."""
+        """Hide these values from now on, also escaped; values under 4 characters are too common to hide."""
+        spelled = {form for secret in secrets for form in _spellings(secret) if len(secret) >= 4}
         with self._guard:
-            known = {*self._secrets, *(s for s in secrets if len(s) >= 4)}
-            self._secrets = tuple(sorted(known, key=len, reverse=True))
+            self._secrets = tuple(sorted({*self._secrets, *spelled}, key=len, reverse=True))
 
     def clean(self, text: str) -> str:
         """The text without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         return SHAPES.sub(HIDDEN, text)
+
+    def clean_all(self, value: object) -> object:
+        """The value with every text in it cleaned, before quoting could hide a secret or hiding break the quoting."""
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, dict):
+            return {self.clean(str(k)): self.clean_all(v) for k, v in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.clean_all(v) for v in value]
+        text = str(value)
+        clean = self.clean(text)
+        return value if isinstance(value, int | float) and clean == text else clean
+
+
+def _spellings(secret: str) -> set[str]:
+    """A secret as it is and as JSON or Python would quote it."""
+    return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
 
 
 class JsonLines(logging.Formatter):
@@ -98,8 +116,7 @@ class JsonLines(logging.Formatter):
         line.update({k: v for k, v in vars(record).items() if k not in STANDARD})
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        clean = {k: self._redactor.clean(v) if isinstance(v, str) else v for k, v in line.items()}
-        return self._redactor.clean(json.dumps(clean, ensure_ascii=False, default=str))
+        return json.dumps(self._redactor.clean_all(line), ensure_ascii=False)
 
 
 class QuietFile(logging.handlers.RotatingFileHandler):
@@ -110,6 +127,13 @@ class QuietFile(logging.handlers.RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing to be done: the log is where we would have said so."""
+
+    def close(self) -> None:
+        """Close it; lines that a full disk refused are given up."""
+        try:
+            super().close()
+        except OSError:
+            pass  # closing writes what is left, and there is still no room
 
 
 def start(process: str, folder: Path | None, level: str, redactor: Redactor, *, is_service: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from appliance import log
 from appliance.client import Client
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import Cancelled, DeadlineExceeded, Lost
+from appliance.errors import Cancelled, DeadlineExceeded, Lost, OwlError
 from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_plain, to_plain
 
 LOG = logging.getLogger(__name__)
@@ -23,13 +23,21 @@ class Models:
     """Model port of the core."""
 
     def __init__(
-        self, path: str, *, token: Callable[[], str], revive: Callable[[str], None], wait_s: float = 60.0, silence_s: float = 30.0
+        self,
+        path: str,
+        *,
+        token: Callable[[], str],
+        revive: Callable[[str], None],
+        wait_s: float = 60.0,
+        silence_s: float = 30.0,
+        health_s: float = HEALTH_S,
     ) -> None:
         self._path = path
         self._token = token
         self._revive = revive
         self._wait_s = wait_s
         self._silence_s = silence_s
+        self._health_s = health_s
 
     def plan(self, pool: str = "default") -> tuple[Route, ...]:
         """The routes of a pool that are open now, best first; Unavailable says what is missing."""
@@ -63,7 +71,7 @@ class Models:
 
     def _attempt(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
         token = cancel if isinstance(cancel, CancelToken) else CancelToken()
-        with Client(self._path, name="core", token=self._token()) as client:
+        with self._greet() as client:
             left_s = max(1.0, end_s - monotonic_s())
             params = {"route": route.name, "ask": to_plain(ask)}
             stream = client.stream(
@@ -83,19 +91,31 @@ class Models:
                 if name == "piece":
                     yield from_plain(Piece, value)
 
+    def _greet(self) -> Client:
+        """A connection to the broker; one that accepts and never greets is hung, and is brought back."""
+        try:
+            return Client(self._path, name="core", token=self._token(), timeout_s=self._health_s)
+        except DeadlineExceeded as error:
+            raise self._hung(error) from None
+
     def _watch(self) -> None:
         """Called when an answer has been silent for a while: a broker that cannot even ping is hung."""
         try:
-            with Client(self._path, name="core-watch", token=self._token(), timeout_s=HEALTH_S) as client:
-                client.call("ping")
+            self._ping()
         except (Lost, DeadlineExceeded) as error:
-            self._revive(f"broker does not answer: {error}")
-            raise Lost("the model process was hung and is being restarted") from None
+            raise self._hung(error) from None
+
+    def _hung(self, error: OwlError) -> Lost:
+        self._revive(f"broker does not answer: {error}")
+        return Lost("the model process was hung and is being restarted")
+
+    def _ping(self) -> None:
+        with Client(self._path, name="core-watch", token=self._token(), timeout_s=self._health_s) as client:
+            client.call("ping")
 
     def _is_gone(self) -> bool:
         try:
-            with Client(self._path, name="core-watch", token=self._token(), timeout_s=HEALTH_S) as client:
-                client.call("ping")
+            self._ping()
         except (Lost, DeadlineExceeded):
             return True
         return False
@@ -116,7 +136,7 @@ class Models:
         pause = CancelToken()
         while True:
             try:
-                with Client(self._path, name="core", token=self._token()) as client:
+                with self._greet() as client:
                     return client.call(method, params, deadline_s=deadline_s, correlation=log.correlation())
             except Lost:
                 if monotonic_s() > give_up_s:

@@ -15,6 +15,7 @@ from appliance.places import Home
 
 Listen = Callable[[str, dict[str, Any]], None]
 ANSWER_S = 3600.0
+CALL_S = 150.0  # a call may have to load the model first
 
 
 class Reach(Protocol):
@@ -32,28 +33,37 @@ class Remote:
 
     is_remote = True
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._client: Client | None = Client(path, name="cli")
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
-        """The result; notifications go to `listen`."""
-        stream = self._client.stream(method, params, deadline_s=ANSWER_S if listen else 30.0)
-        while True:
-            try:
-                name, value = next(stream)
-            except StopIteration as end:
-                return end.value
-            if listen is not None:
-                listen(name, value)
+        """The result; notifications go to `listen`. After a stop or a lost core the next call connects anew."""
+        client, self._client = self._client or Client(self._path, name="cli"), None
+        try:
+            stream = client.stream(method, params, deadline_s=ANSWER_S if listen else CALL_S)
+            while True:
+                try:
+                    name, value = next(stream)
+                except StopIteration as end:
+                    self._client = client
+                    return end.value
+                if listen is not None:
+                    listen(name, value)
+        finally:
+            # What is left of an unfinished call would be taken for a part of the next one.
+            if self._client is None:
+                client.close()
 
     def stop(self, run: str) -> None:
         """Stop an answer, over a connection of its own because the other one is busy."""
-        with Client(self._client.path, name="cli") as other:
+        with Client(self._path, name="cli") as other:
             other.call("run.stop", {"run": run})
 
     def close(self) -> None:
         """Hang up."""
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
 
 
 class InProcess:
@@ -69,12 +79,18 @@ class InProcess:
 
         self._core = Core(home, environ, process="cli", is_shared=False)
         self._core.recover()
+        self._check_path = jsonrpc.check_path
         self._local_call = LocalCall
         self._signature = signature
         self._methods = jsonrpc.marked(self._core.rpc)
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
         """The result; notifications go to `listen`."""
+        if method == "message.send":
+            if (params or {}).get("wait", True):
+                self._check_path(str(self._core.broker.socket))  # before anything is recorded
+            else:
+                self._core.inbox.close("this process only hands it in")
         function = self._methods[method]
         bound = self._signature(function, skip=("self", "call")).bind(params or {})
         return function(self._local_call(listen or (lambda name, value: None)), **bound)
@@ -93,7 +109,7 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     path = places.core_socket(places.runtime_folder(home, environ))
     if path.exists():
         try:
-            return Remote(Client(str(path), name="cli"))
+            return Remote(str(path))
         except Lost:
             pass  # the file is a dead core's
     home.require()

@@ -188,7 +188,25 @@ class Runs:
             "ORDER BY seq DESC LIMIT ?) ORDER BY seq",
             (run, limit),
         )
-        return as_messages([_event(row) for row in rows])
+        return as_messages(self._as_answered(run, [_event(row) for row in rows]))
+
+    def _as_answered(self, run: str, events: list[Event]) -> list[Event]:
+        """Each prompt right before its answer: one that arrived during another's answer is not part of that one."""
+        loops = self._store.rows(
+            "SELECT l.prompt, l.status, MIN(t.id) FROM loops l LEFT JOIN turns t ON t.loop = l.id WHERE l.run = ? GROUP BY l.id",
+            (run,),
+        )
+        begun = {prompt: (status, turn) for prompt, status, turn in loops}
+        end = events[-1].seq + 1 if events else 0
+        placed = []
+        for event in events:
+            status, turn = begun.get(event.id, (DONE, None))
+            if status == WAITING:
+                continue
+            answers = (e.seq for e in events if turn is not None and e.turn is not None and e.turn >= turn)
+            at = next(answers, end if status == RUNNING else event.seq)
+            placed.append((at, event.id not in begun, event.seq, event))
+        return [event for *_, event in sorted(placed, key=lambda p: p[:3])]
 
     # -- loops and turns ----------------------------------------------------------------------------
 
@@ -242,14 +260,15 @@ class Runs:
     def keep_draft(self, loop_id: int, text: str) -> None:
         """Keep what was streamed so far, so that a power cut loses at most the last moments of an answer."""
         with self._store.write() as execute:
-            execute("UPDATE loops SET draft = ? WHERE id = ?", (text, loop_id))
+            execute("UPDATE loops SET draft = ?1 WHERE id = ?2 AND draft <> ?1", (text, loop_id))
 
     def start_turn(self, loop_id: int, seq: int, route: str) -> int:
-        """The model is about to be called; returns the turn's id."""
+        """The model is about to be called; returns the turn's id. The next route for the same turn takes its place."""
         with self._store.write() as execute:
             return int(
                 execute(
-                    "INSERT INTO turns (loop, seq, route, started_ms) VALUES (?, ?, ?, ?) RETURNING id",
+                    "INSERT INTO turns (loop, seq, route, started_ms) VALUES (?, ?, ?, ?) "
+                    "ON CONFLICT (loop, seq) DO UPDATE SET route = excluded.route RETURNING id",
                     (loop_id, seq, route, now_ms()),
                 )[0][0]
             )
@@ -308,7 +327,12 @@ class Runs:
     def close_open(self, loop: Loop, draft: str, outcome: str) -> list[Event]:
         """Events that make a stopped loop's transcript whole: missing results, the unfinished text, the reason."""
         said = self.events(loop.run)
-        answered = {e.call_id for e in said if e.kind == "tool_result"}
+        missing: dict[str, Event] = {}  # models use an id again in a later answer
+        for event in said:
+            if event.kind == "tool_use":
+                missing[event.call_id] = event
+            elif event.kind == "tool_result":
+                missing.pop(event.call_id, None)
         base = Event(
             run=loop.run,
             kind="message",
@@ -319,7 +343,7 @@ class Runs:
             outcome=outcome,
         )
         written = []
-        for call in [e for e in said if e.kind == "tool_use" and e.call_id not in answered]:
+        for call in missing.values():
             text = f"{call.tool} was not finished: {outcome}. It may or may not have taken effect."
             written.append(replace(base, kind="tool_result", role="tool", content=text, tool=call.tool, call_id=call.call_id))
         if draft:
@@ -360,7 +384,7 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
         elif event.kind == "message" and event.role in ("user", "assistant"):
             text = event.content
             if event.role == "user" and event.input and event.input.get("relevant"):
-                text = f"{event.input['relevant']}\n\n{text}"
+                text = f"{event.input['relevant']}\n\nQuestion: {text}"
             role: Any = event.role
             messages.append(Message(role, text, at_ms=event.at_ms, channel=event.channel, sender_id=event.sender_id))
     return messages

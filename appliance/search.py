@@ -31,10 +31,10 @@ class Hit:
     snippet: str
 
 
-def words_of(query: str) -> list[str]:
-    """The words of a query that carry meaning, in order, each once."""
+def words_of(query: str, limit: int = 32) -> list[str]:
+    """The words of a query that carry meaning, in order, each once, at most `limit`."""
     words = "".join(c if c.isalnum() else " " for c in query).split()
-    return list(dict.fromkeys(w.lower() for w in words if w.lower() not in STOP_WORDS and (len(w) > 1 or w.isdigit())))[:32]
+    return list(dict.fromkeys(w.lower() for w in words if w.lower() not in STOP_WORDS and (len(w) > 1 or w.isdigit())))[:limit]
 
 
 class Search:
@@ -43,7 +43,9 @@ class Search:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def find(self, query: str, *, limit: int = 5, scopes: Sequence[str] = (PROJECT,)) -> list[Hit]:
+    def find(
+        self, query: str, *, limit: int = 5, scopes: Sequence[str] = (PROJECT,), snippet_tokens: int = SNIPPET_TOKENS
+    ) -> list[Hit]:
         """The best entries that hold any of the query's words; nothing for a query of stop words only."""
         words = words_of(query)
         if not words:
@@ -52,7 +54,7 @@ class Search:
         marks = ", ".join("?" * len(scopes))
         rows = self._store.rows(
             "SELECT e.path, e.title, -bm25(entries_fts, 4.0, 2.0, 1.0) AS score, "
-            f"snippet(entries_fts, 2, '', '', ' … ', {SNIPPET_TOKENS}) "
+            f"snippet(entries_fts, 2, '', '', ' … ', {int(snippet_tokens)}) "
             "FROM entries_fts JOIN entries e ON e.id = entries_fts.rowid "
             f"WHERE entries_fts MATCH ? AND e.scope IN ({marks}) ORDER BY score DESC, e.updated_ms DESC LIMIT ?",
             (match, *scopes, limit),

@@ -75,13 +75,14 @@ class Signature:
     def schema(self) -> dict[str, Any]:
         """JSON schema of the arguments, without descriptions of types that name themselves."""
         properties: dict[str, Any] = {}
-        for f in self.fields:
-            part = msgspec.json.schema(f.type)
+        parts, definitions = msgspec.json.schema_components([f.type for f in self.fields], ref_template="#/$defs/{name}")
+        for f, part in zip(self.fields, parts, strict=True):
             if not f.is_required and f.default is not None:
                 part = {**part, "default": msgspec.to_builtins(f.default)}
             properties[f.name] = part
         required = [f.name for f in self.fields if f.is_required]
-        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        made = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        return {**made, "$defs": definitions} if definitions else made
 
     def result_schema(self) -> dict[str, Any]:
         """JSON schema of what the function returns."""

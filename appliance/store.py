@@ -7,6 +7,7 @@ closing any descriptor on it drops this process's locks. Not promised: that a NO
 power cut. Ask for `durable=True` before anything is acknowledged, sent, started or billed.
 """
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +18,14 @@ from typing import Any
 import apsw
 
 from appliance.clock import now_ms
-from appliance.errors import Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError
-from appliance.schema import APPLICATION_ID, LATEST, MIGRATIONS, UNDOABLE
+from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError
+from appliance.schema import APPLICATION_ID, MIGRATIONS, UNDOABLE
 
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
 READ_TIMEOUT_MS = 5000
 
 Row = tuple[Any, ...]
+Migrations = Sequence[Sequence[str]]
 
 
 def _wal(db: apsw.Connection) -> None:
@@ -48,8 +50,16 @@ SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (_wal, _foreign_keys, 
 class Store:
     """Reads and writes of one database file, from any thread of this process."""
 
-    def __init__(self, path: Path, *, busy_delays_ms: Sequence[int] = BUSY_DELAYS_MS, mmap_mb: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_delays_ms: Sequence[int] = BUSY_DELAYS_MS,
+        mmap_mb: int = 0,
+        migrations: Migrations = MIGRATIONS,
+    ) -> None:
         self.path = path
+        self._migrations = migrations
         self._busy_delays_ms = tuple(busy_delays_ms)
         self._mmap_mb = mmap_mb
         self._local = threading.local()
@@ -57,21 +67,36 @@ class Store:
         self._connections: dict[int, apsw.Connection] = {}
 
     @classmethod
-    def create(cls, path: Path) -> "Store":
+    def create(cls, path: Path, *, migrations: Migrations = MIGRATIONS) -> "Store":
         """A new, empty, private (0600) database with all tables; an existing file is opened instead."""
-        if not path.exists():
-            try:
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            except OSError as error:
-                raise _host_error(error, path) from None
-        return cls.open(path)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise _host_error(error, path) from None
+        return cls.open(path, migrations=migrations)
 
     @classmethod
-    def open(cls, path: Path, *, busy_delays_ms: Sequence[int] = BUSY_DELAYS_MS, mmap_mb: int = 0) -> "Store":
-        """The database at `path`, migrated to this version; a clear error when that is impossible."""
-        if not path.exists():
-            raise NotFound(f"no database at {path}", hint=f"make one: owlbox init --force --home {path.parent}")
-        store = cls(path, busy_delays_ms=busy_delays_ms, mmap_mb=mmap_mb)
+    def open(
+        cls,
+        path: Path,
+        *,
+        busy_delays_ms: Sequence[int] = BUSY_DELAYS_MS,
+        mmap_mb: int = 0,
+        migrations: Migrations = MIGRATIONS,
+    ) -> "Store":
+        """The database at `path`, migrated to this version; a clear error when that is impossible.
+
+        `migrations` are all that this version knows; a file that has had more of them is not touched.
+        """
+        try:
+            path.stat()
+        except FileNotFoundError:
+            raise NotFound(f"no database at {path}", hint=f"make one: owlbox init --force --home {path.parent}") from None
+        except OSError as error:
+            raise _host_error(error, path) from None
+        store = cls(path, busy_delays_ms=busy_delays_ms, mmap_mb=mmap_mb, migrations=migrations)
         try:
             store._migrate()
         except BaseException:
@@ -109,14 +134,17 @@ class Store:
         if db.in_transaction:
             if durable and not self._local.is_durable:
                 raise RuntimeError("a durable write joined one that is not: make the outer one durable")
+            if run and run != self._local.run:
+                raise RuntimeError(f"a write of run {run} joined one that is not recorded for it: name the run in the outer one")
             yield self._execute
             return
-        with self._errors():
-            db.pragma("synchronous", "full" if durable else "normal")
-            session = self._record(db) if run else None
-            self._begin(db)
-        self._local.is_durable = durable
+        self._local.is_durable, self._local.run = durable, run
+        session = None
         try:
+            with self._errors():
+                db.pragma("synchronous", "full" if durable else "normal")
+                session = self._record(db) if run else None
+                self._begin(db)
             yield self._execute
             with self._errors():
                 if session is not None:
@@ -189,8 +217,9 @@ class Store:
             found += [f"foreign key of {row[0]} row {row[1]} to {row[2]}" for row in self.rows("PRAGMA foreign_key_check")]
             if not is_quick:
                 try:
-                    self._connection().execute("INSERT INTO entries_fts(entries_fts, rank) VALUES ('integrity-check', 1)")
-                except apsw.CorruptError:
+                    with self.write() as execute:
+                        execute("INSERT INTO entries_fts(entries_fts, rank) VALUES ('integrity-check', 1)")
+                except StoreError:
                     found.append("the full-text index does not agree with the entries")
         except StoreError as error:
             return [error.message]
@@ -203,14 +232,16 @@ class Store:
 
     def snapshot(self, path: Path) -> None:
         """A compact copy of the whole database at `path`, consistent although others write meanwhile."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(path.name + ".part")
-        temporary.unlink(missing_ok=True)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.unlink(missing_ok=True)
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # never readable for others
             with self._errors():
                 self._connection().execute("VACUUM INTO ?", (str(temporary),))
-            os.chmod(temporary, 0o600)
             os.replace(temporary, path)
+        except OSError as error:
+            raise _host_error(error, path) from None
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -224,10 +255,7 @@ class Store:
         with self._guard:
             connections, self._connections = self._connections, {}
         for db in connections.values():
-            try:
-                db.close()
-            except apsw.Error:
-                pass  # a full disk keeps the log beside the file; nothing is lost by that
+            _shut(db)
         self._local = threading.local()
 
     # -- inside -----------------------------------------------------------------------------------
@@ -253,32 +281,48 @@ class Store:
         return db
 
     def _close_orphans(self) -> None:
-        """Close the connections of threads that have ended."""
-        alive = {thread.ident for thread in threading.enumerate()}
+        """Close the connections of threads that have ended; one of them may have had this thread's ident."""
+        alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         for ident in [i for i in self._connections if i not in alive]:
-            self._connections.pop(ident).close()
+            _shut(self._connections.pop(ident))
 
     def _migrate(self) -> None:
-        found = self.version
-        if found > LATEST:
+        found, latest = self._identify(), len(self._migrations)
+        if found > latest:
             raise StoreError(
-                f"database {self.path} is of version {found}, this owlbox knows up to {LATEST}",
+                f"database {self.path} is of version {found}, this owlbox knows up to {latest}",
                 hint="update owlbox, or restore a backup made by this version",
             )
-        if found == 0 and self.value("SELECT COUNT(*) FROM sqlite_schema"):
-            raise StoreError(f"{self.path} is an SQLite file, but not an owlbox database", hint="choose another --home")
-        if found and self.value("PRAGMA application_id") != APPLICATION_ID:
-            raise StoreError(f"{self.path} belongs to another application", hint="choose another --home")
-        if 0 < found < LATEST:
+        if 0 < found < latest:
             self.snapshot(self.path.parent / "backups" / f"before-migration-{found + 1}-{now_ms()}.db")
-        for number in range(found + 1, LATEST + 1):
+        for number in range(found + 1, latest + 1):
             with self.write(durable=True) as execute:
                 if int(execute("PRAGMA user_version")[0][0]) >= number:
                     continue  # another process was quicker
-                for statement in MIGRATIONS[number - 1]:
+                for statement in self._migrations[number - 1]:
                     execute(statement)
                 execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 execute(f"PRAGMA user_version = {number}")
+
+    def _identify(self) -> int:
+        """The version of the file, seen before any setting is made: a file that is not ours stays as it is."""
+        with self._errors():
+            db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                db.set_busy_timeout(READ_TIMEOUT_MS)
+                # One statement, one moment: another process may be creating the database just now.
+                row: Row = db.execute(
+                    "SELECT user_version, application_id, (SELECT COUNT(*) FROM sqlite_schema) "
+                    "FROM pragma_user_version, pragma_application_id"
+                ).fetchall()[0]
+            finally:
+                _shut(db)
+        version, application, tables = row
+        if version == 0 and tables:
+            raise StoreError(f"{self.path} is an SQLite file, but not an owlbox database", hint="choose another --home")
+        if version and application != APPLICATION_ID:
+            raise StoreError(f"{self.path} belongs to another application", hint="choose another --home")
+        return int(version)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -286,6 +330,8 @@ class Store:
             yield
         except apsw.Error as error:
             raise self._explain(error) from error
+        except UnicodeEncodeError as error:
+            raise BadInput(f"the text holds half a character at {error.start}", hint="leave it out") from None
 
     def _explain(self, error: apsw.Error) -> OwlError:
         """Our error for SQLite's."""
@@ -308,6 +354,13 @@ class Store:
         return OwlError(f"database error: {error}")
 
 
+def _shut(db: apsw.Connection) -> None:
+    try:
+        db.close()
+    except apsw.Error:
+        pass  # a full disk keeps the log beside the file; nothing is lost by that
+
+
 def _is_full(path: Path) -> bool:
     try:
         space = os.statvfs(path.parent)
@@ -317,6 +370,7 @@ def _is_full(path: Path) -> bool:
 
 
 def _host_error(error: OSError, path: Path) -> OwlError:
-    if error.errno == 28:
+    if error.errno == errno.ENOSPC:
         return DiskFull(f"disk full: cannot make {path}", hint="free some space and try again")
-    return StoreError(f"cannot make {path}: {error.strerror}", hint="check owner and mode of the home folder")
+    message = f"cannot open or make {path} as user {os.getuid()}: {error.strerror}"
+    return StoreError(message, hint="check owner and mode of the home folder")

@@ -1,6 +1,6 @@
 """Keeps the broker running: starts it as a child, waits for it without polling, starts it again when it ends.
 
-The child gets a fresh random token in its environment, valid for its lifetime and written nowhere
+Each child gets a fresh random token in its environment, valid for its lifetime and written nowhere
 (A-186). Its output goes to a folder of its own (A-211). It is started from a thread that lives as long
 as we do, because the kernel ends it when the thread that started it ends.
 """
@@ -40,6 +40,7 @@ class Broker:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[bytes] | None = None
+        self._born_s = monotonic_s()
 
     @property
     def pid(self) -> int | None:
@@ -52,13 +53,14 @@ class Broker:
         with self._guard:
             if self._thread is None and not self._stop.is_set():
                 jsonrpc.check_path(str(self.socket))
-                self.token = secrets.token_urlsafe(32)
                 self._thread = threading.Thread(target=self._keep, name="broker-keeper", daemon=True)
                 self._thread.start()
 
     def revive(self, reason: str) -> None:
         """Make sure it runs; any reason but "needed" means it is sick, and it is killed first."""
         self.start()
+        if reason == "needed" and monotonic_s() - self._born_s > READY_S and not self.socket.exists():
+            reason = f"its socket {self.socket} is gone"  # a cleaner of /tmp took it
         if reason != "needed" and (child := self._child) is not None and child.poll() is None:
             LOG.error("broker is killed to be restarted: %s", reason)
             child.kill()
@@ -100,6 +102,8 @@ class Broker:
         folder = self._home.logs / "broker"
         folder.mkdir(parents=True, exist_ok=True)
         environ = {k: v for k, v in self._environ.items() if not k.startswith("OWLBOX_") or k.startswith("OWLBOX__")}
+        # Before the child exists: whoever finds it listening already has its token.
+        self.token, self._born_s = secrets.token_urlsafe(32), monotonic_s()
         environ |= {"OWLBOX_TOKEN": self.token, "OWLBOX_CHILD": "1"}
         command = [sys.executable, "-m", "appliance", "--home", str(self._home.root), "broker", "--socket", str(self.socket)]
         with (folder / "output.log").open("ab") as output:

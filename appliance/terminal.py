@@ -13,7 +13,8 @@ from appliance.reach import Reach
 
 HELP = """\
 Type a message and press Return. A line that ends in \\ goes on in the next one.
-/new starts a new thread · /threads lists them · /resume ID continues one · /help · /quit or Ctrl+D ends
+/new starts a new thread · /threads lists them · /resume ID continues one
+/status says what runs · /help · /quit or Ctrl+D ends
 Ctrl+C stops an answer."""
 
 
@@ -125,6 +126,12 @@ def _command(reach: Reach, text: str, thread: str, aside: TextIO) -> str:
     elif word == "/threads":
         for t in reach.call("thread.list", {"limit": 10}):
             print(f"{'*' if t['id'] == thread else ' '} {t['id']}  {t['title'] or '(untitled)'}", file=aside)
+    elif word == "/status":
+        status = reach.call("core.status")
+        broker = status["broker"]
+        model = f", model {broker['model']}" if broker.get("model") else ""
+        print(f"core {'running' if reach.is_remote else 'not running'} · broker {broker['state']}{model}", file=aside)
+        print(f"{status['answering']} being answered · {status['entries']} entries · {status['home']}", file=aside)
     elif word == "/resume" and rest:
         found = reach.call("thread.view", {"id": rest.strip()})
         for event in found["events"]:

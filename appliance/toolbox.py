@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -184,33 +184,40 @@ class Toolbox:
         if "caller" in found.signature.services:
             services["caller"] = Caller(run, stop)
 
-        def work() -> Any:
+        def work() -> Outcome:
             thread[0] = threading.get_ident()
             with log.correlated(correlation):
-                return found.function(**arguments, **services)
+                value = found.function(**arguments, **services)
+                return Outcome(200, "ok", render(value), data=None if isinstance(value, str) else msgspec.to_builtins(value))
 
-        future: Future[Any] = self._pool.submit(work)
+        name, over = found.mark.name, threading.Event()
+        try:
+            future = self._pool.submit(work)
+        except RuntimeError:
+            return Outcome(503, "unavailable", f"{name} was not run: the owl is shutting down", "ask again later")
+        future.add_done_callback(lambda _: over.set())
+        stop.then(over.set)
+        stop.then(lambda: self._stop(future, thread[0]))
         if isinstance(cancel, CancelToken):
             cancel.then(stop.set)
-        name = found.mark.name
-        stop.then(lambda: self._stop(future, thread[0]))
+        over.wait(self._deadline_s)
         try:
-            value = future.result(self._deadline_s)
-            return Outcome(200, "ok", render(value), data=None if isinstance(value, str) else msgspec.to_builtins(value))
-        except FutureTimeout as error:
-            if future.done():
-                return self._failed(name, error, stop)  # the tool's own time-out, not ours
+            # Asked for, not raised: this also keeps a tool's SystemExit from ending the turn's thread.
+            error = future.exception(GRACE_S if stop.is_set() else 0)
+        except CancelledError:
+            return Outcome(499, "cancelled", f"{name} was stopped before it began")
+        except FutureTimeout:
+            if stop.is_set():
+                return Outcome(499, "cancelled", f"{name} was stopped")
             stop.set()
-            return Outcome(
-                504, "timeout", f"{name} took longer than {self._deadline_s:g} s and was stopped", "ask for less at once"
-            )
-        except OwlError as error:
-            return Outcome(error.status, error.outcome, error.message, error.hint)
-        except Exception as error:  # noqa: BLE001 (the boundary of toolbox dispatch: a tool's bug becomes a result)
-            return self._failed(name, error, stop)
+            text = f"{name} took longer than {self._deadline_s:g} s and was stopped"
+            return Outcome(504, "timeout", text, "ask for less at once")
+        return future.result() if error is None else self._failed(name, error, stop)
 
     @staticmethod
     def _failed(name: str, error: BaseException, stop: CancelToken) -> Outcome:
+        if isinstance(error, OwlError):
+            return Outcome(error.status, error.outcome, error.message, error.hint)
         if stop.is_set():
             return Outcome(499, "cancelled", f"{name} was stopped")
         LOG.error("tool %s failed", name, exc_info=error)

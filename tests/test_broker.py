@@ -98,8 +98,8 @@ def ask(words: str, **more: Any) -> dict[str, Any]:
     return {"route": "local", "ask": to_plain(record)}
 
 
-def generate(client: Client, words: str, **more: Any) -> tuple[list[str], Finish]:
-    stream, texts = client.stream("generate", ask(words), deadline_s=10, **more), []
+def generate(client: Client, words: str, *, correlation: str = "", **more: Any) -> tuple[list[str], Finish]:
+    stream, texts = client.stream("generate", ask(words, **more), deadline_s=60, correlation=correlation), []
     while True:
         try:
             name, params = next(stream)

@@ -224,7 +224,7 @@ def test_the_broker_answers_with_the_real_model(model_home: Home) -> None:  # no
         assert (route["provider"], route["window"], route["dialect"]) == ("llama", 1024, "grammar")
         assert client.call("status")["model"] == ""
         assert client.call("load", {"route": "local"}, deadline_s=60) == route
-        texts, finish = generate(client, "Say hello.")
+        texts, finish = generate(client, "Say hello.", max_tokens=12)
         assert texts and finish.output_tokens > 0 and finish.model == route["model"]
         assert client.call("status")["memory_mb"] > 100
 

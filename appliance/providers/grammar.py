@@ -21,6 +21,9 @@ ANY_OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": True}
 # The converter has no error of its own: these are what odd schemas were seen to raise.
 CONVERTER_ERRORS = (ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, RecursionError)
 TOP_K, TOP_P, MIN_P = 40, 0.95, 0.05
+# DRY: repeats longer than the allowed length (tokens) are punished by multiplier * base ** (length - allowed).
+DRY_MULTIPLIER, DRY_BASE, DRY_ALLOWED_LENGTH, DRY_LAST_TOKENS = 0.8, 1.75, 4, 256
+DRY_BREAKERS = (b"\n", b":", b'"', b"*")
 
 
 def call_grammar(tools: Sequence[ToolSpec]) -> str:
@@ -90,7 +93,11 @@ def read_call(text: str) -> ToolCall | None:
 
 
 class Sampler:
-    """Draws the next token: greedy at temperature 0, else top-k, top-p, min-p and a seeded draw."""
+    """Draws the next token: greedy at temperature 0, else top-k, top-p, min-p and a seeded draw.
+
+    Before that, DRY (don't repeat yourself) makes it ever less likely to go on with what the answer
+    already said: small models otherwise fall into a loop. The prompt does not count, so quoting is free.
+    """
 
     def __init__(self, loaded: Loaded, temperature: float, seed: int) -> None:
         import numpy
@@ -109,8 +116,14 @@ class Sampler:
                 api.llama_sampler_init_temp(temperature),
                 api.llama_sampler_init_dist(seed),
             ]
-        for step in steps:
+        for step in [self._no_loops(), *steps]:
             api.llama_sampler_chain_add(self._chain, step)
+
+    def _no_loops(self) -> Any:
+        breakers = (ctypes.c_char_p * len(DRY_BREAKERS))(*DRY_BREAKERS)
+        return self._api.llama_sampler_init_dry(
+            self._loaded.vocabulary, DRY_MULTIPLIER, DRY_BASE, DRY_ALLOWED_LENGTH, DRY_LAST_TOKENS, breakers, len(DRY_BREAKERS)
+        )
 
     def close(self) -> None:
         """Free what C allocated."""

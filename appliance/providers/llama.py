@@ -16,7 +16,7 @@ from typing import Any
 
 from appliance import gguf
 from appliance.clock import monotonic_s
-from appliance.errors import Cancelled, DeadlineExceeded, OwlError, TooLarge
+from appliance.errors import BadInput, Cancelled, DeadlineExceeded, OwlError, TooLarge
 from appliance.providers import room
 from appliance.providers.grammar import Sampler, call_grammar, read_call
 from appliance.providers.library import BATCH, Loaded
@@ -117,6 +117,8 @@ class Llama:
         with self._loading:
             ready = self._open(cancel)
         prompt = ready.prompt(ask)
+        if not prompt:
+            raise BadInput("the request is empty", hint="send at least one message")
         if len(prompt) >= ready.loaded.window:
             raise TooLarge(f"prompt has {len(prompt)} tokens, the window of {self.model} has {ready.loaded.window}")
         held = ready.sequences.place(ask.slot, prompt, ask.is_background)

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from appliance.errors import Cancelled, TooLarge
+from appliance.errors import Cancelled, TooLarge, Unavailable
 from appliance.providers.library import ABORTED, BATCH, FULL, SEQUENCES, Loaded
 
 BACKGROUND_CHUNK = 64
@@ -70,7 +70,11 @@ class Sequences:
             while True:
                 if should_stop():
                     raise Cancelled("stopped before the answer was complete")
-                code = self._loaded.evaluate(part, held.id, len(held.tokens), wants_logits=i + chunk >= len(tokens))
+                try:
+                    code = self._loaded.evaluate(part, held.id, len(held.tokens), wants_logits=i + chunk >= len(tokens))
+                except Unavailable:
+                    self._drop(held)
+                    raise
                 if code == 0:
                     break
                 self._tidy(held)

@@ -48,6 +48,8 @@ def read(
 ) -> str:
     """Read a note by its reference."""
     lines = entries.get(ref).body.split("\n")
+    if line > len(lines):
+        raise BadInput(f"line {line} is past the end of {ref}", hint=f"it has {len(lines)} lines")
     shown = lines[line - 1 : line - 1 + limit]
     rest = len(lines) - (line - 1 + len(shown))
     more = f"\n[{rest} more lines: read again with line={line + len(shown)}]" if rest > 0 else ""
