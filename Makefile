@@ -69,11 +69,12 @@ $(bin)/python:
 	    echo '$(PYTHON) cannot make virtual environments. Debian: sudo apt install python3-venv' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
+# compat: a plain path file; the default import hook would cost every start of `owlbox` some 10 ms.
 .venv/.stamp: pyproject.toml image-build/wheels.sh | $(bin)/python
 	@wheels=$$(image-build/wheels.sh $(bin)/python); \
-	    $(bin)/python -m pip install -q --find-links "$$wheels" -e .
+	    $(bin)/python -m pip install -q --find-links "$$wheels" -C editable_mode=compat -e .
 	@touch $@
 
 .venv/.stamp-dev: .venv/.stamp
-	$(bin)/python -m pip install -q -e '.[dev]'
+	$(bin)/python -m pip install -q -C editable_mode=compat -e '.[dev]'
 	@touch $@

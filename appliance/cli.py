@@ -319,8 +319,10 @@ def _status(args: argparse.Namespace, home: Home) -> int:
         ("answering", str(status["answering"])),
     ]
     if status["last_thread"]:
+        from appliance import terminal
+
         last = status["last_thread"]
-        lines.append(("last thread", f"{last['id']} {last['outcome'] or last['status']} {last['title']}"))
+        lines.append(("last thread", f"{last['id']} {terminal.state(last)} {last['title']}"))
     for name, value in lines:
         print(f"{name:<12} {value}")
     return 0
@@ -415,7 +417,7 @@ def _threads(args: argparse.Namespace, home: Home) -> int:
     elif not found:
         print("no threads")
     else:
-        rows = [[t["id"], iso(t["created_ms"])[:16], t["kind"], t["outcome"] or str(t["status"]), t["title"]] for t in found]
+        rows = [[t["id"], iso(t["created_ms"])[:16], t["kind"], terminal.state(t), t["title"]] for t in found]
         terminal.table(rows, ["id", "started", "type", "state", "title"], sys.stdout)
     return 0
 
@@ -430,13 +432,15 @@ def _print_event(event: dict[str, Any]) -> None:
 
 
 def _thread_view(args: argparse.Namespace, home: Home) -> int:
+    from appliance import terminal
+
     only = [role.strip() for role in args.only.split(",") if role.strip()]
     found = _once(home, "thread.view", {"id": args.id, "only": only or None})
     if args.json:
         print(json.dumps(found, ensure_ascii=False))
         return 0
     thread = found["thread"]
-    print(f"{thread['id']} {thread['kind']} {thread['outcome'] or thread['status']}: {thread['title'] or '(untitled)'}")
+    print(f"{thread['id']} {thread['kind']} {terminal.state(thread)}: {thread['title'] or '(untitled)'}")
     for event in found["events"]:
         _print_event(event)
     return 0

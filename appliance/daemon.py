@@ -153,7 +153,7 @@ class Core:
             "answering": self.inbox.busy(),
             "sessions": self.runs.sessions()[:10],
             "last_thread": to_plain(latest[0]) if latest else None,
-            "processes": [to_plain(lease) for lease in self.leases.listing(10)],
+            "processes": [lease.plain() for lease in self.leases.listing(10)],
         }
 
     def prompt_size(self, text: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ nothing is written while everybody is idle. A process that ended without saying 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from appliance.clock import Process, boot_id, new_id, now_ms, this_process
 from appliance.store import Store
@@ -22,6 +23,19 @@ class Lease:
     started_ms: int
     ended_ms: int | None
     reason: str
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-ready values, with what the kernel says about it now."""
+        p = self.process
+        return {
+            "kind": self.kind,
+            "pid": p.pid,
+            "boot_id": p.boot_id,
+            "is_alive": p.is_alive(),
+            "started_ms": self.started_ms,
+            "ended_ms": self.ended_ms,
+            "reason": self.reason,
+        }
 
 
 class Leases:

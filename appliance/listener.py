@@ -29,6 +29,7 @@ ACCEPT_PAUSE_S = 0.2
 MAX_DEADLINE_S = 7 * 86400.0
 MAX_CORRELATION = 64
 BEFORE_HELLO = ("ping", "discover", "hello")
+# Failures of accept that pass: out of descriptors or memory, or a caller that left meanwhile.
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 
 Gate = Callable[[Peer, dict[str, Any]], None]
@@ -168,7 +169,7 @@ class Listener:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _accept(self) -> None:
-        while not self._is_closing:
+        while True:
             try:
                 sock, _ = self.sock.accept()
             except OSError as error:
@@ -177,7 +178,7 @@ class Listener:
                 LOG.error("accept failed on %s: %s", self.name, error)
                 if error.errno not in PASSING:
                     return
-                sleep_s(ACCEPT_PAUSE_S)  # out of descriptors or memory: that passes, being deaf would not
+                sleep_s(ACCEPT_PAUSE_S)
                 continue
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT_S.to_bytes(8, "little") + bytes(8))
             connection = Connection(Wire(sock))

@@ -21,6 +21,14 @@ IGNORE = """\
 !box/**
 """
 
+# Tables whose names people choose cannot be shown as keys at their default.
+MCP = """
+# A server of tools that speaks MCP; NAME is yours to choose.
+#[tools.mcp.NAME]
+#command = "program"
+#args = []
+"""
+
 
 def init(home: Home, *, is_forced: bool = False) -> list[Path]:
     """Make a home and return what was made; Conflict when there is one, unless forced to complete it."""
@@ -51,7 +59,7 @@ def _make(home: Home) -> list[Path]:
         Store.create(home.database).close()
         made.append(home.database)
     # The configuration is written last: with it, the home is complete.
-    for path, text in ((home.root / ".gitignore", IGNORE), (home.config, config.default_toml())):
+    for path, text in ((home.root / ".gitignore", IGNORE), (home.config, config.default_toml() + MCP)):
         if not path.exists():
             _write(path, text)
             made.append(path)

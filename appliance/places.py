@@ -9,8 +9,8 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from appliance.errors import BadInput, DiskFull, NotFound
 
@@ -27,8 +27,7 @@ FOLDERS = (
 )
 
 
-@dataclass(frozen=True)
-class Home:
+class Home(NamedTuple):
     """One data root (A-210); every path of it is derived here."""
 
     root: Path

@@ -18,6 +18,11 @@ Type a message and press Return. A line that ends in \\ goes on in the next one.
 Ctrl+C stops an answer."""
 
 
+def state(thread: dict[str, Any]) -> str:
+    """How a thread stands, in a word."""
+    return str(thread["outcome"] or {100: "waiting", 102: "running"}.get(thread["status"], thread["status"]))
+
+
 class Answer:
     """Listens to one answer: text to `out` as it comes, what tools do to `aside`."""
 

@@ -1,7 +1,7 @@
 """Real owlboxes for tests: a home of its own, the command line as a child, `owlbox serve` as a child.
 
 Nothing is pretended: what a test starts here is what a person starts. Every process a test began is
-ended with the test, by its own id. Import `box` (and `script`, text for the scripted model) where needed.
+ended with the test, by its own id. Import `a_box` (the fixture `box`) and `script` where needed.
 """
 
 import json
@@ -162,8 +162,8 @@ class Core:
         return self.child.wait(LIMIT_S)
 
 
-@pytest.fixture
-def box(tmp_path: Path, runtime: Path) -> Iterator[Box]:
+@pytest.fixture(name="box")
+def a_box(tmp_path: Path, runtime: Path) -> Iterator[Box]:
     """A fresh home whose model plays PLAY; its processes are ended afterwards."""
     home = Home(tmp_path / "home")
     onboard.init(home)

@@ -92,7 +92,7 @@ workers: subprocess
 catalogue: subprocess requests
 sandbox: subprocess
 bridge: subprocess
-clock: time uuid
+clock: time
 cli: argparse readline
 nobody: sqlite3
 """
