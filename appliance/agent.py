@@ -21,7 +21,6 @@ from appliance.records import (
     Ask,
     Cancel,
     Delta,
-    Dialect,
     Event,
     Finish,
     LoopEnded,
@@ -102,7 +101,7 @@ class Agent:
             yield LoopEnded(499, "interrupted", str(error)) if is_cut else LoopEnded(500, error.outcome, str(error))
 
     def _turns(self, talk: Talk) -> Iterator[Step]:
-        system = {r.dialect: self._packets.system(talk.specs, r.dialect) for r in talk.routes}
+        system = {r.name: self._packets.system(talk.specs, r.dialect, r.window) for r in talk.routes}
         base = Event(run=talk.run, kind="message", role="assistant", content="", correlation=log.correlation())
         for seq in range(1, self.limits.max_turns + 1):
             if talk.cancel.is_set():
@@ -141,13 +140,13 @@ class Agent:
                 return
         yield LoopEnded(499, "max_turns", f"Max turns exceeded ({self.limits.max_turns})")
 
-    def _ask(self, talk: Talk, system: dict[Dialect, tuple[Part, ...]], seq: int) -> Generator[Step, None, Answer]:
+    def _ask(self, talk: Talk, system: dict[str, tuple[Part, ...]], seq: int) -> Generator[Step, None, Answer]:
         """One answer of the model, from the first route that begins one."""
         for number, route in enumerate(talk.routes):
             yield TurnBegun(seq, route.name)
             ask = Ask(
-                system=system[route.dialect],
-                messages=tuple(self._packets.fit(talk.messages, system[route.dialect], talk.specs, route)),
+                system=system[route.name],
+                messages=tuple(self._packets.fit(talk.messages, system[route.name], talk.specs, route)),
                 tools=talk.specs,
                 dialect=route.dialect,
                 slot=talk.run,

@@ -1,7 +1,7 @@
 """The broker process: holds the models and answers the core over its own socket.
 
 Started by the core with a token in OWLBOX_TOKEN, valid for this process only, or by systemd with none;
-then only our own user, and the one in OWLBOX_CORE_UID, are served. With OWLBOX_CHILD=1 it ends when the
+then only our own user, and the one in OWLBOX_CORE_UID or OWLBOX_CORE_USER, are served. With OWLBOX_CHILD=1 it ends when the
 thread that started it does. Idle means parked: no thread wakes up while nobody asks. Knows nothing about
 conversations. Not hidden: the token stays readable in /proc for the same user and for root.
 """
@@ -16,7 +16,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-from appliance import config, listener, log
+from appliance import config, listener, log, notify
 from appliance.clock import Alarms, monotonic_s
 from appliance.errors import DeadlineExceeded, OwlError, Refused
 from appliance.jsonrpc import Peer, method
@@ -121,27 +121,46 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     settings = config.load(home, environ)
     redactor = log.Redactor(config.secrets(settings))
     log.start(
-        "broker", home.logs / "broker", settings.system.level, redactor, is_service="JOURNAL_STREAM" in environ and not is_child
+        "broker", home.logs / "broker", settings.system.level, redactor, is_service=notify.is_service(environ) and not is_child
     )
-    path = socket_path or broker_socket(runtime_folder(home, environ, make=True))
+    notifier, given = notify.Notifier(environ), notify.given_socket(environ)
+    if given is None:
+        path = socket_path or broker_socket(runtime_folder(home, environ, make=True))
+    else:
+        path = Path(given.getsockname())
     pool = Pool(home, settings)
-    server = Listener(listener.listen(path), name="broker", gate=gate, alarms=Alarms())
+    sock = given or listener.listen(path)
+    server = Listener(sock, name="broker", gate=gate, alarms=Alarms(), is_given=given is not None)
     server.offer(Service(pool))
     server.start()
     LOG.info("listening", extra={"socket": str(path)})
     if ready_fd is not None:
         os.write(ready_fd, b"1")
         os.close(ready_fd)
-    received = signal.sigwait(STOP_SIGNALS)
-    LOG.info("stopping", extra={"signal": signal.Signals(received).name})
+    notifier.ready(f"listens at {path}")
+    received = _wait(notifier, path)
+    LOG.info("stopping", extra={"signal": received})
+    notifier.stopping(received)
     server.close()
-    path.unlink(missing_ok=True)
+    if given is None:
+        path.unlink(missing_ok=True)
     try:
         pool.close()
     except DeadlineExceeded:
         LOG.warning("a generation did not stop in time")
     log.stop()
     return 0
+
+
+def _wait(notifier: notify.Notifier, path: Path) -> str:
+    """Parked until a signal to stop, whose name is returned; under a watchdog it wakes up to say that we respond."""
+    while True:
+        if notifier.interval_s is None:
+            return signal.Signals(signal.sigwait(STOP_SIGNALS)).name
+        received = signal.sigtimedwait(STOP_SIGNALS, notifier.interval_s)
+        if received is not None:
+            return signal.Signals(received.si_signo).name
+        notifier.pulse(str(path))
 
 
 def make_gate(environ: MutableMapping[str, str]) -> Gate:
@@ -151,6 +170,8 @@ def make_gate(environ: MutableMapping[str, str]) -> Gate:
     core = environ.get("OWLBOX_CORE_UID", "")
     if core.isdecimal():
         users.add(int(core))
+    if name := environ.get("OWLBOX_CORE_USER", ""):
+        users.add(notify.user_id(name))
 
     def gate(peer: Peer, params: dict[str, Any]) -> None:
         if token:

@@ -19,7 +19,7 @@ from typing import Any
 from appliance import __version__, places
 from appliance.errors import BadInput, NotFound, OwlError
 from appliance.places import Home
-from appliance.reach import reach
+from appliance.reach import reach, refuse_root
 
 Handler = Callable[[argparse.Namespace, Home], int]
 DESCRIPTION = "A private assistant that lives in a small box."
@@ -100,7 +100,7 @@ def parser(words: list[str]) -> Parser:
     """The whole command line; tools' commands are added only when `words` ask for one, or for help."""
     root = _common(Parser(prog="owlbox", description=DESCRIPTION), None, False)
     root.add_argument("--version", action="version", version=f"owlbox {__version__}")
-    root.set_defaults(handler=_chat, thread="", prompt="", plain=True)
+    root.set_defaults(handler=_tui, thread="", prompt="", plain=False)
     commands = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, handler: Handler, text: str, where: Any = commands) -> Parser:
@@ -112,6 +112,7 @@ def parser(words: list[str]) -> Parser:
     _services(command)
     threads = command("thread", _threads, "earlier conversations").add_subparsers(metavar="ACTION", parser_class=Parser)
     _thread_actions(lambda name, handler, text: command(name, handler, text, threads))
+    _knowing(command)
     models = command("model", _models, "local models").add_subparsers(metavar="ACTION", parser_class=Parser)
     command("list", _models, "models here and in the catalogue", models)
     add = command("add", _model_add, "fetch a model of the catalogue, or copy a .gguf file", models)
@@ -134,10 +135,11 @@ def _talking(command: Callable[..., Parser]) -> None:
     ask.add_argument("text", nargs="*", help="the question")
     ask.add_argument("--thread", default="", metavar="ID", help="continue this thread")
     ask.add_argument("--later", action="store_true", help="only hand it in: it is answered when the core runs")
-    chat = command("chat", _chat, "talk, line by line")
-    chat.add_argument("--thread", default="", metavar="ID", help="continue this thread")
-    chat.add_argument("-p", "--prompt", default="", metavar="TEXT", help="say this first")
-    chat.add_argument("--plain", action="store_true", default=True, help="lines instead of the full screen")
+    for name, text in (("chat", "talk, on the full screen of a terminal or line by line"), ("tui", "the full screen")):
+        chat = command(name, _tui, text)
+        chat.add_argument("--thread", default="", metavar="ID", help="continue this thread")
+        chat.add_argument("-p", "--prompt", default="", metavar="TEXT", help="say this first")
+        chat.add_argument("--plain", action="store_true", help="lines instead of the full screen")
     size = command("prompt-size", _prompt_size, "tokens of the prompt by part, counted by the broker")
     size.add_argument("text", nargs="?", default="hi", help="the message to measure with")
 
@@ -152,6 +154,9 @@ def _services(command: Callable[..., Parser]) -> None:
     command("reload", _reload, "make the running core read its configuration again")
     doctor = command("doctor", _doctor, "look everything over")
     doctor.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
+    maintain = command("maintain", _maintain, "one round of maintenance; ends at once when nothing is due")
+    maintain.add_argument("--now", action="store_true", help="check the database although it was checked today")
+    command("door", _door, "what sshd runs for user owl: the terminal interface, or the command that was asked for")
     docs = command("docs", _docs, "the reference documents, made from the code")
     docs.add_argument("--write", default="", metavar="DIR", help="write them into this folder")
 
@@ -169,6 +174,20 @@ def _thread_actions(command: Callable[[str, Handler, str], Parser]) -> None:
     follow = command("follow", _thread_follow, "show a thread as it grows, until it ends")
     follow.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
     follow.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
+
+
+def _knowing(command: Callable[..., Parser]) -> None:
+    known = command("entry", _entries, "what the owl knows").add_subparsers(metavar="ACTION", parser_class=Parser)
+    listing = command("list", _entries, "entries by reference", known)
+    listing.add_argument("prefix", nargs="?", default="", help="only references that begin so, such as box://notes/")
+    listing.add_argument("--limit", type=int, default=100)
+    listing.add_argument("--offset", type=int, default=0)
+    view = command("view", _entry_view, "the text of one entry", known)
+    view.add_argument("ref", help="its reference, as `entry list` or `search` shows it")
+    view.add_argument("--line", type=int, default=1, help="first line to show")
+    view.add_argument("--limit", type=int, default=1000, help="how many lines")
+    skills = command("skill", _skills, "what the owl knows how to do").add_subparsers(metavar="ACTION", parser_class=Parser)
+    command("list", _skills, "every skill, and why one cannot be used", skills)
 
 
 def _tools(command: Callable[..., Parser], taken: set[str]) -> None:
@@ -208,7 +227,7 @@ def _piped() -> str:
 def _ask(args: argparse.Namespace, home: Home) -> int:
     from appliance import terminal
 
-    text = "\n\n".join(part for part in (" ".join(args.text), _piped().strip()) if part)
+    text = "\n\n".join(part for part in (" ".join(args.text).strip(), _piped().strip()) if part)
     if not text:
         raise BadInput("nothing to ask", hint='owlbox ask "your question"')
     way = reach(home, os.environ)
@@ -225,6 +244,27 @@ def _ask(args: argparse.Namespace, home: Home) -> int:
     if error is not None and not args.json:
         raise error
     return 0 if error is None else error.exit_code
+
+
+def _tui(args: argparse.Namespace, home: Home) -> int:
+    """The full screen; lines where there is no terminal for it."""
+    is_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    if args.plain or not is_screen:
+        return _chat(args, home)
+    from appliance import launch, log
+
+    socket = places.core_socket(places.runtime_folder(home, os.environ))
+    core = launch.Child(home, socket, os.environ)
+    core.start()  # first, so that it comes up while the screen is being loaded
+    try:
+        from appliance.tui import app
+
+        if os.access(home.logs, os.W_OK):
+            log.start("tui", home.logs / "tui", "info", log.Redactor())
+        app.run(str(socket), str(home.root), core.revive, thread=args.thread, prompt=args.prompt)
+    finally:
+        core.stop()
+    return 0
 
 
 def _chat(args: argparse.Namespace, home: Home) -> int:
@@ -359,6 +399,26 @@ def _doctor(args: argparse.Namespace, home: Home) -> int:
     return 1 if any(f.state == "problem" for f in findings) else 0
 
 
+def _maintain(args: argparse.Namespace, home: Home) -> int:
+    from dataclasses import asdict
+
+    from appliance import upkeep
+
+    refuse_root(home)
+    done = upkeep.maintain(home, os.environ, is_forced=args.now)
+    print(json.dumps(asdict(done), ensure_ascii=False) if args.json else "\n".join(done.lines()))
+    return 1 if done.problems else 0
+
+
+def _door(args: argparse.Namespace, home: Home) -> int:
+    from appliance import doorman
+
+    words = doorman.admit(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
+    if words and not doorman.is_fed(sys.stdin.fileno()):
+        os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
+    return main([*(["--home", args.home] if args.home else []), *words])
+
+
 def _docs(args: argparse.Namespace, home: Home) -> int:
     from appliance import handbook
 
@@ -390,19 +450,13 @@ def _tool(args: argparse.Namespace, home: Home) -> int:
         value = getattr(args, name)
         arguments[name] = " ".join(value) if isinstance(value, list) else value
     outcome = _once(home, "tool.call", {"name": args.tool, "arguments": arguments})
-    if args.json:
-        print(json.dumps(outcome, ensure_ascii=False))
-    elif outcome["status"] < 400:
-        print(outcome["message"])
     if outcome["status"] >= 400:
         from appliance.errors import from_outcome
 
-        error = from_outcome(outcome["outcome"], outcome["message"], outcome["hint"])
         if outcome["status"] == 400:
-            error = BadInput(outcome["message"], hint=outcome["hint"])
-        if args.json:
-            return error.exit_code
-        raise error
+            raise BadInput(outcome["message"], hint=outcome["hint"])
+        raise from_outcome(outcome["outcome"], outcome["message"], outcome["hint"])
+    print(json.dumps(outcome, ensure_ascii=False) if args.json else outcome["message"])
     return 0
 
 
@@ -480,6 +534,41 @@ def _thread_follow(args: argparse.Namespace, home: Home) -> int:
             sleep_s(args.interval / 1000)
     finally:
         way.close()
+
+
+def _entries(args: argparse.Namespace, home: Home) -> int:
+    from appliance import terminal
+    from appliance.clock import iso
+
+    params = {"prefix": getattr(args, "prefix", ""), "limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
+    found = _once(home, "entry.list", params)
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False))
+    elif not found:
+        print("no entries")
+    else:
+        rows = [[e["ref"], str(e["size_bytes"]), iso(e["updated_ms"])[:16], e["title"]] for e in found]
+        terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout)
+    return 0
+
+
+def _entry_view(args: argparse.Namespace, home: Home) -> int:
+    found = _once(home, "entry.view", {"ref": args.ref, "line": args.line, "limit": args.limit})
+    print(json.dumps(found, ensure_ascii=False) if args.json else "\n".join(found["lines"]))
+    return 0
+
+
+def _skills(args: argparse.Namespace, home: Home) -> int:
+    found = _once(home, "skill.list", {})
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False))
+        return 0
+    for s in found:
+        words = ["[-]" if s["missing"] else "[+]", s["name"], "[always]" if s["always"] else "", s["description"]]
+        print(" ".join(word for word in [*words, f"({s['missing']})" if s["missing"] else ""] if word))
+    if not found:
+        print("No skills found.")
+    return 0
 
 
 def _models(args: argparse.Namespace, home: Home) -> int:

@@ -9,14 +9,16 @@ import logging
 import os
 import queue
 import signal
-from collections.abc import Mapping
+import socket
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from appliance import __version__, config, log, markdown, notes, places, policy, tools
+from appliance import __version__, config, log, markdown, notes, notify, places, policy, tools
 from appliance.agent import Agent, Limits
-from appliance.channels.rpc import Means, Rpc
+from appliance.channels.rpc import Means, Rpc, Shelf
 from appliance.clock import Alarms, now_ms, this_process
 from appliance.entries import Entries
 from appliance.errors import AlreadyRunning, ConfigError, DeadlineExceeded, Lost, OwlError, Refused, StoreError
@@ -32,19 +34,13 @@ from appliance.runs import Runs
 from appliance.search import Search
 from appliance.settings import Config
 from appliance.shutdown import Shutdown
+from appliance.skills import Skills
 from appliance.store import Store
-from appliance.supervisor import Broker
+from appliance.supervisor import Broker, Given, Keeper
 from appliance.toolbox import Toolbox
+from appliance.watch import Watch
 
 LOG = logging.getLogger(__name__)
-
-
-class NoSkills:
-    """Skills port of a home without skills."""
-
-    def lines(self) -> list[str]:
-        """None."""
-        return []
 
 
 class LogStatus:
@@ -64,7 +60,7 @@ class Core:
         self.started_ms = now_ms()
         settings = self.live.current
         self.redactor = log.Redactor(config.secrets(settings))
-        log.start(process, home.logs, settings.system.level, self.redactor)
+        log.start(process, home.logs, settings.system.level, self.redactor, is_service=notify.is_service(environ))
         self.runtime = places.runtime_folder(home, environ, make=True)
         rules = policy.load(home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
         self.store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
@@ -73,11 +69,16 @@ class Core:
         self.runs = Runs(self.store, me)
         self.entries = Entries(self.store)
         self.finder = Search(self.store)
-        # One broker for the core; a command that lives without a core has its own, private one.
-        socket = places.broker_socket(self.runtime) if is_shared else self.runtime / f"broker-{os.getpid()}.sock"
-        self.broker = Broker(home, socket, environ, self.leases)
+        more = [home.root / folder for folder in settings.skills.folders]
+        self.skills = Skills(home.box, self.entries, environ, more=more, is_enabled=settings.skills.enabled)
+        self.folder = notes.Folder(home.box, self.entries, self.skills.is_skill)
+        self.watch = Watch(home.box, self.folder.known, self._take)
+        # One broker for the core, systemd's or a child; a command that lives without a core has its own, private one.
+        given = environ.get("OWLBOX_BROKER_SOCKET", "") if is_shared else ""
+        path = places.broker_socket(self.runtime) if is_shared else self.runtime / f"broker-{os.getpid()}.sock"
+        self.broker: Keeper = Given(Path(given)) if given else Broker(home, path, environ, self.leases)
         self.models = Models(
-            str(socket),
+            str(self.broker.socket),
             token=lambda: self.broker.token,
             revive=self.broker.revive,
             wait_s=settings.llm.broker_wait_s,
@@ -95,7 +96,7 @@ class Core:
         self.packets = Packets(
             self._documents,
             self.finder,
-            NoSkills(),
+            self.skills,
             override=settings.prompt.system_prompt_override,
             ceiling=settings.budget.ceiling,
             divisor=settings.budget.token_divisor,
@@ -106,18 +107,23 @@ class Core:
         )
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         means = Means(self.toolbox.dispatch, self._tools, self.status, self.prompt_size, self.reload, self.shut_down)
-        self.rpc = Rpc(self.inbox, self.runs, means)
+        shelf = Shelf(self._listing, self.entries.view, self.skills.listing)
+        self.rpc = Rpc(self.inbox, self.runs, means, shelf)
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
         self.shutdown.component("toolbox", self.toolbox.close)
         self.shutdown.component("broker", self.broker.stop)
         self.shutdown.component("sessions", self.runs.stop_sessions)
 
     def recover(self) -> None:
-        """Mend what a killed process left behind; writes nothing when there is nothing to mend."""
+        """Mend what a killed process left behind, read the skills; writes nothing when there is nothing to mend."""
         for lease in self.leases.bury():
             LOG.warning("%s %d ended without saying so: %s", lease.kind, lease.process.pid, lease.reason)
         for loop in self.runs.recover(_ignore):
             LOG.warning("run %s was interrupted and is marked so", loop.run)
+        try:
+            self.skills.sync()
+        except OwlError as error:
+            LOG.warning("skills could not be read: %s", error)  # a command that needs none still works
 
     def close(self, reason: str) -> list[str]:
         """End everything in order; returns the steps that did not end well."""
@@ -134,7 +140,9 @@ class Core:
         """What runs, what it holds, what it is doing. Starts nothing."""
         settings = self.live.current
         try:
-            broker: dict[str, Any] = {"state": "running", **self.models.status()} if self.broker.pid else {"state": "not running"}
+            broker: dict[str, Any] = {"state": "not running"}
+            if self.broker.is_running():
+                broker = {"state": "running", **self.models.status()}
         except (Lost, Refused, DeadlineExceeded) as error:
             broker = {"state": f"not answering: {error.message}"}
         latest = self.runs.listing(limit=1)
@@ -150,6 +158,7 @@ class Core:
             "channels": {"matrix": settings.channels.matrix.enabled, "email": settings.channels.email.enabled},
             "workspace": settings.sandbox.workspace or str(self.home.root / "sessions"),
             "entries": self.entries.count(),
+            "folder": self._folder(),
             "answering": self.inbox.busy(),
             "sessions": self.runs.sessions()[:10],
             "last_thread": to_plain(latest[0]) if latest else None,
@@ -160,7 +169,7 @@ class Core:
         """Tokens of the prompt for a text, by part, counted by the broker on what it received."""
         route = self.models.plan(self.live.current.models.pool)[0]
         specs = tuple(self.toolbox.specs())
-        system = self.packets.system(specs, route.dialect)
+        system = self.packets.system(specs, route.dialect, route.window)
         ask = Ask(
             system=system, messages=(Message("user", text),), tools=specs, dialect=route.dialect, correlation=log.correlation()
         )
@@ -197,6 +206,7 @@ class Core:
         self.redactor.add(*config.secrets(settings))
         logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
         self.agent.limits = limits(settings)
+        self.skills.sync()  # folders of skills outside box/ are not watched
         LOG.info("configuration reloaded: %s", what or "nothing changed")
         return what
 
@@ -209,7 +219,20 @@ class Core:
         parts, problems = notes.documents(self.home.box)
         for problem in problems:
             LOG.warning("prompt document left out: %s", problem)
-        return parts
+        return [*parts, *self.skills.always()]
+
+    def _take(self, paths: Sequence[Path]) -> None:
+        """Files of box/ have changed."""
+        self.folder.take(paths)
+        self.skills.take(paths)
+
+    def _folder(self) -> dict[str, Any]:
+        """What is known about box/; without `serve` nobody watches it."""
+        problems = [*self.folder.problems, *self.skills.problems]
+        return {"path": str(self.home.box), "state": self.watch.state, "problems": problems[:20], "problem_count": len(problems)}
+
+    def _listing(self, prefix: str, limit: int, offset: int) -> list[dict[str, Any]]:
+        return [to_plain(line) for line in self.entries.listing(prefix, limit=limit, offset=offset)]
 
     def _tools(self) -> list[dict[str, Any]]:
         return [{**to_plain(t.spec), "command": t.mark.command} for t in self.toolbox.tools()]
@@ -273,53 +296,82 @@ def _serve(home: Home, environ: Mapping[str, str]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, note)
+    notifier = notify.Notifier(environ)
+    given = notify.given_socket(environ)
     core = Core(home, environ)
     listener: Listener | None = None
     try:
         was_clean = all(lease.ended_ms is not None for lease in core.leases.listing() if lease.kind == "core")
+        if not was_clean:
+            notifier.status("checking the database after an unclean end")
         problems = [] if was_clean else core.store.problems(is_quick=True)
         if problems:
             raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint="owlbox doctor; backups are in backups/")
         core.recover()
-        listener = _listener(core)
+        listener = _listener(core, given)
         lease = core.leases.begin("core")
         core.shutdown.before("listener", listener.stop_accepting)
+        core.shutdown.before("folder", core.watch.stop)
         core.shutdown.after("hang up", listener.close)
         core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
         core.broker.start()
         listener.start()
+        core.watch.start()
         again = core.inbox.start_waiting()
+        _announce(core)
         LOG.info("core is up", extra={"home": str(home.root), "waiting": again})
-        _wait(core, signals)
+        _wait(core, signals, notifier, listener.sock.getsockname())
         return 0
     finally:
+        notifier.stopping(core.shutdown.reason or "failed to start")
         core.close("failed to start" if core.shutdown.state == "running" else core.shutdown.reason)
-        if listener is not None:
+        if listener is not None and given is None:
             places.core_socket(core.runtime).unlink(missing_ok=True)
 
 
-def _wait(core: Core, signals: "queue.SimpleQueue[int]") -> None:
-    """Parked until a signal; SIGHUP reloads, the others end. A client's shutdown arrives as SIGTERM."""
+def _announce(core: Core) -> None:
+    """Say on stderr who is up, and in the log which channels are; `serve` itself never opens a terminal."""
+    print(f"owlbox {__version__} serves {core.home.root}", file=sys.stderr, flush=True)
+    channels = core.live.current.channels
+    for name, is_enabled in (("matrix", channels.matrix.enabled), ("email", channels.email.enabled)):
+        if is_enabled:
+            LOG.warning("channel %s is enabled, but this version has none", name)
+        else:
+            LOG.info("channel %s is disabled", name)
+
+
+def _wait(core: Core, signals: "queue.SimpleQueue[int]", notifier: notify.Notifier, path: str) -> None:
+    """Parked until a signal; SIGHUP reloads, the others end. A client's shutdown arrives as SIGTERM.
+
+    Under a watchdog it wakes up to say that this thread and the socket at `path` both respond.
+    """
+    notifier.ready(f"serves {core.home.root}")
     while True:
-        number = signals.get()
+        try:
+            number = signals.get(timeout=notifier.interval_s)
+        except queue.Empty:
+            notifier.pulse(path)
+            continue
         if number == signal.SIGHUP:
+            notifier.reloading()
             try:
                 core.reload()
-            except ConfigError:
-                pass  # logged, and the old configuration stays
+                notifier.ready(f"serves {core.home.root}")
+            except ConfigError as error:
+                notifier.ready(f"keeps the old configuration: {error}")  # logged too
             continue
         if core.shutdown.state == "running":
             core.shutdown.initiate(f"signal {signal.Signals(number).name}")
         return
 
 
-def _listener(core: Core) -> Listener:
+def _listener(core: Core, given: socket.socket | None) -> Listener:
     settings = core.live.current
     allowed = {os.getuid(), 0}
 
     def gate(peer: Peer, params: dict[str, Any]) -> None:
         # Socket mode 0660 admits the group; its members are people of this box (host trust).
-        if peer.uid not in allowed and peer.gid != os.getgid():
+        if peer.uid not in allowed and os.getgid() not in (peer.gid, *peer.groups):
             LOG.warning("refused hello of uid %d", peer.uid)
             raise Refused(f"user {peer.uid} may not talk to this owl", hint="ask its admin")
         if params.get("token"):
@@ -328,7 +380,7 @@ def _listener(core: Core) -> Listener:
 
     path = places.core_socket(core.runtime)
     try:
-        sock = listen(path)
+        sock = listen(path) if given is None else given
     except OSError as error:
         raise OwlError(f"cannot listen at {path}: {error.strerror}") from None
     listener = Listener(
@@ -338,6 +390,7 @@ def _listener(core: Core) -> Listener:
         alarms=Alarms(),
         deadline_s=settings.api.rpc_timeout_ms / 1000,
         max_connections=settings.api.max_connections,
+        is_given=given is not None,
     )
     listener.offer(core.rpc)
     return listener

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from appliance import catalogue, config, notes, places, policy
+from appliance import catalogue, config, notes, places, policy, skills
 from appliance.clock import is_alive
 from appliance.errors import OwlError
 from appliance.places import Home
@@ -39,6 +39,7 @@ def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = Fals
         ("database", lambda: _database(home, is_repairing)),
         ("model", lambda: _model(home, environ)),
         ("documents", lambda: _documents(home)),
+        ("folder", lambda: _folder(home)),
         ("runtime", lambda: _runtime(home, environ)),
         ("disk", lambda: _disk(home, environ)),
         ("sandbox", _sandbox),
@@ -111,6 +112,15 @@ def _documents(home: Home) -> Finding:
     if problems:
         return Finding("documents", "problem", "; ".join(problems), f"mend it in {home.box}")
     return Finding("documents", "ok", f"in the prompt: {', '.join(p.name for p in parts) or 'none'}")
+
+
+def _folder(home: Home) -> Finding:
+    """Reads every file of box/: what could not become an entry is worth a look, and nothing is broken."""
+    problems = [*notes.check(home.box), *skills.check(home.box)]
+    if problems:
+        more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+        return Finding("folder", "warning", f"not taken: {'; '.join(problems[:5])}{more}", f"mend or move them; they lie in {home.box}")
+    return Finding("folder", "ok", "every file of box/ can be read")
 
 
 def _runtime(home: Home, environ: Mapping[str, str]) -> Finding:

@@ -8,7 +8,7 @@ nothing about runs' views, chunks or vectors.
 import hashlib
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ MAX_PATH = 2048
 MAX_BODY_BYTES = 2 * 1024 * 1024
 PROJECT = "project"
 COLUMNS = "id, scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms"
+MAX_CODE = chr(0x10FFFF)  # sorts after everything that may follow a prefix
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,26 @@ class Entry:
     run: str = ""
     created_ms: int = 0
     updated_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """An entry in a list: everything but its text."""
+
+    ref: str
+    title: str
+    size_bytes: int
+    updated_ms: int
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An entry as a mirrored thing wants it to be; the title may not be empty."""
+
+    path: str
+    title: str
+    body: str
+    attributes: Mapping[str, Any]
 
 
 def parse_ref(ref: str) -> str:
@@ -126,6 +147,72 @@ class Entries:
         entry = self.get(ref, scope=scope)
         with self._store.write(run=run, durable=True) as execute:
             execute("DELETE FROM entries WHERE id = ?", (entry.id,))
+
+    def mirror(self, drafts: Sequence[Draft], gone: Sequence[str] = (), *, writer: str, scope: str = PROJECT) -> None:
+        """Bring entries in line with what they mirror, in one transaction; `gone` are stored paths.
+
+        Not durable: the original is the truth and is compared again at the next start. The time of an
+        entry whose text and title stay the same is kept.
+        """
+        now = now_ms()
+        with self._store.write() as execute:
+            for path in gone:
+                execute("DELETE FROM entries WHERE scope = ? AND path = ?", (scope, path))
+            for draft in drafts:
+                digest = hashlib.sha256(draft.body.encode()).hexdigest()
+                attributes = json.dumps(dict(draft.attributes), ensure_ascii=False, sort_keys=True)
+                known = execute("SELECT hash, title FROM entries WHERE scope = ? AND path = ?", (scope, draft.path))
+                if known == [(digest, draft.title)]:
+                    execute("UPDATE entries SET attributes = ? WHERE scope = ? AND path = ?", (attributes, scope, draft.path))
+                    continue
+                execute(
+                    "INSERT INTO entries (scope, path, title, body, attributes, hash, writer, created_ms, updated_ms) "
+                    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) ON CONFLICT (scope, path) DO UPDATE SET "
+                    "title = ?3, body = ?4, attributes = ?5, hash = ?6, writer = ?7, run = NULL, updated_ms = ?8",
+                    (scope, draft.path, draft.title, draft.body, attributes, digest, writer, now),
+                )
+
+    def attributes(self, prefix: str, *, scope: str = PROJECT) -> dict[str, dict[str, Any]]:
+        """The attributes of every entry under a prefix, by stored path."""
+        rows = self._store.rows(
+            "SELECT path, attributes FROM entries WHERE scope = ? AND path >= ? AND path < ?", (scope, prefix, prefix + MAX_CODE)
+        )
+        return {str(path): json.loads(text) for path, text in rows}
+
+    def attributes_of(self, paths: Sequence[str], *, scope: str = PROJECT) -> dict[str, dict[str, Any]]:
+        """The attributes of those of these entries that exist, by stored path."""
+        rows = self._store.rows(
+            "SELECT path, attributes FROM entries WHERE scope = ? AND path IN (SELECT value FROM json_each(?))",
+            (scope, json.dumps(paths)),
+        )
+        return {str(path): json.loads(text) for path, text in rows}
+
+    def listing(self, prefix: str = "", *, limit: int = 100, offset: int = 0, scope: str = PROJECT) -> list[Line]:
+        """Entries whose reference begins with `prefix`, sorted by reference."""
+        start = parse_ref(prefix) if prefix.strip() else ""
+        rows = self._store.rows(
+            "SELECT path, title, octet_length(body), updated_ms FROM entries "
+            "WHERE scope = ? AND path >= ? AND path < ? ORDER BY path LIMIT ? OFFSET ?",
+            (scope, start, start + MAX_CODE, limit, offset),
+        )
+        return [Line(str(path), str(title), int(size), int(updated)) for path, title, size, updated in rows]
+
+    def view(self, ref: str, line: int, limit: int, *, scope: str = PROJECT) -> dict[str, Any]:
+        """Some lines of an entry and what is known about it, ready for JSON; lines count from 1."""
+        found = self.get(ref, scope=scope)
+        lines = found.body.split("\n")
+        return {
+            "ref": found.path,
+            "title": found.title,
+            "lines": lines[line - 1 : line - 1 + limit],
+            "line": line,
+            "total_lines": len(lines),
+            "size_bytes": len(found.body.encode()),
+            "attributes": found.attributes,
+            "writer": found.writer,
+            "created_ms": found.created_ms,
+            "updated_ms": found.updated_ms,
+        }
 
     def count(self) -> int:
         """How many entries there are."""

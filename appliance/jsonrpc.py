@@ -19,6 +19,7 @@ from appliance.clock import CancelToken
 from appliance.errors import BadInput, Lost, NotFound, OwlError, TooLarge, from_outcome
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
+SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
 MAX_PATH_BYTES = 107  # sun_path of Linux, without its final NUL
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, SERVER_ERROR = -32700, -32600, -32601, -32602, -32000
@@ -27,11 +28,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Peer(NamedTuple):
-    """Who is at the other end, as the kernel says."""
+    """Who is at the other end, as the kernel says; `groups` are the further ones, besides `gid`."""
 
     pid: int
     uid: int
     gid: int
+    groups: tuple[int, ...] = ()
 
 
 def method(name: str) -> Callable[[F], F]:
@@ -126,9 +128,13 @@ class Wire:
         self._is_closed = False
 
     def peer(self) -> Peer:
-        """Process, user and group at the other end (SO_PEERCRED)."""
-        raw = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return Peer(*struct.unpack("3i", raw))
+        """Process, user and groups at the other end when it connected (SO_PEERCRED, SO_PEERGROUPS)."""
+        pid, uid, gid = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        try:
+            raw = self.sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 4096)
+        except OSError:
+            raw = b""  # more than a thousand groups, or an old kernel
+        return Peer(pid, uid, gid, struct.unpack(f"{len(raw) // 4}I", raw))
 
     def send(self, frame: dict[str, Any]) -> None:
         """Send one frame whole; Lost when the other end is gone."""

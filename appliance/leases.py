@@ -68,6 +68,15 @@ class Leases:
             self.end(lease.id, "power lost or restarted" if lease.process.boot_id != boot_id() else "killed")
         return dead
 
+    def forget(self) -> int:
+        """Delete processes that ended more than 31 days ago; how many. Writes nothing when there are none."""
+        before_ms = now_ms() - KEEP_MS
+        count = int(self._store.value("SELECT COUNT(*) FROM processes WHERE ended_ms < ?", (before_ms,)))
+        if count:
+            with self._store.write() as execute:
+                execute("DELETE FROM processes WHERE ended_ms < ?", (before_ms,))
+        return count
+
     def listing(self, limit: int = 50) -> list[Lease]:
         """The newest processes first."""
         rows = self._store.rows(

@@ -8,6 +8,7 @@ sender, operation and result (A-188). Not promised: order of answers on one conn
 import errno
 import logging
 import os
+import select
 import socket
 import stat
 import threading
@@ -102,8 +103,8 @@ class Connection:
         self.calls: set[Call] = set()
 
     def find(self, request_id: object) -> Call | None:
-        """The running call with this id; notifications have none and cannot be found."""
-        return next((c for c in list(self.calls) if request_id is not None and c.id == request_id), None)
+        """The call with this id that is not answered yet; notifications have none and cannot be found."""
+        return next((c for c in list(self.calls) if request_id is not None and c.id == request_id and not c.is_answered), None)
 
 
 class Listener:
@@ -119,6 +120,7 @@ class Listener:
         deadline_s: float = 30.0,
         threads: int = 32,
         max_connections: int = 64,
+        is_given: bool = False,
     ) -> None:
         self.sock = sock
         self.name = name
@@ -131,6 +133,10 @@ class Listener:
         self._guard = threading.Lock()
         self._connections: set[Connection] = set()
         self._is_closing = False
+        # A socket that systemd gave us outlives us: callers wait in it for the next core. It must not be shut
+        # down, which would close it for systemd too (2026-11-21), so the accepting thread is woken by a bell.
+        self._is_given = is_given
+        self._bell, self._ear = socket.socketpair()
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Offer a function under a name; Conflict when the name is taken."""
@@ -146,13 +152,18 @@ class Listener:
 
     def start(self) -> None:
         """Begin to accept, in a thread of its own."""
-        threading.Thread(target=self._accept, name=f"{self.name}-accept", daemon=True).start()
+        knocks = select.poll()
+        knocks.register(self.sock, select.POLLIN)
+        knocks.register(self._ear, select.POLLIN)
+        threading.Thread(target=self._accept, args=(knocks,), name=f"{self.name}-accept", daemon=True).start()
 
     def stop_accepting(self) -> None:
         """No new connections; running calls go on."""
         self._is_closing = True
+        self._bell.close()
         try:
-            self.sock.shutdown(socket.SHUT_RDWR)
+            if not self._is_given:
+                self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # a listening socket that nobody used may refuse shutdown
         self.sock.close()
@@ -168,8 +179,11 @@ class Listener:
             connection.wire.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _accept(self) -> None:
+    def _accept(self, knocks: select.poll) -> None:
         while True:
+            if any(number == self._ear.fileno() for number, _ in knocks.poll()):
+                self._ear.close()
+                return
             try:
                 sock, _ = self.sock.accept()
             except OSError as error:
@@ -290,7 +304,10 @@ class Listener:
                 self._alarms.cancel(alarm)
             call.connection.calls.discard(call)
             peer = call.peer
-            LOG.info(
+            # Our own watchdog asking itself twice a minute is no news, and would wear the card.
+            is_own = name == "ping" and peer.pid == os.getpid()
+            LOG.log(
+                logging.DEBUG if is_own else logging.INFO,
                 "request",
                 extra={
                     "sender": f"{call.connection.client or '?'} pid={peer.pid} uid={peer.uid}",

@@ -137,7 +137,10 @@ class QuietFile(logging.handlers.RotatingFileHandler):
 
 
 def start(process: str, folder: Path | None, level: str, redactor: Redactor, *, is_service: bool = False) -> None:
-    """Send the package's log to `folder/PROCESS.log`, or to journald under systemd, or to stderr (folder None)."""
+    """Send the package's log to `folder/PROCESS.log`, or under systemd to journald, or to stderr (folder None).
+
+    Without systemd-python a service writes to stderr, which systemd puts into the journal.
+    """
     root = logging.getLogger(ROOT)
     stop()
     root.setLevel(LEVELS[level or "info"])
@@ -145,7 +148,7 @@ def start(process: str, folder: Path | None, level: str, redactor: Redactor, *, 
     handler: logging.Handler | None = None
     if is_service:
         handler = _journal(process)
-    if handler is None and folder is not None:
+    if handler is None and folder is not None and not is_service:
         folder.mkdir(parents=True, exist_ok=True)
         handler = QuietFile(folder / f"{process}.log")
     if handler is None:

@@ -24,7 +24,7 @@ def split(text: str) -> tuple[dict[str, Any], str]:
         raise BadInput("front matter starts with --- and never ends", hint="close it with a line of ---") from None
     try:
         front = yaml.safe_load("\n".join(lines[1:end]))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-13-45
         raise BadInput(f"front matter is not YAML: {' '.join(str(error).split())}", hint="write lines of name: value") from None
     if front is not None and not isinstance(front, dict):
         raise BadInput(f"front matter must be lines of name: value, got {type(front).__name__}")

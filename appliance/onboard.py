@@ -32,13 +32,13 @@ MCP = """
 
 def init(home: Home, *, is_forced: bool = False) -> list[Path]:
     """Make a home and return what was made; Conflict when there is one, unless forced to complete it."""
-    if (home.config.exists() or home.database.exists()) and not is_forced:
-        raise Conflict(
-            f"{home.root} is an owlbox home already", hint="complete what is missing with --force; nothing is overwritten"
-        )
-    if home.root.exists() and not is_forced and any(home.root.iterdir()):
-        raise Conflict(f"{home.root} is not empty", hint="choose another folder, or use it all the same with --force")
     try:
+        if (home.config.exists() or home.database.exists()) and not is_forced:
+            raise Conflict(
+                f"{home.root} is an owlbox home already", hint="complete what is missing with --force; nothing is overwritten"
+            )
+        if home.root.exists() and not is_forced and any(home.root.iterdir()):
+            raise Conflict(f"{home.root} is not empty", hint="choose another folder, or use it all the same with --force")
         return _make(home)
     except OSError as error:
         raise _host_error(error, home) from None

@@ -28,6 +28,8 @@ CALLING = (
 NOTES = "Notes:"
 QUESTION = "\n\nQuestion: "
 NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
+SKILLS = "Skills. To use one, first read skill://NAME:"
+DOCUMENTS = 0.25  # of the window, for the person's own text (promise 1)
 HIT_CHARS = 400
 HIT_TOKENS = 64
 HITS = 3
@@ -53,13 +55,18 @@ class Packets:
         self._ceiling = ceiling
         self._divisor = divisor
 
-    def system(self, tools: Sequence[ToolSpec], dialect: Dialect) -> tuple[Part, ...]:
-        """The system text in named parts; the same home, tools and dialect always give the same bytes."""
+    def system(self, tools: Sequence[ToolSpec], dialect: Dialect, window: int = 0) -> tuple[Part, ...]:
+        """The system text in named parts; the same home, tools, dialect and window always give the same bytes.
+
+        With a window (of the route, in tokens) the documents together get at most `DOCUMENTS` of it.
+        """
         documents = list(self._documents())
+        if window:
+            documents = cut(documents, int(window * DOCUMENTS * self._divisor))
         last = [p for p in documents if p.name == "BOOTSTRAP"]
         parts = [*(p for p in documents if p not in last), Part("instructions", INSTRUCTIONS)]
         if lines := self._skills.lines():
-            parts.append(Part("skills", "Skills:\n" + "\n".join(lines)))
+            parts.append(Part("skills", "\n".join([SKILLS, *lines])))
         if tools and dialect != "native":
             parts.append(Part("tools", "\n".join([CALLING, *(tool_line(t) for t in tools)])))
         if self._override:
@@ -68,7 +75,7 @@ class Packets:
 
     def relevant(self, prompt: str) -> str:
         """What the notes say about a prompt, as the text to show before it; "" when nothing fits."""
-        hits = self._finder.find(prompt, limit=HITS, snippet_tokens=HIT_TOKENS)
+        hits = self._finder.find(prompt, limit=HITS, snippet_tokens=HIT_TOKENS, has_documents=False)
         if not hits:
             return ""
         return "\n".join([NOTES, *(f"- {hit.snippet[:HIT_CHARS]} [{hit.ref}]" for hit in hits)])
@@ -110,6 +117,20 @@ class Packets:
                 break
             kept.insert(0, group)
         return [message for group in kept for message in group]
+
+
+def cut(parts: Sequence[Part], room_chars: int) -> list[Part]:
+    """The parts within so many characters: the longest are cut to one length, and say so; short ones stay whole."""
+    left, sizes = room_chars, sorted(len(p.text) for p in parts)
+    while sizes and sizes[0] * len(sizes) <= left:
+        left -= sizes.pop(0)
+    level = left // len(sizes) if sizes else room_chars
+    return [p if len(p.text) <= level else Part(p.name, _shortened(p.text, level)) for p in parts]
+
+
+def _shortened(text: str, chars: int) -> str:
+    note = f"\n[cut: {len(text)} characters are too many for this model]"
+    return text[: max(0, chars - len(note))].rstrip() + note
 
 
 def tool_line(tool: ToolSpec) -> str:

@@ -14,6 +14,10 @@ from typing import NamedTuple
 
 from appliance.errors import BadInput, DiskFull, NotFound
 
+# The appliance: the core is a service there, and commands on its home use its sockets.
+SERVICE_HOME = Path("/var/lib/owlbox")
+SERVICE_RUNTIME = Path("/run/owlbox")
+
 FOLDERS = (
     "box/roles",
     "box/skills",
@@ -94,12 +98,15 @@ def find_home(chosen: str | None, environ: Mapping[str, str]) -> Home:
 def runtime_folder(home: Home, environ: Mapping[str, str], *, make: bool = False) -> Path:
     """The folder of sockets for this home, on tmpfs where there is one.
 
-    RUNTIME_DIRECTORY (systemd) is taken as it is; otherwise a folder named by a hash of the home under
-    XDG_RUNTIME_DIR, else under /tmp, owned by us with mode 0700 (a foreign one is refused).
+    RUNTIME_DIRECTORY (systemd) is taken as it is, and on the service's home the service's folder; otherwise
+    one named by a hash of the home under XDG_RUNTIME_DIR, else under /tmp, owned by us with mode 0700 (a
+    foreign one is refused).
     """
     given = environ.get("RUNTIME_DIRECTORY")
     if given:
         return Path(given.split(":")[0])
+    if home.root == SERVICE_HOME and SERVICE_RUNTIME.is_dir():
+        return SERVICE_RUNTIME
     tag = hashlib.sha256(os.fsencode(home.root.resolve())).hexdigest()[:12]
     session = environ.get("XDG_RUNTIME_DIR")
     folder = Path(session) / f"owlbox-{tag}" if session else Path("/tmp") / f"owlbox-{os.getuid()}-{tag}"

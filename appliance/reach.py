@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from appliance import places
 from appliance.client import Client
-from appliance.errors import Lost
+from appliance.errors import Lost, Refused
 from appliance.places import Home
 
 Listen = Callable[[str, dict[str, Any]], None]
@@ -107,18 +107,19 @@ class InProcess:
 def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     """The running core if there is one, else this process."""
     path = places.core_socket(places.runtime_folder(home, environ))
-    if path.exists():
-        try:
+    try:
+        if path.exists():
             return Remote(str(path))
-        except Lost:
-            pass  # the file is a dead core's
-    home.require()
-    if os.geteuid() == 0 and home.root.stat().st_uid != 0:
-        # Files made as root would lock the service out of its own home.
-        from appliance.errors import Refused
-
-        raise Refused(
-            f"{home.root} belongs to user {home.root.stat().st_uid} and no core is running",
-            hint="start the core, or run as that user",
-        )
+    except Lost:
+        pass  # the file is a dead core's
+    except PermissionError:
+        raise Refused(f"user {os.getuid()} may not talk to this owl", hint="sudo adduser YOU owlbox, then log in again") from None
+    refuse_root(home)
     return InProcess(home, environ)
+
+
+def refuse_root(home: Home) -> None:
+    """Refused when root would work in somebody else's home: files made so would lock the service out of it."""
+    owner = home.require().root.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:
+        raise Refused(f"{home.root} belongs to user {owner} and no core is running", hint="start the core, or run as that user")

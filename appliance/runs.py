@@ -244,13 +244,16 @@ class Runs:
             execute("UPDATE runs SET status = 102, outcome = '', updated_ms = ? WHERE id = ?", (now_ms(), rows[0][0]))
 
     def end_loop(self, loop: Loop, status: int, outcome: str) -> None:
-        """The answer is complete, stopped or failed."""
+        """The answer is complete, stopped or failed; one that has ended already stays as it is."""
         with self._store.write(durable=True) as execute:
             now = now_ms()
-            execute(
-                "UPDATE loops SET status = ?, outcome = ?, draft = '', ended_ms = ? WHERE id = ? AND status IN (100, 102)",
+            ended_loop = execute(
+                "UPDATE loops SET status = ?, outcome = ?, draft = '', ended_ms = ? "
+                "WHERE id = ? AND status IN (100, 102) RETURNING id",
                 (status, outcome, now, loop.id),
             )
+            if not ended_loop:
+                return  # it ended before, or its run was deleted
             ended = now if self.get(loop.run).kind == "ask" else None
             execute(
                 "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?",

@@ -44,9 +44,18 @@ class Search:
         self._store = store
 
     def find(
-        self, query: str, *, limit: int = 5, scopes: Sequence[str] = (PROJECT,), snippet_tokens: int = SNIPPET_TOKENS
+        self,
+        query: str,
+        *,
+        limit: int = 5,
+        scopes: Sequence[str] = (PROJECT,),
+        snippet_tokens: int = SNIPPET_TOKENS,
+        has_documents: bool = True,
     ) -> list[Hit]:
-        """The best entries that hold any of the query's words; nothing for a query of stop words only."""
+        """The best entries that hold any of the query's words; nothing for a query of stop words only.
+
+        Without `has_documents`, entries that have a place of their own in the prompt are left out.
+        """
         words = words_of(query)
         if not words:
             return []
@@ -56,7 +65,8 @@ class Search:
             "SELECT e.path, e.title, -bm25(entries_fts, 4.0, 2.0, 1.0) AS score, "
             f"snippet(entries_fts, 2, '', '', ' … ', {int(snippet_tokens)}) "
             "FROM entries_fts JOIN entries e ON e.id = entries_fts.rowid "
-            f"WHERE entries_fts MATCH ? AND e.scope IN ({marks}) ORDER BY score DESC, e.updated_ms DESC LIMIT ?",
-            (match, *scopes, limit),
+            f"WHERE entries_fts MATCH ? AND e.scope IN ({marks}) AND (? OR e.attributes ->> 'is_document' IS NOT 1) "
+            "ORDER BY score DESC, e.updated_ms DESC LIMIT ?",
+            (match, *scopes, has_documents, limit),
         )
         return [Hit(str(path), str(title), float(score), " ".join(str(text).split())) for path, title, score, text in rows]

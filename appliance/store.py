@@ -18,7 +18,7 @@ from typing import Any
 import apsw
 
 from appliance.clock import now_ms
-from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError
+from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError, Unavailable
 from appliance.schema import APPLICATION_ID, MIGRATIONS, UNDOABLE
 
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
@@ -211,6 +211,14 @@ class Store:
 
     def problems(self, *, is_quick: bool = False) -> list[str]:
         """What SQLite's integrity check and the full-text index's own check find; empty when all is well."""
+        # A connection that has read the index before takes what others wrote since for damage (FTS5 in 3.54.1).
+        fresh = Store(self.path, busy_delays_ms=self._busy_delays_ms)
+        try:
+            return fresh._problems(is_quick)
+        finally:
+            fresh.close()
+
+    def _problems(self, is_quick: bool) -> list[str]:
         check = "quick_check" if is_quick else "integrity_check"
         try:
             found = [str(row[0]) for row in self.rows(f"PRAGMA {check}(20)") if row[0] != "ok"]
@@ -221,14 +229,26 @@ class Store:
                         execute("INSERT INTO entries_fts(entries_fts, rank) VALUES ('integrity-check', 1)")
                 except StoreError:
                     found.append("the full-text index does not agree with the entries")
-        except StoreError as error:
-            return [error.message]
+        except (Unavailable, Cancelled):
+            raise
+        except OwlError as error:
+            return [error.message]  # damage has many names, "malformed JSON" is one
         return found
 
     def rebuild_index(self) -> None:
         """Make the full-text index anew from the entries."""
         with self.write() as execute:
             execute("INSERT INTO entries_fts(entries_fts) VALUES ('rebuild')")
+
+    def optimize(self) -> list[str]:
+        """Refresh the planner's statistics where they are stale; which tables. Writes nothing when none is."""
+        plans = [str(row[0]) for row in self.rows("PRAGMA optimize(0x10003)")]  # says what it would do, does nothing
+        names = [plan.rpartition(".")[2] for plan in plans if plan.startswith("ANALYZE")]
+        # An empty table is listed every time, because its analysis leaves no row behind.
+        stale = [name.strip('"') for name in names if self.row(f"SELECT 1 FROM {name} LIMIT 1")]
+        if stale:
+            self.rows("PRAGMA optimize(0x10012)")
+        return stale
 
     def snapshot(self, path: Path) -> None:
         """A compact copy of the whole database at `path`, consistent although others write meanwhile."""

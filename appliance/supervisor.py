@@ -2,7 +2,7 @@
 
 Each child gets a fresh random token in its environment, valid for its lifetime and written nowhere
 (A-186). Its output goes to a folder of its own (A-211). It is started from a thread that lives as long
-as we do, because the kernel ends it when the thread that started it ends.
+as we do, because the kernel ends it when the thread that started it ends. A broker that systemd looks after instead is a `Given`.
 """
 
 import logging
@@ -12,8 +12,9 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
-from appliance import jsonrpc
+from appliance import jsonrpc, notify
 from appliance.clock import monotonic_s, process
 from appliance.errors import Lost
 from appliance.leases import Leases
@@ -24,6 +25,44 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 HEALTHY_S = 5.0
 READY_S = 30.0
+
+
+class Keeper(Protocol):
+    """Whoever looks after the broker."""
+
+    socket: Path
+    token: str
+    restarts: int
+
+    def is_running(self) -> bool: ...
+    def start(self) -> None: ...
+    def revive(self, reason: str) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Given:
+    """A broker that systemd starts, watches and stops: we only know where it is. It knows us by our user, not by a token."""
+
+    token = ""
+    restarts = 0
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = Path(jsonrpc.check_path(str(socket)))
+
+    def is_running(self) -> bool:
+        """True: the socket is there, and asking at it starts the broker if need be."""
+        return True
+
+    def start(self) -> None:
+        """Nothing to do: the first question starts it."""
+
+    def revive(self, reason: str) -> None:
+        """Nothing we may do; its own watchdog ends it when it hangs."""
+        if reason != "needed":
+            LOG.error("broker is left to its watchdog: %s", reason)
+
+    def stop(self) -> None:
+        """Nothing to do: it is not ours to stop."""
 
 
 class Broker:
@@ -47,6 +86,10 @@ class Broker:
         """The child's process id while it runs."""
         child = self._child
         return child.pid if child is not None and child.poll() is None else None
+
+    def is_running(self) -> bool:
+        """True while the child lives."""
+        return self.pid is not None
 
     def start(self) -> None:
         """Start it if it was never started; returns at once."""
@@ -102,6 +145,8 @@ class Broker:
         folder = self._home.logs / "broker"
         folder.mkdir(parents=True, exist_ok=True)
         environ = {k: v for k, v in self._environ.items() if not k.startswith("OWLBOX_") or k.startswith("OWLBOX__")}
+        for name in notify.PRIVATE:
+            environ.pop(name, None)
         # Before the child exists: whoever finds it listening already has its token.
         self.token, self._born_s = secrets.token_urlsafe(32), monotonic_s()
         environ |= {"OWLBOX_TOKEN": self.token, "OWLBOX_CHILD": "1"}

@@ -24,13 +24,16 @@ ROOT = Path(__file__).parent.parent
 #   supervisor  keeps the broker child running, so that daemon only wires;
 #   reach       how a command gets to the core, by socket or in its own process;
 #   terminal    plain text on a terminal, as tui is the full screen;
-#   handbook    the reference documents, written from the code.
+#   handbook    the reference documents, written from the code;
+#   notify      what systemd and a service say to each other, for core and broker alike;
+#   doorman     which commands come in over ssh;
+#   upkeep      one round of maintenance, which a timer runs.
 LAYERS = """\
 __init__ errors records clock
 markdown patterns edits answers timing tokens hooks jsonrpc schema signatures gguf settings
 places reference
-config log
-vault fetch sandbox watch client listener shutdown
+config log notify
+vault fetch sandbox watch client listener shutdown doorman
 store
 providers.library providers.room providers.template providers.streaming
 providers.grammar providers.sequences
@@ -50,7 +53,7 @@ inbox
 workers
 heartbeat
 channels.* backup broker bridge
-doctor firstboot metrics onboard
+doctor firstboot metrics onboard upkeep
 update
 supervisor
 daemon tui.*
@@ -86,7 +89,7 @@ vault: cryptography
 update: cryptography subprocess
 watch: watchfiles
 log: systemd
-daemon: systemd
+notify: systemd
 supervisor: subprocess
 workers: subprocess
 catalogue: subprocess requests

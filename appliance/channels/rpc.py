@@ -33,6 +33,15 @@ class Means:
     shutdown: Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class Shelf:
+    """What the door shows of what the owl knows."""
+
+    listing: Callable[[str, int, int], list[dict[str, Any]]]
+    view: Callable[[str, int, int], dict[str, Any]]
+    skills: Callable[[], list[dict[str, Any]]]
+
+
 class LocalCall:
     """A call from this very process."""
 
@@ -47,10 +56,11 @@ class LocalCall:
 class Rpc:
     """The method table."""
 
-    def __init__(self, inbox: Inbox, runs: Runs, means: Means) -> None:
+    def __init__(self, inbox: Inbox, runs: Runs, means: Means, shelf: Shelf) -> None:
         self._inbox = inbox
         self._runs = runs
         self._means = means
+        self._shelf = shelf
 
     @method("message.send")
     def send(
@@ -119,6 +129,37 @@ class Rpc:
         """Delete a thread with everything said in it."""
         run = self._runs.get(id)
         return {"run": run.id, "events": self._runs.delete(run.id)}
+
+    @method("entry.list")
+    def entries(
+        self,
+        call: Call,
+        prefix: Annotated[str, "only references that begin so, such as box://notes/"] = "",
+        limit: Annotated[int, "how many to show"] = 100,
+        offset: Annotated[int, "how many to leave out first"] = 0,
+    ) -> list[dict[str, Any]]:
+        """Entries sorted by reference: `ref`, `title`, `size_bytes`, `updated_ms`."""
+        if limit < 1 or offset < 0:
+            raise BadInput(f"limit {limit} and offset {offset}: limit must be at least 1, offset at least 0")
+        return self._shelf.listing(prefix, limit, offset)
+
+    @method("entry.view")
+    def entry(
+        self,
+        call: Call,
+        ref: str,
+        line: Annotated[int, "first line to show"] = 1,
+        limit: Annotated[int, "how many lines"] = 1000,
+    ) -> dict[str, Any]:
+        """Some lines of an entry, with `total_lines` and what is known about it."""
+        if line < 1 or limit < 1:
+            raise BadInput(f"line {line} and limit {limit}: both must be at least 1")
+        return self._shelf.view(ref, line, limit)
+
+    @method("skill.list")
+    def skills(self, call: Call) -> list[dict[str, Any]]:
+        """Every skill by name; `missing` says why one cannot be used."""
+        return self._shelf.skills()
 
     @method("tool.list")
     def tools(self, call: Call) -> list[dict[str, Any]]:

@@ -1,0 +1,86 @@
+"""The door over ssh: turns the text of a forced command into words of ours, or refuses it.
+
+An allow-list of commands, and for each its allowed options by their full names. The text is only ever cut
+into words: no shell, no globbing, no variables; `;`, `|`, `$(...)` and newlines are text like any other.
+What is left over goes behind `--`, so it can never be taken for an option. Knows nothing about what the
+commands do, and runs nothing itself.
+"""
+
+import os
+import select
+import shlex
+
+from appliance.errors import BadInput
+
+# Options by command; True for those that take a value.
+ALLOWED: dict[tuple[str, ...], dict[str, bool]] = {
+    ("ask",): {"--thread": True, "--later": False},
+    ("status",): {},
+    ("search",): {"--limit": True},
+    ("read",): {"--line": True, "--limit": True},
+    ("remember",): {"--title": True},
+    ("thread", "list"): {"--type": True, "--limit": True, "--offset": True},
+    ("thread", "view"): {"--only": True},
+    ("thread", "follow"): {"--interval": True},
+    ("doctor",): {},
+    ("prompt-size",): {},
+}
+EVERYWHERE = {"--json": False}
+FED_S = 1.0
+
+
+def admit(text: str) -> list[str]:
+    """The arguments for our own parser; [] for no command at all, BadInput for anything that is not allowed."""
+    words = _words(text)
+    if not words:
+        return []
+    command = next((c for c in (tuple(words[:2]), tuple(words[:1])) if c in ALLOWED), None)
+    if command is None:
+        raise BadInput(f"{' '.join(words[:2])[:60]!r} is not offered over ssh", hint=f"there are {offer()}")
+    options, rest = _sort(words[len(command) :], {**EVERYWHERE, **ALLOWED[command]})
+    return [*command, *options, *(["--", *rest] if rest else [])]
+
+
+def offer() -> str:
+    """The commands that are allowed, for people."""
+    return ", ".join(" ".join(command) for command in ALLOWED)
+
+
+def is_fed(stdin: int) -> bool:
+    """True on a terminal, or when something comes through the pipe within a second.
+
+    `ssh owl@box ask hello` typed at a terminal leaves the pipe open and empty: waiting for its end would
+    wait for the person. The price: a program that takes longer for its first byte is not listened to.
+    """
+    return os.isatty(stdin) or bool(select.select([stdin], [], [], FED_S)[0])
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        # An apostrophe, as in `ask what's new`: ssh has eaten the quotes that were around it.
+        return text.split()
+
+
+def _sort(words: list[str], allowed: dict[str, bool]) -> tuple[list[str], list[str]]:
+    """Allowed options as `--name` or `--name=value`, and everything that is no option."""
+    options: list[str] = []
+    rest: list[str] = []
+    left = iter(words)
+    for word in left:
+        name, is_joined, value = word.partition("=")
+        if word == "--":
+            rest += left
+        elif not word.startswith("-") or word == "-":
+            rest.append(word)
+        elif name not in allowed or (is_joined and not allowed[name]):
+            raise BadInput(f"option {word[:60]!r} is not offered over ssh", hint="put -- before text that begins with a dash")
+        elif not allowed[name]:
+            options.append(name)
+        else:
+            given = value if is_joined else next(left, None)
+            if given is None:
+                raise BadInput(f"option {name} needs a value")
+            options.append(f"{name}={given}")
+    return options, rest

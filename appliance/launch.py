@@ -1,0 +1,91 @@
+"""A core as a child of the screen: started when nobody answers at the socket, stopped when the screen is left.
+
+Only for people at a terminal of a checkout; on the appliance systemd runs the core and nothing is started
+here. The core starts its broker itself. Apart from `supervisor`, whose imports would cost the screen
+7 MB and the time of opening. Not promised: a core whose screen was killed with -9 goes on running.
+"""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from appliance import jsonrpc
+from appliance.errors import AlreadyRunning, Lost
+from appliance.places import Home
+
+LOG = logging.getLogger(__name__)
+STOP_S = 15.0
+
+
+class Child:
+    """The core of a home, if it is ours."""
+
+    def __init__(self, home: Home, socket: Path, environ: Mapping[str, str]) -> None:
+        self._home = home
+        self._socket = socket
+        self._environ = environ
+        self._guard = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._read_bytes = 0
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Start a core unless one answers; NotFound says how to make a home when there is none."""
+        try:
+            jsonrpc.connect(str(self._socket)).close()
+        except Lost:
+            self._home.require()
+            self._spawn()
+
+    def revive(self) -> str:
+        """Start it again if it was ours and ended; returns what it said when it ended badly."""
+        with self._guard:
+            if self._is_stopping or self._child is None or (code := self._child.poll()) is None:
+                return ""
+            why = self._last_words() if code > 0 else ""
+            LOG.warning("the core we started ended with %d: %s", code, why)
+            if code == AlreadyRunning.exit_code:
+                self._child = None  # somebody else's core has the home: it is not ours to look after
+            else:
+                self._spawn()
+            return why
+
+    def stop(self) -> None:
+        """End it if it is ours: asked first, killed after 15 s."""
+        with self._guard:
+            self._is_stopping = True
+            child = self._child
+        if child is None or child.poll() is not None:
+            return
+        child.terminate()
+        try:
+            child.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            LOG.error("the core did not stop within %g s and is killed", STOP_S)
+            child.kill()
+            child.wait()
+
+    def _spawn(self) -> None:
+        folder = self._home.logs / "core"
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "appliance", "--home", str(self._home.root), "serve"]
+        with (folder / "output.log").open("ab") as output:
+            self._read_bytes = output.tell()
+            self._child = subprocess.Popen(
+                command,
+                env=dict(self._environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # a hang-up of the terminal is for us: we stop it in order
+                cwd="/",
+            )
+
+    def _last_words(self) -> str:
+        with (self._home.logs / "core/output.log").open("rb") as output:
+            output.seek(self._read_bytes)
+            lines = output.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].removeprefix("owlbox: ") if lines else ""

@@ -1,0 +1,5 @@
+"""The full screen in a terminal: panels to talk, to look at threads and entries, and a help page.
+
+A client like any other: it holds nothing but what was typed and not yet accepted, and asks the core over
+its socket (`link`, `sender`, in worker threads). Every panel is one file and stands in one tuple in `app`.
+"""

@@ -1,0 +1,336 @@
+"""The screen as a whole: tabs on top, a panel, the status line, the keys. Starts the two worker threads.
+
+Every panel is one entry of PANELS. What goes wrong is one line at the bottom; what goes very wrong is
+logged, the terminal is restored, and `run` raises one error with the next step, never a traceback.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.filter import LineFilter
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import ContentSwitcher, Footer, Input, Static, TextArea
+
+from appliance.clock import monotonic_s
+from appliance.errors import OwlError
+from appliance.tui import look
+from appliance.tui.chat import Chat
+from appliance.tui.context import Context
+from appliance.tui.guide import Guide
+from appliance.tui.link import Contact, Link
+from appliance.tui.owl import Owl
+from appliance.tui.panel import Means, Panel
+from appliance.tui.sender import Sender
+from appliance.tui.threads import Threads
+
+LOG = logging.getLogger(__name__)
+PANELS: tuple[type[Panel], ...] = (Chat, Threads, Context, Guide)
+NOTICE_S = 6.0
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Tab(Static):
+    """The name of a panel; a click goes there."""
+
+    DEFAULT_CSS = """
+    Tab { width: auto; padding: 0 1; color: $foreground 70%; }
+    Tab:hover { background: $boost; }
+    Tab.-on { color: $background; background: $primary; text-style: bold; }
+    Tab:ansi { color: ansi_default; }
+    Tab:ansi.-on { color: ansi_default; background: ansi_default; text-style: bold reverse; }
+    """
+
+    def __init__(self, panel: type[Panel]) -> None:
+        super().__init__(panel.LABEL, markup=False, id=f"tab-{panel.LABEL.lower()}")
+        self._panel = panel.LABEL.lower()
+
+    async def on_click(self) -> None:
+        """Go there."""
+        await self.run_action(f"app.panel({self._panel!r})")
+
+
+class Face(App[None]):
+    """The program. `revive` is asked before each attempt to reach a core that is away."""
+
+    TITLE = "Owlbox"
+    ENABLE_COMMAND_PALETTE = False
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-medium"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (14, "-tall")]
+    CSS = """
+    Screen { background: $background; }
+    #top { height: 1; background: $panel; }
+    #title { width: 1fr; text-align: right; padding: 0 1; color: $foreground 70%; text-wrap: nowrap; text-overflow: ellipsis; }
+    #status { height: 1; padding: 0 1; background: $panel; color: $foreground 80%; text-wrap: nowrap; text-overflow: ellipsis; }
+    #status.-error { color: $error; text-style: bold; }
+    Footer { background: $background; }
+    ContentSwitcher { height: 1fr; }
+    .-narrow #title { display: none; }
+    .-short Footer { display: none; }
+    *:ansi { text-opacity: 100%; }
+    """
+    BINDINGS = [
+        Binding("escape", "close", "Back", key_display="Esc"),
+        Binding("tab", "turn(1)", "Next", key_display="Tab", priority=True),
+        Binding("shift+tab", "turn(-1)", show=False, priority=True),
+        *(Binding(f"f{i}", f"panel('{p.LABEL.lower()}')", show=False) for i, p in enumerate(PANELS, 1)),
+        Binding("ctrl+r", "reconnect", show=False),
+        Binding("ctrl+c", "leave", "Quit", key_display="^C", priority=True),
+        Binding("ctrl+q", "quit", show=False),
+    ]
+
+    class Met(Message):
+        """News of the link, from its thread."""
+
+        def __init__(self, contact: Contact) -> None:
+            super().__init__()
+            self.contact = contact
+
+    def __init__(
+        self, socket: str, home: str, environ: Mapping[str, str], revive: Callable[[], str], thread: str = "", prompt: str = ""
+    ) -> None:
+        super().__init__()
+        self._letters = look.letters(environ)
+        for one in look.THEMES:
+            self.register_theme(one)
+        self.theme = look.theme(environ, self.console.color_system)
+        self.link = Link(socket, lambda contact: self._tell(self.Met(contact)), revive)
+        self.sender = Sender(self.link, lambda news: self._tell(Chat.Arrived(news)))
+        self._means = Means(self.link, self.sender, self.say, self._resume, self._attached, self.refresh_status, home)
+        self._thread = thread
+        self._prompt = prompt
+        self._contact = Contact(False)
+        self._was_up = False
+        self._core: dict[str, Any] = {}
+        self._notice: tuple[str, bool] | None = None
+        self._clock: Timer | None = None
+        self._unnotice: Timer | None = None
+
+    def get_line_filters(self) -> "list[LineFilter]":
+        """Textual's, and ours for terminals that cannot show every letter."""
+        return [*super().get_line_filters(), *([self._letters] if self._letters else [])]
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        with Horizontal(id="top"):
+            yield Owl()
+            for panel in PANELS:
+                yield Tab(panel)
+            yield Static(id="title", markup=False)
+        with ContentSwitcher(initial="chat"):
+            for panel in PANELS:
+                yield panel(self._means)
+        yield Static(id="status", markup=False)
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        """The first screen is there: now connect."""
+        self._show_panel("chat")
+        self.refresh_status()
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            try:
+                loop.add_signal_handler(number, self.exit)
+            except (RuntimeError, ValueError):
+                pass  # not the main thread: a test
+        self.run_worker(self.link.keep, thread=True, group="link")
+        self.run_worker(self.sender.run, thread=True, group="sender")
+
+    def on_unmount(self) -> None:
+        """Let the worker threads go."""
+        self.sender.close()
+        self.link.close()
+
+    def _tell(self, message: Message) -> None:
+        """Called in worker threads."""
+        if not self.link.is_closing:
+            target = self.chat if isinstance(message, Chat.Arrived) else self
+            target.post_message(message)
+
+    @property
+    def chat(self) -> Chat:
+        """The first panel."""
+        return self.screen_stack[0].query_one(Chat)
+
+    @property
+    def _panel(self) -> Panel:
+        current = self.screen_stack[0].query_one(ContentSwitcher).current
+        return self.screen_stack[0].query_one(f"#{current}", Panel)
+
+    # -- panels -------------------------------------------------------------------------------------
+
+    def action_panel(self, name: str) -> None:
+        """Show a panel."""
+        if len(self.screen_stack) == 1:
+            self._show_panel(name)
+
+    def action_turn(self, step: int) -> None:
+        """The next or the previous panel; inside a question, the next answer."""
+        if len(self.screen_stack) > 1:
+            self.screen.focus_next()
+        elif not (step > 0 and self._panel.take_tab()):
+            names = [p.LABEL.lower() for p in PANELS]
+            self._show_panel(names[(names.index(str(self._panel.id)) + step) % len(names)])
+
+    def action_close(self) -> None:
+        """Esc: close what is open, stop an answer, go back to the chat."""
+        if not self._panel.leave() and self._panel.id != "chat":
+            self._show_panel("chat")
+
+    def action_open_ref(self, ref: str) -> None:
+        """Show an entry that an answer names."""
+        self._show_panel("context")
+        self.query_one(Context).show(ref)
+
+    def on_key(self, event: events.Key) -> None:
+        """Digits go to a tab where nothing is typed; every key wakes the owl."""
+        self.screen_stack[0].query_one(Owl).touch()
+        is_typing = isinstance(self.focused, TextArea | Input)
+        if not is_typing and event.key.isdecimal() and 1 <= int(event.key) <= len(PANELS):
+            self.action_panel(PANELS[int(event.key) - 1].LABEL.lower())
+            event.stop()
+
+    def _show_panel(self, name: str) -> None:
+        self.query_one(ContentSwitcher).current = name
+        for tab in self.query(Tab):
+            tab.set_class(tab.id == f"tab-{name}", "-on")
+        self._panel.enter()
+
+    def _resume(self, thread: str) -> None:
+        self._show_panel("chat")
+        self.chat.resume(thread)
+
+    def _attached(self) -> str:
+        return self.chat.talk.thread
+
+    # -- the core -----------------------------------------------------------------------------------
+
+    def on_face_met(self, event: Met) -> None:
+        """The core is there, or it has gone."""
+        self._contact = event.contact
+        if self._contact.is_up:
+            self._was_up = True
+            self._panel.enter()
+            self.action_weigh()
+            thread, prompt, self._thread, self._prompt = self._thread, self._prompt, "", ""
+            if thread:
+                self.chat.resume(thread, prompt)
+            elif prompt:
+                self.chat.call_later(self.chat.send, prompt)
+        self.refresh_status()
+
+    def action_reconnect(self) -> None:
+        """Do not wait for the next attempt."""
+        self.link.hurry()
+
+    def action_weigh(self) -> None:
+        """Ask what the context window is."""
+        self.chat.ask("core.status", {}, self._weighed)
+
+    def _weighed(self, status: dict[str, Any]) -> None:
+        self._core = status
+        self.refresh_status()
+
+    # -- the lines ----------------------------------------------------------------------------------
+
+    def say(self, text: str, is_error: bool) -> None:
+        """One line at the bottom, for some seconds."""
+        self._notice = (" ".join(text.split()), is_error)
+        if self._unnotice is not None:
+            self._unnotice.stop()
+        self._unnotice = self.set_timer(NOTICE_S * (2 if is_error else 1), self._forget_notice)
+        self.refresh_status()
+
+    def notify(self, message: str, **more: Any) -> None:
+        """Textual's own notices go to the bottom line too."""
+        self.say(message, more.get("severity") == "error")
+
+    def _forget_notice(self) -> None:
+        self._notice = None
+        self.refresh_status()
+
+    def refresh_status(self) -> None:
+        """Draw owl, title and status line."""
+        if not self.is_running or not self.screen_stack:
+            return
+        chat, screen = self.chat, self.screen_stack[0]
+        is_running = chat.running is not None
+        mood = "away" if not self._contact.is_up else "thinking" if is_running else "idle"
+        owl = screen.query_one(Owl)
+        if owl.mood != mood:
+            owl.feel(mood)
+        screen.query_one("#title", Static).update(chat.talk.title)
+        line = screen.query_one("#status", Static)
+        line.set_class(self._notice is not None and self._notice[1], "-error")
+        line.update(self._notice[0] if self._notice else self._status())
+        if is_running and self._clock is None:
+            self._clock = self.set_interval(1.0, self.refresh_status)
+        elif not is_running and self._clock is not None:
+            self._clock.stop()
+            self._clock = None
+
+    def _status(self) -> Content:
+        chat, contact = self.chat, self._contact
+        if not contact.is_up:
+            word = "core away" if self._was_up else "connecting"
+            tries = f" · next try in {contact.wait_s:.1f} s, ^R now" if contact.why else ""
+            why = f" · {contact.why}" if contact.why else ""
+            return Content.assemble((f"○ {word}", "bold $warning"), f"{tries}{why}")
+        words: list[Any] = [("● ", "$success"), self._model()]
+        if chat.running is not None:
+            words.append(f" · thinking {monotonic_s() - chat.began_s:.0f} s")
+        return Content.assemble(*words, self._used())
+
+    def _model(self) -> str:
+        cost, broker = self.chat.cost, self._core.get("broker", {})
+        return str(cost.get("model") or broker.get("model") or "connected")
+
+    def _used(self) -> str:
+        cost, window = self.chat.cost, int(self._core.get("broker", {}).get("window") or 0)
+        used = (cost.get("prompt_tokens") or 0) + (cost.get("output_tokens") or 0)
+        if not used:
+            return ""
+        return f" · context {used} of {window} ({100 * used // window} %)" if window else f" · context {used}"
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def action_leave(self) -> None:
+        """Ctrl+C copies a selection, otherwise it leaves."""
+        focused = self.focused
+        text = focused.selected_text if isinstance(focused, TextArea | Input) else ""
+        text = text or self.screen.get_selected_text() or ""
+        if not text:
+            self.exit()
+            return
+        self.copy_to_clipboard(text)
+        self.screen.clear_selection()
+        self.say(f"copied {len(text)} characters; Ctrl+C again leaves", False)
+
+    def _fatal_error(self) -> None:
+        """Something we did not foresee: into the log with it, and restore the terminal."""
+        LOG.error("the screen failed", exc_info=True)
+        self._close_messages_no_wait()
+
+
+def run(socket: str, home: str, revive: Callable[[], str], *, thread: str = "", prompt: str = "") -> None:
+    """Show the screen until the person leaves; `thread` is continued, `prompt` is said first."""
+    if sys.__stderr__ is not None and hasattr(sys.__stderr__, "reconfigure"):
+        sys.__stderr__.reconfigure(errors="replace")  # Textual writes there
+    app = Face(socket, home, os.environ, revive, thread, prompt)
+    try:
+        app.run()
+    finally:
+        app.link.close()
+    if app._exception is not None:
+        error = app._exception
+        raise OwlError(f"the screen failed: {type(error).__name__}: {error}", hint=f"{home}/logs/tui/tui.log has the details")

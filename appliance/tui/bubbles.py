@@ -1,0 +1,132 @@
+"""What stands in a talk: what a person said, tool boxes, notes. The owl's own words are in `prose`."""
+
+import json
+from typing import Any
+
+from textual import events
+from textual.content import Content
+from textual.widgets import Static
+
+MARKS = {"running": ("⟳", "$secondary"), "ok": ("✔", "$success"), "error": ("✘", "$error bold")}
+GIVEN_CHARS = 60
+RESULT_CHARS = 4000
+OUTCOMES = {
+    "interrupted": "The answer was interrupted. Ask again to go on.",
+    "cancelled": "Stopped.",
+    "stopped": "The owl was shut down while it answered. Ask again to go on.",
+}
+
+
+class Said(Static):
+    """A person's message; dim until the core has it."""
+
+    DEFAULT_CSS = """
+    Said { padding: 0 1; margin: 0 1 1 0; border-left: outer $primary; text-style: bold; }
+    Said.-waiting { text-style: none; color: $foreground 60%; border-left: outer $foreground 40%; }
+    Said:ansi.-waiting { text-style: dim; }
+    """
+
+    def __init__(self, text: str, *, state: str = "") -> None:
+        super().__init__(markup=False)
+        self._words = text
+        self.state = state
+
+    def on_mount(self) -> None:
+        """Draw."""
+        self.show(self.state)
+
+    def show(self, state: str) -> None:
+        """Say what the message waits for, "" when it is with the core."""
+        self.state = state
+        self.set_class(bool(state), "-waiting")
+        self.update(Content.assemble(self._words, (f"  ({state})" if state else "", "dim")))
+
+
+class Note(Static):
+    """A line of the program itself, not of the conversation."""
+
+    DEFAULT_CSS = """
+    Note { padding: 0 2; margin: 0 0 1 0; color: $foreground 70%; }
+    Note.-error { color: $error; }
+    Note:ansi { color: ansi_default; }
+    """
+
+    def __init__(self, text: str, *, is_error: bool = False) -> None:
+        super().__init__(text, markup=False, classes="-error" if is_error else "")
+
+
+class Earlier(Static):
+    """Stands above the first message when there are older ones."""
+
+    DEFAULT_CSS = "Earlier { padding: 0 2; color: $secondary; text-style: underline; width: auto; }"
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"▲ {count} earlier events: click here, or Page Up", markup=False)
+
+
+class ToolBox(Static):
+    """A call of a tool: one line, or with arguments and result when it is opened."""
+
+    DEFAULT_CSS = """
+    ToolBox { padding: 0 2; margin: 0 0 1 0; color: $foreground 80%; text-wrap: nowrap; text-overflow: ellipsis; }
+    ToolBox:hover { background: $boost; }
+    ToolBox.-open { border-left: solid $secondary; padding: 0 1; text-wrap: wrap; }
+    ToolBox:ansi { color: ansi_default; }
+    """
+
+    def __init__(self, event: dict[str, Any]) -> None:
+        super().__init__(markup=False)
+        self._tool = str(event["tool"])
+        self._given: dict[str, Any] = event["input"] or {}
+        self._result: dict[str, Any] | None = None
+        self.is_open = False
+
+    def on_mount(self) -> None:
+        """Draw."""
+        self._draw()
+
+    @property
+    def is_running(self) -> bool:
+        """True until its result came."""
+        return self._result is None
+
+    def finish(self, event: dict[str, Any] | None) -> None:
+        """The result came; None when it never will."""
+        self._result = event or {"status": 499, "outcome": "interrupted", "content": "no result", "duration_ms": None}
+        self._draw()
+
+    def open(self, is_open: bool) -> None:
+        """Show or hide arguments and result."""
+        self.is_open = is_open
+        self.set_class(is_open, "-open")
+        self._draw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Open or close."""
+        event.stop()
+        self.open(not self.is_open)
+
+    def _draw(self) -> None:
+        result = self._result
+        state = "running" if result is None else "ok" if int(result["status"]) < 400 else "error"
+        mark, style = MARKS[state]
+        given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in self._given.items())
+        if len(given) > GIVEN_CHARS and not self.is_open:
+            given = given[: GIVEN_CHARS - 1] + "…"
+        tail = "" if result is None else _cost(result)
+        if state == "error" and result is not None and not self.is_open:
+            tail += f" · {result['outcome']}: {' '.join(str(result['content']).split())}"
+        head = Content.assemble((f"{mark} ", style), (self._tool, "bold"), f"({given})", (tail, "dim"))
+        self.update(Content("\n").join([head, *self._body()]) if self.is_open else head)
+
+    def _body(self) -> list[Content]:
+        if self._result is None:
+            return [Content("still running")]
+        text = str(self._result["content"]).rstrip()
+        if len(text) > RESULT_CHARS:
+            text = f"{text[:RESULT_CHARS]}\n… {len(text) - RESULT_CHARS} more characters"
+        return [Content(text or "(nothing)")]
+
+
+def _cost(result: dict[str, Any]) -> str:
+    return "" if result["duration_ms"] is None else f" · {result['duration_ms']} ms"

@@ -1,0 +1,380 @@
+"""The talk: messages and answers as they come, tool boxes, the input below.
+
+One `Talk` is shown at a time. What arrives for another one (the thread was left while it was answered)
+is not drawn; the record has it. Drawing follows the end unless somebody scrolled up.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import OptionList, Static
+
+from appliance.clock import monotonic_s
+from appliance.tui import commands
+from appliance.tui.bubbles import OUTCOMES, Earlier, Note, Said, ToolBox
+from appliance.tui.composer import Composer, Menu
+from appliance.tui.owl import PORTRAIT
+from appliance.tui.panel import Means, Panel
+from appliance.tui.sender import RUNNING, Accepted, Ended, Grew, Happened, Held, News, Outgoing, Taken, Talk
+
+if TYPE_CHECKING:
+    from appliance.tui.prose import Prose
+
+GREETING = "I am your owl. Ask me something about what is in your box,\nor type / to see what else there is."
+PAGE_EVENTS = 60
+TITLE_CHARS = 60
+STOP_WITHIN_S = 3.0
+QUEUED = "queued"
+
+
+class Chat(Panel):
+    """The first tab."""
+
+    LABEL = "Chat"
+    DEFAULT_CSS = """
+    Chat #talk { height: 1fr; scrollbar-size-vertical: 1; }
+    Chat #greeting { padding: 1 2; color: $secondary; }
+    """
+    BINDINGS = [
+        Binding("ctrl+t", "tools", "Tools", key_display="^T"),
+        Binding("ctrl+up", "scroll(-1)", show=False),
+        Binding("ctrl+down", "scroll(1)", show=False),
+        Binding("ctrl+home", "oldest", show=False),
+        Binding("ctrl+end", "newest", show=False),
+    ]
+
+    class Arrived(Message):
+        """News of the sender, from its thread."""
+
+        def __init__(self, news: News) -> None:
+            super().__init__()
+            self.news = news
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self.talk = Talk()
+        self.running: Outgoing | None = None
+        self.began_s = 0.0
+        self._said: dict[Outgoing, Said] = {}
+        self._boxes: dict[str, ToolBox] = {}
+        self._answer: Prose | None = None
+        self._text = ""
+        self._oldest = 1
+        self._is_explained = False
+        self._next = ""
+        self._asked_to_stop_s = -STOP_WITHIN_S
+        self._are_open = False
+        self.cost: dict[str, Any] = {}
+
+    def compose(self) -> ComposeResult:
+        """Talk, menu, input."""
+        with VerticalScroll(id="talk", can_focus=False):
+            yield Static(f"{PORTRAIT}\n\n{GREETING}", id="greeting", markup=False)
+        menu = Menu()
+        yield menu
+        yield Composer(menu)
+
+    def on_mount(self) -> None:
+        """Stay at the end as it grows."""
+        self._room.anchor()
+
+    def enter(self) -> None:
+        """Type."""
+        self.query_one(Composer).focus()
+
+    def leave(self) -> bool:
+        """Esc closes the menu, then asks whether to stop, then stops."""
+        menu = self.query_one(Menu)
+        if menu.is_open:
+            menu.offer(())
+            return True
+        if self.running is None:
+            return False
+        if monotonic_s() - self._asked_to_stop_s > STOP_WITHIN_S:
+            self._asked_to_stop_s = monotonic_s()
+            self.means.say("Esc again stops the answer", False)
+            return True
+        self._asked_to_stop_s = -STOP_WITHIN_S
+        self._stop(self.running)
+        return True
+
+    def take_tab(self) -> bool:
+        """Tab completes a command."""
+        return self.query_one(Composer).take_tab()
+
+    @property
+    def _room(self) -> VerticalScroll:
+        return self.query_one("#talk", VerticalScroll)
+
+    # -- typing -------------------------------------------------------------------------------------
+
+    def on_text_area_changed(self, event: Composer.Changed) -> None:
+        """Offer commands while one is typed."""
+        self.query_one(Menu).offer(commands.matching(event.text_area.text))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A click on the menu."""
+        event.stop()
+        self.query_one(Composer).choose(is_final=True)
+
+    def on_composer_scrolled(self, event: Composer.Scrolled) -> None:
+        """Page Up and Page Down; at the very top, older events are fetched."""
+        if event.pages < 0 and self._room.scroll_y <= 0 and self._oldest > 1:
+            self._fetch_earlier()
+        elif event.pages < 0:
+            self._room.scroll_page_up(animate=False)
+        else:
+            self._room.scroll_page_down(animate=False)
+
+    async def on_composer_sent(self, event: Composer.Sent) -> None:
+        """A command is executed here; anything else becomes a message, queued if an answer runs."""
+        command = commands.split(event.text)
+        if command is not None:
+            await self._execute(*command)
+            return
+        await self.send(event.text)
+
+    async def send(self, text: str) -> None:
+        """Hand a message to the sender and show it."""
+        self._greet(False)
+        message = Outgoing(text, self.talk)
+        if not self.talk.title:
+            title = " ".join(text.split())
+            self.talk.title = title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + "…"
+        bubble = self._said[message] = Said(text, state=QUEUED if self.running else "sending")
+        await self._room.mount(bubble)  # below the queued ones
+        self._room.anchor()
+        self.means.sender.put(message)
+        self.means.refresh()
+
+    async def _execute(self, name: str, argument: str) -> None:
+        if name == "help":
+            await self.app.run_action("panel('help')")
+        elif name == "new":
+            await self.open(Talk())
+        elif name == "threads":
+            await self.app.run_action("panel('threads')")
+        elif name == "resume" and argument:
+            self.resume(argument)
+        elif name == "resume":
+            self.ask("thread.list", {"type": "chat", "limit": 2}, self._resume_last)
+        elif name == "status":
+            self.ask("core.status", {}, self._show_status)
+        elif name in ("quit", "exit"):
+            self.app.exit()
+        else:
+            self.means.say(f"unknown command /{name}; /help lists them", True)
+
+    # -- threads ------------------------------------------------------------------------------------
+
+    def resume(self, thread: str, prompt: str = "") -> None:
+        """Show a thread and go on in it, at once with `prompt` if there is one."""
+        self._next = prompt
+        self.ask("thread.view", {"id": thread, "after": 2**62}, self._found)
+
+    async def open(self, talk: Talk, events: list[dict[str, Any]] | None = None) -> None:
+        """Show another conversation; what runs in the old one goes on unseen."""
+        self.talk = talk
+        self.running = None
+        self._answer, self._text = None, ""
+        self._boxes.clear()
+        self._said.clear()
+        for child in list(self._room.children):
+            if child.id != "greeting":
+                await child.remove()
+        self._greet(not events)
+        for event in events or []:
+            await self._draw(event)
+        self._finish_boxes()
+        self._room.anchor()
+        self.means.refresh()
+
+    def _resume_last(self, threads: list[dict[str, Any]]) -> None:
+        last = [t["id"] for t in threads if t["id"] != self.talk.thread]
+        if last:
+            self.resume(last[0])
+        else:
+            self.means.say("there is no other thread yet", False)
+
+    def _found(self, found: dict[str, Any]) -> None:
+        thread = found["thread"]
+        after = max(0, int(thread["last_seq"]) - PAGE_EVENTS)
+        self.ask("thread.view", {"id": thread["id"], "after": after}, lambda more: self._opened(more, after))
+
+    async def _opened(self, found: dict[str, Any], after: int) -> None:
+        thread, events = found["thread"], found["events"]
+        talk = Talk(thread["id"], thread["title"], events[-1]["seq"] if events else 0)
+        self._oldest = after + 1
+        await self.open(talk, events)
+        if after:
+            await self._room.mount(Earlier(after), before=0)
+        if thread["status"] == RUNNING:
+            self.means.sender.put(Outgoing("", talk, is_accepted=True))
+        self.means.say(f"resumed {thread['title'] or thread['id']}", False)
+        if self._next:
+            await self.send(self._next)
+            self._next = ""
+
+    def on_click(self, event: Any) -> None:
+        """The line above the oldest message."""
+        if isinstance(event.widget, Earlier):
+            self._fetch_earlier()
+
+    def _fetch_earlier(self) -> None:
+        after, oldest = max(0, self._oldest - 1 - PAGE_EVENTS), self._oldest
+        self.ask("thread.view", {"id": self.talk.thread, "after": after}, lambda found: self._earlier(found, after, oldest))
+
+    async def _earlier(self, found: dict[str, Any], after: int, before: int) -> None:
+        if found["thread"]["id"] != self.talk.thread or self._oldest != before:
+            return
+        self._oldest = after + 1
+        await self.query(Earlier).remove()
+        first = next((c for c in self._room.children if c.id != "greeting"), None)
+        for event in found["events"]:
+            if event["seq"] < before:
+                await self._draw(event, before=first)
+        if after:
+            await self._room.mount(Earlier(after), before=0)
+
+    # -- news of the sender -------------------------------------------------------------------------
+
+    async def on_chat_arrived(self, event: Arrived) -> None:
+        """Draw what happened to the talk on the screen."""
+        news = event.news
+        if news.message.talk is not self.talk:
+            return
+        if isinstance(news, Taken):
+            self.running, self.began_s = news.message, monotonic_s()
+            self._is_explained = False
+            self._show_state(news.message, "sending")
+        elif isinstance(news, Accepted):
+            self._show_state(news.message, "")
+        elif isinstance(news, Held):
+            self._show_state(news.message, "" if news.message.is_accepted else "waiting for the core")
+        elif isinstance(news, Grew):
+            await self._grow(news.text)
+        elif isinstance(news, Happened):
+            await self._draw(news.event)
+        else:
+            await self._end(news)
+        self.means.refresh()
+
+    def _show_state(self, message: Outgoing, state: str) -> None:
+        if message in self._said:
+            self._said[message].show(state)
+
+    async def _grow(self, text: str) -> None:
+        self._text += text
+        if self._answer is None:
+            self._answer = await self._prose("")
+        await self._answer.append(text)
+
+    async def _end(self, end: Ended) -> None:
+        self.running = None
+        self._show_state(end.message, "" if end.message.is_accepted else "not sent")
+        self._said.pop(end.message, None)
+        self._answer, self._text = None, ""
+        self._finish_boxes()
+        if end.status not in (200, 202) and not self._is_explained:
+            await self._put(Note(OUTCOMES.get(end.outcome) or end.why or end.outcome, is_error=end.outcome not in OUTCOMES))
+        if end.message.talk.thread:
+            self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._weigh)
+
+    def _weigh(self, found: dict[str, Any]) -> None:
+        self.app.call_later(self.app.run_action, "weigh")
+        self.cost = (found["turns"] or [{}])[-1]
+
+    # -- drawing ------------------------------------------------------------------------------------
+
+    async def _draw(self, event: dict[str, Any], before: Widget | None = None) -> None:
+        """One stored event."""
+        kind, role = event["kind"], event["role"]
+        if kind == "message" and role == "user":
+            await self._put(Said(event["content"]), before)
+        elif kind == "message" and role == "assistant":
+            await self._answered(event, before)
+        elif kind == "tool_use":
+            self._answer, self._text = None, ""
+            box = self._boxes[event["call_id"]] = ToolBox(event)
+            await self._put(box, before)
+            box.open(self._are_open)
+        elif kind == "tool_result" and event["call_id"] in self._boxes:
+            self._boxes[event["call_id"]].finish(event)
+        elif kind == "status_change" and event["status"] >= 400:
+            word, _, why = str(event["content"]).partition(": ")
+            self._is_explained = True
+            await self._put(Note(OUTCOMES.get(word) or why or word, is_error=word not in OUTCOMES), before)
+
+    async def _answered(self, event: dict[str, Any], before: Widget | None) -> None:
+        answer, text = self._answer, self._text
+        self._answer, self._text = None, ""
+        if answer is None or before is not None:
+            await self._prose(event["content"], before)
+        elif text.strip() != event["content"].strip():
+            await answer.update(event["content"])
+
+    async def _prose(self, text: str, before: Widget | None = None) -> "Prose":
+        from appliance.tui.prose import Prose  # late: the Markdown parser takes its time
+
+        prose = Prose(text)
+        await self._put(prose, before)
+        return prose
+
+    async def _put(self, widget: Widget, before: Widget | None = None) -> None:
+        queued = next((said for said in self._said.values() if said.state == QUEUED), None)
+        await self._room.mount(widget, before=before or queued)
+
+    def _finish_boxes(self) -> None:
+        """A call that has no result when its answer ended never gets one."""
+        for box in self._boxes.values():
+            if box.is_running:
+                box.finish(None)
+
+    def _greet(self, is_new: bool) -> None:
+        self.query_one("#greeting").display = is_new
+
+    def _show_status(self, status: dict[str, Any]) -> None:
+        broker = status["broker"]
+        model = broker.get("model") or "no model loaded yet"
+        lines = [
+            f"core      pid {status['pid']}, version {status['version']}, up {status['uptime_s']} s",
+            f"broker    {broker['state']}, {model}",
+            f"home      {status['home']}",
+            f"entries   {status['entries']}",
+            f"answering {status['answering']}",
+            f"thread    {self.talk.thread or 'none yet'}",
+        ]
+        self._greet(False)
+        self.run_worker(self._put(Note("\n".join(lines))))
+
+    # -- keys ---------------------------------------------------------------------------------------
+
+    def action_tools(self) -> None:
+        """Open or close every tool box."""
+        self._are_open = not self._are_open
+        for box in self.query(ToolBox):
+            box.open(self._are_open)
+
+    def action_scroll(self, lines: int) -> None:
+        """Move a line."""
+        self._room.scroll_relative(y=lines, animate=False)
+
+    def action_oldest(self) -> None:
+        """Go to the beginning."""
+        self._room.scroll_home(animate=False)
+
+    def action_newest(self) -> None:
+        """Go to the end and stay there."""
+        self._room.anchor()
+
+    def _stop(self, message: Outgoing) -> None:
+        if message.talk.thread:
+            self.ask("run.stop", {"run": message.talk.thread}, _nothing)
+
+
+_nothing: Callable[[Any], None] = lambda _: None  # noqa: E731

@@ -1,0 +1,279 @@
+"""What the owl knows: the tree of entries, a preview, and a search through them.
+
+Reads only: entries are changed by editing files in `box/` or by talking to the owl.
+"""
+
+from typing import Any
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Input, OptionList, Static, Tree
+from textual.widgets.option_list import Option
+from textual.widgets.tree import TreeNode
+
+from appliance.errors import OwlError
+from appliance.tui.panel import Means, Panel, is_missing
+from appliance.tui.rows import Rows
+
+PAGE = 500
+MOST = 5000
+LINES = 400
+HITS = 30
+MISSING = "This core does not list entries yet: update it, or use / to search."
+COUNTED = "{count} entries. Arrow keys and Return open one,\n/ searches all of them."
+EMPTY = "Nothing here yet. Put Markdown files into\n{home}/box/notes and they appear here."
+
+
+class Shelf(Tree[str]):
+    """Entries by scheme and folder."""
+
+    BINDINGS = [Binding("enter", "select_cursor", "Open", key_display="Enter")]
+
+
+class Context(Panel):
+    """The third tab."""
+
+    LABEL = "Context"
+    DEFAULT_CSS = """
+    Context #query { border: none; height: 1; padding: 0 1; background: $surface; }
+    Context #query:focus { background: $boost; }
+    Context #side { width: 32; }
+    Context Tree { background: $background; padding: 0 1; scrollbar-size-vertical: 1; }
+    Context #hits { display: none; }
+    Context #look { border-left: solid $boost; width: 1fr; padding: 0 0 0 1; scrollbar-size-vertical: 1; }
+    Context #name { color: $secondary; padding: 0 1; }
+    Context #plain { padding: 0 1; }
+    .-narrow Context #side { width: 1fr; }
+    .-narrow Context #look { display: none; }
+    .-narrow Context.-reading #side { display: none; }
+    .-narrow Context.-reading #look { display: block; }
+    .-wide Context #side { width: 46; }
+    """
+    BINDINGS = [
+        Binding("slash", "search", "Search", key_display="/"),
+        Binding("r", "refresh", "Refresh"),
+        Binding("shift+up,k", "look(-1)", "Scroll", key_display="k/j"),
+        Binding("shift+down,j", "look(1)", show=False),
+        Binding("backspace,left", "up", show=False),
+    ]
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._refs: list[str] = []
+        self._entries: list[dict[str, Any]] = []
+        self._hits: list[str] = []
+        self._shown = ""
+
+    def compose(self) -> ComposeResult:
+        """Search, tree or hits, preview."""
+        field = Input(placeholder="/ searches what the owl knows", id="query", select_on_focus=False)
+        field.cursor_blink = False
+        yield field
+        with Horizontal():
+            with Vertical(id="side"):
+                tree = Shelf("everything", id="tree")
+                tree.show_root = False
+                tree.guide_depth = 2
+                yield tree
+                yield Rows(id="hits", markup=False)
+            with VerticalScroll(id="look", can_focus=False):
+                yield Static(id="name", markup=False)
+                yield Static(id="plain", markup=False)
+
+    def enter(self) -> None:
+        """Look again at what is there."""
+        self._list.focus()
+        self.action_refresh()
+
+    def leave(self) -> bool:
+        """Esc goes back from reading, then from the hits to the tree."""
+        if self.has_class("-reading"):
+            self.remove_class("-reading")
+            if self.screen.has_class("-narrow"):
+                return True
+        field = self.query_one("#query", Input)
+        if not (field.has_focus or self._hits_shown):
+            return False
+        field.value = ""
+        self._show_hits(False)
+        return True
+
+    @property
+    def _tree(self) -> Shelf:
+        return self.query_one(Shelf)
+
+    @property
+    def _hits_shown(self) -> bool:
+        return bool(self.query_one("#hits").display)
+
+    @property
+    def _list(self) -> Shelf | Rows:
+        return self.query_one("#hits", Rows) if self._hits_shown else self._tree
+
+    # -- keys ---------------------------------------------------------------------------------------
+
+    def action_refresh(self) -> None:
+        """Fetch the list of entries, a page at a time."""
+        self._fetch([])
+
+    def action_search(self) -> None:
+        """Type words to look for."""
+        self.query_one("#query", Input).focus()
+
+    def action_look(self, lines: int) -> None:
+        """Scroll the preview."""
+        self.query_one("#look").scroll_relative(y=lines * 3, animate=False)
+
+    def action_read(self) -> None:
+        """On a narrow screen the entry takes the place of the list."""
+        self.add_class("-reading")
+
+    def action_up(self) -> None:
+        """To the folder above."""
+        if not self.leave():
+            self._tree.action_cursor_parent()
+
+    def on_key(self, event: events.Key) -> None:
+        """Down leaves the search field."""
+        if event.key == "down" and self.query_one("#query").has_focus:
+            self._list.focus()
+            event.stop()
+
+    # -- listing ------------------------------------------------------------------------------------
+
+    def _fetch(self, entries: list[dict[str, Any]]) -> None:
+        def page(found: list[dict[str, Any]]) -> None:
+            entries.extend(found)
+            if len(found) == PAGE and len(entries) < MOST:
+                self._fetch(entries)
+            else:
+                self._listed(entries)
+
+        params = {"prefix": "", "limit": PAGE, "offset": len(entries)}
+        self.ask("entry.list", params, page, failed=self._unlisted)
+
+    def _unlisted(self, error: OwlError) -> None:
+        if is_missing(error, "entry.list"):
+            self._say(MISSING)
+        else:
+            self._failed(error)
+
+    def _listed(self, entries: list[dict[str, Any]]) -> None:
+        refs = [e["ref"] for e in entries]
+        if refs == self._refs:
+            return
+        self._entries, self._refs = entries, refs
+        tree = self._tree
+        tree.clear()
+        folders: dict[tuple[str, ...], TreeNode[str]] = {(): tree.root}
+        for entry in sorted(entries, key=lambda e: e["ref"]):
+            *path, name = parts(entry["ref"])
+            for depth in range(1, len(path) + 1):
+                key = tuple(path[:depth])
+                if key not in folders:
+                    folders[key] = folders[key[:-1]].add(Text(key[-1]), expand=len(refs) <= 200 or depth == 1)
+            folders[tuple(path)].add_leaf(Text(name), data=entry["ref"])
+        tree.root.expand()
+        if not entries:
+            self._say(EMPTY.format(home=self.means.home))
+        elif not self._shown:
+            self._say(COUNTED.format(count=len(entries)))
+        if len(entries) >= MOST:
+            self.means.say(f"the first {MOST} entries are shown; / searches all", False)
+
+    def on_tree_node_highlighted(self, event: "Tree.NodeHighlighted[str]") -> None:
+        """Show the entry under the cursor."""
+        if event.node.data:
+            self.show(event.node.data)
+
+    def on_tree_node_selected(self, event: "Tree.NodeSelected[str]") -> None:
+        """Return or a click."""
+        if event.node.data:
+            self.show(event.node.data)
+            self.action_read()
+
+    # -- searching ----------------------------------------------------------------------------------
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Search."""
+        query = event.value.strip()
+        if query:
+            self.ask("tool.call", {"name": "search", "arguments": {"query": query, "limit": HITS}}, self._found)
+        else:
+            self._show_hits(False)
+
+    def _found(self, outcome: dict[str, Any]) -> None:
+        if int(outcome["status"]) >= 400:
+            self.means.say(f"{outcome['message']} ({outcome['hint']})" if outcome["hint"] else outcome["message"], True)
+            return
+        hits = list((outcome.get("data") or {}).get("hits") or [])
+        self._hits = [hit["ref"] for hit in hits]
+        rows = self.query_one("#hits", Rows)
+        rows.set_options([Option(Content.assemble((hit["title"] or hit["ref"], "bold"), f"\n  {hit['snippet']}")) for hit in hits])
+        self._show_hits(True)
+        if hits:
+            rows.highlighted = 0
+        else:
+            self._say(f"Nothing found. {outcome['message']}")
+
+    def _show_hits(self, is_shown: bool) -> None:
+        self.query_one("#hits").display = is_shown
+        self._tree.display = not is_shown
+        self._list.focus()
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Show the hit under the cursor."""
+        if event.option_index < len(self._hits):
+            self.show(self._hits[event.option_index])
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Return or a second click."""
+        event.stop()
+        self.action_read()
+
+    # -- the entry ----------------------------------------------------------------------------------
+
+    def show(self, ref: str) -> None:
+        """Show an entry, whoever asks."""
+        self._shown = ref
+        self.ask("entry.view", {"ref": ref, "line": 1, "limit": LINES}, self._viewed, failed=self._unviewed)
+
+    def _unviewed(self, error: OwlError) -> None:
+        if is_missing(error, "entry.view"):
+            self._say(MISSING)
+        else:
+            self._say(str(error))
+
+    async def _viewed(self, entry: dict[str, Any]) -> None:
+        if entry["ref"] != self._shown and self._shown:
+            self._shown = entry["ref"]
+        text = entry.get("text")
+        if text is None:
+            lines = entry.get("lines") or []
+            text = "\n".join(lines) if isinstance(lines, list) else str(lines)
+        await self.query("Prose").remove()
+        head = Content.assemble((entry.get("title") or "", "bold"), "\n" if entry.get("title") else "", (entry["ref"], "dim"))
+        self.query_one("#name", Static).update(head)
+        is_markdown = entry["ref"].endswith(".md") or entry["ref"].startswith("memory://")
+        self.query_one("#plain", Static).update("" if is_markdown else text)
+        if is_markdown:
+            from appliance.tui.prose import Prose  # late: the Markdown parser takes its time
+
+            await self.query_one("#look").mount(Prose(text))
+        self.query_one("#look").scroll_home(animate=False)
+
+    def _say(self, text: str) -> None:
+        self._shown = ""
+        self.query("Prose").remove()
+        self.query_one("#name", Static).update("")
+        self.query_one("#plain", Static).update(text)
+
+
+def parts(ref: str) -> list[str]:
+    """Scheme, folders and name of a reference."""
+    scheme, mark, rest = ref.partition("://")
+    return [f"{scheme}://", *rest.split("/")] if mark else ref.split("/")

@@ -1,0 +1,100 @@
+"""Help: keys, commands, where things are."""
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from appliance import __version__
+from appliance.tui.commands import COMMANDS
+from appliance.tui.panel import Panel
+
+KEYS = (
+    (
+        "Everywhere",
+        (
+            ("Tab, Shift+Tab", "next and previous tab"),
+            ("F1 F2 F3 F4", "go to a tab; outside of Chat also 1 2 3 4"),
+            ("Esc", "close, stop an answer (twice), back to Chat"),
+            ("Ctrl+R", "connect again now, when the core is away"),
+            ("Ctrl+C", "copy what is selected, otherwise leave"),
+        ),
+    ),
+    (
+        "Chat",
+        (
+            ("Return", "send; while an answer runs the message is queued"),
+            ("Ctrl+J", "new line; also Shift+Return, Alt+Return, \\ Return"),
+            ("Up, Down", "what you sent before, from the first or last line"),
+            ("Page Up, Down", "read back; Ctrl+Up and Ctrl+Down by line"),
+            ("Ctrl+Home, End", "oldest and newest message"),
+            ("Ctrl+T", "open or close all tool boxes; a click does one"),
+        ),
+    ),
+    (
+        "Threads",
+        (
+            ("Return", "go on with the thread in Chat"),
+            ("/", "filter by title"),
+            ("d", "delete, after asking"),
+            ("k, j", "scroll the preview"),
+        ),
+    ),
+    (
+        "Context",
+        (
+            ("Return", "open a folder, read an entry"),
+            ("/", "search everything the owl knows"),
+            ("k, j", "scroll the entry"),
+        ),
+    ),
+)
+WIDTH = 18
+
+
+class Guide(Panel):
+    """The last tab."""
+
+    LABEL = "Help"
+    DEFAULT_CSS = "Guide VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }"
+    BINDINGS = [
+        Binding("k", "scroll(-1)", show=False),
+        Binding("j", "scroll(1)", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """One long text."""
+        with VerticalScroll():
+            yield Static(self.text(), markup=False)
+
+    def enter(self) -> None:
+        """Scroll with the arrow keys."""
+        self.query_one(VerticalScroll).focus()
+
+    def action_scroll(self, lines: int) -> None:
+        """Move a line."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def text(self) -> Content:
+        """The page."""
+        lines = []
+        for head, keys in KEYS:
+            lines += _section(head, keys)
+        lines += _section("Commands in Chat", tuple((f"/{c.name} {c.argument}", c.about) for c in COMMANDS))
+        home = self.means.home
+        places = (
+            ("home", home),
+            ("your notes", f"{home}/box/notes"),
+            ("settings", f"{home}/owlbox.toml"),
+            ("logs", f"{home}/logs"),
+            ("this version", __version__),
+        )
+        lines += _section("Where things are", places)
+        return Content("\n").join(lines)
+
+
+def _section(head: str, rows: tuple[tuple[str, str], ...]) -> list[Content]:
+    lines = [Content.assemble((head, "bold"))]
+    lines += [Content.assemble((f"  {key:<{WIDTH}}", "$secondary"), about) for key, about in rows]
+    return [*lines, Content("")]

@@ -1,0 +1,166 @@
+"""How the screen looks on this terminal: its theme, and letters it can show.
+
+Decides from the environment and from the number of colours, once, at the start. With sixteen colours or
+none the terminal's own are used and selection is shown in reverse. A terminal that is not UTF-8 gets
+ASCII of the same width, whatever a widget draws; the console of Linux keeps what its font has.
+"""
+
+import unicodedata
+from collections.abc import Mapping
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+from textual.theme import Theme
+
+NIGHT = Theme(
+    name="owl-night",
+    primary="#d9a441",
+    secondary="#8fb8a8",
+    accent="#e6b95c",
+    warning="#e6b95c",
+    error="#f07f6a",
+    success="#9cc47c",
+    foreground="#ece4d4",
+    background="#191714",
+    surface="#211f1b",
+    panel="#2b2823",
+    boost="#332f29",
+    dark=True,
+)
+DAY = Theme(
+    name="owl-day",
+    primary="#8a5a00",
+    secondary="#2f6b5a",
+    accent="#8a5a00",
+    warning="#8a5a00",
+    error="#a8321e",
+    success="#3c6e21",
+    foreground="#2a2620",
+    background="#faf6ee",
+    surface="#f2ecdf",
+    panel="#e8e0cf",
+    boost="#e0d6c2",
+    dark=False,
+)
+REVERSED = {
+    "block-cursor-foreground": "ansi_default",
+    "block-cursor-background": "ansi_default",
+    "block-cursor-text-style": "reverse",
+    "block-cursor-blurred-foreground": "ansi_default",
+    "block-cursor-blurred-background": "ansi_default",
+    "block-cursor-blurred-text-style": "bold underline",
+    "input-cursor-foreground": "ansi_default",
+    "input-cursor-background": "ansi_default",
+    "input-cursor-text-style": "reverse",
+    "border": "ansi_default",
+    "border-blurred": "ansi_default",
+    "scrollbar": "ansi_bright_black",
+    "scrollbar-background": "ansi_default",
+    "screen-selection-background": "ansi_blue",
+    "screen-selection-foreground": "ansi_white",
+}
+PLAIN = Theme(
+    name="owl-plain",
+    ansi=True,
+    primary="ansi_yellow",
+    secondary="ansi_cyan",
+    accent="ansi_yellow",
+    warning="ansi_yellow",
+    error="ansi_red",
+    success="ansi_green",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    boost="ansi_default",
+    variables=REVERSED,
+)
+THEMES = (NIGHT, DAY, PLAIN)
+
+# What the fonts of the Linux console have beyond Latin-1.
+CONSOLE = frozenset("─│┌┐└┘├┤┬┴┼═║╔╗╚╝█▄▀▌▐░▒▓•…–—‘’“”")
+ASCII = str.maketrans(
+    {
+        **dict.fromkeys("─━═╌╍┄┅▔▁╴╶", "-"),
+        **dict.fromkeys("│┃║▎▊▌▐▏▕╎╏┆┇┊┋", "|"),
+        **dict.fromkeys("┌┐└┘├┤┬┴┼╔╗╚╝╭╮╰╯┏┓┗┛┣┫╋╠╣╬", "+"),
+        **dict.fromkeys("█▓▀▄", "#"),
+        **dict.fromkeys("▒░", ":"),
+        **dict.fromkeys("•·●▪◦‣⭑○", "*"),
+        **dict.fromkeys("–—‐‑−", "-"),
+        **dict.fromkeys("‘’‚′", "'"),
+        **dict.fromkeys("“”„″«»", '"'),
+        **dict.fromkeys("▶▸›", ">"),
+        **dict.fromkeys("▼▾", "v"),
+        **dict.fromkeys("◀◂‹", "<"),
+        **dict.fromkeys("▲▴↑", "^"),
+        "…": ".",
+        "✔": "+",
+        "✘": "x",
+        "⟳": "~",
+        "→": ">",
+        "←": "<",
+        "↓": "v",
+        "×": "x",
+        "\u00a0": " ",
+    }
+)
+
+
+def theme(environ: Mapping[str, str], colours: str | None) -> str:
+    """The name of the theme for a terminal that shows `colours` (None, standard, 256, truecolor)."""
+    if "NO_COLOR" in environ or colours not in ("256", "truecolor"):
+        return PLAIN.name
+    return NIGHT.name if is_dark(environ) else DAY.name
+
+
+def is_dark(environ: Mapping[str, str]) -> bool:
+    """False when COLORFGBG ends in 7 or more; a missing or malformed one means dark."""
+    last = environ.get("COLORFGBG", "").rpartition(";")[2]
+    return not (last.isdecimal() and int(last) >= 7)
+
+
+def letters(environ: Mapping[str, str]) -> "Letters | None":
+    """The filter this terminal needs, None when it shows everything."""
+    if not is_utf8(environ):
+        return Letters(frozenset())
+    return Letters(CONSOLE) if environ.get("TERM") == "linux" else None
+
+
+def is_utf8(environ: Mapping[str, str]) -> bool:
+    """False when the environment names another encoding, or C; with nothing said, terminals are UTF-8."""
+    lang = environ.get("LANG", "")
+    kind = environ.get("LC_CTYPE", "")
+    if kind == "C.UTF-8" and lang in ("C", "POSIX"):
+        kind = ""  # Python put it there itself, because of the C in LANG (PEP 538)
+    name = environ.get("LC_ALL") or kind or lang
+    return not name or "utf8" in name.lower().replace("-", "")
+
+
+class Letters(LineFilter):
+    """Replaces letters that the terminal cannot show by others of the same width."""
+
+    def __init__(self, extra: frozenset[str]) -> None:
+        super().__init__()
+        self._extra = extra
+        self._latin = bool(extra)
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The line, showable."""
+        return [s if s.text.isascii() else Segment(self.text(s.text), s.style, s.control) for s in segments]
+
+    def text(self, text: str) -> str:
+        """The text, showable and exactly as wide."""
+        return "".join(map(self._letter, text))
+
+    def _letter(self, letter: str) -> str:
+        if letter.isascii() or letter in self._extra or (self._latin and "\xa1" <= letter <= "\xff"):
+            return letter
+        known = letter.translate(ASCII)
+        if known.isascii():
+            return known
+        width = cell_len(letter)
+        plain = unicodedata.normalize("NFKD", letter)[0]
+        return plain if width == 1 and plain.isascii() else "?" * width

@@ -1,0 +1,89 @@
+"""What every panel shares: its title, its way to the core, and asking the core without blocking the screen."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from textual.containers import Vertical
+
+from appliance.errors import NotFound, OwlError
+from appliance.tui.link import CALL_S, Link
+from appliance.tui.sender import Sender
+
+Then = Callable[[Any], object]
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a panel may use of the program around it."""
+
+    link: Link
+    sender: Sender
+    say: Callable[[str, bool], None]  # one line at the bottom; True for an error
+    resume: Callable[[str], None]  # continue a thread in the chat
+    attached: Callable[[], str]  # the thread in the chat
+    refresh: Callable[[], None]  # draw the status line anew
+    home: str
+
+
+class Panel(Vertical):
+    """One tab."""
+
+    LABEL: ClassVar[str] = ""
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(id=self.LABEL.lower())
+        self.means = means
+        self._asked: dict[str, int] = {}
+
+    def enter(self) -> None:
+        """The panel is shown: take the focus, look again at what may have changed."""
+
+    def leave(self) -> bool:
+        """Esc was pressed; True when something of the panel was closed by it."""
+        return False
+
+    def take_tab(self) -> bool:
+        """Tab was pressed; True when the panel had a use for it."""
+        return False
+
+    def ask(self, method: str, params: dict[str, Any], then: Then, *, failed: Then | None = None) -> None:
+        """Call the core in a worker thread; `then` gets the result here, an error goes to the bottom line.
+
+        A second question to the same method takes the place of the first.
+        """
+
+        number = self._asked[method] = self._asked.get(method, 0) + 1
+
+        def work() -> None:
+            try:
+                answer, result = then, self.means.link.call(method, params, CALL_S)
+            except OwlError as error:
+                answer, result = failed or self._failed, error
+            if self._asked[method] == number:
+                self.hand(answer, result)
+
+        self.run_worker(work, group=method, thread=True)
+
+    def hand(self, then: Then, value: Any) -> None:
+        """Call a function of the screen from a worker thread, unless the screen is being left."""
+        if not self.means.link.is_closing:
+            self.call_later(then, value)
+
+    def _failed(self, error: OwlError) -> None:
+        self.means.say(str(error), True)
+
+
+def ago(at_ms: int, now_ms: int) -> str:
+    """How long ago, in at most six letters."""
+    minutes = max(0, now_ms - at_ms) // 60_000
+    if minutes < 1:
+        return "now"
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} d"
+
+
+def is_missing(error: OwlError, method: str) -> bool:
+    """True when the core is older than this screen and does not have the method."""
+    return isinstance(error, NotFound) and method in error.message and "method" in error.message

@@ -1,0 +1,64 @@
+"""Markdown of an answer or of an entry. Imported when the first one is shown, because it takes its time.
+
+Plain CommonMark with tables: no HTML, and no guessing of links (`garden.md` is a note, not a web address).
+References such as [box://notes/garden.md] stand out and open the entry when clicked.
+"""
+
+import re
+
+from markdown_it import MarkdownIt
+from textual.content import Content
+from textual.style import Style
+from textual.widgets import Markdown
+from textual.widgets._markdown import MarkdownBlock, MarkdownParagraph
+
+REF = re.compile(r"\[?\b([a-z][a-z0-9_]*://[^\s\]\[()<>\"']*[^\s\]\[()<>\"'.,;:!?])\]?")
+WEB = ("http://", "https://", "file://", "mailto://")
+
+
+def parser() -> MarkdownIt:
+    """What we take for Markdown."""
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+class Words(MarkdownParagraph):
+    """A paragraph whose references stand out."""
+
+    def set_content(self, content: Content) -> None:
+        """Take new text."""
+        for found in REF.finditer(content.plain):
+            if not found[1].startswith(WEB):
+                link = Style.from_meta({"@click": f"app.open_ref({found[1]!r})"})
+                content = content.stylize("$secondary bold", *found.span()).stylize(link, *found.span(1))
+        super().set_content(content)
+
+
+class Prose(Markdown):
+    """Markdown, set close."""
+
+    BULLETS = ["• ", "◦ ", "▪ ", "• ", "◦ "]
+    BLOCKS = {**Markdown.BLOCKS, "paragraph_open": Words}
+    DEFAULT_CSS = """
+    Prose { padding: 0 2; }
+    Prose MarkdownHeader { margin: 0 0 1 0; padding: 0; content-align: left middle; text-style: bold; background: transparent; }
+    Prose MarkdownH1, Prose MarkdownH2 { color: $primary; text-style: bold underline; }
+    Prose MarkdownBlockQuote { margin: 0 0 1 0; background: transparent; border-left: solid $secondary; }
+    Prose MarkdownFence { margin: 0 0 1 0; background: $panel; color: $foreground; }
+    Prose MarkdownFence > Label { padding: 0 1; }
+    Prose MarkdownTable { margin: 0 0 1 0; width: auto; }
+    Prose MarkdownBullet { color: $secondary; }
+    Prose MarkdownHorizontalRule { margin: 0 0 1 0; padding: 0; }
+    """
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text, parser_factory=parser, open_links=False)
+
+    def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
+        """A link cannot be opened on a box without a screen: it is copied instead."""
+        event.stop()
+        self.app.copy_to_clipboard(event.href)
+        self.app.notify(f"copied {event.href}", markup=False)
+
+    def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
+        """The widget for a block; an unknown one becomes a paragraph."""
+        return self.BLOCKS.get(block_name, Words)

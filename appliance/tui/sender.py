@@ -1,0 +1,208 @@
+"""Messages on their way: sent one after the other, resent until the core has them, their answers followed.
+
+A message keeps its `message_id` whatever happens, so the core accepts it once. When the connection goes
+after that, the answer is read from the record, event by event, until its loop has ended. `run` works in
+a thread of its own; what happens goes to `tell` as one of the classes below. Nothing here is on disk:
+what was not accepted when the screen is left is lost.
+"""
+
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.clock import correlation_id, monotonic_s, new_id
+from appliance.errors import DeadlineExceeded, Lost, OwlError
+from appliance.tui.link import Link
+
+ANSWER_S = 3600.0
+DRAW_EVERY_S = 0.1
+LOOK_EVERY_S = 0.5
+WAITING, RUNNING = 100, 102
+
+
+@dataclass(eq=False)
+class Talk:
+    """A conversation of this screen: its thread once there is one, and the last event that was shown."""
+
+    thread: str = ""
+    title: str = ""
+    seq: int = 0
+
+
+@dataclass(eq=False)
+class Outgoing:
+    """A message; an empty text only follows what is being answered in its thread."""
+
+    text: str
+    talk: Talk
+    message_id: str = field(default_factory=new_id)
+    correlation: str = field(default_factory=correlation_id)
+    is_accepted: bool = False
+    has_reply: bool = False
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The message's turn has come."""
+
+    message: Outgoing
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The message is safe in the core."""
+
+    message: Outgoing
+
+
+@dataclass(frozen=True)
+class Grew:
+    """More text of the answer, at most ten times a second."""
+
+    message: Outgoing
+    text: str
+
+
+@dataclass(frozen=True)
+class Happened:
+    """A stored event."""
+
+    message: Outgoing
+    event: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Held:
+    """The connection went; it goes on when the core is back."""
+
+    message: Outgoing
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The answer is complete, stopped or failed; `why` is one line for a person."""
+
+    message: Outgoing
+    status: int
+    outcome: str
+    why: str = ""
+
+
+News = Taken | Accepted | Grew | Happened | Held | Ended
+
+
+class Sender:
+    """The queue of one screen."""
+
+    def __init__(self, link: Link, tell: Callable[[News], None]) -> None:
+        self._link = link
+        self._tell = tell
+        self._queue: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
+
+    def put(self, message: Outgoing) -> None:
+        """Send it when all before it are answered."""
+        self._queue.put(message)
+
+    def close(self) -> None:
+        """End `run`; the link must be closed too."""
+        self._queue.put(None)
+
+    def run(self) -> None:
+        """Work through the queue until `close`."""
+        while (message := self._queue.get()) is not None and not self._link.is_closing:
+            self._tell(Taken(message))
+            self._deliver(message)
+
+    def _deliver(self, message: Outgoing) -> None:
+        while self._link.wait():
+            try:
+                end = self._follow(message) if message.is_accepted else self._send(message)
+            except (Lost, DeadlineExceeded):
+                self._tell(Held(message))
+                if not self._link.pause(LOOK_EVERY_S):
+                    return
+                continue
+            except OwlError as error:
+                end = Ended(message, error.status, error.outcome, str(error))
+            if end is not None:
+                self._tell(end)
+                return
+
+    def _send(self, message: Outgoing) -> Ended | None:
+        """The end of the answer, or None when it has to be followed."""
+        text = Buffer(lambda grown: self._tell(Grew(message, grown)))
+        params = {"text": message.text, "thread": message.talk.thread, "kind": "chat", "message_id": message.message_id}
+        with self._link.client() as client:
+            stream = client.stream(
+                "message.send",
+                params,
+                deadline_s=ANSWER_S,
+                correlation=message.correlation,
+                idle=(DRAW_EVERY_S, text.flush),
+            )
+            while True:
+                try:
+                    name, value = next(stream)
+                except StopIteration as end:
+                    result = dict(end.value or {})
+                    break
+                if name == "accepted":
+                    message.talk.thread = value["run"]
+                    message.talk.seq = max(message.talk.seq, value["seq"])
+                    message.is_accepted = True
+                    self._tell(Accepted(message))
+                elif name == "delta":
+                    text.add(value["text"])
+                elif name == "event":
+                    text.flush()
+                    self._show(message, value)
+        text.flush()
+        status = int(result.get("status", WAITING))
+        if status in (WAITING, RUNNING):
+            return None  # known before, or the core is being restarted: the record tells the rest
+        return Ended(message, status, str(result.get("outcome", "")), str(result.get("message", "")))
+
+    def _follow(self, message: Outgoing) -> Ended | None:
+        """Read the record until the loop has ended."""
+        while True:
+            found = self._link.call("thread.view", {"id": message.talk.thread, "after": message.talk.seq})
+            for event in found["events"]:
+                self._show(message, event)
+            status = int(found["thread"]["status"])
+            if status not in (WAITING, RUNNING) and (message.has_reply or not message.text):
+                return Ended(message, status, str(found["thread"]["outcome"]))
+            if not self._link.pause(LOOK_EVERY_S):
+                return None
+
+    def _show(self, message: Outgoing, event: dict[str, Any]) -> None:
+        if event["seq"] <= message.talk.seq:
+            return
+        message.talk.seq = event["seq"]
+        is_mine = event["correlation"] == message.correlation
+        if event["role"] == "user" and is_mine:
+            return  # it is on the screen since it was typed
+        message.has_reply = message.has_reply or is_mine
+        self._tell(Happened(message, event))
+
+
+class Buffer:
+    """Text that is passed on at most every DRAW_EVERY_S."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._text = ""
+        self._written_s = 0.0
+
+    def add(self, text: str) -> None:
+        """More text."""
+        self._text += text
+        if monotonic_s() - self._written_s >= DRAW_EVERY_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Pass on what is there."""
+        if self._text:
+            text, self._text = self._text, ""
+            self._written_s = monotonic_s()
+            self._write(text)

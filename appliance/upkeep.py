@@ -1,0 +1,101 @@
+"""One round of maintenance, run by a timer: checks the database, forgets what is old, then ends.
+
+Safe beside a running core, whose transactions it waits for, and without one. Twice at a time never. When
+nothing is due it opens no database and writes nothing; what it found is said, and only a round that found
+no problem counts as done. When that was is kept in the runtime folder, so a reboot makes a check due.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance import places
+from appliance.clock import now_ms
+from appliance.errors import AlreadyRunning
+from appliance.leases import Leases
+from appliance.log import MAX_BYTES
+from appliance.places import Home
+from appliance.store import Store
+
+CHECK_EVERY_MS = 24 * 3600 * 1000
+KEEP_LOGS_MS = 31 * 24 * 3600 * 1000
+STAMP = "maintained"
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did; `problems` is what somebody must look at."""
+
+    is_due: bool
+    problems: tuple[str, ...] = ()
+    processes: int = 0
+    statistics: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """For people; one line when nothing was done."""
+        done = [f"problem: {problem}" for problem in self.problems]
+        done += [f"forgot {self.processes} ended processes"] if self.processes else []
+        done += [f"refreshed the statistics of {', '.join(self.statistics)}"] if self.statistics else []
+        done += [f"cut or removed {name}" for name in self.logs]
+        return done or ["the database is well; nothing to do" if self.is_due else "nothing is due"]
+
+
+def maintain(home: Home, environ: Mapping[str, str], *, now: int | None = None, is_forced: bool = False) -> Round:
+    """One round; AlreadyRunning while another one runs on this home."""
+    now = now_ms() if now is None else now
+    with _alone(home.require()):
+        logs = tuple(_prune_logs(home.logs, now))
+        stamp = places.runtime_folder(home, environ, make=True) / STAMP
+        if not is_forced and 0 <= now - _at_ms(stamp) < CHECK_EVERY_MS:
+            return Round(is_due=False, logs=logs)
+        store = Store.open(home.database)
+        try:
+            problems = tuple(store.problems(is_quick=True))
+            if problems:
+                return Round(True, problems, logs=logs)
+            done = Round(True, (), Leases(store).forget(), tuple(store.optimize()), logs)
+        finally:
+            store.close()
+        stamp.touch(mode=0o600)
+        os.utime(stamp, ns=(now * 1_000_000, now * 1_000_000))
+        return done
+
+
+@contextmanager
+def _alone(home: Home) -> Iterator[None]:
+    """Hold the home's folder itself locked: no lock file to write, and the kernel lets go however we end."""
+    folder = os.open(home.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise AlreadyRunning(f"maintenance of {home.root} is already running", hint="wait for it to end") from None
+    finally:
+        os.close(folder)
+
+
+def _prune_logs(folder: Path, now: int) -> Iterator[str]:
+    """Remove turned-over logs of more than a month; turn over what a child's output has grown to."""
+    for path in sorted(folder.rglob("*.log.[0-9]")):
+        if now - _at_ms(path) > KEEP_LOGS_MS:
+            path.unlink(missing_ok=True)
+            yield str(path.relative_to(folder))
+    for path in sorted(folder.rglob("output.log")):
+        if path.stat().st_size > MAX_BYTES:
+            # The child goes on writing at the end of the same file: copied and emptied, not renamed.
+            shutil.copyfile(path, path.with_name("output.log.1"))
+            os.truncate(path, 0)
+            yield str(path.relative_to(folder))
+
+
+def _at_ms(path: Path) -> int:
+    """When a file was last written; 0 when there is none."""
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0

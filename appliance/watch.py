@@ -1,0 +1,326 @@
+"""Watches a folder tree and names the files that changed, once each has come to rest; reads them whole.
+
+Owns the thread, the kernel's notifications (watchfiles) and what was last told about each file.
+Notifications are only hints where to look: what is told is the difference between the tree and what was
+told before, so a burst, a lost notification or a change made while nobody watched all end the same way.
+A file is told when its size and times have been still for `SETTLE_S`, or it has been gone for that long.
+Knows nothing about what the files mean. Not promised: a file that never stops growing is never told.
+
+watchfiles is asked every `STEP_MS` (it offers no wait without a clock): two wake-ups a second when idle.
+It is given every folder by itself, because its own recursion follows links out of the tree (1.3.0), and
+may not be told to ignore refused folders, because it then hides that the kernel's limit was reached.
+"""
+
+import logging
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from appliance.clock import monotonic_s, now_ms
+from appliance.errors import BadInput, Conflict, OwlError
+
+LOG = logging.getLogger(__name__)
+IGNORED = (".*", "*~", "*.part", "*.tmp", "*.swp", "*.swx", "#*#", "4913")
+SETTLE_S = 0.6
+STEP_MS = 500  # while nothing happens
+BUSY_STEP_MS = 100  # while something does
+POLL_S = 4.0  # between looks when the kernel has no notifications left
+MISSING_S = 2.0  # between looks for a folder that is not there
+RETRY_S = 5.0  # after what was told could not be taken
+FLOOD = 1000  # so many changes at once may mean that the kernel dropped some
+
+Mark = tuple[int, int, int, int]  # inode, size, time of change, time of any change
+
+
+def is_ignored(name: str) -> bool:
+    """True for names of temporary and hidden files."""
+    return any(fnmatchcase(name, pattern) for pattern in IGNORED)
+
+
+def is_text(name: str) -> bool:
+    """False for a file name whose bytes are not UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_inside(root: Path, path: Path) -> bool:
+    """True when `path`, every link of it followed, lies in `root`, compared component by component."""
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a loop of links leads nowhere
+        return False
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What a walk found: folders with their inodes; files and links; folders that cannot be entered."""
+
+    folders: dict[str, int]
+    files: tuple[str, ...]
+    closed: tuple[str, ...]
+
+
+def walk(root: Path) -> Tree:
+    """Everything under `root` that is not ignored. Links are listed and never followed."""
+    folders: dict[str, int] = {}
+    files: list[str] = []
+    closed: list[str] = []
+    waiting = [str(root)]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as found:
+                folders[folder] = os.stat(folder).st_ino
+                for item in found:
+                    if is_ignored(item.name):
+                        continue
+                    if item.is_dir(follow_symlinks=False):
+                        (waiting if is_text(item.name) else closed).append(item.path)
+                    elif item.is_symlink() or item.is_file(follow_symlinks=False):
+                        files.append(item.path)
+        except (FileNotFoundError, NotADirectoryError):
+            folders.pop(folder, None)  # gone while we looked
+        except OSError:
+            folders.pop(folder, None)
+            closed.append(folder)
+    return Tree(folders, tuple(sorted(files)), tuple(sorted(closed)))
+
+
+@dataclass(frozen=True)
+class Text:
+    """A file read whole: its text, and its size and time of change at that moment."""
+
+    text: str
+    size_bytes: int
+    mtime_ns: int
+
+
+def read_text(root: Path, path: Path, max_bytes: int) -> Text | None:
+    """The text of a file in `root`; None for what is no file; BadInput says why it cannot be taken whole.
+
+    Conflict when it changes meanwhile. Links are never followed: one that stays inside is None, for its
+    target is read under its own name.
+    """
+    if path.is_symlink():
+        if is_inside(root, path):
+            return None
+        raise BadInput("a link that leads out of the folder is not followed")
+    try:
+        if not is_inside(root, path.parent):
+            raise BadInput("not in the folder")
+        # Without waiting for the other end of a pipe, and not through a link put there this moment.
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            before = os.fstat(file.fileno())
+            if not stat.S_ISREG(before.st_mode):
+                return None
+            if before.st_size > max_bytes:
+                raise BadInput(f"too large: {before.st_size} bytes, the limit is {max_bytes}")
+            raw = file.read(max_bytes + 1)
+            after = os.fstat(file.fileno())
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}") from None
+    if b"\0" in raw:
+        raise BadInput("binary, not text")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"not UTF-8 text (byte {error.start})") from None
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns) or len(raw) != before.st_size:
+        raise Conflict(f"{path.name} changed while it was read")
+    return Text(text.replace("\r\n", "\n"), before.st_size, before.st_mtime_ns)
+
+
+class Watch:
+    """Tells `take` about changed paths, in batches, from a thread of its own.
+
+    `known` names the paths that the taker believes exist: those that do not are told at the start. What
+    `take` cannot accept (OwlError) is told again after a while.
+    """
+
+    def __init__(self, root: Path, known: Callable[[], Iterable[Path]], take: Callable[[Sequence[Path]], None]) -> None:
+        self._root = root.resolve()
+        self._known = known
+        self._take = take
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._told: dict[str, Mark] = {}
+        self._moving: dict[str, tuple[Mark | None, float]] = {}  # path: how it looked, since when
+        self._retry_s = 0.0
+        self._has_first = False
+        self.state = "off"
+
+    def start(self) -> None:
+        """Begin with a full look, then follow changes."""
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; what is moving is told at the next start."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(STEP_MS / 1000 * 4)
+        self.state = "off"
+
+    @property
+    def is_idle(self) -> bool:
+        """True when the first look is over and everything seen has been told."""
+        return self._has_first and not self._moving
+
+    # -- the thread ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        # Here and not at the top: watchfiles brings asyncio along, and a command that never watches
+        # should not wait for it.
+        from watchfiles import _rust_notify
+
+        refused = (OSError, _rust_notify.WatchfilesRustInternalError)
+        has_warned = False
+        while not self._stop.is_set():
+            if not self._root.is_dir():
+                self._miss()
+                continue
+            tree = self._look()
+            try:
+                watcher = _rust_notify.RustNotify(list(tree.folders), False, False, 0, False, False)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # a folder went while we looked
+            except refused as error:
+                if not has_warned:
+                    LOG.warning("no change notifications for %s, looking every %g s instead: %s", self._root, POLL_S, error)
+                has_warned = True
+                self._pace("polling", POLL_S)
+                continue
+            with watcher:
+                self.state, has_warned = "watching", False
+                try:
+                    if self._look().folders == tree.folders:  # nothing slipped in before the watch was set
+                        self._follow(watcher.watch, tree)
+                except refused as error:  # a name that is no text, for one: look at everything again
+                    LOG.debug("watching anew: %s", error)
+
+    def _follow(self, watch: Callable[..., set[tuple[int, str]] | str], tree: Tree) -> None:
+        """Follow notifications until the set of folders has changed."""
+        while not self._stop.is_set():
+            self._settle()
+            step_ms, limit_ms = (BUSY_STEP_MS, BUSY_STEP_MS) if self._moving else (STEP_MS, 0)
+            if self._retry_s > monotonic_s():
+                step_ms, limit_ms = STEP_MS, STEP_MS
+            changes = watch(1, step_ms, limit_ms, self._stop)
+            if isinstance(changes, str):
+                continue
+            for _, path in changes:
+                self._note(path)
+            if len(changes) >= FLOOD or any(path in tree.folders or os.path.isdir(path) for _, path in changes):
+                return
+
+    def _miss(self) -> None:
+        """The folder is not there: what it held is kept until it is back, for a mount may come late."""
+        if self.state != "missing":
+            LOG.warning("folder %s is missing; what was read from it is kept", self._root)
+        self.state = "missing"
+        self._moving.clear()
+        self._stop.wait(MISSING_S)
+
+    def _pace(self, state: str, seconds: float) -> None:
+        """Without notifications: settle what moves, then wait until the next look."""
+        self.state = state
+        end_s = monotonic_s() + seconds
+        self._settle()
+        while self._moving and monotonic_s() < end_s and not self._stop.wait(BUSY_STEP_MS / 1000):
+            self._settle()
+        self._stop.wait(max(0.0, end_s - monotonic_s()))
+
+    # -- what changed -------------------------------------------------------------------------------
+
+    def _look(self) -> Tree:
+        """Walk the tree and note every difference to what was told."""
+        tree = walk(self._root)
+        here = {*tree.files, *tree.closed}
+        for path in here:
+            self._note(path, is_known=True)
+        gone = set(self._told) - here
+        if not self._has_first:
+            gone |= {str(path) for path in self._known()} - here
+            self._has_first = True
+        for path in gone:
+            self._note(path, is_known=True)
+        return tree
+
+    def _note(self, path: str, *, is_known: bool = False) -> None:
+        """Follow this path until it has settled, if it differs from what was told."""
+        mark = _mark(path)
+        if path in self._moving or (path in self._told and self._told[path] == mark):
+            return
+        if path not in self._told and not is_known and (mark is None or not self._is_ours(path)):
+            return
+        self._moving[path] = (mark, monotonic_s())
+
+    def _is_ours(self, path: str) -> bool:
+        """True for a file or link of the tree no part of whose name is ignored; folders are walked instead."""
+        try:
+            parts = Path(path).relative_to(self._root).parts
+        except ValueError:
+            return False
+        is_folder = os.path.isdir(path) and not os.path.islink(path)
+        return bool(parts) and not is_folder and not any(map(is_ignored, parts))
+
+    def _settle(self) -> None:
+        """Tell about everything that has been still for long enough."""
+        now_s = monotonic_s()
+        if not self._moving or now_s < self._retry_s:
+            return
+        ready: dict[str, Mark | None] = {}
+        for path, (before, since_s) in self._moving.items():
+            mark = _mark(path)
+            if mark != before:
+                self._moving[path] = (mark, now_s)
+            elif now_s - since_s >= SETTLE_S or _is_old(mark):
+                ready[path] = mark
+        if not ready:
+            return
+        try:
+            self._take([Path(path) for path in sorted(ready)])
+        except OwlError as error:
+            LOG.error("%d changed files could not be taken, trying again in %g s: %s", len(ready), RETRY_S, error)
+            self._retry_s = monotonic_s() + RETRY_S
+            return
+        for path, mark in ready.items():
+            del self._moving[path]
+            if mark is None:
+                self._told.pop(path, None)
+            else:
+                self._told[path] = mark
+
+
+def _mark(path: str) -> Mark | None:
+    """How a path looks now; None when there is nothing, or something that holds no text, or a link is on the way to it."""
+    folder = os.path.dirname(path)
+    if os.path.realpath(folder) != folder:
+        return None
+    try:
+        info = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return (0, 0, 0, 0)  # there, and not for us
+    if stat.S_ISDIR(info.st_mode):
+        return (info.st_ino, 0, 0, info.st_ctime_ns)
+    if not stat.S_ISREG(info.st_mode) and not stat.S_ISLNK(info.st_mode):
+        return None
+    return (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+
+
+def _is_old(mark: Mark | None) -> bool:
+    """True when the kernel says that nothing happened to it for a while; a clock that jumped says nothing."""
+    if mark is None or not mark[3]:
+        return False
+    return now_ms() - mark[3] // 1_000_000 >= SETTLE_S * 1000

@@ -1,0 +1,82 @@
+#!/bin/sh
+# Puts the units, users and folders of Owlbox into a system. Run by a person, on purpose; nothing else runs it.
+# Starts and enables nothing: it ends by saying what to type. Running it again brings the files up to date.
+#
+#   sudo systemd/install.sh [--destdir DIR] [--python FILE] [--ssh]
+#
+#   --destdir DIR   install below DIR instead of /, for an image
+#   --python FILE   the Python that has owlbox installed, as it is called on the target
+#                   (default /opt/owlbox/current/bin/python)
+#   --ssh           also the user owl and the drop-in for sshd (docs/ssh.md)
+#
+# To undo: systemctl disable --now the units, remove the files listed by this script; /var/lib/owlbox is yours.
+set -eu
+cd "$(dirname "$0")"
+
+destdir='' python=/opt/owlbox/current/bin/python ssh=no
+while [ $# -gt 0 ]; do
+    case $1 in
+        --destdir) destdir=${2:?--destdir needs a folder}; shift 2 ;;
+        --python) python=${2:?--python needs a file}; shift 2 ;;
+        --ssh) ssh=yes; shift ;;
+        *) echo "install.sh: unknown option $1; see the head of this file" >&2; exit 2 ;;
+    esac
+done
+case $python in
+    *[!A-Za-z0-9_./+-]* | [!/]*) echo "install.sh: --python must be an absolute path of plain characters" >&2; exit 2 ;;
+esac
+if [ -z "$destdir" ]; then
+    if [ "$(id -u)" != 0 ]; then
+        echo "install.sh: run it as root, or with --destdir" >&2
+        exit 1
+    fi
+    if ! "$python" -I -c "import appliance"; then
+        echo "install.sh: $python cannot import owlbox; choose another with --python" >&2
+        exit 1
+    fi
+fi
+
+put() { # MODE SOURCE TARGET
+    install -D -m "$1" "$2" "$destdir$3"
+    echo "$3"
+}
+
+for unit in owlbox.service owlbox.socket owlbox-broker.service owlbox-broker.socket \
+    owlbox-heartbeat.service owlbox-heartbeat.timer; do
+    put 644 "$unit" "/etc/systemd/system/$unit"
+done
+version=$(systemctl --version 2>/dev/null | sed -n '1s/systemd \([0-9]*\).*/\1/p')
+if [ "${version:-0}" -ge 254 ]; then
+    put 644 backoff.conf /etc/systemd/system/owlbox.service.d/50-backoff.conf
+    put 644 backoff.conf /etc/systemd/system/owlbox-broker.service.d/50-backoff.conf
+fi
+put 644 sysusers.conf /etc/sysusers.d/owlbox.conf
+put 644 tmpfiles.conf /etc/tmpfiles.d/owlbox.conf
+put 644 ../docs/systemd.md /opt/owlbox/share/docs/systemd.md
+put 644 ../docs/ssh.md /opt/owlbox/share/docs/ssh.md
+if [ "$ssh" = yes ]; then
+    put 644 sysusers-owl.conf /etc/sysusers.d/owlbox-owl.conf
+    put 644 tmpfiles-owl.conf /etc/tmpfiles.d/owlbox-owl.conf
+    put 644 sshd-owlbox.conf /etc/ssh/sshd_config.d/50-owlbox.conf
+fi
+
+# One program for the units, for sshd and for people. It names the home, so that there is no global configuration.
+mkdir -p "$destdir/opt/owlbox/bin" "$destdir/usr/local/bin"
+cat >"$destdir/opt/owlbox/bin/owlbox.new" <<END
+#!/bin/sh
+# Written by systemd/install.sh: owlbox on the appliance's home, unless another is named.
+export OWLBOX_HOME="\${OWLBOX_HOME:-/var/lib/owlbox}"
+exec $python -I -X utf8 -m appliance "\$@"
+END
+chmod 755 "$destdir/opt/owlbox/bin/owlbox.new"
+mv "$destdir/opt/owlbox/bin/owlbox.new" "$destdir/opt/owlbox/bin/owlbox"
+echo /opt/owlbox/bin/owlbox
+ln -sfn /opt/owlbox/bin/owlbox "$destdir/usr/local/bin/owlbox"
+echo /usr/local/bin/owlbox
+
+cat >&2 <<'END'
+Nothing is started yet. Next:
+  systemd-sysusers && systemd-tmpfiles --create owlbox.conf && systemctl daemon-reload
+  systemctl enable --now owlbox.socket owlbox-broker.socket owlbox.service owlbox-broker.service owlbox-heartbeat.timer
+  adduser YOU owlbox        # who may talk to the owl; takes effect at the next login
+END

@@ -1,0 +1,449 @@
+"""One prompt's worth of thinking: every port is a double here, so the order of things can be seen."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import log
+from appliance.agent import SORRY, Agent, Limits
+from appliance.clock import CancelToken, now_ms, this_process
+from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, OwlError, TooLarge, Unavailable
+from appliance.inbox import Inbox
+from appliance.packet import Packets
+from appliance.policy import Policy
+from appliance.records import (
+    Ask,
+    Cancel,
+    Delta,
+    Event,
+    Finish,
+    Inbound,
+    LoopEnded,
+    Measure,
+    Message,
+    Outbound,
+    Outcome,
+    Piece,
+    Route,
+    Step,
+    ToolCall,
+    ToolSpec,
+    TurnBegun,
+    TurnEnded,
+)
+from appliance.runs import Runs
+from appliance.store import Store
+from appliance.toolbox import Toolbox, tool
+
+LOCAL = Route("local", "scripted", "small", 8192, "grammar")
+FAR = Route("far", "scripted", "large", 8192, "native")
+CALL = '{"name": "look", "arguments": {"at": "moon"}}'
+Answer = Sequence[str | Piece | Finish | Exception]
+
+
+@dataclass
+class PlayedModel:
+    """Model port: one list of pieces an answer; an error in it is raised, a missing Finish is added."""
+
+    answers: list[Answer]
+    asked: list[tuple[Route, Ask]] = field(default_factory=list)
+
+    def plan(self, pool: str) -> Sequence[Route]:
+        return (LOCAL,)
+
+    def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        self.asked.append((route, ask))
+        answer = self.answers.pop(0) if self.answers else ["done"]
+        for item in answer:
+            if isinstance(item, Exception):
+                raise item
+            yield Piece(item) if isinstance(item, str) else item
+        if not any(isinstance(item, Finish) for item in answer):
+            yield Finish("stop")
+
+    def measure(self, route: Route, ask: Ask) -> Measure:
+        return Measure(route.model, {}, 0)
+
+
+@dataclass
+class PlayedTools:
+    """Tool port: remembers what was called and runs `act`."""
+
+    act: Callable[[ToolCall], Outcome] = lambda call: Outcome(200, "ok", f"saw {call.arguments.get('at')}")
+    names: Sequence[str] = ("look", "end")
+    called: list[ToolCall] = field(default_factory=list)
+
+    def specs(self) -> Sequence[ToolSpec]:
+        schema = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
+        return [ToolSpec(name, "Do it.", schema, is_terminal=name == "end") for name in self.names]
+
+    def dispatch(self, call: ToolCall, run: str, cancel: Cancel) -> Outcome:
+        self.called.append(call)
+        return self.act(call)
+
+
+class Quiet:
+    """Memory, skills, status and channel port that keep what they are told."""
+
+    def __init__(self, *messages: Message) -> None:
+        self.messages = messages or (Message("user", "What is up?"),)
+        self.shown: list[tuple[str, str]] = []
+        self.delivered: list[Outbound] = []
+
+    def recent(self, run: str, limit: int) -> Sequence[Message]:
+        return self.messages[-limit:]
+
+    def lines(self) -> Sequence[str]:
+        return ["knots: how to tie them"]
+
+    def show(self, session: str, state: str) -> None:
+        self.shown.append((session, state))
+
+    def deliver(self, message: Outbound) -> None:
+        self.delivered.append(message)
+
+    def find(self, query: str, **options: Any) -> list[Any]:
+        return []
+
+
+def agent(model: PlayedModel, tools: Any, **limits: Any) -> Agent:
+    quiet: Any = Quiet()
+    return Agent(model, tools, Packets(lambda: (), quiet, quiet), quiet, Limits(**limits))
+
+
+def think(*answers: Answer, tools: Any = None, routes: Sequence[Route] = (LOCAL,), **limits: Any) -> tuple[list[Step], PlayedModel]:
+    model = PlayedModel(list(answers))
+    return list(agent(model, tools or PlayedTools(), **limits).loop("run", routes, CancelToken())), model
+
+
+def native(*calls: ToolCall, reasoning: str = "") -> Finish:
+    return Finish("tool_calls", tool_calls=calls, reasoning=reasoning)
+
+
+def look(at: str, id: str = "", name: str = "look") -> ToolCall:
+    return ToolCall(id or f"id-{at}", name, {"at": at})
+
+
+def events(steps: Sequence[Step], kind: str) -> list[Event]:
+    return [s for s in steps if isinstance(s, Event) and s.kind == kind]
+
+
+def shown(steps: Sequence[Step]) -> str:
+    return "".join(s.text for s in steps if isinstance(s, Delta))
+
+
+# -- answers ------------------------------------------------------------------------------------------
+
+
+def test_an_answer_streams_piece_by_piece_and_is_one_event() -> None:
+    steps, model = think(["Hel", "lo ", "there."])
+    assert [type(s) for s in steps] == [TurnBegun, Delta, Delta, Delta, TurnEnded, Event, LoopEnded]
+    assert events(steps, "message")[0].content == shown(steps) == "Hello there." and steps[-1] == LoopEnded(200, "ok")
+    assert model.asked[0][1].messages == (Message("user", "What is up?"),)
+
+
+@pytest.mark.covers("S-003")
+@pytest.mark.parametrize("reasoning", ["", "Let me think."])
+def test_a_model_gives_text_then_calls_and_may_give_reasons(reasoning: str) -> None:
+    tools = PlayedTools()
+    first = ["I ", "look.", native(look("moon"), reasoning=reasoning)]
+    steps, model = think(first, ["It is full."], tools=tools)
+    assert [e.content for e in events(steps, "message")] == ["I look.", "It is full."]
+    assert tools.called == [look("moon")] and events(steps, "tool_result")[0].content == "saw moon"
+    assert [e.content for e in events(steps, "thinking")] == ([reasoning] if reasoning else [])
+    assert [m.role for m in model.asked[1][1].messages] == ["user", "assistant", "tool"]
+
+
+def test_streamed_thoughts_are_kept_and_never_shown() -> None:
+    steps, _ = think([Piece("hm, ", True), Piece("owls", True), "Owls."])
+    assert shown(steps) == "Owls." and [e.content for e in events(steps, "thinking")] == ["hm, owls"]
+
+
+@pytest.mark.parametrize("text", [CALL, f"```json\n{CALL}\n```", f"<tool_call>{CALL}</tool_call>", f"\n\n{CALL}"])
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_call_written_as_text_is_run_once_and_never_shown(text: str, size: int) -> None:
+    tools = PlayedTools()
+    steps, _ = think([text[i : i + size] for i in range(0, len(text), size)], ["Full moon."], tools=tools)
+    assert [c.arguments for c in tools.called] == [{"at": "moon"}]
+    assert shown(steps) == "Full moon." and [e.content for e in events(steps, "message")] == ["Full moon."]
+
+
+@pytest.mark.parametrize("text", ['{"colour": "red"}', "```python\nprint(1)\n```", "`code` first", "<b>bold</b>", "{", "`"])
+@pytest.mark.parametrize("size", [1, 1000])
+def test_what_only_looked_like_a_call_is_shown_whole(text: str, size: int) -> None:
+    steps, _ = think([text[i : i + size] for i in range(0, len(text), size)])
+    assert shown(steps) == text and steps[-1] == LoopEnded(200, "ok")
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (CALL[:-1], "a tool call could not be read"),
+        (CALL.replace("look", "fly"), "unknown tool fly"),
+        ("", "the answer was empty"),
+        (" \n", "the answer was empty"),
+    ],
+)
+def test_an_unusable_answer_is_not_shown_and_the_model_is_told(text: str, note: str) -> None:
+    tools = PlayedTools()
+    steps, model = think(list(text), ["Better."], tools=tools)
+    assert shown(steps) == "Better." and tools.called == []
+    (strike,) = events(steps, "status_change")
+    assert (strike.content, strike.outcome) == (note, "strike") and steps[-1] == LoopEnded(200, "ok")
+    assert note in model.asked[1][1].messages[-1].content
+
+
+def test_three_strikes_end_it_with_an_apology() -> None:
+    steps, model = think([""], [CALL[:-1]], [CALL.replace("look", "fly")], ["never asked"])
+    assert steps[-1] == LoopEnded(499, "strikes", "unknown tool fly") and len(model.asked) == 3
+    assert events(steps, "message")[-1].content == SORRY and len(events(steps, "status_change")) == 3
+
+
+# -- caps ---------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_never_answers_is_ended_after_its_turns() -> None:
+    steps, model = think(*[[native(look(str(n)))] for n in range(9)], max_turns=3)
+    assert steps[-1] == LoopEnded(499, "max_turns", "Max turns exceeded (3)") and len(model.asked) == 3
+
+
+def test_too_many_commands_are_not_run() -> None:
+    tools = PlayedTools()
+    steps, _ = think([native(look("a"), look("b"))], [native(look("c"), look("d"))], tools=tools, max_commands=3)
+    assert steps[-1] == LoopEnded(499, "too_many_commands", "more than 3 commands")
+    assert [c.arguments["at"] for c in tools.called] == ["a", "b"]
+
+
+def test_a_terminal_tool_ends_it_when_it_worked() -> None:
+    steps, model = think([native(look("x", name="end"))], ["never asked"])
+    assert steps[-1] == LoopEnded(200, "ok") and len(model.asked) == 1
+    failing = PlayedTools(lambda call: Outcome(500, "failed", "no"))
+    steps, model = think([native(look("x", name="end"))], ["I am sorry."], tools=failing)
+    assert len(model.asked) == 2 and shown(steps) == "I am sorry."
+
+
+# -- routes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [Lost("gone"), Busy("busy"), Unavailable("down"), DeadlineExceeded("slow"), OwlError("odd")])
+@pytest.mark.parametrize("before", [[], [Piece("hm", True)], ["{"]], ids=["nothing", "thought", "held"])
+def test_a_route_that_fails_before_its_first_words_hands_over(error: OwlError, before: list[Any]) -> None:
+    steps, model = think([*before, error], ["From afar."], routes=(LOCAL, FAR))
+    assert [route.name for route, _ in model.asked] == ["local", "far"] and shown(steps) == "From afar."
+    assert [s.route for s in steps if isinstance(s, TurnBegun)] == ["local", "far"]
+    assert [ask.dialect for _, ask in model.asked] == ["grammar", "native"]
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [(Lost("gone"), (499, "interrupted")), (OwlError("odd"), (500, "failed")), (DeadlineExceeded("slow"), (500, "timeout"))],
+)
+def test_after_its_first_words_no_other_route_answers(error: OwlError, end: tuple[int, str]) -> None:
+    steps, model = think(["It is ", error], ["never asked"], routes=(LOCAL, FAR))
+    assert len(model.asked) == 1 and shown(steps) == "It is "
+    assert isinstance(steps[-1], LoopEnded) and (steps[-1].status, steps[-1].outcome) == end
+
+
+@pytest.mark.parametrize("error", [TooLarge("prompt of 9000 tokens"), BadInput("odd")])
+def test_an_error_that_another_route_would_share_is_final(error: OwlError) -> None:
+    steps, model = think([error], ["never asked"], routes=(LOCAL, FAR))
+    assert len(model.asked) == 1 and steps[-1] == LoopEnded(500, error.outcome, error.message)
+
+
+def test_without_a_route_it_says_what_to_do() -> None:
+    steps, _ = think(routes=())
+    assert steps == [LoopEnded(500, "unavailable", "no model can be asked (owlbox doctor says what is missing)")]
+
+
+# -- stopping -----------------------------------------------------------------------------------------
+
+
+def test_a_stop_between_turns_calls_the_model_no_more() -> None:
+    cancel = CancelToken()
+
+    def stop(call: ToolCall) -> Outcome:
+        cancel.set()
+        return Outcome(200, "ok", "stopped it")
+
+    tools, model = PlayedTools(stop), PlayedModel([[native(look("a"), look("b"))], ["never asked"]])
+    steps = list(agent(model, tools).loop("run", (LOCAL,), cancel))
+    assert steps[-1] == LoopEnded(499, "cancelled", "stopped") and len(model.asked) == 1 and len(tools.called) == 1
+    assert [(e.status, e.outcome) for e in events(steps, "tool_result")] == [(200, "ok"), (499, "cancelled")]
+
+
+def test_a_stop_in_the_middle_of_an_answer_ends_it_there() -> None:
+    cancel, model = CancelToken(), PlayedModel([["one ", "two ", "three"]])
+    steps = []
+    for step in agent(model, PlayedTools()).loop("run", (LOCAL,), cancel):
+        steps.append(step)
+        if shown(steps) == "one ":
+            cancel.set()
+    assert shown(steps) == "one " and steps[-1] == LoopEnded(499, "cancelled", "stopped")
+    assert events(steps, "message") == []
+
+
+# -- commands -----------------------------------------------------------------------------------------
+
+
+def test_every_call_is_recorded_before_any_is_run() -> None:
+    steps: list[Step] = []
+    recorded: list[int] = []
+
+    def act(call: ToolCall) -> Outcome:
+        recorded.append(len(events(steps, "tool_use")))
+        return Outcome(200, "ok", "seen")
+
+    model = PlayedModel([[native(look("a"), look("b"), look("c"))]])
+    for step in agent(model, PlayedTools(act)).loop("run", (LOCAL,), CancelToken()):
+        steps.append(step)
+    assert recorded == [3, 3, 3]
+    assert [(e.tool, e.input, e.call_id) for e in events(steps, "tool_use")][0] == ("look", {"at": "a"}, "id-a")
+
+
+@pytest.mark.covers("B-061")
+def test_read_only_calls_run_side_by_side_with_their_results_in_order() -> None:
+    meeting = threading.Barrier(3)
+
+    @tool(group="test", is_read_only=True)
+    def meet(name: str) -> str:
+        """Return once all three are here."""
+        meeting.wait(5)
+        if name == "b":
+            raise BadInput("b is no good")
+        return f"{name} met"
+
+    steps = run_with([meet], [ToolCall(n, "meet", {"name": n}) for n in "abc"])
+    results = events(steps, "tool_result")
+    assert [e.call_id for e in results] == ["a", "b", "c"]
+    assert [e.content for e in results][::2] == ["a met", "c met"] and results[1].outcome == "bad_input"
+
+
+@pytest.mark.covers("B-061")
+def test_one_changing_call_makes_the_answer_sequential_and_a_failure_aborts_the_rest() -> None:
+    busy, order = threading.Lock(), []
+
+    @tool(group="test", is_read_only=True)
+    def peek(name: str) -> str:
+        """Look."""
+        assert busy.acquire(blocking=False), "two at once"
+        order.append(name)
+        threading.Event().wait(0.05)
+        busy.release()
+        return name
+
+    @tool(group="test")
+    def change(name: str) -> str:
+        """Change something."""
+        order.append(name)
+        raise OwlError("disk on fire")
+
+    calls = [("peek", "1"), ("peek", "2"), ("change", "3"), ("peek", "4"), ("change", "5")]
+    steps = run_with([peek, change], [ToolCall(n, name, {"name": n}) for name, n in calls])
+    results = events(steps, "tool_result")
+    assert order == ["1", "2", "3"] and len(events(steps, "tool_use")) == 5
+    assert [(e.call_id, e.outcome) for e in results] == [
+        ("1", "ok"), ("2", "ok"), ("3", "failed"), ("4", "aborted"), ("5", "aborted"),
+    ]  # fmt: skip
+
+
+def run_with(functions: list[Any], calls: list[ToolCall]) -> list[Step]:
+    toolbox = Toolbox(functions, {}, policy=Policy())
+    steps, _ = think([native(*calls)], ["done"], tools=toolbox)
+    toolbox.close()
+    return steps
+
+
+@pytest.mark.covers("B-059", "B-060", "S-019")
+@pytest.mark.parametrize(
+    ("call", "part"),
+    [
+        (ToolCall("1", "count", {"to": "x"}), "Invalid input for count: to: Expected `int`, got `str`"),
+        (ToolCall("1", "count", {"to": 0}), "count failed: ZeroDivisionError"),
+        (ToolCall("1", "fly", {}), "Unknown tool fly"),
+    ],
+)
+def test_a_failed_call_is_told_to_the_model_and_the_loop_goes_on(call: ToolCall, part: str) -> None:
+    @tool(group="test")
+    def count(to: int) -> int:
+        """Count."""
+        return 1 // to
+
+    toolbox = Toolbox([count], {}, policy=Policy())
+    steps, model = think([native(call)], ["I see."], tools=toolbox)
+    told = model.asked[1][1].messages[-1]
+    assert told.role == "tool" and part in told.content and '"is_error": true' in told.content
+    assert steps[-1] == LoopEnded(200, "ok") and shown(steps) == "I see."
+
+
+def test_ids_that_a_model_uses_again_are_told_apart() -> None:
+    steps, model = think([CALL], [CALL], [native(look("a", "x"), look("b", "x"), ToolCall("", "look", {"at": "c"}))], ["done"])
+    ids = [e.call_id for e in events(steps, "tool_use")]
+    assert len(set(ids)) == 5 and all(ids) and [e.call_id for e in events(steps, "tool_result")] == ids
+    told = [m for m in model.asked[-1][1].messages if m.role in ("assistant", "tool")]
+    assert [c.id for m in told for c in m.tool_calls] == [m.tool_call_id for m in told if m.role == "tool"] == ids
+
+
+@pytest.mark.covers("A-271")
+def test_the_correlation_id_is_in_the_question_the_events_and_the_tools_log(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str] = []
+
+    @tool(group="test")
+    def whoami() -> str:
+        """Say for whom this is."""
+        seen.append(log.correlation())
+        return "ok"
+
+    toolbox = Toolbox([whoami], {}, policy=Policy())
+    formatter = log.JsonLines("core", log.Redactor())
+    handler = Kept(formatter)
+    logging.getLogger(log.ROOT).addHandler(handler)
+    logging.getLogger(log.ROOT).setLevel(logging.INFO)
+    with log.correlated("4f9c"):
+        steps, model = think([Piece("hm", True), native(ToolCall("1", "whoami", {}))], ["done"], tools=toolbox)
+    logging.getLogger(log.ROOT).removeHandler(handler)
+    assert seen == ["4f9c"] and {ask.correlation for _, ask in model.asked} == {"4f9c"}
+    assert {s.correlation for s in steps if isinstance(s, Event)} == {"4f9c"}
+    lines = [line for line in handler.lines if '"operation": "whoami"' in line]
+    assert len(lines) == 1 and '"correlation": "4f9c"' in lines[0]
+
+
+class Kept(logging.Handler):
+    """Keeps formatted lines."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+# -- the ports ----------------------------------------------------------------------------------------
+
+
+def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "owlbox.db")
+    runs = Runs(store, this_process().encode())
+    quiet: Any = Quiet(Message("user", "remembered question"))
+    model, tools = PlayedModel([[native(look("moon"))], ["Full."]]), PlayedTools()
+    packets = Packets(lambda: (), quiet, quiet)
+    mind = Agent(model, tools, packets, quiet, Limits())
+    inbox = Inbox(store, runs, model, mind, relevant=packets.relevant, status=quiet, process=this_process().encode())
+    accepted = inbox.accept(Inbound("local", "ada", "real question", "m1", now_ms()), "corr")
+    subscription = inbox.feed.subscribe(accepted.loop)
+    inbox.start(accepted.loop)
+    for item in subscription:
+        if isinstance(item, Event) and item.kind == "message" and item.role == "assistant":
+            quiet.deliver(Outbound("local:ada", item.content))
+    inbox.close("test")
+    store.close()
+    assert quiet.delivered == [Outbound("local:ada", "Full.")] and tools.called == [look("moon")]
+    assert quiet.shown == [("local:ada", "thinking"), ("local:ada", "idle")]
+    first = model.asked[0][1]
+    assert first.messages[0].content == "remembered question" and "knots: how to tie them" in "".join(p.text for p in first.system)

@@ -1,0 +1,158 @@
+"""kill -9 at every stage: what was accepted is there, what was said is kept, the next question works."""
+
+import os
+import random
+import signal
+import threading
+from typing import Any
+
+import pytest
+from process import Box, Core, a_box, is_gone, send, until  # noqa: F401
+from test_daemon import asking
+
+from appliance import doctor
+from appliance.clock import sleep_s
+from appliance.errors import OwlError
+
+ROUNDS = 15
+# Runs whose numbering has a hole, and locks or loops of processes that are gone.
+HOLES = "SELECT run FROM events GROUP BY run HAVING MIN(seq) <> 1 OR MAX(seq) <> COUNT(*)"
+DANGLING = "SELECT l.id FROM loops l JOIN runs r ON r.id = l.run WHERE l.status IN (200, 499, 500) AND r.status IN (100, 102)"
+
+
+def speaking(core: Core, text: str = "slow one") -> tuple[threading.Thread, list[Any]]:
+    """A question whose answer has begun to stream."""
+    thread, seen = asking(core, text)
+    until(lambda: any(isinstance(item, tuple) and item[0] == "delta" for item in list(seen)), "it speaks")
+    return thread, seen
+
+
+def is_kept(core: Core, run: str) -> bool:
+    """True when the draft of what was streamed is in the database."""
+    with core.box.store() as store:
+        return bool(store.value("SELECT draft FROM loops WHERE run = ?", (run,)))
+
+
+def accepted(seen: list[Any]) -> str:
+    """The thread that was acknowledged."""
+    return str(next(item[1]["run"] for item in seen if isinstance(item, tuple) and item[0] == "accepted"))
+
+
+def assert_whole(box: Box) -> None:
+    """What must hold after any crash."""
+    problems = [f for f in doctor.examine(box.home, box.environ) if f.state == "problem"]
+    assert problems == []
+    with box.store() as store:
+        assert store.rows(HOLES) == [] and store.rows(DANGLING) == []
+
+
+def test_core_killed_in_the_middle_of_an_answer(box: Box) -> None:
+    core = box.serve()
+    broker = core.broker_pid()
+    thread, seen = speaking(core)
+    run = accepted(seen)
+    until(lambda: is_kept(core, run), "a draft is kept")
+    core.kill()
+    thread.join(30)
+    assert isinstance(seen[-1], OwlError)
+    until(lambda: is_gone(broker), "its broker ends")
+    again = box.serve()
+    found = again.call("thread.view", id=run)
+    assert (found["thread"]["status"], found["thread"]["outcome"]) == (499, "interrupted")
+    question, said, why = found["events"]
+    assert question["content"] == "slow one" and said["content"].startswith("one two") and why["content"] == "interrupted"
+    assert box.run("ask", "hello").stdout == "Hoot hoot.\n"
+    assert_whole(box)
+
+
+def test_broker_killed_in_the_middle_of_an_answer(box: Box) -> None:
+    core = box.serve()
+    thread, seen = speaking(core)
+    send(core.broker_pid(), signal.SIGKILL)
+    thread.join(60)
+    assert (seen[-1]["status"], seen[-1]["outcome"]) == (499, "interrupted")
+    said = box.events(accepted(seen))
+    assert said[1]["content"].startswith("one ") and said[-1]["content"].startswith("interrupted")
+    assert box.run("ask", "hello").stdout == "Hoot hoot.\n"
+    assert_whole(box)
+
+
+def test_core_and_broker_killed_at_once(box: Box) -> None:
+    core = box.serve()
+    broker = core.broker_pid()
+    thread, seen = speaking(core)
+    send(broker, signal.SIGKILL)
+    core.kill()
+    thread.join(30)
+    again = box.serve()
+    assert again.call("thread.view", id=accepted(seen))["thread"]["status"] == 499
+    assert box.run("ask", "hello").stdout == "Hoot hoot.\n"
+    assert_whole(box)
+
+
+def test_a_command_without_a_core_killed_in_the_middle_of_its_answer(box: Box) -> None:
+    child = box.start("ask", "slow one")
+    assert child.stdout is not None
+    os.read(child.stdout.fileno(), 4)
+    with box.store() as store:
+        broker = int(store.value("SELECT pid FROM processes WHERE kind = 'broker' AND ended_ms IS NULL"))
+    child.kill()
+    child.wait(30)
+    until(lambda: is_gone(broker), "its broker ends")
+    (thread,) = box.json("thread", "list")
+    assert (thread["title"], thread["status"], thread["outcome"]) == ("slow one", 499, "interrupted")
+    assert box.run("ask", "hello").stdout == "Hoot hoot.\n"
+    assert_whole(box)
+
+
+@pytest.mark.parametrize("victim", ["ask", "core"])
+def test_the_turn_lock_of_a_killed_process_holds_nobody_up(box: Box, victim: str) -> None:
+    core = box.serve() if victim == "core" else None
+    child = box.start("ask", "stuck")
+    until(lambda: lock(box) is not None, "the lock is taken")
+    if core is not None:
+        core.kill()
+    child.kill()
+    child.wait(30)
+    assert lock(box) is not None, "the row is left behind"
+    assert box.run("ask", "hello").stdout == "Hoot hoot.\n"
+    assert lock(box) is None
+
+
+def lock(box: Box) -> Any:
+    """Who holds the turn."""
+    with box.store() as store:
+        return store.value("SELECT process FROM turn_locks")
+
+
+def test_kills_at_random_moments_lose_nothing_that_was_accepted(box: Box) -> None:
+    """Fifteen rounds: questions go in, core or broker dies at some moment, and everything still adds up."""
+    dice = random.Random(20261121)
+    promised: dict[str, str] = {}
+    for number in range(ROUNDS):
+        core = box.serve()
+        asked = [(text, *asking(core, text)) for text in (f"slow {number}", f"quick {number}")]
+        sleep_s(dice.random() * 1.2)
+        if number % 5 == 4:
+            kill_broker(core)
+            sleep_s(dice.random() * 0.5)
+        core.kill()
+        for text, thread, seen in asked:
+            thread.join(60)
+            promised.update({item[1]["run"]: text for item in seen if isinstance(item, tuple) and item[0] == "accepted"})
+        assert_whole(box)
+    core = box.serve()
+    until(lambda: core.call("core.status")["answering"] == 0, "all that waited is answered", 240)
+    for run, text in promised.items():
+        found = core.call("thread.view", id=run)
+        assert found["events"][0]["content"] == text and found["thread"]["status"] in (200, 499)
+    assert box.run("ask", "hello").stdout == "Hoot hoot.\n" and len(promised) > ROUNDS // 2
+    assert core.stop() == 0
+    assert_whole(box)
+
+
+def kill_broker(core: Core) -> None:
+    """kill -9 of the broker, if there is one just now."""
+    pid = core.call("core.status")["broker"].get("pid")
+    if pid:
+        send(pid, signal.SIGKILL)

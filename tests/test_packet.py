@@ -1,0 +1,180 @@
+"""What the model sees: system text that never moves, notes that fit the question, and what is left out first."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from appliance import notes
+from appliance.clock import sleep_s
+from appliance.entries import Entries
+from appliance.packet import INSTRUCTIONS, STYLE, Packets, cut, tool_line
+from appliance.places import Home
+from appliance.records import Message, Part, Route, ToolCall, ToolSpec
+from appliance.search import Search
+from appliance.signatures import Range
+from appliance.store import Store
+from appliance.tokens import estimate
+from appliance.toolbox import read_tool, tool
+
+DOCUMENTS = (Part("SOUL", "I am an owl."), Part("USER", "Ada gardens."), Part("BOOTSTRAP", "Ask for a name."))
+CEILING, DIVISOR = 0.9, 2.0
+
+
+class Skills:
+    """Skills port."""
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = lines
+
+    def lines(self) -> Sequence[str]:
+        return self._lines
+
+
+@tool(group="test")
+def look(
+    what: Annotated[str, Range(1, 9), "thing"], far: int = 5, how: str = "quick", near: int | None = None, *, entries: Entries
+) -> str:
+    """Look at
+    a thing.
+
+    Not for the model.
+    """
+    return what
+
+
+LOOK = read_tool(look).spec
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[Store]:
+    made = Store.create(home.database)
+    yield made
+    made.close()
+
+
+def packets(store: Store, *skills: str, documents: Sequence[Part] = DOCUMENTS, override: str = "") -> Packets:
+    return Packets(lambda: documents, Search(store), Skills(*skills), override=override, ceiling=CEILING, divisor=DIVISOR)
+
+
+def test_the_system_text_is_the_same_to_the_byte_at_any_time_in_any_process(store: Store, home: Home) -> None:
+    notes.install(home.box)
+    made = [Packets(lambda: notes.documents(home.box)[0], Search(store), Skills("a", "b")) for _ in range(2)]
+    first = made[0].system([LOOK], "grammar", 8192)
+    Entries(store).set("memory://notes/new", "something learnt meanwhile")
+    made[0].relevant("meanwhile")
+    sleep_s(1.1)  # a clock in it would show
+    assert made[0].system([LOOK], "grammar", 8192) == made[1].system([LOOK], "grammar", 8192) == first
+
+
+def test_the_parts_stand_in_one_order(store: Store) -> None:
+    system = packets(store, "knots: tie", override="Be brief.").system([LOOK], "grammar")
+    assert [p.name for p in system] == ["SOUL", "USER", "instructions", "skills", "tools", "override", "BOOTSTRAP", "style"]
+    texts = {p.name: p.text for p in system}
+    assert texts["instructions"] == INSTRUCTIONS and texts["style"] == STYLE and texts["override"] == "Be brief."
+    assert texts["skills"].endswith("\nknots: tie") and texts["tools"].endswith("\n" + tool_line(LOOK))
+
+
+@pytest.mark.parametrize(("dialect", "is_told"), [("grammar", True), ("tags", True), ("native", False)])
+def test_tools_are_in_the_text_unless_the_provider_takes_them_itself(store: Store, dialect: str, is_told: bool) -> None:
+    names = [p.name for p in packets(store).system([LOOK], dialect)]  # type: ignore[arg-type]
+    assert ("tools" in names) is is_told and "skills" not in names
+    assert "tools" not in [p.name for p in packets(store).system([], dialect)]  # type: ignore[arg-type]
+
+
+def test_a_tool_is_one_line() -> None:
+    assert tool_line(LOOK) == 'look(what, far=5, how="quick", near=null): Look at a thing.'
+    assert tool_line(ToolSpec("ping", "Ping.", {})) == "ping(): Ping."
+
+
+def test_what_the_notes_say_is_shown_with_its_reference(store: Store) -> None:
+    rows = Entries(store)
+    for n in range(5):
+        rows.set(f"memory://notes/door-{n}", f"The door number {n} is blue. " + "word " * 500)
+    shown = packets(store).relevant("Which door is blue?")
+    lines = shown.split("\n")
+    assert lines[0] == "Notes:" and len(lines) == 4 and len(shown) < 3 * 500
+    assert all(line.startswith("- ") and "[memory://notes/door-" in line and "blue" in line for line in lines[1:])
+
+
+@pytest.mark.parametrize("prompt", ["hi", "what is it?", "", "zebra crossing"])
+def test_nothing_is_shown_where_nothing_fits(store: Store, prompt: str) -> None:
+    Entries(store).set("memory://notes/door", "The door is blue.")
+    assert packets(store).relevant(prompt) == ""
+
+
+def test_a_source_the_answer_draws_on_and_does_not_name_is_added(store: Store) -> None:
+    made = packets(store)
+    shown = "Notes:\n- The spare key hangs behind the barn door. [memory://notes/key]\n- Tea at four. [memory://notes/tea]"
+    shown += "\n\nQuestion: Where is the key?"
+    assert made.sources("It hangs behind the barn.", shown) == "[memory://notes/key]"
+    assert made.sources("It hangs behind the barn [memory://notes/key].", shown) == ""
+    assert made.sources("I do not know.", shown) == "" and made.sources("It hangs behind the barn.", "Where?") == ""
+
+
+# -- what fits ------------------------------------------------------------------------------------------
+
+
+def route(window: int, dialect: str = "grammar") -> Route:
+    return Route("local", "scripted", "s", window, dialect)  # type: ignore[arg-type]
+
+
+def exchange(n: int, size: int = 100) -> list[Message]:
+    call = ToolCall(f"c{n}", "look", {"what": "x"})
+    return [
+        Message("user", f"{n}" * size),
+        Message("assistant", "", tool_calls=(call,)),
+        Message("tool", "r" * size, tool_call_id=f"c{n}"),
+        Message("assistant", "a" * size),
+    ]
+
+
+def test_whole_exchanges_are_left_out_oldest_first(store: Store) -> None:
+    history = [m for n in range(1, 6) for m in exchange(n)] + [Message("user", "now?")]
+    assert packets(store).fit(history, [], [], route(8192)) == history
+    fitted = packets(store).fit(history, [], [], route(400))
+    assert fitted == history[-len(fitted) :] and 1 < len(fitted) < len(history)
+    assert fitted[0].role == "user" and fitted[-1].content == "now?"
+
+
+def test_the_last_user_message_stays_however_long_it_is(store: Store) -> None:
+    last = [Message("user", "x" * 10_000)]
+    assert packets(store).fit([*exchange(1), *last], [], [], route(100)) == last
+
+
+def test_system_text_and_native_schemas_take_their_room(store: Store) -> None:
+    history = [*exchange(1), Message("user", "now?")]
+    made, system = packets(store), [Part("x", "y" * 400)]
+    assert len(made.fit(history, [], [LOOK], route(220))) == 5
+    assert len(made.fit(history, system, [LOOK], route(220))) == 1
+    assert len(made.fit(history, [], [LOOK], route(220, "native"))) == 1
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 400), max_size=8), st.integers(50, 2000))
+def test_what_is_kept_is_the_newest_and_fits_or_is_one_exchange(store: Store, sizes: list[int], window: int) -> None:
+    history = [m for n, size in enumerate(sizes) for m in exchange(n, size)] + [Message("user", "now?")]
+    fitted = packets(store).fit(history, [], [], route(window))
+    assert fitted == history[-len(fitted) :] and fitted[0].role == "user" and fitted[-1] == history[-1]
+    spent = sum(estimate(m.content, DIVISOR) for m in fitted)
+    assert spent <= window * CEILING or len(fitted) == 1
+
+
+def test_documents_share_a_quarter_of_the_window_and_say_that_they_were_cut(store: Store) -> None:
+    long = [Part("SOUL", "s" * 9000), Part("USER", "short"), Part("GOALS", "g" * 9000)]
+    system = {p.name: p.text for p in packets(store, documents=long).system([], "grammar", 4096)}
+    assert system["USER"] == "short" and len(system["SOUL"]) == len(system["GOALS"])
+    assert system["SOUL"].endswith("[cut: 9000 characters are too many for this model]")
+    assert sum(len(system[p.name]) for p in long) <= 4096 * 0.25 * DIVISOR
+    assert {p.name: p.text for p in packets(store, documents=long).system([], "grammar")}["SOUL"] == "s" * 9000
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 500), max_size=8), st.integers(0, 3000))
+def test_cut_parts_fit_and_none_is_cut_needlessly(sizes: list[int], room: int) -> None:
+    parts = [Part(str(n), "x" * size) for n, size in enumerate(sizes)]
+    done = cut(parts, room)
+    assert [p.name for p in done] == [p.name for p in parts]
+    assert (done == parts) is (sum(sizes) <= room)

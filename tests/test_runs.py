@@ -1,0 +1,381 @@
+"""The record: gap-free, never changed, whole after a crash, text unchanged to the character."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_store import a_run, child, finished, said
+
+from appliance.clock import this_process
+from appliance.errors import BadInput, Conflict, NotFound, OwlError
+from appliance.records import Event, Inbound, Message, Outbound, ToolCall, from_plain, to_plain
+from appliance.runs import FAILED, STOPPED, Loop, Runs, TurnCost, as_messages
+from appliance.store import Store
+
+ANYTHING = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store.create(tmp_path / "owlbox.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def runs(store: Store) -> Runs:
+    return Runs(store, this_process().encode())
+
+
+def begun(runs: Runs, run: str, text: str = "hi") -> Loop:
+    """A prompt that is being answered by this process."""
+    loop = runs.enqueue(run, runs.append(said(run, text)).id, "c")
+    runs.start_loop(loop)
+    return runs.loop(loop)
+
+
+# -- events -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("B-052")
+def test_every_field_of_an_event_comes_back(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    event = Event(
+        run=run,
+        kind="tool_result",
+        role="tool",
+        content="an owl",
+        turn=3,
+        tool="look",
+        input={"at": ["the", {"tree": None}], "count": 1.5},
+        call_id="call_1",
+        duration_ms=17,
+        tokens=5,
+        at_ms=1234,
+        channel="local",
+        sender_id="ann",
+        correlation="c",
+        status=404,
+        outcome="not_found",
+    )
+    stored = runs.append(event)
+    assert stored == replace(event, seq=1, id=stored.id)
+    assert runs.events(run) == [stored]
+
+
+@pytest.mark.covers("B-052")
+def test_a_thread_says_what_it_is_and_when_it_began_and_ended(store: Store, runs: Runs) -> None:
+    session = runs.get(a_run(store)).session
+    run = runs.begin(session, "ask", title="Owls?")
+    assert (run.kind, run.title, run.task, run.metadata, run.ended_ms) == ("ask", "Owls?", None, {}, None)
+    runs.end_loop(begun(runs, run.id), 200, "ok")
+    ended = runs.get(run.id)
+    assert ended.ended_ms is not None and ended.ended_ms >= ended.created_ms > 0
+    assert [r.id for r in runs.listing(kind="ask")] == [run.id]
+    with pytest.raises(OwlError, match="CHECK constraint failed: kind"):
+        runs.begin(session, "party")
+
+
+@pytest.mark.covers("B-052", "E-101")
+@pytest.mark.parametrize(
+    ("wrong", "column"),
+    [
+        ({"status": 99}, "status"),
+        ({"status": 600}, "status"),
+        ({"status": "done"}, "status"),
+        ({"kind": "shout"}, "kind"),
+        ({"role": "owl"}, "role"),
+    ],
+)
+def test_value_out_of_range_is_a_constraint_error_and_takes_no_number(
+    store: Store, runs: Runs, wrong: dict[str, object], column: str
+) -> None:
+    run = a_run(store)
+    with pytest.raises(OwlError, match=column):
+        runs.append(replace(said(run), **wrong))  # type: ignore[arg-type]
+    assert runs.append(said(run)).seq == 1
+
+
+def test_events_are_never_changed(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    before = runs.append(said(run))
+    for column in ("content = 'x'", "seq = 9", "status = 500"):
+        with pytest.raises(OwlError, match="events are never changed"), store.write() as execute:
+            execute(f"UPDATE events SET {column}")
+    assert runs.events(run) == [before]
+
+
+@pytest.mark.covers("B-052")
+def test_each_event_points_at_the_one_before_it(store: Store, runs: Runs) -> None:
+    one, two = a_run(store), a_run(store)
+    for number in range(4):
+        runs.append(said(one, str(number)))
+        runs.append(said(two, str(number)))
+    for run in (one, two):
+        events = runs.events(run)
+        assert [e.parent for e in events] == [None, *(e.id for e in events[:-1])]
+        assert [e.seq for e in events] == [1, 2, 3, 4]
+
+
+@pytest.mark.covers("B-052")
+def test_sequence_has_no_gaps_under_threads(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    with ThreadPoolExecutor(8) as pool:
+        given = list(pool.map(lambda n: runs.append(said(run, str(n))).seq, range(200)))
+    events = runs.events(run)
+    assert sorted(given) == [e.seq for e in events] == list(range(1, 201))
+    assert {e.content for e in events} == {str(n) for n in range(200)}
+    assert [e.parent for e in events[1:]] == [e.id for e in events[:-1]]
+
+
+@pytest.mark.covers("E-258", "B-052")
+def test_processes_that_append_at_once_lose_nothing_and_leave_no_gap(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    code = """
+        from appliance.records import Event
+        from appliance.runs import Runs
+        runs = Runs(Store.open(path), "")
+        sys.stdin.readline()
+        for number in range(50):
+            content = f"{sys.argv[3]}{number}"
+            runs.append(Event(run=sys.argv[2], kind="message", role="user", content=content), durable=number % 2 == 0)
+    """
+    crowd = [child(code, store.path, run, name) for name in "abcd"]
+    for one in crowd:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in crowd:
+        finished(one)
+    events = runs.events(run)
+    assert [e.seq for e in events] == list(range(1, 201))
+    for name in "abcd":
+        assert [e.content for e in events if e.content[0] == name] == [f"{name}{n}" for n in range(50)]
+
+
+@pytest.mark.covers("B-054")
+@pytest.mark.parametrize(
+    "text", ["'; DROP TABLE events; --", 'say "hoot"', "🦉👩‍👩‍👧", "a\r\nb\n\n\tc", "a\0b", "é e\u0301", "\u202e\ufeff", ""]
+)
+def test_special_characters_come_back_unchanged(store: Store, runs: Runs, text: str) -> None:
+    run = a_run(store)
+    runs.append(said(run, text, input={text or "empty": text}, tool=text))
+    [event] = runs.events(run)
+    assert (event.content, event.tool, event.input) == (text, text, {text or "empty": text})
+    assert store.problems() == []
+
+
+@pytest.mark.covers("B-054")
+@ANYTHING
+@given(text=st.text(), value=st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
+def test_any_text_and_any_input_come_back_unchanged(store: Store, runs: Runs, text: str, value: object) -> None:
+    run = a_run(store)
+    runs.append(said(run, text, input={"value": value}, sender_id=text))
+    [event] = runs.events(run)
+    assert (event.content, event.input, event.sender_id) == (text, {"value": value}, text)
+
+
+def test_half_a_character_is_refused_and_takes_no_number(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    for event in (said(run, "\ud800"), said(run, input={"x": "\udfff"})):
+        with pytest.raises(BadInput, match="half a character"):
+            runs.append(event)
+    assert runs.append(said(run)).seq == 1
+
+
+def test_events_can_be_asked_for_by_role_and_from_a_number_on(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    for role in ("user", "assistant", "system", "assistant"):
+        runs.append(replace(said(run), role=role))
+    assert [e.seq for e in runs.events(run, roles=("assistant", "system"))] == [2, 3, 4]
+    assert [e.seq for e in runs.events(run, after=2)] == [3, 4]
+    assert [e.seq for e in runs.events(run, after=1, roles=("assistant",), limit=1)] == [2]
+
+
+# -- runs and sessions ------------------------------------------------------------------------------
+
+
+def test_run_is_found_by_either_end_of_its_id(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    assert {runs.get(ref).id for ref in (run, run[:-1], run[-6:])} == {run}
+    other = a_run(store)
+    with pytest.raises(BadInput, match="ambiguous"):
+        runs.get(run[:4])
+    for wrong in (run[-3:], "nope", "%%%%", "____", ""):
+        with pytest.raises(NotFound, match="no thread"):
+            runs.get(wrong)
+    assert [r.id for r in runs.listing()] == sorted([run, other], reverse=True)
+    assert [r.id for r in runs.listing(limit=1, offset=1)] == [min(run, other)]
+
+
+def test_deleted_run_takes_its_rows_along(store: Store, runs: Runs) -> None:
+    run, other = a_run(store), a_run(store)
+    loop = begun(runs, run)
+    runs.start_turn(loop.id, 1, "local")
+    runs.end_loop(loop, 200, "ok")
+    below = runs.begin(runs.get(run).session, "chat", parent=run).id
+    runs.append(said(other))
+    assert runs.delete(run) == 1
+    assert [store.value(f"SELECT COUNT(*) FROM {t}") for t in ("runs", "events", "loops", "turns")] == [2, 1, 0, 0]
+    assert runs.get(below).parent is None
+    with pytest.raises(NotFound):
+        runs.delete(run)
+
+
+def test_run_that_is_being_answered_cannot_be_deleted(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    begun(runs, run)
+    with pytest.raises(Conflict, match="being answered"):
+        runs.delete(run)
+    assert len(runs.events(run)) == 1
+
+
+@pytest.mark.covers("S-006")
+def test_session_id_is_channel_and_sender() -> None:
+    assert Inbound("matrix", "@ann:example.org", "hi", "m", 1).session == "matrix:@ann:example.org"
+
+
+@pytest.mark.covers("S-007")
+def test_inbound_and_outbound_carry_what_a_channel_needs() -> None:
+    inbound = Inbound("local", "ann", "hi", "m1", 5, metadata={"room": "!r"})
+    assert (inbound.session, inbound.text, inbound.at_ms, inbound.metadata) == ("local:ann", "hi", 5, {"room": "!r"})
+    outbound = Outbound("local:ann", "hoot", "owl.png", {"room": "!r"})
+    assert to_plain(outbound) == {"session": "local:ann", "text": "hoot", "attachment": "owl.png", "metadata": {"room": "!r"}}
+    assert Outbound("local:ann", "hoot") == Outbound("local:ann", "hoot", None, {})
+    assert from_plain(Inbound, to_plain(inbound)) == inbound
+
+
+@pytest.mark.covers("S-005")
+def test_message_comes_back_whole_and_an_old_one_loads_unchanged() -> None:
+    whole = Message("assistant", "hoot", (ToolCall("c1", "look", {"at": 1}),), "c0", "hm", 5, "local", "ann")
+    assert from_plain(Message, to_plain(whole)) == whole
+    assert from_plain(Message, {"role": "user", "content": "hi", "at_ms": 5}) == Message("user", "hi", at_ms=5)
+    assert {from_plain(Message, {"role": r, "content": ""}).role for r in ("system", "user", "assistant", "tool")}
+    with pytest.raises(Exception, match="role"):
+        from_plain(Message, {"role": "owl", "content": ""})
+
+
+def test_sessions_are_known_with_what_recovery_needs(store: Store, runs: Runs) -> None:
+    a_run(store)
+    runs.touch_session(Inbound("local", "ann", "hi", "m", 1))
+    [session] = runs.sessions()
+    assert (session["id"], session["person"], session["context"]) == ("local:ann", "ann", "user:ann")
+    assert (session["status"], session["process"], session["archived_ms"]) == ("active", this_process().encode(), None)
+    assert session["last_active_ms"] >= session["created_ms"] > 0
+    runs.stop_sessions()
+    [session] = runs.sessions()
+    assert (session["status"], session["process"]) == ("stopped", "")
+
+
+# -- loops and turns --------------------------------------------------------------------------------
+
+
+def test_prompt_is_begun_once_although_many_try(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    loop, start, won = runs.enqueue(run, runs.append(said(run)).id, "c"), threading.Barrier(6), []
+
+    def begin() -> None:
+        start.wait(10)
+        try:
+            runs.start_loop(loop)
+        except Conflict:
+            return
+        won.append(1)
+
+    crowd = [threading.Thread(target=begin) for _ in range(6)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+    assert won == [1]
+    assert runs.waiting() == []
+
+
+def test_turn_keeps_its_cost_and_the_route_that_answered(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    loop = begun(runs, run)
+    first = runs.start_turn(loop.id, 1, "far")
+    assert runs.start_turn(loop.id, 1, "local") == first  # the first route did not answer
+    runs.end_turn(first, TurnCost("llama", "owl", "stop", 10, 4, 3))
+    [turn] = runs.turns(run)
+    assert (turn["route"], turn["model"], turn["prompt_tokens"], turn["evaluated_tokens"], turn["output_tokens"]) == (
+        "local",
+        "owl",
+        10,
+        4,
+        3,
+    )
+
+
+def test_memory_is_what_was_said_oldest_first_and_never_more_than_the_limit(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    for number in range(6):
+        runs.append(replace(said(run, str(number)), role="user" if number % 2 == 0 else "assistant"))
+        runs.append(Event(run=run, kind="status_change", role="system", content="not for the model"))
+    assert [m.content for m in runs.recent(run, 4)] == ["2", "3", "4", "5"]
+    assert [m.content for m in runs.recent(run, 80)] == [str(n) for n in range(6)]
+
+
+def _call(call_id: str = "call_1") -> Event:
+    return Event(run="r", kind="tool_use", role="assistant", content="", tool="look", input={}, call_id=call_id)
+
+
+def _result(call_id: str = "call_1") -> Event:
+    return Event(run="r", kind="tool_result", role="tool", content="an owl", tool="look", call_id=call_id)
+
+
+def test_calls_of_one_answer_are_one_message_and_a_result_without_its_call_is_left_out() -> None:
+    events = [_result("old"), replace(said("r"), role="user"), _call("a"), _call("b"), _result("a"), _result("b")]
+    messages = as_messages(events)
+    assert [m.role for m in messages] == ["user", "assistant", "tool", "tool"]
+    assert [c.id for c in messages[1].tool_calls] == ["a", "b"]
+    assert [m.tool_call_id for m in messages[2:]] == ["a", "b"]
+
+
+def test_open_call_gets_a_result_although_its_id_was_used_before(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    loop = begun(runs, run)
+    for event in (_call(), _result(), _call()):
+        runs.append(replace(event, run=run))
+    written = runs.close_open(loop, "half an ans", "interrupted")
+    assert [(e.kind, e.call_id, e.status, e.outcome) for e in written] == [
+        ("tool_result", "call_1", STOPPED, "interrupted"),
+        ("message", "", STOPPED, "interrupted"),
+        ("status_change", "", STOPPED, "interrupted"),
+    ]
+    assert "may or may not have taken effect" in written[0].content
+    assert written[1].content == "half an ans"
+    assert runs.close_open(loop, "", "interrupted")[0].kind == "status_change"  # nothing is open any more
+
+
+def test_recovery_leaves_the_living_alone_and_writes_nothing(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    begun(runs, run)
+    log = store.path.with_name("owlbox.db-wal")
+    before = log.stat().st_size, runs.events(run), runs.get(run)
+    assert Runs(store, "another").recover(lambda event: None) == []
+    assert (log.stat().st_size, runs.events(run), runs.get(run)) == before
+
+
+def test_several_processes_that_recover_at_once_mend_each_loop_once(store: Store) -> None:
+    dead, run = Runs(store, "no-such-boot/1/1"), a_run(store)
+    begun(dead, run)
+    with ThreadPoolExecutor(4) as pool:
+        mended = list(pool.map(lambda n: len(Runs(store, str(n)).recover(lambda event: None)), range(4)))
+    assert sum(mended) == 1
+    assert [e.kind for e in dead.events(run)] == ["message", "status_change"]
+
+
+def test_loop_that_has_ended_stays_as_it_ended(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    loop = begun(runs, run)
+    runs.end_loop(loop, 200, "ok")
+    runs.end_loop(loop, FAILED, "late")
+    assert (runs.loop(loop.id).status, runs.get(run).status) == (200, 200)
+    with pytest.raises(Conflict, match="not waiting"):
+        runs.start_loop(loop.id)
