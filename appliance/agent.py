@@ -67,6 +67,7 @@ class Talk:
     cancel: Cancel
     messages: list[Message]
     specs: tuple[ToolSpec, ...]
+    prompt: str = ""
     said: str = ""
     strikes: int = 0
     commands: int = 0
@@ -92,6 +93,7 @@ class Agent:
         try:
             talk.specs = tuple(self._tools.specs())
             talk.messages = list(self._memory.recent(run, self.limits.history_messages))
+            talk.prompt = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
             yield from self._turns(talk)
         except Cancelled as error:
             yield LoopEnded(499, "cancelled", error.message)
@@ -112,14 +114,14 @@ class Agent:
                 note = "; ".join(answer.warnings) or "the answer was empty"
                 yield replace(base, kind="status_change", role="system", content=note, status=422, outcome="strike")
                 if talk.strikes >= self.limits.max_strikes:
+                    yield Delta(SORRY)
                     yield replace(base, content=SORRY, status=422, outcome="strikes")
                     yield LoopEnded(499, "strikes", note)
                     return
                 talk.messages.append(Message("user", f"({note}. Answer in words, or with one tool call.)"))
                 continue
             if answer.text and not answer.calls:
-                shown = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
-                if sources := self._packets.sources(answer.text, shown):
+                if sources := self._packets.sources(answer.text, talk.prompt):
                     yield Delta(f" {sources}")
                     answer = replace(answer, text=f"{answer.text} {sources}")
             if answer.text:

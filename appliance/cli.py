@@ -251,20 +251,9 @@ def _tui(args: argparse.Namespace, home: Home) -> int:
     is_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     if args.plain or not is_screen:
         return _chat(args, home)
-    from appliance import launch, log
+    from appliance import launch
 
-    socket = places.core_socket(places.runtime_folder(home, os.environ))
-    core = launch.Child(home, socket, os.environ)
-    core.start()  # first, so that it comes up while the screen is being loaded
-    try:
-        from appliance.tui import app
-
-        if os.access(home.logs, os.W_OK):
-            log.start("tui", home.logs / "tui", "info", log.Redactor())
-        app.run(str(socket), str(home.root), core.revive, thread=args.thread, prompt=args.prompt)
-    finally:
-        core.stop()
-    return 0
+    return launch.screen(home, os.environ, thread=args.thread, prompt=args.prompt)
 
 
 def _chat(args: argparse.Namespace, home: Home) -> int:

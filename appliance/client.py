@@ -1,16 +1,19 @@
 """The caller's side of the socket: one connection, one request at a time, streamed notifications.
 
-Used by the command line, the terminal UI and the core's model client. Starts no threads. Knows
-nothing about what the methods mean. Retrying is the caller's business.
+Used by the command line, the terminal UI and the core's model client. Starts no threads (but one
+timer when a call is cancelled). Knows nothing about what the methods mean. Retrying is the caller's business.
 """
 
+import threading
 from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any
 
 from appliance import __version__, jsonrpc
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import DeadlineExceeded, Lost, TooLarge
+from appliance.errors import Cancelled, DeadlineExceeded, Lost, TooLarge
+
+CANCEL_GRACE_S = 3.0
 
 Notification = tuple[str, dict[str, Any]]
 
@@ -22,6 +25,7 @@ class Client:
         self.path = path
         self.timeout_s = timeout_s
         self._next_id = 0
+        self._hang_up: threading.Timer | None = None
         self._wire = jsonrpc.connect(path, timeout_s)
         try:
             self.server = self.call("hello", {"client": name, "version": __version__, "token": token})
@@ -62,22 +66,35 @@ class Client:
     ) -> Generator[Notification, None, Any]:
         """Notifications as they come; the generator returns the method's result.
 
-        Setting `cancel` asks the server to stop; the generator then ends with the server's answer.
+        Setting `cancel` asks the server to stop; the generator then ends with the server's answer, or
+        after `CANCEL_GRACE_S` with Cancelled when the server does not even answer that.
         `deadline_s` bounds the whole call; after each `idle` seconds of silence its function is called,
         and an error it raises ends the call.
         """
         self._next_id += 1
         request_id = self._next_id
         frame: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
-        limit_s = self.timeout_s if deadline_s is None else deadline_s
         if deadline_s is not None:
             frame["deadline_s"] = deadline_s
         if correlation:
             frame["correlation"] = correlation
-        end_s = monotonic_s() + limit_s
         self._wire.send(frame)
         if cancel is not None:
             cancel.then(lambda: self._cancel(request_id))
+        try:
+            return (yield from self._answers(method, request_id, deadline_s, idle))
+        except Lost:
+            if cancel is not None and cancel.is_set():
+                raise Cancelled("stopped; the other side had not answered yet") from None
+            raise
+        finally:
+            self._stop_waiting()
+
+    def _answers(
+        self, method: str, request_id: int, deadline_s: float | None, idle: tuple[float, Callable[[], None]] | None
+    ) -> Generator[Notification, None, Any]:
+        limit_s = self.timeout_s if deadline_s is None else deadline_s
+        end_s = monotonic_s() + limit_s
         lines = self._wire.lines()
         while True:
             # Two seconds of grace: the server knows the deadline too and its own answer is better.
@@ -107,7 +124,16 @@ class Client:
                 jsonrpc.raise_error(answer["error"])  # not about our request: no room for us, or a frame it could not read
 
     def _cancel(self, request_id: int) -> None:
+        """Ask the server to stop; hang up when it stays silent, for it may be hung itself."""
         try:
             self._wire.send({"jsonrpc": "2.0", "method": "cancel", "params": {"id": request_id}})
         except Lost:
-            pass  # the reader sees the lost connection and says so
+            return  # the reader sees the lost connection and says so
+        self._hang_up = threading.Timer(CANCEL_GRACE_S, self.close)
+        self._hang_up.daemon = True
+        self._hang_up.start()
+
+    def _stop_waiting(self) -> None:
+        if self._hang_up is not None:
+            self._hang_up.cancel()
+            self._hang_up = None

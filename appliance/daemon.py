@@ -29,7 +29,7 @@ from appliance.listener import Listener, listen
 from appliance.models import Models
 from appliance.packet import Packets
 from appliance.places import Home
-from appliance.records import Ask, Event, Message, Part, to_plain
+from appliance.records import Ask, Event, Message, Outbound, Part, to_plain
 from appliance.runs import Runs
 from appliance.search import Search
 from appliance.settings import Config
@@ -43,12 +43,16 @@ from appliance.watch import Watch
 LOG = logging.getLogger(__name__)
 
 
-class LogStatus:
-    """Status port that only notes the state in the log, at debug level."""
+class LogDoor:
+    """Status and channel port of the local door: clients follow by themselves, so it only notes things in the log."""
 
     def show(self, session: str, state: str) -> None:
-        """Write it down."""
+        """Note what the owl is doing."""
         LOG.debug("session %s is %s", session, state)
+
+    def deliver(self, message: Outbound) -> None:
+        """Note that an answer waits to be read; its text is in the thread and not repeated here."""
+        LOG.info("an answer waits in %s", message.metadata.get("run"), extra={"session": message.session})
 
 
 class Core:
@@ -102,8 +106,9 @@ class Core:
             divisor=settings.budget.token_divisor,
         )
         self.agent = Agent(self.models, self.toolbox, self.packets, self.runs, limits(settings))
+        door = LogDoor()
         self.inbox = Inbox(
-            self.store, self.runs, self.models, self.agent, relevant=self.packets.relevant, status=LogStatus(), process=me
+            self.store, self.runs, self.models, self.agent, relevant=self.packets.relevant, status=door, channel=door
         )
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         means = Means(self.toolbox.dispatch, self._tools, self.status, self.prompt_size, self.reload, self.shut_down)

@@ -119,7 +119,9 @@ def _folder(home: Home) -> Finding:
     problems = [*notes.check(home.box), *skills.check(home.box)]
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
-        return Finding("folder", "warning", f"not taken: {'; '.join(problems[:5])}{more}", f"mend or move them; they lie in {home.box}")
+        return Finding(
+            "folder", "warning", f"not taken: {'; '.join(problems[:5])}{more}", f"mend or move them; they lie in {home.box}"
+        )
     return Finding("folder", "ok", "every file of box/ can be read")
 
 

@@ -15,8 +15,8 @@ from appliance import log
 from appliance.agent import Agent
 from appliance.clock import CancelToken, is_alive, monotonic_s, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, OwlError
-from appliance.records import Delta, Event, Inbound, LoopEnded, Model, Status, Step, TurnBegun, TurnEnded
-from appliance.runs import FAILED, STOPPED, WAITING, Loop, Runs, TurnCost
+from appliance.records import Channel, Delta, Event, Inbound, LoopEnded, Model, Outbound, Status, Step, TurnBegun, TurnEnded
+from appliance.runs import DONE, FAILED, STOPPED, WAITING, Loop, Runs, TurnCost
 from appliance.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -101,12 +101,13 @@ class Feed:
             if not left:
                 del self._listeners[loop]
 
-    def put(self, loop: int, item: Shown) -> None:
-        """Tell everybody who listens."""
+    def put(self, loop: int, item: Shown) -> bool:
+        """Tell everybody who listens; False when nobody does."""
         with self._guard:
             listeners = list(self._listeners.get(loop, ()))
         for listener in listeners:
             listener.put(item)
+        return bool(listeners)
 
 
 class Inbox:
@@ -121,7 +122,7 @@ class Inbox:
         *,
         relevant: Callable[[str], str],
         status: Status,
-        process: str,
+        channel: Channel,
     ) -> None:
         self._store = store
         self._runs = runs
@@ -129,7 +130,7 @@ class Inbox:
         self._agent = agent
         self._relevant = relevant
         self._status = status
-        self._process = process
+        self._channel = channel
         self._guard = threading.Lock()
         self._cancels: dict[int, CancelToken] = {}
         self._queues: dict[str, list[Loop]] = {}
@@ -251,7 +252,14 @@ class Inbox:
                 LOG.exception("loop %d of run %s failed", loop.id, loop.run)
             finally:
                 self._next(loop)
-                self.feed.put(loop.id, end)
+                if not self.feed.put(loop.id, end) and end.status == DONE:
+                    self._deliver(loop)
+
+    def _deliver(self, loop: Loop) -> None:
+        """Nobody listened to this answer: hand it to the door it belongs to."""
+        said = [m.content for m in self._runs.recent(loop.run, 1) if m.role == "assistant"]
+        if said:
+            self._channel.deliver(Outbound(loop.session, said[-1], metadata={"run": loop.run}))
 
     def _next(self, loop: Loop) -> None:
         """This prompt is done with: begin the session's next one."""
@@ -346,7 +354,7 @@ class Inbox:
     def _take(self, loop: Loop) -> bool:
         held = "SELECT process FROM turn_locks WHERE session = ?"
         found = self._store.value(held, (loop.session,))
-        if found and found != self._process and is_alive(str(found)):
+        if found and found != self._runs.process and is_alive(str(found)):
             return False
         with self._store.write() as execute:
             again = execute(held, (loop.session,))
@@ -355,7 +363,7 @@ class Inbox:
             execute(
                 "INSERT INTO turn_locks (session, process, loop, taken_ms) VALUES (?1, ?2, ?3, ?4) "
                 "ON CONFLICT (session) DO UPDATE SET process = ?2, loop = ?3, taken_ms = ?4",
-                (loop.session, self._process, loop.id, now_ms()),
+                (loop.session, self._runs.process, loop.id, now_ms()),
             )
         return True
 

@@ -125,15 +125,16 @@ class Wire:
         self.sock = sock
         self._sending = threading.Lock()
         self._buffer = bytearray()
+        self._skipped = 0  # bytes of an oversized frame that were thrown away already
         self._is_closed = False
 
     def peer(self) -> Peer:
         """Process, user and groups at the other end when it connected (SO_PEERCRED, SO_PEERGROUPS)."""
         pid, uid, gid = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
         try:
-            raw = self.sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 4096)
+            raw = self.sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 1024)  # the most that Python allows
         except OSError:
-            raw = b""  # more than a thousand groups, or an old kernel
+            raw = b""  # more than 256 groups
         return Peer(pid, uid, gid, struct.unpack(f"{len(raw) // 4}I", raw))
 
     def send(self, frame: dict[str, Any]) -> None:
@@ -151,20 +152,19 @@ class Wire:
 
         A cut-off last frame is dropped. TimeoutError passes through when the socket has a timeout.
         """
-        skipped = 0
         while True:
             end = self._buffer.find(b"\n")
             while end >= 0:
                 line = bytes(self._buffer[:end])
                 del self._buffer[: end + 1]
-                if skipped or len(line) > MAX_FRAME_BYTES:
-                    yield TooLarge(f"frame of {skipped + len(line)} bytes is over {MAX_FRAME_BYTES}")
-                    skipped = 0
+                if self._skipped or len(line) > MAX_FRAME_BYTES:
+                    size, self._skipped = self._skipped + len(line), 0
+                    yield TooLarge(f"frame of {size} bytes is over {MAX_FRAME_BYTES}")
                 elif line.strip():
                     yield line
                 end = self._buffer.find(b"\n")
             if len(self._buffer) > MAX_FRAME_BYTES:
-                skipped += len(self._buffer)
+                self._skipped += len(self._buffer)
                 self._buffer.clear()
             try:
                 data = self.sock.recv(65536)

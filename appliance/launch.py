@@ -1,4 +1,4 @@
-"""A core as a child of the screen: started when nobody answers at the socket, stopped when the screen is left.
+"""Opens the screen, with a core as its child: started when nobody answers at the socket, stopped when the screen is left.
 
 Only for people at a terminal of a checkout; on the appliance systemd runs the core and nothing is started
 here. The core starts its broker itself. Apart from `supervisor`, whose imports would cost the screen
@@ -6,18 +6,43 @@ here. The core starts its broker itself. Apart from `supervisor`, whose imports 
 """
 
 import logging
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from appliance import jsonrpc
-from appliance.errors import AlreadyRunning, Lost
+from appliance import jsonrpc, log, places
+from appliance.errors import AlreadyRunning, BadInput, Lost, Refused
 from appliance.places import Home
+from appliance.reach import refuse_root
 
 LOG = logging.getLogger(__name__)
 STOP_S = 15.0
+
+
+def screen(home: Home, environ: Mapping[str, str], *, thread: str = "", prompt: str = "") -> int:
+    """Show the full screen until the person leaves; the exit code. NotFound says how to make a home."""
+    socket = places.core_socket(places.runtime_folder(home, environ))
+    core = Child(home, socket, environ)
+    if not core.is_answering():
+        try:
+            refuse_root(home)
+            core.start()  # first, so that it comes up while the screen is being loaded
+        except (BadInput, Refused):
+            if not socket.parent.exists():
+                raise
+            # Somebody else's home: its core is being restarted, and the screen waits for it.
+    try:
+        from appliance.tui import app  # late: half a second on a Pi
+
+        if os.access(home.logs, os.W_OK):
+            log.start("tui", home.logs / "tui", "info", log.Redactor())
+        app.run(str(socket), str(home.root), core.revive, thread=thread, prompt=prompt)
+    finally:
+        core.stop()
+    return 0
 
 
 class Child:
@@ -32,13 +57,17 @@ class Child:
         self._read_bytes = 0
         self._is_stopping = False
 
-    def start(self) -> None:
-        """Start a core unless one answers; NotFound says how to make a home when there is none."""
+    def is_answering(self) -> bool:
+        """True when a core is there, whoever started it."""
         try:
             jsonrpc.connect(str(self._socket)).close()
         except Lost:
-            self._home.require()
-            self._spawn()
+            return False
+        return True
+
+    def start(self) -> None:
+        """Start a core of our own; the home must be there."""
+        self._spawn()
 
     def revive(self) -> str:
         """Start it again if it was ours and ended; returns what it said when it ended badly."""

@@ -193,8 +193,9 @@ class Folder:
         attributes: dict[str, Any] = {"size_bytes": found.size_bytes, "mtime_ns": found.mtime_ns, "mime": _mime(path)}
         if ref != SCHEME + _name(self.root, path):
             attributes["file"] = _name(self.root, path)  # the name on disk spells the same letters in another way
-        if path.parent == self.root and path.suffix == ".md" and path.stem in (*ALWAYS, LAST):
-            attributes["is_document"] = True
+        if path.parent == self.root and path.suffix == ".md" and path.stem in SHIPPED:
+            attributes["is_document"] = path.stem in (*ALWAYS, LAST)  # HEARTBEAT is not in the prompt
+            attributes["is_blank"] = not markdown.has_text(found.text)
         return Draft(ref, _title(path, found.text), found.text, attributes)
 
     def _note(self, name: str, reason: str) -> None:

@@ -107,7 +107,8 @@ class Packets:
         room = int(route.window * self._ceiling) - size
         groups: list[list[Message]] = []
         for message in messages:
-            if message.role == "user" or not groups:
+            # Two user messages in a row are one exchange: the second is our note on an unusable answer.
+            if not groups or (message.role == "user" and groups[-1][-1].role != "user"):
                 groups.append([])
             groups[-1].append(message)
         kept: list[list[Message]] = []

@@ -75,7 +75,7 @@ class Runs:
 
     def __init__(self, store: Store, process: str) -> None:
         self._store = store
-        self._process = process
+        self.process = process
 
     # -- sessions and runs --------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class Runs:
                 "INSERT INTO sessions (id, channel, sender_id, person, context, status, process, created_ms, last_active_ms) "
                 "VALUES (?1, ?2, ?3, ?3, 'user:' || ?3, 'active', ?4, ?5, ?5) "
                 "ON CONFLICT (id) DO UPDATE SET status = 'active', process = ?4, last_active_ms = ?5, archived_ms = NULL",
-                (inbound.session, inbound.channel, inbound.sender_id, self._process, now_ms()),
+                (inbound.session, inbound.channel, inbound.sender_id, self.process, now_ms()),
             )
 
     def rest_session(self, session: str, status: str = "idle") -> None:
@@ -237,7 +237,7 @@ class Runs:
         with self._store.write(durable=True) as execute:
             rows = execute(
                 "UPDATE loops SET status = 102, process = ?, started_ms = ? WHERE id = ? AND status = 100 RETURNING run",
-                (self._process, now_ms(), loop_id),
+                (self.process, now_ms(), loop_id),
             )
             if not rows:
                 raise Conflict(f"loop {loop_id} is not waiting")
@@ -356,7 +356,7 @@ class Runs:
 
     def stop_sessions(self) -> None:
         """At shutdown: sessions this process was active in are marked stopped (A-276)."""
-        mine = self._store.rows("SELECT id FROM sessions WHERE status = 'active' AND process = ?", (self._process,))
+        mine = self._store.rows("SELECT id FROM sessions WHERE status = 'active' AND process = ?", (self.process,))
         for (session,) in mine:
             self.rest_session(str(session), "stopped")
 

@@ -54,7 +54,8 @@ class Search:
     ) -> list[Hit]:
         """The best entries that hold any of the query's words; nothing for a query of stop words only.
 
-        Without `has_documents`, entries that have a place of their own in the prompt are left out.
+        Without `has_documents`, entries that have a place of their own in the prompt are left out. Those
+        marked blank are never found: their words are hints for the person who fills them in.
         """
         words = words_of(query)
         if not words:
@@ -66,6 +67,7 @@ class Search:
             f"snippet(entries_fts, 2, '', '', ' … ', {int(snippet_tokens)}) "
             "FROM entries_fts JOIN entries e ON e.id = entries_fts.rowid "
             f"WHERE entries_fts MATCH ? AND e.scope IN ({marks}) AND (? OR e.attributes ->> 'is_document' IS NOT 1) "
+            "AND e.attributes ->> 'is_blank' IS NOT 1 "
             "ORDER BY score DESC, e.updated_ms DESC LIMIT ?",
             (match, *scopes, has_documents, limit),
         )

@@ -96,6 +96,8 @@ class Broker:
         with self._guard:
             if self._thread is None and not self._stop.is_set():
                 jsonrpc.check_path(str(self.socket))
+                # A killed core's broker may still listen there for a moment, and would refuse our token.
+                self.socket.unlink(missing_ok=True)
                 self._thread = threading.Thread(target=self._keep, name="broker-keeper", daemon=True)
                 self._thread.start()
 

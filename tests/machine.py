@@ -108,11 +108,12 @@ def install(root: Path, *options: str) -> str:
     """What a person does to install the services; returns what install.sh said."""
     script = [str(UNITS / "install.sh"), "--destdir", str(root), "--python", PYTHON, *options]
     said = subprocess.run(script, check=True, capture_output=True, text=True).stdout
-    # With --root, paths are relative to the root: the built-in users of the host's /usr come along.
-    (root / "usr/lib").mkdir(exist_ok=True)
-    for command in (["systemd-sysusers"], ["systemd-tmpfiles", "--create", "--prefix=/var/lib"]):
-        folder = "sysusers.d" if command[0] == "systemd-sysusers" else "tmpfiles.d"
-        files = [str(p) for p in sorted((root / "etc" / folder).glob("*.conf"))]
+    # Only our own files: what the host's /usr adds is done at boot. Folders under /run too.
+    for command, kind in (
+        (["systemd-sysusers"], "sysusers.d"),
+        (["systemd-tmpfiles", "--create", "--exclude-prefix=/run"], "tmpfiles.d"),
+    ):
+        files = [str(path) for path in sorted((root / "etc" / kind).glob("*.conf"))]
         subprocess.run([*command, f"--root={root}", *files], check=True, capture_output=True)
     return said
 
@@ -155,7 +156,8 @@ def folder() -> Iterator[Path]:
 @contextmanager
 def booted(root: Path) -> Iterator[Machine]:
     """The machine in this folder, up; powered off afterwards if it still is."""
-    name, binds = f"owl-{os.getpid()}", ["/usr", f"{sysconfig.get_path('purelib')}:/opt/owlbox/packages", f"{ROOT}:/opt/owlbox/checkout"]
+    name = f"owl-{root.name.rpartition('-')[2]}"
+    binds = ["/usr", f"{sysconfig.get_path('purelib')}:/opt/owlbox/packages", f"{ROOT}:/opt/owlbox/checkout"]
     if os.readlink(root / "opt/owlbox/venv/bin/python").startswith(BASE):
         binds.append(f"{sys.base_prefix}:{BASE}")
     command = ["systemd-nspawn", "--quiet", f"--directory={root}", f"--machine={name}", *(f"--bind-ro={b}" for b in binds)]
@@ -195,4 +197,6 @@ def _leader(nspawn: "subprocess.Popen[bytes]", console: Path) -> int:
             if asked in ("running", "degraded"):
                 return int(children[0])
         sleep_s(0.05)
-    pytest.fail(f"the machine did not come up (it says {asked!r}); OWLBOX_TEST_NO_NSPAWN=1 leaves these tests out\n{console.read_text()}")
+    pytest.fail(
+        f"the machine did not come up (it says {asked!r}); OWLBOX_TEST_NO_NSPAWN=1 leaves these tests out\n{console.read_text()}"
+    )

@@ -33,7 +33,7 @@ match = "slow"
 repeat = true
 text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 chunk_size = 4
-chunk_delay_s = 0.4
+chunk_delay_s = 0.2
 [[turns]]
 match = "stuck"
 repeat = true

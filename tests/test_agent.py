@@ -11,7 +11,7 @@ import pytest
 
 from appliance import log
 from appliance.agent import SORRY, Agent, Limits
-from appliance.clock import CancelToken, now_ms, this_process
+from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, OwlError, TooLarge, Unavailable
 from appliance.inbox import Inbox
 from appliance.packet import Packets
@@ -427,6 +427,7 @@ class Kept(logging.Handler):
 # -- the ports ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("S-002")
 def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "owlbox.db")
     runs = Runs(store, this_process().encode())
@@ -434,16 +435,16 @@ def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
     model, tools = PlayedModel([[native(look("moon"))], ["Full."]]), PlayedTools()
     packets = Packets(lambda: (), quiet, quiet)
     mind = Agent(model, tools, packets, quiet, Limits())
-    inbox = Inbox(store, runs, model, mind, relevant=packets.relevant, status=quiet, process=this_process().encode())
+    inbox = Inbox(store, runs, model, mind, relevant=packets.relevant, status=quiet, channel=quiet)
     accepted = inbox.accept(Inbound("local", "ada", "real question", "m1", now_ms()), "corr")
-    subscription = inbox.feed.subscribe(accepted.loop)
     inbox.start(accepted.loop)
-    for item in subscription:
-        if isinstance(item, Event) and item.kind == "message" and item.role == "assistant":
-            quiet.deliver(Outbound("local:ada", item.content))
+    while inbox.busy():
+        sleep_s(0.01)
     inbox.close("test")
     store.close()
-    assert quiet.delivered == [Outbound("local:ada", "Full.")] and tools.called == [look("moon")]
+    # Nobody listened, so the answer went to the door it belongs to.
+    assert quiet.delivered == [Outbound("local:ada", "Full.", metadata={"run": accepted.run})]
+    assert tools.called == [look("moon")]
     assert quiet.shown == [("local:ada", "thinking"), ("local:ada", "idle")]
     first = model.asked[0][1]
     assert first.messages[0].content == "remembered question" and "knots: how to tie them" in "".join(p.text for p in first.system)

@@ -286,7 +286,8 @@ def test_the_persons_own_text_is_counted_apart(box: Box) -> None:
 
 def test_json_and_home_may_stand_anywhere(box: Box) -> None:
     root = str(box.home.root)
-    plain = subprocess.run([*box.command()[:3], "status", "--json", "--home", root], capture_output=True, env=box.environ, check=True)
+    after = [*box.command()[:3], "status", "--json", "--home", root]
+    plain = subprocess.run(after, capture_output=True, env=box.environ, check=True)
     assert json.loads(plain.stdout)["home"] == root
     environ = {**box.environ, "OWLBOX_HOME": root}
     other = subprocess.run([*box.command()[:3], "--json", "status"], capture_output=True, env=environ, check=True)
@@ -308,9 +309,9 @@ def test_commands_work_side_by_side_without_a_core(box: Box) -> None:
 
 def test_no_heavy_package_is_imported_to_ask_a_running_core(box: Box) -> None:
     core = box.serve()
-    done = subprocess.run(
-        [box.command()[0], "-X", "importtime", *box.command("status")[1:]], capture_output=True, text=True, env=box.environ, check=True
-    )
+    words = box.command("status")
+    words[1:1] = ["-X", "importtime"]
+    done = subprocess.run(words, capture_output=True, text=True, env=box.environ, check=True)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "appliance.client" in loaded
     assert not loaded & {"apsw", "msgspec", "yaml", "llama_cpp", "numpy", "textual", "appliance.daemon", "appliance.config"}

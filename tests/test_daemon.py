@@ -15,7 +15,7 @@ from process import PLAY, Box, Core, a_box, is_gone, script, send, until  # noqa
 
 from appliance import places
 from appliance.client import Client
-from appliance.errors import Conflict, NotFound, Refused
+from appliance.errors import Conflict, NotFound, OwlError, Refused
 from appliance.jsonrpc import Wire, connect
 
 UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -33,7 +33,7 @@ def asking(core: Core, text: str, **more: Any) -> tuple[threading.Thread, list[A
                     seen.append(next(stream))
         except StopIteration as end:
             seen.append(end.value)
-        except Exception as error:
+        except OwlError as error:
             seen.append(error)
 
     thread = threading.Thread(target=work)
@@ -130,10 +130,8 @@ def test_the_sockets_are_private_and_no_tcp_port_is_open(box: Box) -> None:
         assert stat.S_IMODE(path.stat().st_mode) in (0o600, 0o660)
     assert stat.S_IMODE(box.runtime.stat().st_mode) == 0o700
     mine = {inode for pid in pids for inode in sockets_of(pid)}
-    internet = {
-        line.split()[9] for name in ("tcp", "tcp6", "udp", "udp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
-    }
-    assert mine and not mine & internet
+    lines = [line for name in ("tcp", "tcp6", "udp", "udp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    assert mine and not mine & {line.split()[9] for line in lines}
 
 
 def sockets_of(pid: int) -> set[str]:

@@ -1,5 +1,6 @@
 """From an accepted message to a finished answer: once, in order, side by side, stopped, killed and taken up again."""
 
+import os
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from test_store import ROOT, child, finished, killed, until
 
 from appliance.agent import Agent, Limits
 from appliance.channels.rpc import LocalCall, Rpc
-from appliance.clock import monotonic_s, this_process
+from appliance.clock import monotonic_s, process, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Unavailable
 from appliance.inbox import Feed, Inbox, Shown, Subscription
 from appliance.packet import Packets
@@ -101,12 +102,15 @@ class Glass:
 
 
 class Quiet:
-    """Skills port and status port with nothing to say."""
+    """Skills, status and channel port with nothing to say."""
 
     def lines(self) -> Sequence[str]:
         return ()
 
     def show(self, session: str, state: str) -> None:
+        pass
+
+    def deliver(self, message: object) -> None:
         pass
 
 
@@ -130,7 +134,7 @@ class Desk:
         packets = Packets(list, Search(store), Quiet())
         self.tools = tools or Glass()
         agent = Agent(self.model, self.tools, packets, self.runs, Limits())
-        self.inbox = Inbox(store, self.runs, self.model, agent, relevant=packets.relevant, status=Quiet(), process=self.me)
+        self.inbox = Inbox(store, self.runs, self.model, agent, relevant=packets.relevant, status=Quiet(), channel=Quiet())
 
     def accept(self, text: str, sender: str = "ann", message_id: str = "", thread: str = "", kind: str = "chat"):
         inbound = Inbound("local", sender, text, message_id or text, 5, thread=thread, kind=kind)  # type: ignore[arg-type]
@@ -139,6 +143,9 @@ class Desk:
     def ask(self, text: str, **more: str) -> Subscription:
         accepted = self.accept(text, **more)
         subscription = self.inbox.feed.subscribe(accepted.loop)
+        limit = threading.Timer(20, subscription.close)  # an answer that never ends fails its test
+        limit.daemon = True
+        limit.start()
         self.inbox.start(accepted.loop)
         return subscription
 
@@ -476,6 +483,17 @@ def test_close_ends_what_runs_and_keeps_what_waits_for_the_next_inbox(desk: Call
     assert after.inbox.start_waiting() == 2
     until(lambda: after.inbox.busy() == 0)
     assert {r.title: r.status for r in after.runs.listing()} == {"one": 499, "two": 200, "three": 200}
+
+
+def test_close_leaves_a_prompt_that_waits_for_another_process(desk: Callable[..., Desk], store: Store) -> None:
+    here = desk()
+    with store.write() as execute:
+        execute("INSERT INTO turn_locks VALUES ('local:ann', ?, 99, 1)", (process(os.getppid()).encode(),))
+    waiting = here.ask("hoot")
+    threading.Event().wait(0.3)
+    here.inbox.close("restart")
+    assert list(waiting)[-1].outcome == "waiting"  # type: ignore[union-attr]
+    assert [loop.status for loop in here.runs.waiting()] == [100]
 
 
 # -- killed -----------------------------------------------------------------------------------------

@@ -146,6 +146,19 @@ def test_a_time_out_loses_no_bytes(pair: tuple[Wire, socket.socket]) -> None:
     assert next(wire.lines()) == b'{"half": 1}'
 
 
+def test_a_time_out_in_an_oversized_frame_does_not_make_its_rest_a_frame(pair: tuple[Wire, socket.socket]) -> None:
+    wire, other = pair
+    wire.sock.settimeout(0.3)
+    sender = threading.Thread(target=other.sendall, args=(b"x" * (MAX_FRAME_BYTES + 1),))
+    sender.start()
+    with pytest.raises(TimeoutError):
+        next(wire.lines())
+    sender.join(5)
+    other.sendall(b'{"n": 1}\n{"n": 2}\n')
+    lines = wire.lines()
+    assert isinstance(next(lines), TooLarge) and next(lines) == b'{"n": 2}'
+
+
 def test_sending_to_nobody_is_lost_and_closes(pair: tuple[Wire, socket.socket]) -> None:
     wire, other = pair
     other.close()

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent
 #   shutdown    the orderly end of a process, for core and broker alike;
 #   supervisor  keeps the broker child running, so that daemon only wires;
 #   reach       how a command gets to the core, by socket or in its own process;
+#   launch      a core as a child of the screen, apart from supervisor, which would double the screen's imports;
 #   terminal    plain text on a terminal, as tui is the full screen;
 #   handbook    the reference documents, written from the code;
 #   notify      what systemd and a service say to each other, for core and broker alike;
@@ -56,10 +57,13 @@ channels.* backup broker bridge
 doctor firstboot metrics onboard upkeep
 update
 supervisor
+tui.link tui.commands tui.look tui.owl tui.rows tui.confirm tui.prose tui.bubbles
+tui.sender tui.composer
+tui.panel
 daemon tui.*
 tui.app
 reach handbook
-terminal
+terminal launch
 cli
 __main__
 """
@@ -76,7 +80,7 @@ fetch: requests urllib.request http.client
 providers: llama_cpp numpy jinja2 requests importlib
 tools: importlib
 channels: importlib smtplib imaplib
-tui: textual rich
+tui: textual rich markdown_it
 config: tomli_w msgspec
 records: msgspec
 signatures: msgspec
@@ -91,6 +95,7 @@ watch: watchfiles
 log: systemd
 notify: systemd
 supervisor: subprocess
+launch: subprocess
 workers: subprocess
 catalogue: subprocess requests
 sandbox: subprocess

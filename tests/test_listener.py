@@ -493,6 +493,14 @@ def test_a_client_too_many_is_told_and_a_free_place_is_taken(runtime: Path) -> N
         _eventually(served)
 
 
+def test_a_client_too_many_that_is_slow_to_speak_still_learns_why(runtime: Path) -> None:
+    with serving(runtime, max_connections=0) as served:
+        late = served.raw(is_greeted=False)
+        threading.Event().wait(0.2)
+        assert late.ask({"id": 1, "method": "hello"})["error"]["data"]["outcome"] == "unavailable"
+        late.close()
+
+
 def test_by_default_the_65th_is_one_too_many(served: Served) -> None:
     inside = [served.raw() for _ in range(64)]
     with pytest.raises(Unavailable, match="64 clients"):

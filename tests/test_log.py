@@ -151,6 +151,7 @@ def test_a_value_after_its_name_is_hidden_alone(text: str, clean: str) -> None:
         "rkhunter_report_for_this_month",
         "disk-usage-report-2026-11-21-core",
         "01a20069-0617-75bf-9528-24c5a66b547a",
+        "sk-is-no-key-but-only-words",
         "tokens=42",
         "Bearer of bad news",
     ],

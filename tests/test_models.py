@@ -4,11 +4,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from appliance import log
 from appliance.clock import Alarms, CancelToken, monotonic_s
 from appliance.errors import Busy, Cancelled, Lost, Refused
 from appliance.jsonrpc import Peer, method
@@ -112,6 +114,14 @@ def test_an_answer_comes_piece_by_piece_and_ends_with_what_it_cost(path: Path, s
 def test_routes_and_sizes_are_records(path: Path, service: Service) -> None:
     assert models(path).plan("default") == (ROUTE,)
     assert models(path).measure(ROUTE, ASK) == Measure("local", {"core": 7}, 9)
+
+
+@pytest.mark.covers("A-271")
+def test_every_question_to_the_broker_carries_the_correlation_id(path: Path, service: Service) -> None:
+    with log.correlated("4f9c"):
+        models(path).plan()
+        list(models(path).generate(ROUTE, replace(ASK, correlation="4f9d"), CancelToken()))
+    assert service.correlations == ["4f9c", "4f9d"]
 
 
 def test_a_broker_that_is_not_there_yet_is_waited_for(path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from process import PLAY, Box, a_box, script, until
+from process import Box, a_box, script, until
 
 from appliance import notify
 from appliance.client import Client
@@ -118,7 +118,9 @@ def test_no_pulse_without_an_answer(manager: Listening, runtime: Path):
     assert manager.is_silent(0.1)
 
 
-@pytest.mark.parametrize("environ", [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "0"}])
+@pytest.mark.parametrize(
+    "environ", [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "0"}]
+)
 def test_no_socket_was_given(environ: dict[str, str]):
     assert notify.given_socket(environ) is None
 

@@ -468,7 +468,7 @@ COUNT_SYNCS = """
     from appliance.runs import Loop, Runs
     store = Store.open(path)
     runs = Runs(store, "me")
-    inbox = Inbox(store, runs, None, None, relevant=lambda text: "", status=None, process="me")
+    inbox = Inbox(store, runs, None, None, relevant=lambda text: "", status=None, channel=None)
     run = runs.listing()[0].id
     event = Event(run=run, kind="message", role="user", content="hi")
 

@@ -182,6 +182,8 @@ class Nobody:
 
     def show(self, session: str, state: str) -> None: ...
 
+    def deliver(self, message: object) -> None: ...
+
 
 def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, ScriptedModel]:
     path = bench.home.root / "play.json"
@@ -189,8 +191,7 @@ def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, Scr
     model = ScriptedModel(path)
     packets = Packets(list, Search(bench.store), Nobody())
     agent = Agent(model, bench.toolbox, packets, bench.runs, Limits())
-    process = this_process().encode()
-    made = Inbox(bench.store, bench.runs, model, agent, relevant=packets.relevant, status=Nobody(), process=process)
+    made = Inbox(bench.store, bench.runs, model, agent, relevant=packets.relevant, status=Nobody(), channel=Nobody())
     return made, model
 
 

@@ -296,9 +296,9 @@ def test_without_notifications_of_the_kernel_it_looks_now_and_then(tmp_path: Pat
 def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes("\ufeffGrüße\r\nEule".encode())
     found = watch.read_text(tmp_path, tmp_path / "a.md", 100)
-    assert found and found.text == "Grüße\nEule" and found.size_bytes == 17
-    with pytest.raises(BadInput, match="too large: 17 bytes, the limit is 16"):
-        watch.read_text(tmp_path, tmp_path / "a.md", 16)
+    assert found and found.text == "Grüße\nEule" and found.size_bytes == 16
+    with pytest.raises(BadInput, match="too large: 16 bytes, the limit is 15"):
+        watch.read_text(tmp_path, tmp_path / "a.md", 15)
     (tmp_path / "b.md").write_bytes(b"caf\xe9")
     with pytest.raises(BadInput, match=r"not UTF-8 text \(byte 3\)"):
         watch.read_text(tmp_path, tmp_path / "b.md", 100)

@@ -77,7 +77,11 @@ class Face(App[None]):
     ContentSwitcher { height: 1fr; }
     .-narrow #title { display: none; }
     .-short Footer { display: none; }
-    *:ansi { text-opacity: 100%; }
+    OptionList:ansi > .option-list--option-highlighted { text-style: bold underline; }
+    Tree:ansi > .tree--cursor { text-style: bold underline; }
+    Button:ansi:focus { text-style: bold reverse; }
+    #look { border-left: solid $foreground 25%; }
+    #look:ansi { border-left: solid ansi_bright_black; }
     """
     BINDINGS = [
         Binding("escape", "close", "Back", key_display="Esc"),
@@ -99,11 +103,12 @@ class Face(App[None]):
     def __init__(
         self, socket: str, home: str, environ: Mapping[str, str], revive: Callable[[], str], thread: str = "", prompt: str = ""
     ) -> None:
-        super().__init__()
+        theme = look.theme(environ)  # first: Textual takes NO_COLOR out of the environment
+        super().__init__(ansi_color=True if theme == look.PLAIN.name else None)
         self._letters = look.letters(environ)
         for one in look.THEMES:
             self.register_theme(one)
-        self.theme = look.theme(environ, self.console.color_system)
+        self.theme = theme
         self.link = Link(socket, lambda contact: self._tell(self.Met(contact)), revive)
         self.sender = Sender(self.link, lambda news: self._tell(Chat.Arrived(news)))
         self._means = Means(self.link, self.sender, self.say, self._resume, self._attached, self.refresh_status, home)
@@ -316,10 +321,16 @@ class Face(App[None]):
         self.screen.clear_selection()
         self.say(f"copied {len(text)} characters; Ctrl+C again leaves", False)
 
+    def _handle_exception(self, error: Exception) -> None:
+        """Something we did not foresee: into the log with it; the terminal is restored and `run` says it in one line."""
+        LOG.error("the screen failed", exc_info=error)
+        super()._handle_exception(error)
+
     def _fatal_error(self) -> None:
-        """Something we did not foresee: into the log with it, and restore the terminal."""
-        LOG.error("the screen failed", exc_info=True)
         self._close_messages_no_wait()
+
+    def _print_error_renderables(self) -> None:
+        self._exit_renderables.clear()
 
 
 def run(socket: str, home: str, revive: Callable[[], str], *, thread: str = "", prompt: str = "") -> None:

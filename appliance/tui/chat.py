@@ -36,9 +36,12 @@ class Chat(Panel):
     """The first tab."""
 
     LABEL = "Chat"
+    SCOPED_CSS = False
     DEFAULT_CSS = """
     Chat #talk { height: 1fr; scrollbar-size-vertical: 1; }
-    Chat #greeting { padding: 1 2; color: $secondary; }
+    Chat #portrait { padding: 0 2; color: $primary; text-style: bold; }
+    Chat #greeting { padding: 1 2; color: $foreground 80%; }
+    .-short Chat #portrait, Chat .-gone { display: none; }
     """
     BINDINGS = [
         Binding("ctrl+t", "tools", "Tools", key_display="^T"),
@@ -74,7 +77,8 @@ class Chat(Panel):
     def compose(self) -> ComposeResult:
         """Talk, menu, input."""
         with VerticalScroll(id="talk", can_focus=False):
-            yield Static(f"{PORTRAIT}\n\n{GREETING}", id="greeting", markup=False)
+            yield Static(PORTRAIT, id="portrait", classes="-hello", markup=False)
+            yield Static(GREETING, id="greeting", classes="-hello", markup=False)
         menu = Menu()
         yield menu
         yield Composer(menu)
@@ -185,7 +189,7 @@ class Chat(Panel):
         self._boxes.clear()
         self._said.clear()
         for child in list(self._room.children):
-            if child.id != "greeting":
+            if not child.has_class("-hello"):
                 await child.remove()
         self._greet(not events)
         for event in events or []:
@@ -234,7 +238,7 @@ class Chat(Panel):
             return
         self._oldest = after + 1
         await self.query(Earlier).remove()
-        first = next((c for c in self._room.children if c.id != "greeting"), None)
+        first = next((c for c in self._room.children if not c.has_class("-hello")), None)
         for event in found["events"]:
             if event["seq"] < before:
                 await self._draw(event, before=first)
@@ -336,7 +340,7 @@ class Chat(Panel):
                 box.finish(None)
 
     def _greet(self, is_new: bool) -> None:
-        self.query_one("#greeting").display = is_new
+        self.query(".-hello").set_class(not is_new, "-gone")
 
     def _show_status(self, status: dict[str, Any]) -> None:
         broker = status["broker"]

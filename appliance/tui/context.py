@@ -38,13 +38,14 @@ class Context(Panel):
     """The third tab."""
 
     LABEL = "Context"
+    SCOPED_CSS = False
     DEFAULT_CSS = """
     Context #query { border: none; height: 1; padding: 0 1; background: $surface; }
     Context #query:focus { background: $boost; }
     Context #side { width: 32; }
     Context Tree { background: $background; padding: 0 1; scrollbar-size-vertical: 1; }
     Context #hits { display: none; }
-    Context #look { border-left: solid $boost; width: 1fr; padding: 0 0 0 1; scrollbar-size-vertical: 1; }
+    Context #look { width: 1fr; padding: 0 0 0 1; scrollbar-size-vertical: 1; }
     Context #name { color: $secondary; padding: 0 1; }
     Context #plain { padding: 0 1; }
     .-narrow Context #side { width: 1fr; }
@@ -80,7 +81,7 @@ class Context(Panel):
                 tree.guide_depth = 2
                 yield tree
                 yield Rows(id="hits", markup=False)
-            with VerticalScroll(id="look", can_focus=False):
+            with VerticalScroll(id="look"):
                 yield Static(id="name", markup=False)
                 yield Static(id="plain", markup=False)
 
@@ -93,6 +94,7 @@ class Context(Panel):
         """Esc goes back from reading, then from the hits to the tree."""
         if self.has_class("-reading"):
             self.remove_class("-reading")
+            self.call_after_refresh(lambda: self._list.focus())  # it can be focused once it is drawn again
             if self.screen.has_class("-narrow"):
                 return True
         field = self.query_one("#query", Input)
@@ -131,6 +133,8 @@ class Context(Panel):
     def action_read(self) -> None:
         """On a narrow screen the entry takes the place of the list."""
         self.add_class("-reading")
+        if self.screen.has_class("-narrow"):
+            self.query_one("#look").focus()
 
     def action_up(self) -> None:
         """To the folder above."""
@@ -178,6 +182,7 @@ class Context(Panel):
                     folders[key] = folders[key[:-1]].add(Text(key[-1]), expand=len(refs) <= 200 or depth == 1)
             folders[tuple(path)].add_leaf(Text(name), data=entry["ref"])
         tree.root.expand()
+        tree.cursor_line = 0
         if not entries:
             self._say(EMPTY.format(home=self.means.home))
         elif not self._shown:

@@ -1,7 +1,7 @@
 """How the screen looks on this terminal: its theme, and letters it can show.
 
-Decides from the environment and from the number of colours, once, at the start. With sixteen colours or
-none the terminal's own are used and selection is shown in reverse. A terminal that is not UTF-8 gets
+Decides from the environment, once, at the start. With sixteen colours or
+none the terminal's own are used, and what is chosen is underlined or in reverse too. A terminal that is not UTF-8 gets
 ASCII of the same width, whatever a widget draws; the console of Linux keeps what its font has.
 """
 
@@ -44,10 +44,12 @@ DAY = Theme(
     boost="#e0d6c2",
     dark=False,
 )
-REVERSED = {
-    "block-cursor-foreground": "ansi_default",
-    "block-cursor-background": "ansi_default",
-    "block-cursor-text-style": "reverse",
+UNCOLOURED = {
+    "ansi-background": "ansi_black",
+    "ansi-foreground": "ansi_white",
+    "block-cursor-foreground": "ansi_black",
+    "block-cursor-background": "ansi_yellow",
+    "block-cursor-text-style": "bold underline",  # lists of Textual 8 drop "reverse"
     "block-cursor-blurred-foreground": "ansi_default",
     "block-cursor-blurred-background": "ansi_default",
     "block-cursor-blurred-text-style": "bold underline",
@@ -75,7 +77,7 @@ PLAIN = Theme(
     surface="ansi_default",
     panel="ansi_default",
     boost="ansi_default",
-    variables=REVERSED,
+    variables=UNCOLOURED,
 )
 THEMES = (NIGHT, DAY, PLAIN)
 
@@ -109,9 +111,10 @@ ASCII = str.maketrans(
 )
 
 
-def theme(environ: Mapping[str, str], colours: str | None) -> str:
-    """The name of the theme for a terminal that shows `colours` (None, standard, 256, truecolor)."""
-    if "NO_COLOR" in environ or colours not in ("256", "truecolor"):
+def theme(environ: Mapping[str, str]) -> str:
+    """The name of the theme for the terminal that the environment describes."""
+    is_rich = "256color" in environ.get("TERM", "") or environ.get("COLORTERM") in ("truecolor", "24bit")
+    if "NO_COLOR" in environ or not is_rich:
         return PLAIN.name
     return NIGHT.name if is_dark(environ) else DAY.name
 

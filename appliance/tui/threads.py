@@ -24,11 +24,12 @@ class Threads(Panel):
     """The second tab."""
 
     LABEL = "Threads"
+    SCOPED_CSS = False
     DEFAULT_CSS = """
     Threads #filter { border: none; height: 1; padding: 0 1; background: $surface; }
     Threads #filter:focus { background: $boost; }
     Threads #rows { width: 36; }
-    Threads #look { border-left: solid $boost; padding: 0 1; width: 1fr; scrollbar-size-vertical: 1; }
+    Threads #look { padding: 0 1; width: 1fr; scrollbar-size-vertical: 1; }
     .-narrow Threads #rows { width: 1fr; }
     .-narrow Threads #look { display: none; }
     .-wide Threads #rows { width: 46; }
@@ -160,7 +161,7 @@ class Threads(Panel):
 
     def _look(self, found: dict[str, Any]) -> None:
         thread, before = found["thread"], ""
-        title, about = thread["title"] or "(untitled)", f"{thread['kind']} · {thread['id'][-8:]} · {thread['last_seq']} events"
+        title, about = thread["title"] or "(untitled)", f"{thread['kind']} · {thread['last_seq']} events"
         lines = [Content.assemble((title, "bold")), Content.assemble((about, "dim"))]
         for event in found["events"]:
             text = event["content"] if len(event["content"]) <= PREVIEW_CHARS else event["content"][:PREVIEW_CHARS] + "…"

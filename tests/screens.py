@@ -1,0 +1,87 @@
+"""Looking at the full screen in tests: as lines of plain text, and compared with files in tests/screens/.
+
+What differs from run to run (milliseconds, token counts) is replaced by letters; nothing else is. With
+OWLBOX_SCREENS=write in the environment the files are written anew: read the diff before committing it.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from appliance import places
+from appliance.clock import monotonic_s
+from appliance.tui.app import Face
+
+FOLDER = Path(__file__).parent / "screens"
+LIMIT_S = 30.0
+VARYING = (
+    (re.compile(r"· \d+ ms\b"), "· N ms"),
+    (re.compile(r"context \d+ of \d+ \(\d+ %\)"), "context N of N (N %)"),
+)
+HOME = "/srv/owlbox"  # what the screen says its home is
+
+Scenario = Callable[["Seen"], Awaitable[None]]
+
+
+class Seen:
+    """A running screen, its keys and what it shows."""
+
+    def __init__(self, app: Face, pilot: "Pilot[None]") -> None:
+        self.app = app
+        self.pilot = pilot
+
+    def lines(self) -> list[str]:
+        """The screen as it is now."""
+        strips = self.app.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+
+    def text(self) -> str:
+        """The screen as one text."""
+        return "\n".join(self.lines())
+
+    async def shows(self, *words: str) -> None:
+        """Wait until all of these stand on the screen."""
+        await self.until(lambda: all(word in self.text() for word in words), f"{words} on the screen")
+
+    async def until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Wait until something is so."""
+        end_s = monotonic_s() + LIMIT_S
+        while not is_so():
+            assert monotonic_s() < end_s, f"not in {LIMIT_S:g} s: {what}\n{self.text()}"
+            await self.pilot.pause(0.05)
+
+    async def type(self, text: str) -> None:
+        """Type letters and press Return."""
+        await self.pilot.press(*("space" if c == " " else "slash" if c == "/" else c for c in text), "enter")
+
+    async def press(self, *keys: str) -> None:
+        """Press keys and let the screen settle."""
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    def same_as(self, name: str) -> None:
+        """Compare with tests/screens/NAME.txt."""
+        text = self.text() + "\n"
+        for pattern, letters in VARYING:
+            text = pattern.sub(letters, text)
+        path = FOLDER / f"{name}.txt"
+        if os.environ.get("OWLBOX_SCREENS") == "write":
+            FOLDER.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8")
+
+
+def show(environ: dict[str, str], runtime: Path, scenario: Scenario, size: tuple[int, int] = (80, 24)) -> Face:
+    """Run the screen against the core of a runtime folder, and a scenario with it; returns what is left of it."""
+    app = Face(str(places.core_socket(runtime)), HOME, environ, lambda: "")
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await scenario(Seen(app, pilot))
+
+    asyncio.run(run())
+    return app

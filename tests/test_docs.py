@@ -1,0 +1,41 @@
+"""The reference documents are what the code says, and the README names only what exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from appliance import cli, handbook
+
+ROOT = Path(__file__).parent.parent
+PAGES = handbook.pages(cli.parser(["--help"]))
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_every_page_in_docs_is_what_the_code_says(name: str) -> None:
+    path = ROOT / "docs" / name
+    assert path.exists() and path.read_text(encoding="utf-8") == PAGES[name], "run: make docs"
+
+
+def test_the_pages_name_every_command_method_and_table() -> None:
+    assert all(f"`owlbox {word}`" in PAGES["commands.md"] for word in ("ask", "thread follow", "doctor", "search"))
+    assert all(f"`{word}`" in PAGES["methods.md"] for word in ("message.send", "thread.view", "generate", "plan"))
+    assert "CREATE TABLE events" in PAGES["tables.md"] and "`remember`" in PAGES["tools.md"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md"])
+def test_only_commands_that_exist_are_named(name: str) -> None:
+    known = set(re.findall(r"^## `owlbox ([^`]+)`", PAGES["commands.md"], re.MULTILINE))
+    text = (ROOT / name).read_text(encoding="utf-8")
+    quoted = re.findall(r"`owlbox ([^`]+)`", text) + re.findall(r"^(?:.*\| )?owlbox ([a-z].*)$", text, re.MULTILINE)
+    for words in quoted:
+        first, *rest = [word for word in words.split() if word != "..."] or ["ask"]
+        assert first in known or first.startswith("-"), f"{name} names owlbox {words}"
+        actions = {k.split()[1] for k in known if k.startswith(f"{first} ")}
+        assert not actions or not rest or rest[0] in actions, f"{name} names owlbox {words}"
+
+
+def test_every_target_the_readme_names_is_in_the_makefile() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = re.findall(r"`make ([a-z]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert set(named) <= set(targets)

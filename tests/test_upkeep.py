@@ -1,0 +1,112 @@
+"""`owlbox maintain`: real homes and databases, with and without a core; what it must not touch above all."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+from process import Box, a_box, tree
+
+from appliance import upkeep
+from appliance.clock import Process, boot_id, now_ms
+from appliance.errors import AlreadyRunning
+from appliance.leases import Leases
+
+__all__ = ["a_box"]
+DAY_MS = 24 * 3600 * 1000
+
+
+def written(box: Box) -> dict[str, int]:
+    """When each file of the home was last written, by name; the live database is only looked at from outside."""
+    return {str(p): p.stat().st_mtime_ns for p in sorted(box.home.root.rglob("*")) if p.is_file() and not p.name.endswith("-shm")}
+
+
+def test_a_first_round_checks_and_the_next_finds_nothing_due(box: Box):
+    assert upkeep.maintain(box.home, box.environ).is_due
+    before = written(box), tree(box.home.root, skip=())
+    assert upkeep.maintain(box.home, box.environ) == upkeep.Round(is_due=False)
+    assert box.run("maintain").stdout == "nothing is due\n"
+    assert (written(box), tree(box.home.root, skip=())) == before
+
+
+def test_a_due_round_with_nothing_to_mend_writes_nothing(box: Box):
+    upkeep.maintain(box.home, box.environ)
+    with box.store():  # holds the journal files in place, as a running core does
+        before = written(box)
+        done = upkeep.maintain(box.home, box.environ, is_forced=True)
+        assert done == upkeep.Round(is_due=True)
+        assert done.lines() == ["the database is well; nothing to do"]
+        assert written(box) == before
+
+
+def test_it_is_due_again_after_a_day_and_when_the_clock_has_jumped(box: Box):
+    now = now_ms()
+    upkeep.maintain(box.home, box.environ, now=now)
+    assert not upkeep.maintain(box.home, box.environ, now=now + DAY_MS - 1).is_due
+    assert upkeep.maintain(box.home, box.environ, now=now - DAY_MS).is_due
+    assert upkeep.maintain(box.home, box.environ, now=now + DAY_MS).is_due
+
+
+def test_it_works_beside_a_running_core(box: Box):
+    core = box.serve()
+    assert box.run("maintain", "--now").returncode == 0
+    assert box.run("ask", "hi").stdout == "Hoot hoot.\n"
+    assert box.json("maintain", "--now")["problems"] == []
+    assert core.stop() == 0
+
+
+def test_two_at_once_are_one_too_many(box: Box):
+    folder = os.open(box.home.root, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        done = box.run("maintain")
+        assert (done.returncode, done.stdout) == (5, "")
+        with pytest.raises(AlreadyRunning):
+            upkeep.maintain(box.home, box.environ)
+    finally:
+        os.close(folder)
+    assert box.run("maintain").returncode == 0
+
+
+def test_a_damaged_database_is_said_every_time(box: Box):
+    pages = bytearray(box.home.database.read_bytes())
+    for start in range(8192, len(pages) - 4096, 4096):
+        pages[start : start + 40] = os.urandom(40)
+    box.home.database.write_bytes(pages)
+    for _ in range(2):
+        done = box.run("maintain")
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr and "owlbox.db" in done.stdout + done.stderr or "problem: " in done.stdout
+
+
+def test_processes_of_last_year_are_forgotten(box: Box):
+    with box.store() as store:
+        leases = Leases(store)
+        old, new = (leases.begin("worker", Process(boot_id(), 1, 1)) for _ in range(2))
+        leases.end(old, "done")
+        leases.end(new, "done")
+        with store.write() as execute:
+            execute("UPDATE processes SET ended_ms = ? WHERE id = ?", (now_ms() - 32 * DAY_MS, old))
+    done = upkeep.maintain(box.home, box.environ)
+    assert done.processes == 1 and "forgot 1 ended processes" in done.lines()
+    with box.store() as store:
+        assert [lease.id for lease in Leases(store).listing()] == [new]
+
+
+def test_old_logs_go_and_a_long_output_is_turned_over(box: Box):
+    logs = box.home.logs
+    (logs / "broker").mkdir(exist_ok=True)
+    for name, age in (("core.log", 40), ("core.log.1", 10), ("core.log.2", 40), ("broker/broker.log.1", 40)):
+        (logs / name).write_text("line\n")
+        os.utime(logs / name, (now_ms() / 1000 - age * 86400,) * 2)
+    output = logs / "broker/output.log"
+    with output.open("ab") as child:
+        child.write(b"x" * (upkeep.MAX_BYTES + 1))
+        child.flush()
+        done = upkeep.maintain(box.home, box.environ)
+        child.write(b"goes on\n")
+    assert done.logs == ("broker/broker.log.1", "core.log.2", "broker/output.log")
+    left = {str(p.relative_to(logs)) for p in logs.rglob("*") if p.is_file()}
+    assert left == {"core.log", "core.log.1", "broker/output.log", "broker/output.log.1"}
+    assert output.read_bytes() == b"goes on\n"
+    assert Path(f"{output}.1").stat().st_size == upkeep.MAX_BYTES + 1
