@@ -50,6 +50,7 @@ spec: dev ## which requirement has a test, per capability
 
 bench: dev model ## measurements, each beside something to compare with
 	$(bin)/python tests/bench_spine.py
+	$(bin)/python tests/bench_folder.py
 
 docs: install ## write the reference documents from the code
 	$(bin)/owlbox docs --write docs/

@@ -7,7 +7,8 @@ First form: the provider's own tool calls, and JSON calls written as text (alone
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from appliance.records import ToolCall
 
@@ -29,7 +30,8 @@ class Answer:
 
 def read(text: str, calls: Sequence[ToolCall], tools: Collection[str]) -> Answer:
     """Commands of an answer. `calls` are the provider's own; without any, the text may itself be one call."""
-    bare = text.strip()
+    bare = _whole(text).strip()
+    calls = [replace(c, arguments=_whole_arguments(c.arguments)) for c in calls]
     written, problem = _written(bare)
     is_prose = written is None and not problem
     if calls:
@@ -56,4 +58,14 @@ def _written(bare: str) -> tuple[ToolCall | None, str]:
     arguments = value.get("arguments", value.get("parameters"))
     if not isinstance(arguments, dict):
         return None, UNREADABLE
-    return ToolCall("call_1", value["name"], arguments), ""
+    return ToolCall("call_1", value["name"], _whole_arguments(arguments)), ""
+
+
+def _whole(text: str) -> str:
+    """Text that can be stored and sent: half a surrogate, which a model can escape its way to, becomes "?"."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _whole_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_whole(json.dumps(arguments, ensure_ascii=False)))
+    return found

@@ -7,13 +7,11 @@ second core, the socket, signals and the orderly end. Nothing here decides anyth
 import fcntl
 import logging
 import os
-import queue
 import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from appliance import __version__, config, log, markdown, notes, notify, places, policy, tools
@@ -284,6 +282,29 @@ class Lock:
         self._file.close()
 
 
+class Signals:
+    """SIGTERM, SIGINT and SIGHUP as something to wait for.
+
+    Through the wake-up descriptor, which is written when a signal comes: a handler that fills a queue may be
+    called too late when it comes just before the wait, and the core slept on (2026-11-21).
+    """
+
+    def __init__(self) -> None:
+        self._bell, self._ear = socket.socketpair()
+        self._bell.setblocking(False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda number, frame: None)
+        signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
+
+    def wait(self, limit_s: float | None) -> int | None:
+        """The next signal's number; None when there is none in time."""
+        self._ear.settimeout(limit_s)
+        try:
+            return self._ear.recv(1)[0]
+        except TimeoutError:
+            return None
+
+
 def serve(home: Home, environ: Mapping[str, str]) -> int:
     """Run the core until a signal or a client ends it; returns the exit code."""
     lock = Lock(home.require().lock)
@@ -294,13 +315,7 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
 
 
 def _serve(home: Home, environ: Mapping[str, str]) -> int:
-    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-
-    def note(number: int, frame: FrameType | None) -> None:
-        signals.put(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, note)
+    signals = Signals()
     notifier = notify.Notifier(environ)
     given = notify.given_socket(environ)
     core = Core(home, environ)
@@ -345,16 +360,15 @@ def _announce(core: Core) -> None:
             LOG.info("channel %s is disabled", name)
 
 
-def _wait(core: Core, signals: "queue.SimpleQueue[int]", notifier: notify.Notifier, path: str) -> None:
+def _wait(core: Core, signals: Signals, notifier: notify.Notifier, path: str) -> None:
     """Parked until a signal; SIGHUP reloads, the others end. A client's shutdown arrives as SIGTERM.
 
     Under a watchdog it wakes up to say that this thread and the socket at `path` both respond.
     """
     notifier.ready(f"serves {core.home.root}")
     while True:
-        try:
-            number = signals.get(timeout=notifier.interval_s)
-        except queue.Empty:
+        number = signals.wait(notifier.interval_s)
+        if number is None:
             notifier.pulse(path)
             continue
         if number == signal.SIGHUP:

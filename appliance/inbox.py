@@ -148,7 +148,8 @@ class Inbox:
             raise BadInput(
                 f"the message has {len(inbound.text)} characters, the limit is {MAX_TEXT}", hint="put it in a note and ask about it"
             )
-        relevant = self._relevant(inbound.text)
+        # Kept with the message: the notes as the model is shown them, and what the door wants back.
+        shown = {k: v for k, v in (("relevant", self._relevant(inbound.text)), ("metadata", inbound.metadata)) if v}
         with self._store.write(durable=True) as execute:
             seen = execute(
                 "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)
@@ -163,7 +164,7 @@ class Inbox:
                     kind="message",
                     role="user",
                     content=inbound.text,
-                    input={"relevant": relevant} if relevant else None,
+                    input=shown or None,
                     channel=inbound.channel,
                     sender_id=inbound.sender_id,
                     correlation=correlation,
@@ -294,7 +295,7 @@ class Inbox:
         draft = Draft(self._runs, loop.id)
         end = LoopEnded(FAILED, "failed", "the agent ended without a verdict")
         try:
-            routes = self._model.plan("default")
+            routes = self._model.plan("")  # the pool that models.pool names
             turn: int | None = None
             for step in self._agent.loop(loop.run, routes, cancel):
                 turn, ended = self._commit(loop, step, turn, draft)

@@ -39,8 +39,8 @@ class Models:
         self._silence_s = silence_s
         self._health_s = health_s
 
-    def plan(self, pool: str = "default") -> tuple[Route, ...]:
-        """The routes of a pool that are open now, best first; Unavailable says what is missing."""
+    def plan(self, pool: str = "") -> tuple[Route, ...]:
+        """The routes of a pool ("" for the one `models.pool` names), best first; Unavailable says what is missing."""
         return tuple(from_plain(Route, r) for r in self._call("plan", {"pool": pool}))
 
     def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:

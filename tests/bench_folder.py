@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--json", default="bench-folder.json", metavar="FILE")
     args = parser.parse_args()
     with a_core() as core:
-        wait(lambda: count(core) > 0)
+        wait(lambda: count(core, "box://") > 0)
         rss_kb = status(core, "VmRSS")
         numbers: dict[str, Any] = {"files": args.files, **many(core, args.files)}
         numbers["rss_before_mb"], numbers["rss_peak_mb"] = round(rss_kb / 1024, 1), round(status(core, "VmHWM") / 1024, 1)
@@ -73,9 +73,7 @@ def many(core: Core, number: int) -> dict[str, Any]:
     for i in range(number):
         path = source / f"part{i % 10}" / f"note-{i}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = (
-            f"# Note {i}\n\nWhat we know about {WORDS[i % 10]}{i}.\n\n" + f"{WORDS[i % 7]} and {WORDS[i % 3]} by the water. " * 60
-        )
+        text = f"# Note {i}\n\nWhat we know about {WORDS[i % 10]}{i}.\n\n" + f"A {WORDS[i % 7]} and a {WORDS[i % 3]}. " * 80
         size += path.write_text(text)
     before = count(core)
     started_s = monotonic_s()
@@ -114,8 +112,8 @@ def idle(core: Core, seconds: float) -> dict[str, Any]:
     }
 
 
-def count(core: Core) -> int:
-    return int(core.call("core.status")["entries"])
+def count(core: Core, prefix: str = "box://notes/") -> int:
+    return len(core.call("entry.list", prefix=prefix, limit=100_000))
 
 
 def found(core: Core, word: str) -> bool:

@@ -54,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--idle-seconds", type=float, default=60)
-    parser.add_argument("--json", default="bench-spine.json", metavar="FILE")
+    parser.add_argument("--json", default="build/bench-spine.json", metavar="FILE")
     args = parser.parse_args()
     with a_core() as core:
         numbers: dict[str, Any] = {"idle_before_use": idle(core, args.idle_seconds / 2)}
@@ -62,6 +62,7 @@ def main() -> int:
         numbers["turns"] = turns(core)
         numbers["start"] = start(core, args.rounds)
         numbers["idle"] = idle(core, args.idle_seconds)
+    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
     Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
     show(numbers)
     return 0

@@ -107,3 +107,10 @@ def test_a_long_run_of_blanks_takes_no_time() -> None:
     answers.read("<tool_call>x" + " " * 50_000 + "x", (), TOOLS)
     answers.read("{" + '"name" ' * 20_000, (), TOOLS)
     assert monotonic_s() - started_s < 1
+
+
+@pytest.mark.parametrize("calls", [(), (ToolCall("c1", "search", {"query": "a\ud800", "more": ["\udfff"]}),)])
+def test_half_a_surrogate_in_a_call_becomes_a_question_mark(calls):
+    text = "" if calls else '{"name": "search", "arguments": {"query": "a\\ud800", "more": ["\\udfff"]}}'
+    answer = answers.read(text, calls, ["search"])
+    assert answer.calls[0].arguments == {"query": "a?", "more": ["?"]}

@@ -142,12 +142,41 @@ SEEDS = {
         "channels.email.poll_s": 60,
     },
 }
-TABLE = [pytest.param(key, value, marks=pytest.mark.covers(seed)) for seed, keys in SEEDS.items() for key, value in keys.items()]
 
 
-@pytest.mark.parametrize(("key", "value"), TABLE)
-def test_default_is_the_one_of_the_seed(read, key, value):
-    assert get(read(), key) == value
+def check_defaults(config: config.Config, seed: str) -> None:
+    found = {key: get(config, key) for key in SEEDS[seed]}
+    assert found == SEEDS[seed]
+
+
+@pytest.mark.covers("B-149")
+def test_defaults_of_workers_and_models(read):
+    check_defaults(read(), "B-149")
+
+
+@pytest.mark.covers("R-202")
+def test_defaults_of_budget_and_limits(read):
+    check_defaults(read(), "R-202")
+
+
+@pytest.mark.covers("A-259")
+def test_defaults_of_every_table(read):
+    check_defaults(read(), "A-259")
+
+
+@pytest.mark.covers("S-027")
+def test_defaults_of_workspace_and_heartbeat(read):
+    check_defaults(read(), "S-027")
+
+
+@pytest.mark.covers("S-028")
+def test_defaults_of_tools(read):
+    check_defaults(read(), "S-028")
+
+
+@pytest.mark.covers("S-029")
+def test_defaults_of_matrix_and_email(read):
+    check_defaults(read(), "S-029")
 
 
 @pytest.mark.covers("S-027")

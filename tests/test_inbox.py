@@ -282,6 +282,7 @@ def test_session_is_channel_and_sender(desk: Callable[..., Desk]) -> None:
 # -- answering --------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("B-053")
 def test_every_step_of_an_answer_is_a_row_and_is_shown_after_it_is_stored(desk: Callable[..., Desk]) -> None:
     here = desk(call_then_echo)
     shown = here.answer("what is there?")
@@ -626,3 +627,13 @@ def test_listener_that_leaves_does_not_stop_the_answer(desk: Callable[..., Desk]
     go.set()
     until(lambda: here.inbox.busy() == 0)
     assert here.said() == [("message", "say it", 200), ("message", "hoot", 200)]
+
+
+@pytest.mark.covers("S-007")
+def test_metadata_of_a_message_is_kept_with_it(desk: Callable[..., Desk]) -> None:
+    inbound = Inbound("local", "ann", "hi", "m-meta", 5, metadata={"room": "!a:b", "thread": 7})
+    made = desk(Voice())
+    accepted = made.inbox.accept(inbound, "corr")
+    first = made.runs.events(accepted.run)[0]
+    assert first.input is not None and first.input["metadata"] == {"room": "!a:b", "thread": 7}
+

@@ -111,7 +111,7 @@ class Face(App[None]):
         self.theme = theme
         self.link = Link(socket, lambda contact: self._tell(self.Met(contact)), revive)
         self.sender = Sender(self.link, lambda news: self._tell(Chat.Arrived(news)))
-        self._means = Means(self.link, self.sender, self.say, self._resume, self._attached, self.refresh_status, home)
+        self._means = Means(self.link, self.sender, self.say, self._resume, self._attached, self.refresh_status, self.weigh, home)
         self._thread = thread
         self._prompt = prompt
         self._contact = Contact(False)
@@ -226,7 +226,7 @@ class Face(App[None]):
         if self._contact.is_up:
             self._was_up = True
             self._panel.enter()
-            self.action_weigh()
+            self.weigh()
             thread, prompt, self._thread, self._prompt = self._thread, self._prompt, "", ""
             if thread:
                 self.chat.resume(thread, prompt)
@@ -238,8 +238,8 @@ class Face(App[None]):
         """Do not wait for the next attempt."""
         self.link.hurry()
 
-    def action_weigh(self) -> None:
-        """Ask what the context window is."""
+    def weigh(self) -> None:
+        """Ask what model and context window there are."""
         self.chat.ask("core.status", {}, self._weighed)
 
     def _weighed(self, status: dict[str, Any]) -> None:

@@ -185,6 +185,7 @@ class Chat(Panel):
         """Show another conversation; what runs in the old one goes on unseen."""
         self.talk = talk
         self.running = None
+        self.cost = {}
         self._answer, self._text = None, ""
         self._boxes.clear()
         self._said.clear()
@@ -215,6 +216,7 @@ class Chat(Panel):
         talk = Talk(thread["id"], thread["title"], events[-1]["seq"] if events else 0)
         self._oldest = after + 1
         await self.open(talk, events)
+        self._weigh(found)
         if after:
             await self._room.mount(Earlier(after), before=0)
         if thread["status"] == RUNNING:
@@ -290,8 +292,8 @@ class Chat(Panel):
             self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._weigh)
 
     def _weigh(self, found: dict[str, Any]) -> None:
-        self.app.call_later(self.app.run_action, "weigh")
         self.cost = (found["turns"] or [{}])[-1]
+        self.means.weigh()
 
     # -- drawing ------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ class Means:
     resume: Callable[[str], None]  # continue a thread in the chat
     attached: Callable[[], str]  # the thread in the chat
     refresh: Callable[[], None]  # draw the status line anew
+    weigh: Callable[[], None]  # ask anew what model and context window there are
     home: str
 
 
