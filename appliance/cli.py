@@ -319,6 +319,9 @@ def _serve(args: argparse.Namespace, home: Home) -> int:
 def _broker(args: argparse.Namespace, home: Home) -> int:
     from appliance import broker
 
+    # A core killed while we were starting left us before we could ask the kernel to tell us (2026-11-21).
+    if os.environ.pop("OWLBOX_PARENT", str(os.getppid())) != str(os.getppid()):
+        return 0
     return broker.serve(home, os.environ, socket_path=Path(args.socket) if args.socket else None)
 
 

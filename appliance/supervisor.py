@@ -6,6 +6,7 @@ as we do, because the kernel ends it when the thread that started it ends. A bro
 """
 
 import logging
+import os
 import secrets
 import subprocess
 import sys
@@ -151,7 +152,7 @@ class Broker:
             environ.pop(name, None)
         # Before the child exists: whoever finds it listening already has its token.
         self.token, self._born_s = secrets.token_urlsafe(32), monotonic_s()
-        environ |= {"OWLBOX_TOKEN": self.token, "OWLBOX_CHILD": "1"}
+        environ |= {"OWLBOX_TOKEN": self.token, "OWLBOX_CHILD": "1", "OWLBOX_PARENT": str(os.getpid())}
         command = [sys.executable, "-m", "appliance", "--home", str(self._home.root), "broker", "--socket", str(self.socket)]
         with (folder / "output.log").open("ab") as output:
             self._child = subprocess.Popen(

@@ -156,7 +156,7 @@ def folder() -> Iterator[Path]:
 @contextmanager
 def booted(root: Path) -> Iterator[Machine]:
     """The machine in this folder, up; powered off afterwards if it still is."""
-    name = f"owl-{root.name.rpartition('-')[2]}"
+    name = f"owl-{root.stat().st_ino}"
     binds = ["/usr", f"{sysconfig.get_path('purelib')}:/opt/owlbox/packages", f"{ROOT}:/opt/owlbox/checkout"]
     if os.readlink(root / "opt/owlbox/venv/bin/python").startswith(BASE):
         binds.append(f"{sys.base_prefix}:{BASE}")

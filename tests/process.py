@@ -225,6 +225,19 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+def left_over(box: Box) -> list[str]:
+    """Processes that still work on a home, as `pid command`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode("utf-8", "replace").split("\0")
+        except OSError:
+            continue
+        if str(box.home.root) in words and not is_gone(int(path.parent.name)):
+            found.append(f"{path.parent.name} {' '.join(words)}")
+    return found
+
+
 def send(pid: int, number: signal.Signals) -> None:
     """A signal to a process this test started, itself or through its core."""
     os.kill(pid, number)

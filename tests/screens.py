@@ -1,6 +1,6 @@
 """Looking at the full screen in tests: as lines of plain text, and compared with files in tests/screens/.
 
-What differs from run to run (milliseconds, token counts) is replaced by letters; nothing else is. With
+What differs from run to run (milliseconds, token counts, the version) is replaced by letters; nothing else is. With
 OWLBOX_SCREENS=write in the environment the files are written anew: read the diff before committing it.
 """
 
@@ -12,14 +12,15 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from appliance import places
+from appliance import __version__, places
 from appliance.clock import monotonic_s
 from appliance.tui.app import Face
 
 FOLDER = Path(__file__).parent / "screens"
 LIMIT_S = 30.0
 VARYING = (
-    (re.compile(r"· \d+ ms\b"), "· N ms"),
+    (re.compile(r"([·*]) \d+ ms\b"), r"\1 N ms"),
+    (re.compile(rf"\b{re.escape(__version__)}\b"), "VERSION"),
     (re.compile(r"context \d+ of \d+ \(\d+ %\)"), "context N of N (N %)"),
 )
 HOME = "/srv/owlbox"  # what the screen says its home is

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from process import Box, Core, a_box, is_gone, send, until  # noqa: F401
+from process import Box, Core, a_box, is_gone, left_over, send, until  # noqa: F401
 from test_daemon import asking
 
 from appliance import doctor
@@ -149,6 +149,7 @@ def test_kills_at_random_moments_lose_nothing_that_was_accepted(box: Box) -> Non
     assert box.run("ask", "hello").stdout == "Hoot hoot.\n" and len(promised) > ROUNDS // 2
     assert core.stop() == 0
     assert_whole(box)
+    until(lambda: not left_over(box), "nothing is left running")
 
 
 def kill_broker(core: Core) -> None:

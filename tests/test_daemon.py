@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process import PLAY, Box, Core, a_box, is_gone, script, send, until  # noqa: F401
+from process import PLAY, Box, Core, a_box, is_gone, left_over, script, send, until  # noqa: F401
 
 from appliance import places
 from appliance.client import Client
+from appliance.clock import sleep_s
 from appliance.errors import Conflict, NotFound, OwlError, Refused
 from appliance.jsonrpc import Wire, connect
 
@@ -63,6 +64,15 @@ def test_nothing_is_left_running_when_the_core_ends(box: Box, number: signal.Sig
     assert core.child.wait(60) == (-9 if number == signal.SIGKILL else 0)
     until(lambda: is_gone(broker), "the broker ends")
     assert box.json("status")["core"] == "not running"
+
+
+@pytest.mark.covers("A-001")
+@pytest.mark.parametrize("moment_s", [0, 0.02, 0.05, 0.1, 0.15, 0.2])
+def test_a_core_killed_while_its_broker_is_being_born_leaves_none(box: Box, moment_s: float) -> None:
+    core = box.serve()
+    sleep_s(moment_s)
+    core.kill()
+    until(lambda: not left_over(box), "nothing works on this home", 20)
 
 
 @pytest.mark.covers("A-004", "A-186")

@@ -24,6 +24,7 @@ from appliance.errors import BadInput
 __all__ = ["a_box"]
 ROOT = Path(__file__).parent.parent
 USER = pwd.getpwuid(os.getuid()).pw_name
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or ""
 LAX = """\
 ListenAddress 127.0.0.1
 HostKey {folder}/host
@@ -195,8 +196,7 @@ def is_listening(port: int) -> bool:
 @pytest.fixture
 def door(box: Box, runtime: Path) -> Iterator[Door]:
     """The drop-in as it is installed, for this user, in front of a scripted core."""
-    sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-    assert sshd, "these tests need sshd: apt-get install openssh-server"
+    assert SSHD, "these tests need sshd: apt-get install openssh-server"
     script(box, PLAY)
     box.serve()
     launcher = runtime / "owlbox"
@@ -216,7 +216,7 @@ def door(box: Box, runtime: Path) -> Iterator[Door]:
         separation.mkdir(mode=0o755)
     port = free_port()
     with (runtime / "sshd.log").open("wb") as log:
-        child = subprocess.Popen([sshd, "-D", "-e", "-f", str(runtime / "sshd"), "-p", str(port)], stdout=log, stderr=log)
+        child = subprocess.Popen([SSHD, "-D", "-e", "-f", str(runtime / "sshd"), "-p", str(port)], stdout=log, stderr=log)
     try:
         until(lambda: is_listening(port) or child.poll() is not None, "sshd listens")
         assert child.poll() is None, (runtime / "sshd.log").read_text()
@@ -225,6 +225,32 @@ def door(box: Box, runtime: Path) -> Iterator[Door]:
         end(child)
         if os.geteuid() == 0 and not was_there and not any(separation.iterdir()):
             separation.rmdir()
+
+
+def test_the_drop_in_binds_owl_and_nobody_else(door: Door):
+    """As sshd itself understands the installed file, read as an included one before the rest."""
+    config = door.folder / "whole"
+    config.write_text(f"Include {ROOT}/systemd/sshd-owlbox.conf\n" + LAX.format(folder=door.folder))
+    said = {}
+    for user in ("owl", "root"):
+        show = [SSHD, "-T", "-f", str(config), "-C", f"user={user},host=h,addr=127.0.0.1"]
+        lines = subprocess.run(show, check=True, capture_output=True, text=True).stdout.splitlines()
+        said[user] = dict(line.partition(" ")[::2] for line in lines)
+    wanted = {"forcecommand": "/opt/owlbox/bin/owlbox door", "disableforwarding": "yes", "authenticationmethods": "publickey"}
+    no = (
+        "allowtcpforwarding",
+        "allowstreamlocalforwarding",
+        "allowagentforwarding",
+        "x11forwarding",
+        "permittunnel",
+        "gatewayports",
+    )
+    no += ("permituserrc", "passwordauthentication", "kbdinteractiveauthentication", "permituserenvironment")
+    wanted |= {name: "no" for name in no} | {"permitopen": "none", "permitlisten": "none", "permittty": "yes"}
+    assert {name: said["owl"][name] for name in wanted} == wanted
+    assert [
+        name for name in ("forcecommand", "x11forwarding", "permittunnel", "permituserrc") if said["root"][name] == wanted[name]
+    ] == []
 
 
 def test_commands_of_the_allow_list_work(door: Door):

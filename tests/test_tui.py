@@ -102,7 +102,7 @@ def answers(core: Core, thread: str = "") -> list[str]:
 
 def test_chat_shows_markdown_sources_and_tools(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.shows("● connected", "Esc Back")
         seen.same_as("first")
         await seen.type("what about the garden")
         await seen.shows("peas =", "context")
@@ -112,6 +112,8 @@ def test_chat_shows_markdown_sources_and_tools(core: Core):
         await seen.shows("box://notes/garden.md (Garden)")
         seen.app.action_open_ref("box://notes/garden.md")
         await seen.shows("into the garden in March")
+        await seen.press("f4")
+        seen.same_as("help")
 
     show(environ(), core.box.runtime, scenario)
     assert len(answers(core)) == 2
@@ -263,7 +265,7 @@ def test_screen_comes_before_the_core_and_help_needs_none(box: Box):
         await seen.shows("○ connecting", "nothing answers")
         assert seen.app.query_one(Owl).mood == "away"
         await seen.press("f4")
-        seen.same_as("help")
+        await seen.shows("Everywhere")
 
     show(environ(), box.runtime, scenario)
 

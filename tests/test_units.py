@@ -158,6 +158,38 @@ def test_install_lists_what_it_puts_and_can_be_repeated(tmp_path: Path):
         assert install(*wrong).returncode != 0, wrong
 
 
+# -- as a service, without systemd --------------------------------------------------------------------
+
+
+def test_serve_opens_no_terminal_and_names_its_channels(box: Box):
+    """S-101 as far as there are channels: the banner and the log, and nothing asked of a terminal."""
+    core = box.serve()
+    assert core.stop() == 0
+    assert core.child.stdout is not None and core.child.stderr is not None
+    assert core.child.stdout.read() == b""
+    assert core.child.stderr.read().decode().startswith("owlbox ")
+    said = [line["message"] for line in box.log("core")]
+    assert {"channel matrix is disabled", "channel email is disabled"} <= set(said)
+
+
+@pytest.mark.covers("S-102")
+@pytest.mark.parametrize("is_up", [True, False])
+def test_status_prints_pools_channels_and_workspace(box: Box, is_up: bool, tmp_path: Path):
+    text = '[pools]\ndefault = ["local"]\nquick = ["local"]\n[models]\npool = "quick"\n'
+    text += '[channels.matrix]\nenabled = true\nuser = "@owl:here"\ntoken = "not-to-be-shown"\n'
+    box.home.config.write_text(f'{text}[sandbox]\nworkspace = "{tmp_path}"\n')
+    if is_up:
+        box.serve()
+    lines = dict(line.split(maxsplit=1) for line in box.run("status").stdout.splitlines())
+    assert "quick = local" in lines["pools"] and "default = local" in lines["pools"]
+    assert lines["pools"].endswith("(default quick)")
+    assert lines["channels"] == "matrix on, email off"
+    assert lines["workspace"] == str(tmp_path)
+    status = box.json("status")
+    assert (status["default_pool"], status["channels"]) == ("quick", {"matrix": True, "email": False})
+    assert "not-to-be-shown" not in str(status)
+
+
 # -- in a machine -------------------------------------------------------------------------------------
 
 

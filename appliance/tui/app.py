@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
@@ -337,6 +338,8 @@ def run(socket: str, home: str, revive: Callable[[], str], *, thread: str = "", 
     """Show the screen until the person leaves; `thread` is continued, `prompt` is said first."""
     if sys.__stderr__ is not None and hasattr(sys.__stderr__, "reconfigure"):
         sys.__stderr__.reconfigure(errors="replace")  # Textual writes there
+    if isinstance(ANSI_SEQUENCES_KEYS, dict):
+        ANSI_SEQUENCES_KEYS["\x1b\r"] = "\n"  # Alt+Return, which Textual 8 takes for Escape and Return
     app = Face(socket, home, os.environ, revive, thread, prompt)
     try:
         app.run()

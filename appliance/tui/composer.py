@@ -8,7 +8,7 @@ from textual.widgets.option_list import Option
 
 from appliance.tui.commands import Command, matching
 
-NEWLINE_KEYS = ("shift+enter", "ctrl+j", "alt+enter", "newline")
+NEWLINE_KEYS = ("shift+enter", "ctrl+j", "alt+enter", "\n")
 
 
 class Menu(OptionList, can_focus=False):

@@ -44,7 +44,8 @@ class Prose(Markdown):
     Prose MarkdownH1, Prose MarkdownH2 { color: $primary; text-style: bold underline; }
     Prose MarkdownBlockQuote { margin: 0 0 1 0; background: transparent; border-left: solid $secondary; }
     Prose MarkdownFence { margin: 0 0 1 0; background: $panel; color: $foreground; }
-    Prose MarkdownFence > Label { padding: 0 1; }
+    Prose MarkdownFence > Label, Prose MarkdownFence:ansi > Label { padding: 0 1; }
+    Prose MarkdownFence:ansi { margin: 0 0 1 0; }
     Prose MarkdownTable { margin: 0 0 1 0; width: auto; }
     Prose MarkdownBullet { color: $secondary; }
     Prose MarkdownHorizontalRule { margin: 0 0 1 0; padding: 0; }
