@@ -130,6 +130,7 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
         path = Path(given.getsockname())
     pool = Pool(home, settings)
     sock = given or listener.listen(path)
+    mine = path.stat().st_ino
     server = Listener(sock, name="broker", gate=gate, alarms=Alarms(), is_given=given is not None)
     server.offer(Service(pool))
     server.start()
@@ -142,7 +143,7 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     LOG.info("stopping", extra={"signal": received})
     notifier.stopping(received)
     server.close()
-    if given is None:
+    if given is None and path.exists() and path.stat().st_ino == mine:  # a newer broker may own the path by now
         path.unlink(missing_ok=True)
     try:
         pool.close()

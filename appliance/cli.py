@@ -19,7 +19,7 @@ from typing import Any
 from appliance import __version__, places
 from appliance.errors import BadInput, NotFound, OwlError
 from appliance.places import Home
-from appliance.reach import reach, refuse_root
+from appliance.reach import reach, require_owner
 
 Handler = Callable[[argparse.Namespace, Home], int]
 DESCRIPTION = "A private assistant that lives in a small box."
@@ -376,7 +376,7 @@ def _doctor(args: argparse.Namespace, home: Home) -> int:
     from appliance import doctor
     from appliance.daemon import Lock
 
-    home.require()
+    require_owner(home)
     lock = Lock(home.lock) if args.repair else None
     try:
         findings = doctor.examine(home, os.environ, is_repairing=args.repair)
@@ -396,7 +396,7 @@ def _maintain(args: argparse.Namespace, home: Home) -> int:
 
     from appliance import upkeep
 
-    refuse_root(home)
+    require_owner(home)
     done = upkeep.maintain(home, os.environ, is_forced=args.now)
     print(json.dumps(asdict(done), ensure_ascii=False) if args.json else "\n".join(done.lines()))
     return 1 if done.problems else 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from appliance import jsonrpc, log, places
 from appliance.errors import AlreadyRunning, BadInput, Lost, Refused
 from appliance.places import Home
-from appliance.reach import refuse_root
+from appliance.reach import require_owner
 
 LOG = logging.getLogger(__name__)
 STOP_S = 15.0
@@ -28,7 +28,7 @@ def screen(home: Home, environ: Mapping[str, str], *, thread: str = "", prompt: 
     core = Child(home, socket, environ)
     if not core.is_answering():
         try:
-            refuse_root(home)
+            require_owner(home, "and no core is running")
             core.start()  # first, so that it comes up while the screen is being loaded
         except (BadInput, Refused):
             if not socket.parent.exists():

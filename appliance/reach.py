@@ -114,12 +114,12 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
         pass  # the file is a dead core's
     except PermissionError:
         raise Refused(f"user {os.getuid()} may not talk to this owl", hint="sudo adduser YOU owlbox, then log in again") from None
-    refuse_root(home)
+    require_owner(home, "and no core is running")
     return InProcess(home, environ)
 
 
-def refuse_root(home: Home) -> None:
-    """Refused when root would work in somebody else's home: files made so would lock the service out of it."""
+def require_owner(home: Home, why: str = "and this works on its files") -> None:
+    """Refused when this process is not the home's owner: others cannot read it, and what root writes locks the owner out."""
     owner = home.require().root.stat().st_uid
-    if os.geteuid() == 0 and owner != 0:
-        raise Refused(f"{home.root} belongs to user {owner} and no core is running", hint="start the core, or run as that user")
+    if os.geteuid() != owner:
+        raise Refused(f"{home.root} belongs to user {owner} {why}", hint="start the core, or run as that user: sudo -u NAME owlbox ...")

@@ -7,6 +7,7 @@ Knows nothing about tools, sockets or models.
 """
 
 import inspect
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -67,6 +68,8 @@ class Signature:
                 bound[f.name] = msgspec.convert(values[f.name], f.type)
             except msgspec.ValidationError as error:
                 message, _, path = str(error).partition(" - at `$")
+                if message.startswith("Expected") and ", got " not in message and not path:  # a bound was broken: say by what
+                    message = f"{message}, got {reprlib.repr(values[f.name])}"
                 problems.append(f"{f.name}{path.rstrip('`')}: {message}")
         if problems:
             raise BadInput("; ".join(problems))

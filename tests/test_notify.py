@@ -142,6 +142,7 @@ def test_core_says_ready_lives_reloads_and_stops(box: Box, manager: Listening):
     box.home.config.write_text("[models]\nscrpt = 1\n")
     core.child.send_signal(signal.SIGHUP)
     assert "keeps the old configuration" in manager.until("READY=1")[-1][1]
+    assert [line for line in box.log("core") if line.get("operation") == "ping"] == []  # the card is spared
     core.child.terminate()
     assert manager.until("STOPPING=1")[-1] == ["STOPPING=1", "STATUS=stopping: signal SIGTERM"]
     assert core.child.wait(30) == 0

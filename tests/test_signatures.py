@@ -41,10 +41,10 @@ PLANT = signature(plant)
     [
         ({}, "what: is required"),
         ({"what": 3}, "what: Expected `str`, got `int`"),
-        ({"what": ""}, "what: Expected `str` of length >= 1"),
-        ({"what": "a" * 11}, "what: Expected `str` of length <= 10"),
-        ({"what": "a", "count": 0}, "count: Expected `int` >= 1"),
-        ({"what": "a", "count": 51}, "count: Expected `int` <= 50"),
+        ({"what": ""}, "what: Expected `str` of length >= 1, got ''"),
+        ({"what": "a" * 11}, "what: Expected `str` of length <= 10, got 'aaaaaaaaaaa'"),
+        ({"what": "a", "count": 0}, "count: Expected `int` >= 1, got 0"),
+        ({"what": "a", "count": 51}, "count: Expected `int` <= 50, got 51"),
         ({"what": "a", "count": True}, "count: Expected `int`, got `bool`"),
         ({"what": "a", "count": "5"}, "count: Expected `int`, got `str`"),
         ({"what": "a", "where": "sea"}, "where: Invalid enum value 'sea'"),
@@ -53,7 +53,7 @@ PLANT = signature(plant)
         ({"what": "a", "finder": 1}, "finder: unknown argument, expected what, count, where, tags"),
         (
             {"count": 0, "tags": [1]},
-            "what: is required; count: Expected `int` >= 1; tags[0]: Expected `str`, got `int`",
+            "what: is required; count: Expected `int` >= 1, got 0; tags[0]: Expected `str`, got `int`",
         ),
     ],
 )

@@ -246,7 +246,7 @@ def test_the_drop_in_binds_owl_and_nobody_else(door: Door):
         "gatewayports",
     )
     no += ("permituserrc", "passwordauthentication", "kbdinteractiveauthentication", "permituserenvironment")
-    wanted |= {name: "no" for name in no} | {"permitopen": "none", "permitlisten": "none", "permittty": "yes"}
+    wanted |= dict.fromkeys(no, "no") | {"permitopen": "none", "permitlisten": "none", "permittty": "yes"}
     assert {name: said["owl"][name] for name in wanted} == wanted
     assert [
         name for name in ("forcecommand", "x11forwarding", "permittunnel", "permituserrc") if said["root"][name] == wanted[name]

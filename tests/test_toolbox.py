@@ -151,7 +151,8 @@ def test_a_new_file_in_the_folder_is_a_new_tool_and_a_new_command(tmp_path: Path
         ({"a": "1"}, "Invalid input for add: a: Expected `int`, got `str`"),
         (
             {"a": 1.5, "b": 10, "c": 0},
-            "Invalid input for add: c: unknown argument, expected a, b; a: Expected `int`, got `float`; b: Expected `int` <= 9",
+            "Invalid input for add: c: unknown argument, expected a, b; a: Expected `int`, got `float`; "
+            "b: Expected `int` <= 9, got 10",
         ),
     ],
 )

@@ -262,6 +262,10 @@ def test_group_members_may_talk_and_others_not(owlery: Machine):
     assert (refused.returncode, refused.stdout) == (4, "")
     assert "may not talk to this owl" in refused.stderr and refused.stderr.count("\n") == 1
     assert "Permission denied" in owlery.run("cat", "/var/lib/owlbox/owlbox.db", user="alice").stderr
+    for user in ("alice", "root"):
+        done = owlery.run(LAUNCHER, "doctor", user=user)
+        assert (done.returncode, done.stdout) == (4, "") and "sudo -u" in done.stderr
+    assert "problem" not in owlery.ok(LAUNCHER, "doctor", user="owlbox")
     # The broker has no word for anybody but the core.
     for user in ("alice", "mallory"):
         talk = "from appliance.client import Client; Client('/run/owlbox-broker/broker.sock', name='x')"

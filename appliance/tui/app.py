@@ -88,7 +88,7 @@ class Face(App[None]):
         Binding("escape", "close", "Back", key_display="Esc"),
         Binding("tab", "turn(1)", "Next", key_display="Tab", priority=True),
         Binding("shift+tab", "turn(-1)", show=False, priority=True),
-        *(Binding(f"f{i}", f"panel('{p.LABEL.lower()}')", show=False) for i, p in enumerate(PANELS, 1)),
+        *(Binding(f"f{i}", f"panel('{p.LABEL.lower()}')", show=False, priority=True) for i, p in enumerate(PANELS, 1)),
         Binding("ctrl+r", "reconnect", show=False),
         Binding("ctrl+c", "leave", "Quit", key_display="^C", priority=True),
         Binding("ctrl+q", "quit", show=False),

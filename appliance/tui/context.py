@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 from textual import events
+from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -55,7 +56,7 @@ class Context(Panel):
     .-wide Context #side { width: 46; }
     """
     BINDINGS = [
-        Binding("slash", "search", "Search", key_display="/"),
+        Binding("slash", "search", "Search", key_display="/", priority=True),  # what is typed right after it must not get lost
         Binding("r", "refresh", "Refresh"),
         Binding("shift+up,k", "look(-1)", "Scroll", key_display="k/j"),
         Binding("shift+down,j", "look(1)", show=False),
@@ -124,7 +125,10 @@ class Context(Panel):
 
     def action_search(self) -> None:
         """Type words to look for."""
-        self.query_one("#query", Input).focus()
+        field = self.query_one("#query", Input)
+        if field.has_focus:
+            raise SkipAction
+        field.focus()
 
     def action_look(self, lines: int) -> None:
         """Scroll the preview."""

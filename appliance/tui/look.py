@@ -85,10 +85,11 @@ THEMES = (NIGHT, DAY, PLAIN)
 CONSOLE = frozenset("─│┌┐└┘├┤┬┴┼═║╔╗╚╝█▄▀▌▐░▒▓•…–—‘’“”")
 ASCII = str.maketrans(
     {
-        **dict.fromkeys("─━═╌╍┄┅▔▁╴╶", "-"),
+        **dict.fromkeys("─━═╌╍┄┅▔╴╶", "-"),
+        **dict.fromkeys("▁▂▃▄▅▆▇", " "),  # the ends of a scroll bar
         **dict.fromkeys("│┃║▎▊▌▐▏▕╎╏┆┇┊┋", "|"),
         **dict.fromkeys("┌┐└┘├┤┬┴┼╔╗╚╝╭╮╰╯┏┓┗┛┣┫╋╠╣╬", "+"),
-        **dict.fromkeys("█▓▀▄", "#"),
+        **dict.fromkeys("█▓▀", "#"),
         **dict.fromkeys("▒░", ":"),
         **dict.fromkeys("•·●▪◦‣⭑○", "*"),
         **dict.fromkeys("–—‐‑−", "-"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 from textual import events
+from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
@@ -35,7 +36,7 @@ class Threads(Panel):
     .-wide Threads #rows { width: 46; }
     """
     BINDINGS = [
-        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("slash", "filter", "Filter", key_display="/", priority=True),  # what is typed right after it must not get lost
         Binding("d,delete", "delete", "Delete", key_display="d"),
         Binding("r", "refresh", "Refresh"),
         Binding("shift+up,k", "look(-1)", show=False),
@@ -77,7 +78,10 @@ class Threads(Panel):
 
     def action_filter(self) -> None:
         """Type a part of a title."""
-        self.query_one("#filter", Input).focus()
+        field = self.query_one("#filter", Input)
+        if field.has_focus:
+            raise SkipAction
+        field.focus()
 
     def action_look(self, lines: int) -> None:
         """Scroll the preview."""
