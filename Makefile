@@ -1,4 +1,4 @@
-# make          build, install, fetch the model, make a home if there is none, open a chat
+# make          build, install, fetch the model, make a home if there is none, open the screen
 # make test     every test, with the real small model
 # make help     the rest
 #
@@ -22,10 +22,10 @@ cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
 .PHONY: run install dev model test check spec bench docs clean help
 
-run: install ## open a chat; first time: install, model, owlbox init
+run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
 	@compgen -G "$(home)/models/*.gguf" >/dev/null || $(bin)/owlbox model add smollm2
-	@exec $(bin)/owlbox chat
+	@exec $(bin)/owlbox
 
 install: .venv/.stamp ## build .venv with owlbox in it
 

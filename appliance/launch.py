@@ -16,7 +16,6 @@ from pathlib import Path
 from appliance import jsonrpc, log, places
 from appliance.errors import AlreadyRunning, BadInput, Lost, Refused
 from appliance.places import Home
-from appliance.reach import require_owner
 
 LOG = logging.getLogger(__name__)
 STOP_S = 15.0
@@ -28,10 +27,11 @@ def screen(home: Home, environ: Mapping[str, str], *, thread: str = "", prompt: 
     core = Child(home, socket, environ)
     if not core.is_answering():
         try:
-            require_owner(home, "and no core is running")
+            if home.require().root.stat().st_uid != os.geteuid():
+                raise Refused(f"{home.root} belongs to another user and its core is not running", hint="start the core")
             core.start()  # first, so that it comes up while the screen is being loaded
         except (BadInput, Refused):
-            if not socket.parent.exists():
+            if not os.access(socket.parent, os.X_OK):
                 raise
             # Somebody else's home: its core is being restarted, and the screen waits for it.
     try:

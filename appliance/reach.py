@@ -114,12 +114,19 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
         pass  # the file is a dead core's
     except PermissionError:
         raise Refused(f"user {os.getuid()} may not talk to this owl", hint="sudo adduser YOU owlbox, then log in again") from None
-    require_owner(home, "and no core is running")
+    refuse_root(home)
     return InProcess(home, environ)
 
 
-def require_owner(home: Home, why: str = "and this works on its files") -> None:
-    """Refused when this process is not the home's owner: others cannot read it, and what root writes locks the owner out."""
+def refuse_root(home: Home) -> None:
+    """Refused when root would work in somebody else's home: files made so would lock the service out of it."""
+    owner = home.require().root.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:
+        raise Refused(f"{home.root} belongs to user {owner} and no core is running", hint="start the core, or run as that user")
+
+
+def require_owner(home: Home) -> None:
+    """Refused when this process does not own the home: for commands that work on its files beside a running core."""
     owner = home.require().root.stat().st_uid
     if os.geteuid() != owner:
-        raise Refused(f"{home.root} belongs to user {owner} {why}", hint="start the core, or run as that user: sudo -u NAME owlbox ...")
+        raise Refused(f"{home.root} belongs to user {owner}", hint="run this as that user: sudo -u NAME owlbox ...")

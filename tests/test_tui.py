@@ -4,8 +4,8 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from process import Box, Core, a_box, script, until  # noqa: F401
-from screens import Seen, show
+from process import ROOT, Box, Core, a_box, script, until  # noqa: F401
+from screens import FOLDER, Seen, show
 
 from appliance.clock import monotonic_s
 from appliance.tui import commands, look
@@ -333,8 +333,10 @@ def test_unread_thread_is_resumed_from_its_end_and_read_backwards(core: Core):
         await seen.type(f"/resume {thread}")
         await seen.shows("▌ message 34")
         await seen.press("ctrl+home")
-        await seen.shows("▲ 10 earlier events")
+        await seen.shows("▲ 40 earlier events")
         await seen.press("pageup")
+        await seen.until(lambda: len(seen.app.query(Said)) == 30, "more are there")
+        await seen.press("ctrl+home", "pageup")
         await seen.until(lambda: len(seen.app.query(Said)) == 35, "all are there")
         assert [said._words for said in seen.app.query(Said)][0] == "message 0"
 
@@ -461,3 +463,8 @@ def test_tool_box_opens_with_result():
     assert str(made.content).startswith("✔ search(") and "…" in str(made.content) and str(made.content).endswith("· 3 ms")
     made.open(True)
     assert str(made.content).endswith("\nfound") and "x" * 80 in str(made.content)
+
+
+@pytest.mark.parametrize("name", ["chat", "threads", "context"])
+def test_document_shows_the_screens_as_they_are(name: str):
+    assert (FOLDER / f"{name}.txt").read_text().rstrip("\n") in (ROOT / "docs/tui.md").read_text()

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from appliance.tui.prose import Prose
 
 GREETING = "I am your owl. Ask me something about what is in your box,\nor type / to see what else there is."
-PAGE_EVENTS = 60
+PAGE_EVENTS = 30
+MOST_WIDGETS = 500  # a widget of Textual takes 40 kB, an answer with a table has fifty of them
 TITLE_CHARS = 60
 STOP_WITHIN_S = 3.0
 QUEUED = "queued"
+KEEP = 4  # the last things said stay, however large
 
 
 class Chat(Panel):
@@ -65,6 +67,7 @@ class Chat(Panel):
         self.began_s = 0.0
         self._said: dict[Outgoing, Said] = {}
         self._boxes: dict[str, ToolBox] = {}
+        self._seqs: dict[Widget, int] = {}
         self._answer: Prose | None = None
         self._text = ""
         self._oldest = 1
@@ -89,7 +92,7 @@ class Chat(Panel):
 
     def enter(self) -> None:
         """Type."""
-        self.query_one(Composer).focus()
+        self.screen.set_focus(self.query_one(Composer))
 
     def leave(self) -> bool:
         """Esc closes the menu, then asks whether to stop, then stops."""
@@ -189,6 +192,7 @@ class Chat(Panel):
         self._answer, self._text = None, ""
         self._boxes.clear()
         self._said.clear()
+        self._seqs.clear()
         for child in list(self._room.children):
             if not child.has_class("-hello"):
                 await child.remove()
@@ -197,6 +201,7 @@ class Chat(Panel):
             await self._draw(event)
         self._finish_boxes()
         self._room.anchor()
+        self.call_after_refresh(self._forget_old)
         self.means.refresh()
 
     def _resume_last(self, threads: list[dict[str, Any]]) -> None:
@@ -260,6 +265,8 @@ class Chat(Panel):
             self._show_state(news.message, "sending")
         elif isinstance(news, Accepted):
             self._show_state(news.message, "")
+            if said := self._said.get(news.message):
+                self._seqs[said] = news.message.talk.seq
         elif isinstance(news, Held):
             self._show_state(news.message, "" if news.message.is_accepted else "waiting for the core")
         elif isinstance(news, Grew):
@@ -288,6 +295,7 @@ class Chat(Panel):
         self._finish_boxes()
         if end.status not in (200, 202) and not self._is_explained:
             await self._put(Note(OUTCOMES.get(end.outcome) or end.why or end.outcome, is_error=end.outcome not in OUTCOMES))
+        await self._forget_old()
         if end.message.talk.thread:
             self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._weigh)
 
@@ -301,39 +309,64 @@ class Chat(Panel):
         """One stored event."""
         kind, role = event["kind"], event["role"]
         if kind == "message" and role == "user":
-            await self._put(Said(event["content"]), before)
+            await self._put(Said(event["content"]), before, event["seq"])
         elif kind == "message" and role == "assistant":
             await self._answered(event, before)
         elif kind == "tool_use":
             self._answer, self._text = None, ""
             box = self._boxes[event["call_id"]] = ToolBox(event)
-            await self._put(box, before)
+            await self._put(box, before, event["seq"])
             box.open(self._are_open)
         elif kind == "tool_result" and event["call_id"] in self._boxes:
             self._boxes[event["call_id"]].finish(event)
         elif kind == "status_change" and event["status"] >= 400:
             word, _, why = str(event["content"]).partition(": ")
             self._is_explained = True
-            await self._put(Note(OUTCOMES.get(word) or why or word, is_error=word not in OUTCOMES), before)
+            await self._put(Note(OUTCOMES.get(word) or why or word, is_error=word not in OUTCOMES), before, event["seq"])
 
     async def _answered(self, event: dict[str, Any], before: Widget | None) -> None:
         answer, text = self._answer, self._text
         self._answer, self._text = None, ""
         if answer is None or before is not None:
-            await self._prose(event["content"], before)
-        elif text.strip() != event["content"].strip():
+            await self._prose(event["content"], before, event["seq"])
+            return
+        self._seqs[answer] = event["seq"]
+        if text.strip() != event["content"].strip():
             await answer.update(event["content"])
 
-    async def _prose(self, text: str, before: Widget | None = None) -> "Prose":
+    async def _prose(self, text: str, before: Widget | None = None, seq: int = 0) -> "Prose":
         from appliance.tui.prose import Prose  # late: the Markdown parser takes its time
 
         prose = Prose(text)
-        await self._put(prose, before)
+        await self._put(prose, before, seq)
         return prose
 
-    async def _put(self, widget: Widget, before: Widget | None = None) -> None:
+    async def _put(self, widget: Widget, before: Widget | None = None, seq: int = 0) -> None:
+        if seq:
+            self._seqs[widget] = seq
         queued = next((said for said in self._said.values() if said.state == QUEUED), None)
         await self._room.mount(widget, before=before or queued)
+
+    async def _forget_old(self) -> None:
+        """Take the oldest off the screen when there is too much of it, unless somebody is reading there."""
+        room = self._room
+        if room.scroll_y < room.max_scroll_y - 1:
+            return
+        sizes = [(c, 1 + len(c.query("*"))) for c in room.children if not c.has_class("-hello")]
+        left = sum(size for _, size in sizes)
+        gone = []
+        for child, size in sizes[:-KEEP]:
+            if left <= MOST_WIDGETS:
+                break
+            left -= size
+            gone.append(child)
+            self._seqs.pop(child, None)
+        if gone:
+            await room.remove_children(gone)
+            self._oldest = next((self._seqs[c] for c in room.children if c in self._seqs), self._oldest)
+            await self.query(Earlier).remove()
+            await room.mount(Earlier(self._oldest - 1), before=0)
+            self._boxes = {call: box for call, box in self._boxes.items() if box.is_mounted}
 
     def _finish_boxes(self) -> None:
         """A call that has no result when its answer ended never gets one."""

@@ -88,14 +88,14 @@ class Context(Panel):
 
     def enter(self) -> None:
         """Look again at what is there."""
-        self._list.focus()
+        self.screen.set_focus(self._list)
         self.action_refresh()
 
     def leave(self) -> bool:
         """Esc goes back from reading, then from the hits to the tree."""
         if self.has_class("-reading"):
             self.remove_class("-reading")
-            self.call_after_refresh(lambda: self._list.focus())  # it can be focused once it is drawn again
+            self.call_after_refresh(lambda: self.screen.set_focus(self._list))  # it can be focused once it is drawn again
             if self.screen.has_class("-narrow"):
                 return True
         field = self.query_one("#query", Input)
@@ -128,7 +128,7 @@ class Context(Panel):
         field = self.query_one("#query", Input)
         if field.has_focus:
             raise SkipAction
-        field.focus()
+        self.screen.set_focus(field)
 
     def action_look(self, lines: int) -> None:
         """Scroll the preview."""
@@ -138,7 +138,7 @@ class Context(Panel):
         """On a narrow screen the entry takes the place of the list."""
         self.add_class("-reading")
         if self.screen.has_class("-narrow"):
-            self.query_one("#look").focus()
+            self.screen.set_focus(self.query_one("#look"))
 
     def action_up(self) -> None:
         """To the folder above."""
@@ -148,7 +148,7 @@ class Context(Panel):
     def on_key(self, event: events.Key) -> None:
         """Down leaves the search field."""
         if event.key == "down" and self.query_one("#query").has_focus:
-            self._list.focus()
+            self.screen.set_focus(self._list)
             event.stop()
 
     # -- listing ------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class Context(Panel):
     def _show_hits(self, is_shown: bool) -> None:
         self.query_one("#hits").display = is_shown
         self._tree.display = not is_shown
-        self._list.focus()
+        self.screen.set_focus(self._list)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the hit under the cursor."""

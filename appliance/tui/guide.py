@@ -70,7 +70,7 @@ class Guide(Panel):
 
     def enter(self) -> None:
         """Scroll with the arrow keys."""
-        self.query_one(VerticalScroll).focus()
+        self.screen.set_focus(self.query_one(VerticalScroll))
 
     def action_scroll(self, lines: int) -> None:
         """Move a line."""

@@ -60,7 +60,7 @@ class Threads(Panel):
 
     def enter(self) -> None:
         """Look at the list again."""
-        self.query_one(Rows).focus()
+        self.screen.set_focus(self.query_one(Rows))
         self.action_refresh()
 
     def leave(self) -> bool:
@@ -69,7 +69,7 @@ class Threads(Panel):
         if not (field.has_focus or field.value):
             return False
         field.value = ""
-        self.query_one(Rows).focus()
+        self.screen.set_focus(self.query_one(Rows))
         return True
 
     def action_refresh(self) -> None:
@@ -81,7 +81,7 @@ class Threads(Panel):
         field = self.query_one("#filter", Input)
         if field.has_focus:
             raise SkipAction
-        field.focus()
+        self.screen.set_focus(field)
 
     def action_look(self, lines: int) -> None:
         """Scroll the preview."""
@@ -112,12 +112,12 @@ class Threads(Panel):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Return in the filter goes to the list."""
-        self.query_one(Rows).focus()
+        self.screen.set_focus(self.query_one(Rows))
 
     def on_key(self, event: events.Key) -> None:
         """Down leaves the filter."""
         if event.key == "down" and self.query_one("#filter").has_focus:
-            self.query_one(Rows).focus()
+            self.screen.set_focus(self.query_one(Rows))
             event.stop()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
