@@ -71,13 +71,17 @@ text = """1
 
 13"""
 [[turns]]
+match = "huge"
+repeat = true
+text = """HUGE"""
+[[turns]]
 match = "broken"
 repeat = true
 error = "too_large"
 [[turns]]
 repeat = true
 text = "Hoot hoot."
-'''
+'''.replace("HUGE", "\n\n".join(f"paragraph {n}" for n in range(150)))
 GARDEN = "# Garden\n\nPeas go into the garden in March.\n"
 
 
@@ -110,6 +114,8 @@ def test_chat_shows_markdown_sources_and_tools(core: Core):
         await seen.press("ctrl+t")
         await seen.press("ctrl+home")
         await seen.shows("box://notes/garden.md (Garden)")
+        await seen.pilot.click(ToolBox)
+        await seen.until(lambda: "(Garden)" not in seen.text(), "the box is closed")
         seen.app.action_open_ref("box://notes/garden.md")
         await seen.shows("into the garden in March")
         await seen.press("f4")
@@ -247,7 +253,7 @@ def test_entries_are_shown_and_searched(core: Core):
 
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected")
-        await seen.press("f3")
+        await seen.pilot.click("#tab-context")
         await seen.shows("garden.md", "entries.")
         await seen.press("slash", *"peas", "enter")
         await seen.shows("Garden", "Peas go into the garden")
@@ -339,6 +345,21 @@ def test_unread_thread_is_resumed_from_its_end_and_read_backwards(core: Core):
         await seen.press("ctrl+home", "pageup")
         await seen.until(lambda: len(seen.app.query(Said)) == 35, "all are there")
         assert [said._words for said in seen.app.query(Said)][0] == "message 0"
+
+    show(environ(), core.box.runtime, scenario)
+
+
+def test_old_messages_leave_the_screen_and_can_be_fetched_again(core: Core):
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        for number in range(5):
+            await seen.type(f"huge {number}")
+            await seen.until(lambda n=number: len(answers(core)) == 2 * n + 2 and seen.app.chat.running is None, "it is answered")
+        assert len(seen.app.query("*")) < 500  # five such answers have 750
+        await seen.press("ctrl+home")
+        await seen.shows("earlier events")
+        await seen.press("pageup", "ctrl+home")
+        await seen.shows("▌ huge 0")
 
     show(environ(), core.box.runtime, scenario)
 

@@ -4,6 +4,7 @@ One `Talk` is shown at a time. What arrives for another one (the thread was left
 is not drawn; the record has it. Drawing follows the end unless somebody scrolled up.
 """
 
+import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 GREETING = "I am your owl. Ask me something about what is in your box,\nor type / to see what else there is."
 PAGE_EVENTS = 30
-MOST_WIDGETS = 500  # a widget of Textual takes 40 kB, an answer with a table has fifty of them
+MOST_WIDGETS = 200  # a widget of Textual takes 40 kB, an answer with a table has fifty of them
 TITLE_CHARS = 60
 STOP_WITHIN_S = 3.0
 QUEUED = "queued"
@@ -367,6 +368,7 @@ class Chat(Panel):
             await self.query(Earlier).remove()
             await room.mount(Earlier(self._oldest - 1), before=0)
             self._boxes = {call: box for call, box in self._boxes.items() if box.is_mounted}
+            self.call_after_refresh(gc.collect)  # widgets refer to each other in circles: the memory comes back only so
 
     def _finish_boxes(self) -> None:
         """A call that has no result when its answer ended never gets one."""

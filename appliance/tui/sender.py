@@ -16,7 +16,7 @@ from appliance.errors import DeadlineExceeded, Lost, OwlError
 from appliance.tui.link import Link
 
 ANSWER_S = 3600.0
-DRAW_EVERY_S = 0.1
+DRAW_EVERY_S = 0.15
 LOOK_EVERY_S = 0.5
 WAITING, RUNNING = 100, 102
 
@@ -58,7 +58,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Grew:
-    """More text of the answer, at most ten times a second."""
+    """More text of the answer, a few times a second."""
 
     message: Outgoing
     text: str
