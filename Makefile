@@ -38,7 +38,7 @@ model: install ## fetch the bundled model into the cache; no home needed
 	    $(bin)/owlbox --home "$$scratch/home" model add smollm2; }
 
 test: dev model ## every test
-	$(bin)/pytest
+	$(bin)/pytest -n 3 --dist loadfile
 
 check: dev ## style, types, layers, requirement map, reference documents
 	$(bin)/ruff check .

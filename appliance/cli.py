@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance import __version__, places
+from appliance import __version__, listings, places
 from appliance.errors import BadInput, NotFound, OwlError
 from appliance.places import Home
 from appliance.reach import reach, require_owner
@@ -97,30 +97,28 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(words: list[str]) -> Parser:
-    """The whole command line; tools' commands are added only when `words` ask for one, or for help."""
+    """The command line as far as `words` need it: one group of commands, or all with the tools' for help."""
     root = _common(Parser(prog="owlbox", description=DESCRIPTION), None, False)
     root.add_argument("--version", action="version", version=f"owlbox {__version__}")
     root.set_defaults(handler=_tui, thread="", prompt="", plain=False)
-    commands = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    words_of_all = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
-    def command(name: str, handler: Handler, text: str, where: Any = commands) -> Parser:
+    def command(name: str, handler: Handler, text: str, where: Any = words_of_all) -> Parser:
         made = _common(where.add_parser(name, help=text, description=text), argparse.SUPPRESS, argparse.SUPPRESS)
         made.set_defaults(handler=handler)
         return made
 
-    _talking(command)
-    _services(command)
-    threads = command("thread", _threads, "earlier conversations").add_subparsers(metavar="ACTION", parser_class=Parser)
-    _thread_actions(lambda name, handler, text: command(name, handler, text, threads))
-    _knowing(command)
-    models = command("model", _models, "local models").add_subparsers(metavar="ACTION", parser_class=Parser)
-    command("list", _models, "models here and in the catalogue", models)
-    add = command("add", _model_add, "fetch a model of the catalogue, or copy a .gguf file", models)
-    add.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
     chosen = next((w for before, w in zip(["", *words], words) if not w.startswith("-") and before != "--home"), "")
-    if chosen not in commands.choices or "--help" in words or "-h" in words:
-        _tools(command, set(commands.choices))
+    is_known = any(chosen in names for names, _ in GROUPS) and "--help" not in words and "-h" not in words
+    for names, add in GROUPS:
+        if not is_known or chosen in names:
+            add(command)
+    if not is_known:
+        _tools(command, set(words_of_all.choices))
     return root
+
+
+Command = Callable[..., Parser]
 
 
 def _common(made: Parser, home: Any, is_json: Any) -> Parser:
@@ -130,7 +128,7 @@ def _common(made: Parser, home: Any, is_json: Any) -> Parser:
     return made
 
 
-def _talking(command: Callable[..., Parser]) -> None:
+def _talking(command: Command) -> None:
     ask = command("ask", _ask, "ask one question; text from a pipe is added to it")
     ask.add_argument("text", nargs="*", help="the question")
     ask.add_argument("--thread", default="", metavar="ID", help="continue this thread")
@@ -144,14 +142,12 @@ def _talking(command: Callable[..., Parser]) -> None:
     size.add_argument("text", nargs="?", default="hi", help="the message to measure with")
 
 
-def _services(command: Callable[..., Parser]) -> None:
+def _services(command: Command) -> None:
     init = command("init", _init, "make a home")
     init.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
     command("serve", _serve, "run the core until it is stopped")
     broker = command("broker", _broker, "run the model broker until it is stopped")
     broker.add_argument("--socket", default="", metavar="PATH", help="where to listen")
-    command("status", _status, "what runs and what it is doing")
-    command("reload", _reload, "make the running core read its configuration again")
     doctor = command("doctor", _doctor, "look everything over")
     doctor.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
     maintain = command("maintain", _maintain, "one round of maintenance; ends at once when nothing is due")
@@ -161,36 +157,60 @@ def _services(command: Callable[..., Parser]) -> None:
     docs.add_argument("--write", default="", metavar="DIR", help="write them into this folder")
 
 
-def _thread_actions(command: Callable[[str, Handler, str], Parser]) -> None:
-    listing = command("list", _threads, "newest first")
+def _looking(command: Command) -> None:
+    command("status", _status, "what runs and what it is doing")
+    command("reload", _reload, "make the running core read its configuration again")
+
+
+def _threads(command: Command) -> None:
+    known = command("thread", listings.threads, "earlier conversations").add_subparsers(metavar="ACTION", parser_class=Parser)
+    listing = command("list", listings.threads, "newest first", known)
     listing.add_argument("--type", default="", choices=["chat", "ask", "tick"], help="only this type")
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--offset", type=int, default=0)
-    view = command("view", _thread_view, "everything in one thread")
+    view = command("view", listings.thread_view, "everything in one thread", known)
     view.add_argument("id")
     view.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
-    delete = command("delete", _thread_delete, "delete a thread and everything said in it")
+    delete = command("delete", listings.thread_delete, "delete a thread and everything said in it", known)
     delete.add_argument("id")
-    follow = command("follow", _thread_follow, "show a thread as it grows, until it ends")
+    follow = command("follow", listings.thread_follow, "show a thread as it grows, until it ends", known)
     follow.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
     follow.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
 
 
-def _knowing(command: Callable[..., Parser]) -> None:
-    known = command("entry", _entries, "what the owl knows").add_subparsers(metavar="ACTION", parser_class=Parser)
-    listing = command("list", _entries, "entries by reference", known)
+def _knowing(command: Command) -> None:
+    known = command("entry", listings.entries, "what the owl knows").add_subparsers(metavar="ACTION", parser_class=Parser)
+    listing = command("list", listings.entries, "entries by reference", known)
     listing.add_argument("prefix", nargs="?", default="", help="only references that begin so, such as box://notes/")
     listing.add_argument("--limit", type=int, default=100)
     listing.add_argument("--offset", type=int, default=0)
-    view = command("view", _entry_view, "the text of one entry", known)
+    view = command("view", listings.entry_view, "the text of one entry", known)
     view.add_argument("ref", help="its reference, as `entry list` or `search` shows it")
     view.add_argument("--line", type=int, default=1, help="first line to show")
     view.add_argument("--limit", type=int, default=1000, help="how many lines")
-    skills = command("skill", _skills, "what the owl knows how to do").add_subparsers(metavar="ACTION", parser_class=Parser)
-    command("list", _skills, "every skill, and why one cannot be used", skills)
+    skills = command("skill", listings.skills, "what the owl knows how to do").add_subparsers(metavar="ACTION", parser_class=Parser)
+    command("list", listings.skills, "every skill, and why one cannot be used", skills)
 
 
-def _tools(command: Callable[..., Parser], taken: set[str]) -> None:
+def _models(command: Command) -> None:
+    known = command("model", listings.models, "local models").add_subparsers(metavar="ACTION", parser_class=Parser)
+    command("list", listings.models, "models here and in the catalogue", known)
+    add = command("add", listings.model_add, "fetch a model of the catalogue, or copy a .gguf file", known)
+    add.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
+
+
+# The groups of commands by their words: only the one that is asked for is built, because start-up time counts.
+GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
+    (("ask", "chat", "tui", "prompt-size"), _talking),
+    (("status", "reload"), _looking),
+    (("init", "serve", "broker", "doctor", "maintain", "door", "docs"), _services),
+    (("thread",), _threads),
+    (("entry", "skill"), _knowing),
+    (("model",), _models),
+)
+
+
+def _tools(command: Command, taken: set[str]) -> None:
     """One command for every tool that names one; arguments come from the tool's signature (B-058)."""
     from appliance import tools
     from appliance.toolbox import read_tool
@@ -199,7 +219,7 @@ def _tools(command: Callable[..., Parser], taken: set[str]) -> None:
         name = made.mark.command
         if not name or name.split()[0] in taken:
             continue
-        made_parser = command(name, _tool, made.description)
+        made_parser = command(name, listings.tool, made.description)
         fields = made.signature.fields
         made_parser.set_defaults(tool=made.mark.name, fields=[f.name for f in fields])
         needed = [f for f in fields if f.is_required]
@@ -286,7 +306,7 @@ def _line(prompt: str) -> str:
 
 
 def _prompt_size(args: argparse.Namespace, home: Home) -> int:
-    size = _once(home, "prompt.size", {"text": args.text})
+    size = listings.once(home, "prompt.size", {"text": args.text})
     if args.json:
         print(json.dumps(size, ensure_ascii=False))
         return 0
@@ -421,174 +441,4 @@ def _docs(args: argparse.Namespace, home: Home) -> int:
         print(f"wrote {', '.join(sorted(pages))}")
     else:
         print("\n".join(pages.values()))
-    return 0
-
-
-# -- things -----------------------------------------------------------------------------------------
-
-
-def _once(home: Home, method: str, params: dict[str, Any]) -> Any:
-    """One call of the method table."""
-    way = reach(home, os.environ)
-    try:
-        return way.call(method, params)
-    finally:
-        way.close()
-
-
-def _tool(args: argparse.Namespace, home: Home) -> int:
-    arguments = {}
-    for name in args.fields:
-        value = getattr(args, name)
-        arguments[name] = " ".join(value) if isinstance(value, list) else value
-    outcome = _once(home, "tool.call", {"name": args.tool, "arguments": arguments})
-    if outcome["status"] >= 400:
-        from appliance.errors import from_outcome
-
-        if outcome["status"] == 400:
-            raise BadInput(outcome["message"], hint=outcome["hint"])
-        raise from_outcome(outcome["outcome"], outcome["message"], outcome["hint"])
-    print(json.dumps(outcome, ensure_ascii=False) if args.json else outcome["message"])
-    return 0
-
-
-def _threads(args: argparse.Namespace, home: Home) -> int:
-    from appliance import terminal
-    from appliance.clock import iso
-
-    params = {"type": getattr(args, "type", ""), "limit": getattr(args, "limit", 20), "offset": getattr(args, "offset", 0)}
-    found = _once(home, "thread.list", params)
-    if args.json:
-        print(json.dumps(found, ensure_ascii=False))
-    elif not found:
-        print("no threads")
-    else:
-        rows = [[t["id"], iso(t["created_ms"])[:16], t["kind"], terminal.state(t), t["title"]] for t in found]
-        terminal.table(rows, ["id", "started", "type", "state", "title"], sys.stdout)
-    return 0
-
-
-def _print_event(event: dict[str, Any]) -> None:
-    name = f"{event['role']} {event['tool']}".strip()
-    mark = "" if event["status"] < 400 else f" [{event['outcome']}]"
-    given = " " + json.dumps(event["input"], ensure_ascii=False) if event["kind"] == "tool_use" and event["input"] else ""
-    print(f"{event['seq']:>4} {name} · {event['kind']}{mark}{given}")
-    for line in event["content"].splitlines():
-        print(f"     {line}")
-
-
-def _thread_view(args: argparse.Namespace, home: Home) -> int:
-    from appliance import terminal
-
-    only = [role.strip() for role in args.only.split(",") if role.strip()]
-    found = _once(home, "thread.view", {"id": args.id, "only": only or None})
-    if args.json:
-        print(json.dumps(found, ensure_ascii=False))
-        return 0
-    thread = found["thread"]
-    print(f"{thread['id']} {thread['kind']} {terminal.state(thread)}: {thread['title'] or '(untitled)'}")
-    for event in found["events"]:
-        _print_event(event)
-    return 0
-
-
-def _thread_delete(args: argparse.Namespace, home: Home) -> int:
-    done = _once(home, "thread.delete", {"id": args.id})
-    print(json.dumps(done) if args.json else f"deleted thread {done['run']} with {done['events']} events")
-    return 0
-
-
-def _thread_follow(args: argparse.Namespace, home: Home) -> int:
-    from appliance.clock import sleep_s
-
-    if not 50 <= args.interval <= 60_000:
-        raise BadInput(f"interval {args.interval} ms", hint="use 50 to 60000")
-    way = reach(home, os.environ)
-    try:
-        thread = args.id
-        if not thread:
-            open_ones = [t for t in way.call("thread.list", {"limit": 50}) if t["ended_ms"] is None]
-            if not open_ones:
-                raise NotFound("no thread is open", hint="owlbox thread list shows the ended ones")
-            thread = open_ones[0]["id"]
-        after = 0
-        while True:
-            found = way.call("thread.view", {"id": thread, "after": after})
-            for event in found["events"]:
-                after = event["seq"]
-                if args.json:
-                    print(json.dumps(event, ensure_ascii=False))
-                else:
-                    _print_event(event)
-            sys.stdout.flush()
-            if found["thread"]["ended_ms"] is not None:
-                return 0
-            sleep_s(args.interval / 1000)
-    finally:
-        way.close()
-
-
-def _entries(args: argparse.Namespace, home: Home) -> int:
-    from appliance import terminal
-    from appliance.clock import iso
-
-    params = {"prefix": getattr(args, "prefix", ""), "limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
-    found = _once(home, "entry.list", params)
-    if args.json:
-        print(json.dumps(found, ensure_ascii=False))
-    elif not found:
-        print("no entries")
-    else:
-        rows = [[e["ref"], str(e["size_bytes"]), iso(e["updated_ms"])[:16], e["title"]] for e in found]
-        terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout)
-    return 0
-
-
-def _entry_view(args: argparse.Namespace, home: Home) -> int:
-    found = _once(home, "entry.view", {"ref": args.ref, "line": args.line, "limit": args.limit})
-    print(json.dumps(found, ensure_ascii=False) if args.json else "\n".join(found["lines"]))
-    return 0
-
-
-def _skills(args: argparse.Namespace, home: Home) -> int:
-    found = _once(home, "skill.list", {})
-    if args.json:
-        print(json.dumps(found, ensure_ascii=False))
-        return 0
-    for s in found:
-        words = ["[-]" if s["missing"] else "[+]", s["name"], "[always]" if s["always"] else "", s["description"]]
-        print(" ".join(word for word in [*words, f"({s['missing']})" if s["missing"] else ""] if word))
-    if not found:
-        print("No skills found.")
-    return 0
-
-
-def _models(args: argparse.Namespace, home: Home) -> int:
-    from dataclasses import asdict
-
-    from appliance import catalogue, terminal
-
-    home.require()
-    found = catalogue.listing(home)
-    if args.json:
-        print(json.dumps([asdict(m) for m in found], ensure_ascii=False))
-        return 0
-    rows = []
-    for m in found:
-        state = m.problem or ("installed" if m.is_installed else f"owlbox model add {m.name}")
-        rows.append([m.name, f"{m.size_bytes // 1_000_000} MB", m.licence or "", state])
-    terminal.table(rows, ["model", "size", "licence", "state"], sys.stdout)
-    return 0
-
-
-def _model_add(args: argparse.Namespace, home: Home) -> int:
-    from appliance import catalogue, terminal
-
-    home.require()
-    progress = terminal.Progress()
-    try:
-        path = catalogue.add(home, args.model, progress.show)
-    finally:
-        progress.end()
-    print(json.dumps({"model": path.stem, "path": str(path)}) if args.json else f"{path.stem} is ready: {path}")
     return 0

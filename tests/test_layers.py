@@ -64,6 +64,7 @@ daemon tui.*
 tui.app
 reach handbook
 terminal launch
+listings
 cli
 __main__
 """
@@ -102,6 +103,7 @@ sandbox: subprocess
 bridge: subprocess
 clock: time
 cli: argparse readline
+listings: argparse
 nobody: sqlite3
 """
 # Parts of those that open no side door: data files of the package, versions of what is installed.

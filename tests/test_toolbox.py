@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import pytest
 
-from appliance import cli, tools
+from appliance import cli, listings
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.policy import Policy
@@ -81,7 +81,7 @@ def test_one_definition_is_a_model_tool_a_command_and_a_function() -> None:
     chosen = shipped["search"]
     args = cli.parser(["search"]).parse_args(["search", "--limit", "3", "blue", "door"])
     assert (args.tool, args.query, args.limit) == ("search", ["blue", "door"], 3)
-    assert args.fields == list(chosen.spec.schema["properties"]) and args.handler is cli._tool
+    assert args.fields == list(chosen.spec.schema["properties"]) and args.handler is listings.tool
     with pytest.raises(BadInput, match="nothing to search for"):
         chosen.function("the", finder=None)  # the same function, called directly
 
