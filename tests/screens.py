@@ -5,6 +5,7 @@ OWLBOX_SCREENS=write in the environment the files are written anew: read the dif
 """
 
 import asyncio
+import difflib
 import os
 import re
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ from appliance.tui.app import Face
 
 FOLDER = Path(__file__).parent / "screens"
 LIMIT_S = 30.0
+SETTLE_S = 10.0
 VARYING = (
     (re.compile(r"([·*]) \d+ ms\b"), r"\1 N ms"),
     (re.compile(rf"\b{re.escape(__version__)}\b"), "VERSION"),
@@ -64,16 +66,23 @@ class Seen:
         await self.pilot.press(*keys)
         await self.pilot.pause()
 
-    def same_as(self, name: str) -> None:
-        """Compare with tests/screens/NAME.txt."""
-        text = self.text() + "\n"
-        for pattern, letters in VARYING:
-            text = pattern.sub(letters, text)
+    async def same_as(self, name: str) -> None:
+        """Compare with tests/screens/NAME.txt, waiting for a screen that is still settling (or an owl that blinks)."""
         path = FOLDER / f"{name}.txt"
         if os.environ.get("OWLBOX_SCREENS") == "write":
             FOLDER.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        assert text == path.read_text(encoding="utf-8")
+            path.write_text(self._steady_text(), encoding="utf-8")
+        wanted, end_s = path.read_text(encoding="utf-8"), monotonic_s() + SETTLE_S
+        while (text := self._steady_text()) != wanted and monotonic_s() < end_s:
+            await self.pilot.pause(0.1)
+        lines = difflib.unified_diff(wanted.splitlines(), text.splitlines(), f"tests/screens/{name}.txt", "the screen", lineterm="")
+        assert text == wanted, "\n".join(lines)
+
+    def _steady_text(self) -> str:
+        text = self.text() + "\n"
+        for pattern, letters in VARYING:
+            text = pattern.sub(letters, text)
+        return text
 
 
 def show(environ: dict[str, str], runtime: Path, scenario: Scenario, size: tuple[int, int] = (80, 24)) -> Face:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import pytest
 
-from appliance import cli, listings
+from appliance import cli, listings, tools
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.policy import Policy

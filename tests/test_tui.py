@@ -107,10 +107,10 @@ def answers(core: Core, thread: str = "") -> list[str]:
 def test_chat_shows_markdown_sources_and_tools(core: Core):
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected", "Esc Back")
-        seen.same_as("first")
+        await seen.same_as("first")
         await seen.type("what about the garden")
         await seen.shows("peas =", "context")
-        seen.same_as("chat")
+        await seen.same_as("chat")
         await seen.press("ctrl+t")
         await seen.press("ctrl+home")
         await seen.shows("box://notes/garden.md (Garden)")
@@ -119,7 +119,7 @@ def test_chat_shows_markdown_sources_and_tools(core: Core):
         seen.app.action_open_ref("box://notes/garden.md")
         await seen.shows("into the garden in March")
         await seen.press("f4")
-        seen.same_as("help")
+        await seen.same_as("help")
 
     show(environ(), core.box.runtime, scenario)
     assert len(answers(core)) == 2
@@ -130,9 +130,9 @@ def test_wide_screen(core: Core):
         await seen.shows("● connected")
         await seen.type("what about the garden")
         await seen.shows("peas =", "context")
-        seen.same_as("chat-120x40")
+        await seen.same_as("chat-120x40")
         await seen.press("f4")
-        seen.same_as("help-120x40")
+        await seen.same_as("help-120x40")
 
     show(environ(), core.box.runtime, scenario, (120, 40))
 
@@ -227,7 +227,7 @@ def test_threads_are_filtered_resumed_and_deleted_after_asking(core: Core):
         await seen.press("f2")
         await seen.shows("● ", "what about the garden")
         await seen.shows("▌ good evening")
-        seen.same_as("threads")
+        await seen.same_as("threads")
         await seen.press("d")
         await seen.shows("this thread is open in the chat")
         await seen.press("slash", *"GARD")
@@ -257,7 +257,7 @@ def test_entries_are_shown_and_searched(core: Core):
         await seen.shows("garden.md", "entries.")
         await seen.press("slash", *"peas", "enter")
         await seen.shows("Garden", "Peas go into the garden")
-        seen.same_as("context")
+        await seen.same_as("context")
         await seen.press("escape")
         await seen.shows("box://")
         await seen.press("1")
@@ -384,7 +384,7 @@ def test_ascii_terminal_gets_ascii_only(core: Core):
         await seen.type("what about the garden")
         await seen.shows("peas =")
         assert seen.text().isascii()
-        seen.same_as("chat-ascii")
+        await seen.same_as("chat-ascii")
         for key in ("f2", "f3", "f4"):
             await seen.press(key)
             assert seen.text().isascii()

@@ -176,7 +176,7 @@ def test_ascii_terminal_without_colours(terminal: Terminal):
 @pytest.mark.parametrize("words", [(), ("tui",), ("chat",)])
 def test_without_a_home_it_says_how_to_make_one(terminal: Terminal, words: tuple[str, ...]):
     shutil.rmtree(terminal.box.home.root)
-    terminal.open(120, 10, *words)
+    terminal.open(200, 10, *words)
     terminal.shows("owlbox: no owlbox home at", "make one: owlbox init", "EXIT 3")
 
 
