@@ -44,7 +44,7 @@ class Service:
         """The routes of a pool that can be asked now, best first."""
         return [to_plain(route) for route in self._pool.plan(pool)]
 
-    @method("generate")
+    @method("generate", is_long=True)
     def generate(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
         """Streams `piece` notifications {id, text, is_reasoning}; the result is the Finish."""
         started_s = monotonic_s()

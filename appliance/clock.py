@@ -7,6 +7,7 @@ the millisecond.
 
 import heapq
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -128,7 +129,8 @@ class CancelToken(threading.Event):
 class Alarms:
     """Calls functions at moments in the future from one thread that sleeps exactly until the next one.
 
-    With nothing due the thread is parked: no polling. Callbacks must be quick and must not raise.
+    With nothing due the thread is parked: no polling. Callbacks must be quick; one that raises is reported
+    through `threading.excepthook`, and the alarms after it still ring.
     """
 
     def __init__(self) -> None:
@@ -167,4 +169,7 @@ class Alarms:
                     self._wake.wait(wait)
                     continue
                 heapq.heappop(self._heap)
-            callback()
+            try:
+                callback()
+            except Exception:
+                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))

@@ -260,25 +260,30 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file = open(path, "a+", encoding="ascii")
+            self._file = open(path, "a+", encoding="utf-8", errors="surrogateescape")
         except OSError as error:
             raise StoreError(f"cannot open {path}: {error.strerror}", hint="check owner and mode of the home folder") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.seek(0)
-            pid = self._file.read(32).strip() or "?"
+            pid = self._file.readline(32).strip() or "?"
             self._file.close()
             raise AlreadyRunning(
                 f"a core (pid {pid}) is already running on {path.parent}",
                 hint="owlbox status shows it; stop it before starting another",
             ) from None
+        self.tell("")
+
+    def tell(self, socket_path: str) -> None:
+        """Write down who holds it and where it listens, for `places.find_core`."""
         self._file.truncate(0)
-        self._file.write(str(os.getpid()))
+        self._file.write(f"{os.getpid()}\n{socket_path}")
         self._file.flush()
 
     def release(self) -> None:
         """Let another core start."""
+        self.tell("")
         self._file.close()
 
 
@@ -309,12 +314,12 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     """Run the core until a signal or a client ends it; returns the exit code."""
     lock = Lock(home.require().lock)
     try:
-        return _serve(home, environ)
+        return _serve(home, environ, lock)
     finally:
         lock.release()
 
 
-def _serve(home: Home, environ: Mapping[str, str]) -> int:
+def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
     signals = Signals()
     notifier = notify.Notifier(environ)
     given = notify.given_socket(environ)
@@ -336,6 +341,7 @@ def _serve(home: Home, environ: Mapping[str, str]) -> int:
         core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
         core.broker.start()
         listener.start()
+        lock.tell(listener.sock.getsockname())
         core.watch.start()
         again = core.inbox.start_waiting()
         _announce(core)
@@ -378,6 +384,9 @@ def _wait(core: Core, signals: Signals, notifier: notify.Notifier, path: str) ->
                 notifier.ready(f"serves {core.home.root}")
             except ConfigError as error:
                 notifier.ready(f"keeps the old configuration: {error}")  # logged too
+            except (OwlError, OSError) as error:  # a busy database or a full disk is no reason to end
+                LOG.error("reload was not finished: %s", error)
+                notifier.ready(f"reload was not finished: {error}")
             continue
         if core.shutdown.state == "running":
             core.shutdown.initiate(f"signal {signal.Signals(number).name}")

@@ -112,7 +112,7 @@ def _methods() -> str:
 
 
 def _marked(owner: type) -> dict[str, Any]:
-    names = {a: getattr(getattr(owner, a), "rpc_name", None) for a in dir(owner)}
+    names = {a: getattr(getattr(owner, a), "rpc", None) for a in dir(owner)}
     return {name: getattr(owner, a) for a, name in names.items() if name}
 
 

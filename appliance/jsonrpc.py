@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from appliance.clock import CancelToken
-from appliance.errors import BadInput, Lost, NotFound, OwlError, TooLarge, from_outcome
+from appliance.errors import BadInput, Lost, NotFound, OwlError, Refused, TooLarge, from_outcome
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
@@ -36,11 +36,19 @@ class Peer(NamedTuple):
     groups: tuple[int, ...] = ()
 
 
-def method(name: str) -> Callable[[F], F]:
+class Mark(NamedTuple):
+    """What `@method` notes: the name, whether it streams for long, whether its calls are too many to be news in the log."""
+
+    name: str
+    is_long: bool = False
+    is_quiet: bool = False
+
+
+def method(name: str, *, is_long: bool = False, is_quiet: bool = False) -> Callable[[F], F]:
     """Mark a function as something the socket offers, under this name. Marks only; nothing is registered."""
 
     def mark(function: F) -> F:
-        function.rpc_name = name  # type: ignore[attr-defined]
+        function.rpc = Mark(name, is_long, is_quiet)  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -50,9 +58,9 @@ def marked(owner: object) -> dict[str, Callable[..., Any]]:
     """The bound functions of an object that carry `@method`, by their socket name."""
     found: dict[str, Callable[..., Any]] = {}
     for attribute in dir(type(owner)):
-        name = getattr(getattr(type(owner), attribute), "rpc_name", None)
-        if name is not None:
-            found[name] = getattr(owner, attribute)
+        mark = getattr(getattr(type(owner), attribute), "rpc", None)
+        if isinstance(mark, Mark):
+            found[mark.name] = getattr(owner, attribute)
     return found
 
 
@@ -103,7 +111,7 @@ def check_path(path: str) -> str:
 
 
 def connect(path: str, timeout_s: float = 5.0) -> "Wire":
-    """A connection to the socket at `path`; Lost when nobody answers there."""
+    """A connection to the socket at `path`; Lost when nobody answers there, Refused when a stranger does."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout_s)
@@ -115,7 +123,25 @@ def connect(path: str, timeout_s: float = 5.0) -> "Wire":
     except BaseException:
         sock.close()
         raise
-    return Wire(sock)
+    wire = Wire(sock)
+    try:
+        _check_server(path, wire.peer().uid)
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+def _check_server(path: str, uid: int) -> None:
+    """Refused unless the server is us, root (systemd listens for our services), or whoever the socket's folder belongs to."""
+    if uid in (os.getuid(), 0):
+        return
+    try:
+        owners = {os.stat(path).st_uid, os.stat(os.path.dirname(path) or ".").st_uid}
+    except OSError as error:
+        raise Lost(f"nothing answers at {path}: {error.strerror}") from None
+    if uid not in owners or not owners <= {uid, 0}:
+        raise Refused(f"user {uid} answers at {path}, which is not theirs", hint="somebody else made that socket; remove it")
 
 
 class Wire:

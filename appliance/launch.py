@@ -23,7 +23,7 @@ STOP_S = 15.0
 
 def screen(home: Home, environ: Mapping[str, str], *, thread: str = "", prompt: str = "") -> int:
     """Show the full screen until the person leaves; the exit code. NotFound says how to make a home."""
-    socket = places.core_socket(places.runtime_folder(home, environ))
+    socket = places.find_core(home, environ)
     core = Child(home, socket, environ)
     if not core.is_answering():
         try:

@@ -1,8 +1,9 @@
 """The server's side of the socket: listens, greets, dispatches marked methods, streams, enforces deadlines.
 
 Transport and manners only: what the methods do, and who may say hello, is handed in. Idle cost is
-zero: one thread is parked in accept, one per connection in recv. Every request is logged with its
-sender, operation and result (A-188). Not promised: order of answers on one connection.
+zero: one thread is parked in accept, one per connection in recv. Quick methods share a pool; those marked
+long have threads of their own, so that waiting for answers never holds up a question or the shutdown. Every
+request is logged with its sender, operation and result (A-188). Not promised: order of answers on one connection.
 """
 
 import errno
@@ -19,8 +20,8 @@ from typing import Any
 
 from appliance import __version__, jsonrpc, log
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, sleep_s
-from appliance.errors import BadInput, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
-from appliance.jsonrpc import Peer, Wire
+from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.jsonrpc import Mark, Peer, Wire
 from appliance.signatures import Signature, signature
 
 LOG = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ REFUSED_S = 1.0
 ACCEPT_PAUSE_S = 0.2
 MAX_DEADLINE_S = 7 * 86400.0
 MAX_CORRELATION = 64
+MAX_NAME = 80  # of a method or client, in the log
 BEFORE_HELLO = ("ping", "discover", "hello")
 # Failures of accept that pass: out of descriptors or memory, or a caller that left meanwhile.
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
@@ -119,6 +121,7 @@ class Listener:
         alarms: Alarms,
         deadline_s: float = 30.0,
         threads: int = 32,
+        max_long: int = 32,
         max_connections: int = 64,
         is_given: bool = False,
     ) -> None:
@@ -128,7 +131,10 @@ class Listener:
         self._alarms = alarms
         self._deadline_s = deadline_s
         self._max_connections = max_connections
+        self._max_long = max_long
+        self._long = threading.BoundedSemaphore(max_long)
         self._methods: dict[str, tuple[Callable[..., Any], Signature]] = {}
+        self._marks: dict[str, Mark] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-call")
         self._guard = threading.Lock()
         self._connections: set[Connection] = set()
@@ -143,6 +149,7 @@ class Listener:
         if name in self._methods or name in (*BEFORE_HELLO, "cancel"):
             raise Conflict(f"method {name} is offered twice")
         self._methods[name] = (function, signature(function, skip=("self", "call")))
+        self._marks[name] = getattr(function, "rpc", Mark(name))
 
     def offer(self, *owners: object) -> None:
         """Offer every function that the owners marked with `@jsonrpc.method`."""
@@ -201,7 +208,13 @@ class Listener:
                 if not is_full:
                     self._connections.add(connection)
             target = self._refuse if is_full else self._read
-            threading.Thread(target=target, args=(connection,), name=f"{self.name}-read", daemon=True).start()
+            try:
+                threading.Thread(target=target, args=(connection,), name=f"{self.name}-read", daemon=True).start()
+            except RuntimeError as error:  # no thread to be had: this caller is lost, the next one may be luckier
+                LOG.error("a caller of %s is turned away: %s", self.name, error)
+                with self._guard:
+                    self._connections.discard(connection)
+                connection.wire.close()
 
     def _refuse(self, connection: Connection) -> None:
         """Say why and wait a moment for its first words: hanging up before they came would lose the reason."""
@@ -218,6 +231,7 @@ class Listener:
         try:
             for line in connection.wire.lines():
                 if isinstance(line, TooLarge):
+                    self._note(connection, "?", line.outcome)
                     connection.wire.send(jsonrpc.error_frame(None, line, jsonrpc.INVALID_REQUEST))
                     continue
                 self._receive(connection, line)
@@ -235,60 +249,108 @@ class Listener:
             frame = jsonrpc.decode(line)
         except BadInput as error:
             code = jsonrpc.INVALID_REQUEST if "must be an object" in error.message else jsonrpc.PARSE_ERROR
+            self._note(connection, "?", error.outcome)
             connection.wire.send(jsonrpc.error_frame(None, error, code))
             return
         request_id, name, params = frame.get("id"), frame.get("method"), frame.get("params", {})
         if not isinstance(name, str) or isinstance(request_id, bool) or not isinstance(request_id, str | int | None):
-            connection.wire.send(
-                jsonrpc.error_frame(
-                    None, BadInput("request needs a method (text) and an id (text or integer)"), jsonrpc.INVALID_REQUEST
-                )
-            )
+            bad = BadInput("request needs a method (text) and an id (text or integer)")
+            self._note(connection, name if isinstance(name, str) else "?", bad.outcome)
+            connection.wire.send(jsonrpc.error_frame(None, bad, jsonrpc.INVALID_REQUEST))
             return
         call = Call(connection, request_id, _correlation(frame))
         if not isinstance(params, dict):
-            call.answer(error=BadInput(f"params must be an object, got {type(params).__name__}"))
+            self._decline(call, name, BadInput(f"params must be an object, got {type(params).__name__}"))
             return
         if name == "cancel":
             running = connection.find(params.get("id"))
             if running is not None:
                 running.cancel.set()
+            with log.correlated(call.correlation):
+                self._note(connection, name, "ok")
             call.answer({"cancelled": running is not None})
             return
         if name in BEFORE_HELLO:
             self._serve(call, name, params, None)
             return
         if connection.find(request_id) is not None:
-            call.answer(error=Conflict(f"id {request_id!r} is already in use on this connection"))
+            self._decline(call, name, Conflict(f"id {request_id!r} is already in use on this connection"))
             return
         try:
             limit_s = _limit_s(frame.get("deadline_s"), self._deadline_s)
         except BadInput as error:
-            call.answer(error=error)
+            self._decline(call, name, error)
             return
         self._submit(call, name, params, limit_s)
 
     def _submit(self, call: Call, name: str, params: dict[str, Any], limit_s: float) -> None:
-        """Serve in the pool; the deadline counts from now, so that one which waits its turn ends in time too."""
+        """Serve in the pool, or in its own thread; the deadline counts from now, so that one which waits its turn ends too."""
 
         def expire() -> None:
             # In a thread of its own: sending to a caller that does not read would hold up every other alarm.
-            threading.Thread(target=self._expire, args=(call, name, limit_s), name=f"{self.name}-late", daemon=True).start()
+            late = threading.Thread(target=self._expire, args=(call, name, limit_s), name=f"{self.name}-late", daemon=True)
+            try:
+                late.start()
+            except RuntimeError as error:
+                LOG.error("%s is late and cannot be told: %s", name, error)
+                call.has_expired = True
+                call.cancel.set()
 
+        is_long = name in self._marks and self._marks[name].is_long
+        if is_long and not self._long.acquire(blocking=False):
+            hint = "try again when one of them has ended"
+            self._decline(call, name, Busy(f"{self._max_long} long calls such as {name} are open already", hint=hint))
+            return
         call.connection.calls.add(call)
         alarm = self._alarms.after(limit_s, expire)
         try:
-            self._pool.submit(self._serve, call, name, params, alarm)
-        except RuntimeError:
+            if is_long:
+                work = (call, name, params, alarm)
+                threading.Thread(target=self._serve_long, args=work, name=f"{self.name}-long", daemon=True).start()
+            else:
+                self._pool.submit(self._serve, call, name, params, alarm)
+        except RuntimeError as error:
             self._alarms.cancel(alarm)
             call.connection.calls.discard(call)
-            call.answer(error=Unavailable(f"{self.name} is shutting down", hint="try again in a moment"))
+            if is_long:
+                self._long.release()
+            why = "is shutting down" if self._is_closing else f"has no room: {error}"
+            self._decline(call, name, Unavailable(f"{self.name} {why}", hint="try again in a moment"))
+
+    def _serve_long(self, call: Call, name: str, params: dict[str, Any], alarm: int) -> None:
+        try:
+            self._serve(call, name, params, alarm)
+        finally:
+            self._long.release()
+
+    def _decline(self, call: Call, name: str, error: OwlError) -> None:
+        """Answer a request that is not run, and log it like the others."""
+        with log.correlated(call.correlation):
+            self._note(call.connection, name, error.outcome)
+        call.answer(error=error)
+
+    def _note(self, connection: Connection, name: str, outcome: str, ms: int = 0) -> None:
+        """The log line of a request (A-188)."""
+        peer = connection.peer
+        # Our own watchdog asking itself twice a minute is no news, and would wear the card; nor is one who looks on.
+        is_quiet = (name == "ping" and peer.pid == os.getpid()) or (name in self._marks and self._marks[name].is_quiet)
+        LOG.log(
+            logging.DEBUG if is_quiet else logging.INFO,
+            "request",
+            extra={
+                "sender": f"{connection.client or '?'} pid={peer.pid} uid={peer.uid}",
+                "operation": name[:MAX_NAME],
+                "result": outcome,
+                "ms": ms,
+            },
+        )
 
     def _serve(self, call: Call, name: str, params: dict[str, Any], alarm: int | None) -> None:
         log.correlate(call.correlation)
         started_s, outcome = monotonic_s(), "ok"
         try:
-            if not call.has_expired:
+            # A pool that found no thread keeps the request, which was declined, and hands it to the next free one.
+            if not (call.has_expired or call.is_answered):
                 call.answer(self._run(call, name, params))
         except OwlError as error:
             outcome = error.outcome
@@ -303,19 +365,8 @@ class Listener:
             if alarm is not None:
                 self._alarms.cancel(alarm)
             call.connection.calls.discard(call)
-            peer = call.peer
-            # Our own watchdog asking itself twice a minute is no news, and would wear the card.
-            is_own = name == "ping" and peer.pid == os.getpid()
-            LOG.log(
-                logging.DEBUG if is_own else logging.INFO,
-                "request",
-                extra={
-                    "sender": f"{call.connection.client or '?'} pid={peer.pid} uid={peer.uid}",
-                    "operation": name,
-                    "result": DeadlineExceeded.outcome if call.has_expired else outcome,
-                    "ms": round((monotonic_s() - started_s) * 1000),
-                },
-            )
+            outcome = DeadlineExceeded.outcome if call.has_expired else outcome
+            self._note(call.connection, name, outcome, round((monotonic_s() - started_s) * 1000))
             log.correlate("")
 
     def _expire(self, call: Call, name: str, deadline_s: float) -> None:
@@ -330,7 +381,7 @@ class Listener:
             return {n: {"doc": (f.__doc__ or "").strip(), "params": s.schema()} for n, (f, s) in sorted(self._methods.items())}
         if name == "hello":
             self._gate(call.peer, params)
-            call.connection.client = str(params.get("client") or "unnamed")[:80]
+            call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
             return {"name": self.name, "version": __version__, "pid": os.getpid()}
         if not call.connection.client:
             raise Refused(f"say hello before {name}", hint='first request: hello {"client": NAME, "token": TOKEN}')

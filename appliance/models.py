@@ -35,8 +35,8 @@ class Models:
         self._path = path
         self._token = token
         self._revive = revive
-        self._wait_s = wait_s
-        self._silence_s = silence_s
+        self.wait_s = wait_s
+        self.silence_s = silence_s
         self._health_s = health_s
 
     def plan(self, pool: str = "") -> tuple[Route, ...]:
@@ -46,7 +46,7 @@ class Models:
     def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         """Pieces as they come, then one Finish. Closing the generator stops the model."""
         end_s = monotonic_s() + ask.deadline_s
-        give_up_s = monotonic_s() + self._wait_s
+        give_up_s = monotonic_s() + self.wait_s
         while True:
             has_begun = False
             try:
@@ -80,7 +80,7 @@ class Models:
                 deadline_s=left_s,
                 correlation=ask.correlation,
                 cancel=token,
-                idle=(self._silence_s, self._watch),
+                idle=(self.silence_s, self._watch),
             )
             while True:
                 try:
@@ -132,7 +132,7 @@ class Models:
 
     def _call(self, method: str, params: dict[str, Any], deadline_s: float = 60) -> Any:
         """A short call, waiting for the broker if it has to start first."""
-        give_up_s = monotonic_s() + self._wait_s
+        give_up_s = monotonic_s() + self.wait_s
         pause = CancelToken()
         while True:
             try:

@@ -51,9 +51,9 @@ class Packets:
         self._documents = documents
         self._finder = finder
         self._skills = skills
-        self._override = override
-        self._ceiling = ceiling
-        self._divisor = divisor
+        self.override = override
+        self.ceiling = ceiling
+        self.divisor = divisor
 
     def system(self, tools: Sequence[ToolSpec], dialect: Dialect, window: int = 0) -> tuple[Part, ...]:
         """The system text in named parts; the same home, tools, dialect and window always give the same bytes.
@@ -62,15 +62,15 @@ class Packets:
         """
         documents = list(self._documents())
         if window:
-            documents = cut(documents, int(window * DOCUMENTS * self._divisor))
+            documents = cut(documents, int(window * DOCUMENTS * self.divisor))
         last = [p for p in documents if p.name == "BOOTSTRAP"]
         parts = [*(p for p in documents if p not in last), Part("instructions", INSTRUCTIONS)]
         if lines := self._skills.lines():
             parts.append(Part("skills", "\n".join([SKILLS, *lines])))
         if tools and dialect != "native":
             parts.append(Part("tools", "\n".join([CALLING, *(tool_line(t) for t in tools)])))
-        if self._override:
-            parts.append(Part("override", self._override))
+        if self.override:
+            parts.append(Part("override", self.override))
         return (*parts, *last, Part("style", STYLE))
 
     def relevant(self, prompt: str) -> str:
@@ -101,10 +101,10 @@ class Packets:
 
         The last user message is always kept; if even that is too long, the model's own error says so.
         """
-        size = sum(estimate(p.text, self._divisor) for p in system)
+        size = sum(estimate(p.text, self.divisor) for p in system)
         if route.dialect == "native":
-            size += estimate(json.dumps([t.schema for t in tools]), self._divisor)
-        room = int(route.window * self._ceiling) - size
+            size += estimate(json.dumps([t.schema for t in tools]), self.divisor)
+        room = int(route.window * self.ceiling) - size
         groups: list[list[Message]] = []
         for message in messages:
             # Two user messages in a row are one exchange: the second is our note on an unusable answer.
@@ -113,7 +113,7 @@ class Packets:
             groups[-1].append(message)
         kept: list[list[Message]] = []
         for group in reversed(groups):
-            room -= sum(estimate(_text(m), self._divisor) for m in group)
+            room -= sum(estimate(_text(m), self.divisor) for m in group)
             if kept and room < 0:
                 break
             kept.insert(0, group)

@@ -5,6 +5,7 @@ There is no global configuration: everything outside the home is a socket or a l
 folder, which is made anew when it is missing (B-151, B-152).
 """
 
+import fcntl
 import hashlib
 import os
 import stat
@@ -117,14 +118,42 @@ def runtime_folder(home: Home, environ: Mapping[str, str], *, make: bool = False
             if error.errno == 28:
                 raise DiskFull(f"no space for the runtime folder {folder}") from None
             raise BadInput(f"runtime folder {folder}: {error.strerror}", hint="set XDG_RUNTIME_DIR to a writable folder") from None
-    if folder.exists():
-        info = folder.lstat()
+    try:
+        info = folder.lstat()  # a link that leads nowhere is there, and somebody else's
+    except (FileNotFoundError, NotADirectoryError):
+        return folder
+    else:
         if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
             raise BadInput(
                 f"runtime folder {folder} is not a private folder of user {os.getuid()}",
                 hint="remove it, or set XDG_RUNTIME_DIR",
             )
     return folder
+
+
+def find_core(home: Home, environ: Mapping[str, str]) -> Path:
+    """Where the core of a home listens: in our runtime folder, else where the core that holds the lock says.
+
+    It may have been started with another XDG_RUNTIME_DIR than ours, which cron, su and ssh do not set.
+    """
+    path = core_socket(runtime_folder(home, environ))
+    return path if path.exists() else _told(home) or path
+
+
+def _told(home: Home) -> Path | None:
+    """The socket named in the lock file, None unless a core holds the lock now."""
+    try:
+        with open(home.lock, encoding="utf-8", errors="surrogateescape") as file:
+            _, _, socket = file.read(4096).partition("\n")
+            if not socket or not os.path.exists(socket):
+                return None
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return Path(socket)
+    except OSError:
+        pass  # no lock file, or not for us to read
+    return None
 
 
 def core_socket(runtime: Path) -> Path:

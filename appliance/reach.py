@@ -106,7 +106,7 @@ class InProcess:
 
 def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     """The running core if there is one, else this process."""
-    path = places.core_socket(places.runtime_folder(home, environ))
+    path = places.find_core(home, environ)
     try:
         if path.exists():
             return Remote(str(path))

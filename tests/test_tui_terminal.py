@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import needs
 from process import ROOT, Box, a_box, is_gone, script, send, until  # noqa: F401
 
 from appliance import places
 from appliance.client import Client
 from appliance.errors import OwlError
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+pytestmark = needs("tmux")
 MOST_RSS_MB = 80
 PLAY = """
 [[turns]]

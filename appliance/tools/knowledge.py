@@ -7,9 +7,10 @@ from appliance.entries import Entries
 from appliance.errors import BadInput
 from appliance.search import Hit, Search, words_of
 from appliance.signatures import Range
-from appliance.toolbox import Caller, tool
+from appliance.toolbox import MAX_CHARS, Caller, tool
 
 READ_LINES = 200
+READ_CHARS = MAX_CHARS - 200  # the rest is for the hints
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,14 @@ def read(
     lines = entries.get(ref).body.split("\n")
     if line > len(lines):
         raise BadInput(f"line {line} is past the end of {ref}", hint=f"it has {len(lines)} lines")
-    shown = lines[line - 1 : line - 1 + limit]
+    shown, room = [], READ_CHARS
+    for text in lines[line - 1 : line - 1 + limit]:
+        if shown and len(text) >= room:
+            break
+        if len(text) > room:  # a single line that is longer than a page
+            text = f"{text[:room]}\n[line {line}: {room} of {len(text)} characters shown]"
+        shown.append(text)
+        room -= len(text) + 1
     rest = len(lines) - (line - 1 + len(shown))
     more = f"\n[{rest} more lines: read again with line={line + len(shown)}]" if rest > 0 else ""
     return "\n".join(shown) + more
