@@ -39,6 +39,22 @@ from appliance.toolbox import Toolbox
 from appliance.watch import Watch
 
 LOG = logging.getLogger(__name__)
+# Keys that `reload` takes into use, and those that a new broker does; they may be the beginnings of keys.
+AT_ONCE = (
+    "system.log_level",
+    "system.debug",
+    "models.temperature",
+    "models.max_output_tokens",
+    "llm.deadline_ms",
+    "llm.broker_wait_s",
+    "budget.",
+    "runs.",
+    "prompt.",
+    "policy.",
+    "tools.deadline_s",
+    "orchestrator.",
+)
+BROKER = ("models.", "pools", "routes", "providers")
 
 
 class LogDoor:
@@ -199,19 +215,49 @@ class Core:
             "total": measure.total,
         }
 
-    def reload(self) -> str:
-        """Take a changed configuration into use; ConfigError keeps the old one. Returns what changed."""
+    def reload(self) -> tuple[str, str]:
+        """Take a changed configuration and policy into use; ConfigError keeps the old ones.
+
+        Returns the keys that hold from now on, and those that hold after a restart.
+        """
+        old = self.live.current
         changed, what = self.live.reload()
         if not changed and what:
             LOG.error("configuration not reloaded: %s", what)
             raise ConfigError(f"configuration not reloaded, the old one stays: {what}")
         settings = self.live.current
+        try:
+            rules = policy.load(self.home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
+        except ConfigError as error:
+            self.live.current = old
+            LOG.error("configuration not reloaded: %s", error)
+            raise
         self.redactor.add(*config.secrets(settings))
         logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
         self.agent.limits = limits(settings)
+        self.packets.override = settings.prompt.system_prompt_override
+        self.packets.ceiling, self.packets.divisor = settings.budget.ceiling, settings.budget.token_divisor
+        self.toolbox.use(rules)
+        self.toolbox.deadline_s = settings.tools.deadline_s
+        self.models.wait_s = settings.llm.broker_wait_s
+        self.models.silence_s = settings.orchestrator.health_interval_ms / 1000
+        keys = what.split(", ") if what else []
+        at_once = AT_ONCE
+        if any(key.startswith(BROKER) for key in keys) and self._renew_broker():
+            at_once = (*AT_ONCE, *BROKER)
+        now = ", ".join(key for key in keys if key.startswith(at_once))
+        later = ", ".join(key for key in keys if not key.startswith(at_once))
+        LOG.info("configuration reloaded: %s%s", now or "nothing changed", f"; after a restart: {later}" if later else "")
         self.skills.sync()  # folders of skills outside box/ are not watched
-        LOG.info("configuration reloaded: %s", what or "nothing changed")
-        return what
+        return now, later
+
+    def _renew_broker(self) -> bool:
+        """Let the broker read its configuration again; False while it answers, and when it is not ours to restart."""
+        if not isinstance(self.broker, Broker) or self.inbox.busy():
+            return False
+        if self.broker.is_running():
+            self.broker.revive("its configuration changed")
+        return True
 
     def shut_down(self, reason: str) -> None:
         """Ask for the end; `serve` does it."""
@@ -260,14 +306,14 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file = open(path, "a+", encoding="utf-8", errors="surrogateescape")
+            self._file = open(path, "a+b", buffering=0)
         except OSError as error:
             raise StoreError(f"cannot open {path}: {error.strerror}", hint="check owner and mode of the home folder") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.seek(0)
-            pid = self._file.readline(32).strip() or "?"
+            pid = self._file.readline(32).decode("ascii", "replace").strip() or "?"
             self._file.close()
             raise AlreadyRunning(
                 f"a core (pid {pid}) is already running on {path.parent}",
@@ -278,12 +324,11 @@ class Lock:
     def tell(self, socket_path: str) -> None:
         """Write down who holds it and where it listens, for `places.find_core`."""
         self._file.truncate(0)
-        self._file.write(f"{os.getpid()}\n{socket_path}")
-        self._file.flush()
+        self._file.write(os.fsencode(f"{os.getpid()}\n{socket_path}"))
 
     def release(self) -> None:
         """Let another core start."""
-        self.tell("")
+        self._file.truncate(0)
         self._file.close()
 
 

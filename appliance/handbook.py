@@ -112,8 +112,8 @@ def _methods() -> str:
 
 
 def _marked(owner: type) -> dict[str, Any]:
-    names = {a: getattr(getattr(owner, a), "rpc", None) for a in dir(owner)}
-    return {name: getattr(owner, a) for a, name in names.items() if name}
+    marks = {a: getattr(getattr(owner, a), "rpc", None) for a in dir(owner)}
+    return {mark.name: getattr(owner, a) for a, mark in marks.items() if mark}
 
 
 def _arguments(sign: Signature) -> list[str]:

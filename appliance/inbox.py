@@ -184,7 +184,7 @@ class Inbox:
         if not inbound.thread:
             return self._runs.begin(inbound.session, inbound.kind, title=title).id
         run = self._runs.get(inbound.thread)
-        if run.session != inbound.session and run.session.partition(":")[2] != inbound.sender_id:
+        if run.session != inbound.session:
             raise Conflict(f"thread {run.id} belongs to {run.session}", hint="start one of your own")
         if not run.title:
             self._runs.entitle(run.id, title)

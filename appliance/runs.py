@@ -122,13 +122,20 @@ class Runs:
             raise NotFound(f"no thread {ref}", hint="owlbox thread list shows them")
         return _run(rows[0])
 
-    def listing(self, *, kind: str = "", limit: int = 20, offset: int = 0) -> list[Run]:
-        """Runs, newest first."""
+    def listing(self, *, kind: str = "", limit: int = 20, offset: int = 0, beside: str = "") -> list[Run]:
+        """Runs, newest first; with `beside`, only those of the same person or group as that run."""
         rows = self._store.rows(
-            f"SELECT {RUN_COLUMNS} FROM runs WHERE ?1 IN ('', kind) ORDER BY created_ms DESC, id DESC LIMIT ?2 OFFSET ?3",
-            (kind, limit, offset),
+            f"SELECT {RUN_COLUMNS} FROM runs WHERE ?1 IN ('', kind) AND (?4 = '' OR session IN (SELECT id FROM sessions "
+            "WHERE context = (SELECT s.context FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ?4))) "
+            "ORDER BY created_ms DESC, id DESC LIMIT ?2 OFFSET ?3",
+            (kind, limit, offset, beside),
         )
         return [_run(row) for row in rows]
+
+    def is_beside(self, run: str, other: str) -> bool:
+        """True when two runs belong to the same person or group."""
+        contexts = "SELECT COUNT(DISTINCT s.context) FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id IN (?, ?)"
+        return self._store.value(contexts, (run, other)) == 1
 
     def entitle(self, run: str, title: str) -> None:
         """Name a run."""

@@ -1,6 +1,7 @@
 """From an accepted message to a finished answer: once, in order, side by side, stopped, killed and taken up again."""
 
 import os
+import re
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from test_store import ROOT, child, finished, killed, until
 
 from appliance.agent import Agent, Limits
 from appliance.channels.rpc import LocalCall, Rpc
-from appliance.clock import monotonic_s, process, this_process
+from appliance.clock import CancelToken, monotonic_s, process, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Unavailable
 from appliance.inbox import Feed, Inbox, Shown, Subscription
 from appliance.packet import Packets
@@ -36,6 +37,8 @@ from appliance.records import (
 from appliance.runs import Runs
 from appliance.search import Search
 from appliance.store import Store
+from appliance.toolbox import Caller
+from appliance.tools import threads
 
 Speech = Callable[[Ask, Cancel], Iterator[Piece | Finish]]
 
@@ -637,3 +640,22 @@ def test_metadata_of_a_message_is_kept_with_it(desk: Callable[..., Desk]) -> Non
     first = made.runs.events(accepted.run)[0]
     assert first.input is not None and first.input["metadata"] == {"room": "!a:b", "thread": 7}
 
+
+
+def test_same_name_at_another_door_is_somebody_else(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    run = here.accept("mine").run
+    with pytest.raises(Conflict, match="belongs to local:ann"):
+        here.inbox.accept(Inbound("mail", "ann", "hoot", "m-mail", 5, thread=run), "corr")
+
+
+def test_a_model_sees_only_the_threads_of_its_own_person(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    mine, more, other = here.accept("mine").run, here.accept("more").run, here.accept("secret plan", sender="bob").run
+    caller = Caller(mine, CancelToken())
+    assert set(re.findall(r"^\S+", threads.list_threads(runs=here.runs, caller=caller), re.MULTILINE)) == {mine, more}
+    assert "more" in threads.view_thread(more, runs=here.runs, caller=caller)
+    with pytest.raises(NotFound, match="no thread"):
+        threads.view_thread(other, runs=here.runs, caller=caller)
+    everything = Caller("", CancelToken())  # a person at the command line: trusted with the box
+    assert "secret plan" in threads.view_thread(other, runs=here.runs, caller=everything)

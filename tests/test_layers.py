@@ -71,7 +71,7 @@ __main__
 # Groups that may import only these, however low the target is.
 WALLS = """\
 providers: errors records clock tokens fetch gguf providers
-channels: errors records clock jsonrpc config log client runs outbox people inbox
+channels: errors records clock jsonrpc signatures config log client runs outbox people inbox
 tui: errors records clock jsonrpc config client tui
 """
 # Who may import an outside package. The standard library is free except where it would be a side door.

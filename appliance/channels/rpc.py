@@ -1,10 +1,12 @@
 """The local socket as a door: what a client may ask of the core.
 
 One table of methods serves the socket and, when no core runs, the command line in its own process. The
-caller's identity is what the kernel says, never what it claims. Streams are notifications: `accepted`
+caller's identity is what the kernel says, never what it claims. Whoever may open the socket is trusted
+with every thread and entry of the box; what a model may see on a person's behalf is narrower. Streams are notifications: `accepted`
 after the commit, `delta` for text, `event` for every stored event.
 """
 
+import json
 import os
 import pwd
 from collections.abc import Callable
@@ -15,10 +17,18 @@ from appliance.clock import CancelToken, correlation_id, new_id, now_ms
 from appliance.errors import BadInput, Lost
 from appliance.inbox import Inbox
 from appliance.jsonrpc import Call, method
-from appliance.records import Delta, Inbound, LoopEnded, Outcome, ToolCall, to_plain
+from appliance.records import Delta, Event, Inbound, LoopEnded, Outcome, ToolCall, to_plain
 from appliance.runs import Runs
+from appliance.signatures import Range
 
 CHANNEL = "local"
+# An event and a page of them leave room in a frame of 4 MiB: a character takes up to 6 bytes, escaped.
+MAX_CHARS = 100_000
+PAGE_CHARS = 400_000
+BATCH = 100
+TURNS = 1000
+Limit = Annotated[int, Range(1, 1000), "how many to show"]
+Offset = Annotated[int, Range(0, 10_000_000), "how many to leave out first"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,7 @@ class Means:
     tools: Callable[[], list[dict[str, Any]]]
     status: Callable[[], dict[str, Any]]
     prompt_size: Callable[[str], dict[str, Any]]
-    reload: Callable[[], str]
+    reload: Callable[[], tuple[str, str]]
     shutdown: Callable[[str], None]
 
 
@@ -62,7 +72,7 @@ class Rpc:
         self._means = means
         self._shelf = shelf
 
-    @method("message.send")
+    @method("message.send", is_long=True)
     def send(
         self,
         call: Call,
@@ -73,7 +83,10 @@ class Rpc:
         wait: Annotated[bool, "stream the answer; false returns once the message is safe"] = True,
     ) -> dict[str, Any]:
         """Hand in a message. It is committed before `accepted` is sent; a caller that leaves does not stop the answer."""
-        inbound = Inbound(CHANNEL, _user(call.uid), text, message_id or new_id(), now_ms(), thread=thread, kind=kind)
+        user = _user(call.uid)
+        # Ids are chosen by callers: one person's must not swallow another's message.
+        key = f"{user}/{message_id}" if message_id else new_id()
+        inbound = Inbound(CHANNEL, user, text, key, now_ms(), thread=thread, kind=kind)
         accepted = self._inbox.accept(inbound, call.correlation)
         known = {"run": accepted.run, "loop": accepted.loop, "seq": accepted.seq, "is_new": accepted.is_new}
         subscription = self._inbox.feed.subscribe(accepted.loop)
@@ -87,11 +100,12 @@ class Rpc:
             end = LoopEnded(100, "waiting", "the answer goes on without this listener")
             for item in subscription:
                 if isinstance(item, Delta):
-                    call.notify("delta", {"text": item.text})
+                    for start in range(0, len(item.text), MAX_CHARS):  # a slow listener gets them joined
+                        call.notify("delta", {"text": item.text[start : start + MAX_CHARS]})
                 elif isinstance(item, LoopEnded):
                     end = item
                 else:
-                    call.notify("event", to_plain(item))
+                    call.notify("event", fit(item)[0])
             return {**known, "status": end.status, "outcome": end.outcome, "message": end.message}
         except Lost:
             return known
@@ -106,23 +120,47 @@ class Rpc:
 
     @method("thread.list")
     def threads(
-        self, call: Call, type: Literal["", "chat", "ask", "tick"] = "", limit: int = 20, offset: int = 0
+        self, call: Call, type: Literal["", "chat", "ask", "tick"] = "", limit: Limit = 20, offset: Offset = 0
     ) -> list[dict[str, Any]]:
         """Threads, newest first."""
-        if limit < 1 or offset < 0:
-            raise BadInput(f"limit {limit} and offset {offset}: limit must be at least 1, offset at least 0")
         return [to_plain(run) for run in self._runs.listing(kind=type, limit=limit, offset=offset)]
 
-    @method("thread.view")
-    def view(self, call: Call, id: str, only: list[str] | None = None, after: int = 0) -> dict[str, Any]:
-        """A thread with its events, optionally only those of some roles or after a sequence number."""
+    @method("thread.view", is_quiet=True)
+    def view(
+        self,
+        call: Call,
+        id: str,
+        only: list[str] | None = None,
+        after: Annotated[int, Range(0, 2**62), "only events after this sequence number"] = 0,
+        limit: Annotated[int, Range(1, 1000), "how many events at most"] = 1000,
+    ) -> dict[str, Any]:
+        """A page of a thread's events, optionally only those of some roles, and its newest 1000 turns.
+
+        `has_more` is true when there are further events: ask again with `after` set to the last one's `seq`.
+        An event too large to send is cut and says so.
+        """
         roles = ("user", "assistant", "system", "tool")
         wrong = [role for role in only or [] if role not in roles]
         if wrong:
             raise BadInput(f"unknown role {', '.join(wrong)}", hint=f"use {', '.join(roles)}")
         run = self._runs.get(id)
-        events = self._runs.events(run.id, after=after, roles=only or ())
-        return {"thread": to_plain(run), "events": [to_plain(e) for e in events], "turns": self._runs.turns(run.id)}
+        events, room, has_more = [], PAGE_CHARS, False
+        while room > 0 and len(events) < limit:
+            # A few at a time: a thread may hold more than memory does.
+            found = self._runs.events(run.id, after=after, roles=only or (), limit=min(BATCH, limit - len(events)) + 1)
+            has_more = len(found) > min(BATCH, limit - len(events))
+            for event in found[:-1] if has_more else found:
+                if room <= 0:
+                    has_more = True
+                    break
+                plain, size = fit(event)
+                events.append(plain)
+                room -= size
+                after = event.seq
+            if not has_more:
+                break
+        turns = self._runs.turns(run.id)[-TURNS:]
+        return {"thread": to_plain(run), "events": events, "has_more": has_more, "turns": turns}
 
     @method("thread.delete")
     def delete(self, call: Call, id: str) -> dict[str, Any]:
@@ -135,12 +173,10 @@ class Rpc:
         self,
         call: Call,
         prefix: Annotated[str, "only references that begin so, such as box://notes/"] = "",
-        limit: Annotated[int, "how many to show"] = 100,
-        offset: Annotated[int, "how many to leave out first"] = 0,
+        limit: Limit = 100,
+        offset: Offset = 0,
     ) -> list[dict[str, Any]]:
         """Entries sorted by reference: `ref`, `title`, `size_bytes`, `updated_ms`."""
-        if limit < 1 or offset < 0:
-            raise BadInput(f"limit {limit} and offset {offset}: limit must be at least 1, offset at least 0")
         return self._shelf.listing(prefix, limit, offset)
 
     @method("entry.view")
@@ -148,12 +184,10 @@ class Rpc:
         self,
         call: Call,
         ref: str,
-        line: Annotated[int, "first line to show"] = 1,
-        limit: Annotated[int, "how many lines"] = 1000,
+        line: Annotated[int, Range(1, 10_000_000), "first line to show"] = 1,
+        limit: Annotated[int, Range(1, 100_000), "how many lines"] = 1000,
     ) -> dict[str, Any]:
         """Some lines of an entry, with `total_lines` and what is known about it."""
-        if line < 1 or limit < 1:
-            raise BadInput(f"line {line} and limit {limit}: both must be at least 1")
         return self._shelf.view(ref, line, limit)
 
     @method("skill.list")
@@ -185,14 +219,28 @@ class Rpc:
 
     @method("core.reload")
     def reload(self, call: Call) -> dict[str, Any]:
-        """Read the configuration again; a bad one changes nothing."""
-        return {"changed": self._means.reload()}
+        """Read the configuration again; a bad one changes nothing. `restart` names what holds only after a restart."""
+        changed, restart = self._means.reload()
+        return {"changed": changed, "restart": restart}
 
     @method("core.shutdown")
     def shutdown(self, call: Call, reason: str = "asked to") -> dict[str, Any]:
         """Stop the core in good order."""
         self._means.shutdown(reason)
         return {"state": "initiated"}
+
+
+def fit(event: Event) -> tuple[dict[str, Any], int]:
+    """An event ready to be sent, and its size in characters; what is too long is cut and says so."""
+    plain: dict[str, Any] = to_plain(event)
+    given = json.dumps(event.input, ensure_ascii=False) if event.input else ""
+    if len(given) > MAX_CHARS:
+        plain["input"] = {"cut": f"{len(given)} characters are too many to show"}
+        given = ""
+    size = len(event.content)
+    if size > MAX_CHARS:
+        plain["content"] = f"{event.content[:MAX_CHARS]}\n[cut: {MAX_CHARS} of {size} characters shown]"
+    return plain, min(size, MAX_CHARS) + len(given) + 500
 
 
 def _user(uid: int) -> str:
