@@ -192,6 +192,10 @@ class Agent:
             LOG.warning("answer mended: %s", "; ".join(answer.warnings))
         if not shown and answer.text:
             yield Delta(answer.text)
+        if finish.reason == "length" and answer.text and not answer.calls:
+            mark = f" … [cut at {finish.output_tokens or ask.max_tokens} tokens]"  # or it would look complete
+            yield Delta(mark)
+            answer = replace(answer, text=answer.text + mark)
         return answer
 
     def _act(self, talk: Talk, calls: Sequence[ToolCall]) -> Generator[Step, None, list[Outcome]]:

@@ -2,8 +2,8 @@
 
 Started by the core with a token in OWLBOX_TOKEN, valid for this process only, or by systemd with none;
 then only our own user, and the one in OWLBOX_CORE_UID or OWLBOX_CORE_USER, are served. With OWLBOX_CHILD=1 it ends when the
-thread that started it does. Idle means parked: no thread wakes up while nobody asks. Knows nothing about
-conversations. Not hidden: the token stays readable in /proc for the same user and for root.
+thread that started it does, and OWLBOX_CONFIG names the configuration that the core has in force. Idle means
+parked: no thread wakes up while nobody asks. Knows nothing about conversations. Not hidden: the token stays readable in /proc for the same user and for root.
 """
 
 import ctypes
@@ -118,7 +118,8 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     if is_child:
         _die_with(parent)
     gate = make_gate(environ)
-    settings = config.load(home, environ)
+    given_config = environ.pop("OWLBOX_CONFIG", "")
+    settings = config.load(home, environ, path=Path(given_config) if is_child and given_config else None)
     redactor = log.Redactor(config.secrets(settings))
     log.start(
         "broker", home.logs / "broker", settings.system.level, redactor, is_service=notify.is_service(environ) and not is_child

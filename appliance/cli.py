@@ -16,13 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance import __version__, listings, places
-from appliance.errors import BadInput, NotFound, OwlError
+from appliance import __version__, listings, places, terminal
+from appliance.clock import new_id
+from appliance.errors import BadInput, Lost, NotFound, OwlError
 from appliance.places import Home
-from appliance.reach import reach, require_owner
+from appliance.reach import Reach, reach, require_owner
+from appliance.terminal import say
 
 Handler = Callable[[argparse.Namespace, Home], int]
 DESCRIPTION = "A private assistant that lives in a small box."
+FOLLOW = "show a thread as it grows; ends when the thread ends; a chat stays open (Ctrl+C ends the showing)"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -78,9 +81,9 @@ def _open_streams() -> None:
 def _complain(error: OwlError, is_json: bool) -> None:
     if is_json:
         plain = {"status": error.status, "outcome": error.outcome, "message": error.message, "hint": error.hint}
-        print(json.dumps({"error": plain}, ensure_ascii=False), file=sys.stderr)
+        print(terminal.visible(json.dumps({"error": plain}, ensure_ascii=False)), file=sys.stderr)
     else:
-        print(f"owlbox: {' '.join(str(error).split())}", file=sys.stderr)
+        terminal.complain(error)
 
 
 class Parser(argparse.ArgumentParser):
@@ -173,7 +176,7 @@ def _threads(command: Command) -> None:
     view.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
     delete = command("delete", listings.thread_delete, "delete a thread and everything said in it", known)
     delete.add_argument("id")
-    follow = command("follow", listings.thread_follow, "show a thread as it grows, until it ends", known)
+    follow = command("follow", listings.thread_follow, FOLLOW, known)
     follow.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
     follow.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
 
@@ -245,25 +248,36 @@ def _piped() -> str:
 
 
 def _ask(args: argparse.Namespace, home: Home) -> int:
-    from appliance import terminal
-
     text = "\n\n".join(part for part in (" ".join(args.text).strip(), _piped().strip()) if part)
     if not text:
         raise BadInput("nothing to ask", hint='owlbox ask "your question"')
+    out, aside = None if args.json else sys.stdout, sys.stderr if sys.stderr.isatty() else None
+    params = {"text": text, "thread": args.thread, "kind": "ask", "wait": not args.later, "message_id": new_id()}
     way = reach(home, os.environ)
     try:
-        params = {"text": text, "thread": args.thread, "kind": "ask", "wait": not args.later}
-        answer, result = terminal.ask(way, params, None if args.json else sys.stdout, sys.stderr if sys.stderr.isatty() else None)
+        try:
+            answer, result = terminal.ask(way, params, out, aside)
+        except Lost as lost:
+            way = _another(lost, home)
+            answer, result = terminal.ask(way, params, out, aside)
     finally:
         way.close()
     if args.json:
-        print(json.dumps({**result, "answer": answer.text}, ensure_ascii=False))
+        say(json.dumps({**result, "answer": answer.text}, ensure_ascii=False))
     elif args.later:
-        print(f"handed in as thread {answer.run}")
+        say(f"handed in as thread {answer.run}")
     error = terminal.verdict(result)
     if error is not None and not args.json:
         raise error
     return 0 if error is None else error.exit_code
+
+
+def _another(error: Lost, home: Home) -> Reach:
+    """Who answers now that the core is gone; the error that said so when nobody does."""
+    try:
+        return reach(home, os.environ)
+    except OwlError:
+        raise error from None
 
 
 def _tui(args: argparse.Namespace, home: Home) -> int:
@@ -277,8 +291,6 @@ def _tui(args: argparse.Namespace, home: Home) -> int:
 
 
 def _chat(args: argparse.Namespace, home: Home) -> int:
-    from appliance import terminal
-
     way = reach(home, os.environ)
     try:
         if args.thread:
@@ -291,7 +303,7 @@ def _chat(args: argparse.Namespace, home: Home) -> int:
             answer, result = terminal.ask(way, {"text": args.prompt, "thread": args.thread, "kind": "chat"}, sys.stdout, sys.stderr)
             args.thread = answer.run
             if error := terminal.verdict(result):
-                print(f"owlbox: {error}", file=sys.stderr)
+                terminal.complain(error)
         return terminal.chat(way, args.thread, input if sys.stdin.isatty() else _line, sys.stdout, sys.stderr)
     finally:
         way.close()
@@ -308,11 +320,11 @@ def _line(prompt: str) -> str:
 def _prompt_size(args: argparse.Namespace, home: Home) -> int:
     size = listings.once(home, "prompt.size", {"text": args.text})
     if args.json:
-        print(json.dumps(size, ensure_ascii=False))
+        say(json.dumps(size, ensure_ascii=False))
         return 0
-    print(f"{size['static']} tokens of static prompt on route {size['route']} ({size['dialect']}), {size['total']} in all")
+    say(f"{size['static']} tokens of static prompt on route {size['route']} ({size['dialect']}), {size['total']} in all")
     for name, tokens in size["groups"].items():
-        print(f"  {name:<14}{tokens:>6}")
+        say(f"  {name:<14}{tokens:>6}")
     return 0
 
 
@@ -324,9 +336,9 @@ def _init(args: argparse.Namespace, home: Home) -> int:
 
     made = onboard.init(home, is_forced=args.force)
     if args.json:
-        print(json.dumps({"home": str(home.root), "made": [str(p) for p in made]}))
+        say(json.dumps({"home": str(home.root), "made": [str(p) for p in made]}))
     else:
-        print(f"made {home.root}" if made else f"{home.root} is complete")
+        say(f"made {home.root}" if made else f"{home.root} is complete")
     return 0
 
 
@@ -353,7 +365,7 @@ def _status(args: argparse.Namespace, home: Home) -> int:
         way.close()
     status["core"] = "running" if way.is_remote else "not running"
     if args.json:
-        print(json.dumps(status, ensure_ascii=False))
+        say(json.dumps(status, ensure_ascii=False))
         return 0
     running = (
         f"running, pid {status['pid']}, up {status['uptime_s']} s" if way.is_remote else "not running (commands work without it)"
@@ -371,12 +383,10 @@ def _status(args: argparse.Namespace, home: Home) -> int:
         ("answering", str(status["answering"])),
     ]
     if status["last_thread"]:
-        from appliance import terminal
-
         last = status["last_thread"]
         lines.append(("last thread", f"{last['id']} {terminal.state(last)} {last['title']}"))
     for name, value in lines:
-        print(f"{name:<12} {value}")
+        say(f"{name:<12} {value}")
     return 0
 
 
@@ -385,10 +395,15 @@ def _reload(args: argparse.Namespace, home: Home) -> int:
     try:
         if not way.is_remote:
             raise NotFound("no core is running", hint="the configuration is read at every start")
-        changed = way.call("core.reload")["changed"]
+        done = way.call("core.reload")
     finally:
         way.close()
-    print(json.dumps({"changed": changed}) if args.json else f"changed: {changed or 'nothing'}")
+    if args.json:
+        say(json.dumps(done))
+        return 0
+    say(f"changed: {done['changed'] or 'nothing'}")
+    if done["restart"]:
+        say(f"after a restart: {done['restart']}")
     return 0
 
 
@@ -404,10 +419,10 @@ def _doctor(args: argparse.Namespace, home: Home) -> int:
         if lock is not None:
             lock.release()
     if args.json:
-        print(json.dumps([vars(f) for f in findings], ensure_ascii=False))
+        say(json.dumps([vars(f) for f in findings], ensure_ascii=False))
     else:
         for f in findings:
-            print(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
+            say(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
     return 1 if any(f.state == "problem" for f in findings) else 0
 
 
@@ -418,7 +433,7 @@ def _maintain(args: argparse.Namespace, home: Home) -> int:
 
     require_owner(home)
     done = upkeep.maintain(home, os.environ, is_forced=args.now)
-    print(json.dumps(asdict(done), ensure_ascii=False) if args.json else "\n".join(done.lines()))
+    say(json.dumps(asdict(done), ensure_ascii=False) if args.json else "\n".join(done.lines()))
     return 1 if done.problems else 0
 
 
@@ -438,7 +453,7 @@ def _docs(args: argparse.Namespace, home: Home) -> int:
     if args.write:
         for name, text in pages.items():
             (Path(args.write) / name).write_text(text, encoding="utf-8")
-        print(f"wrote {', '.join(sorted(pages))}")
+        say(f"wrote {', '.join(sorted(pages))}")
     else:
-        print("\n".join(pages.values()))
+        say("\n".join(pages.values()))
     return 0

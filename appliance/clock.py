@@ -7,7 +7,6 @@ the millisecond.
 
 import heapq
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -130,7 +129,7 @@ class Alarms:
     """Calls functions at moments in the future from one thread that sleeps exactly until the next one.
 
     With nothing due the thread is parked: no polling. Callbacks must be quick; one that raises is reported
-    through `threading.excepthook`, and the alarms after it still ring.
+    by `threading.excepthook`, and the alarms after it still ring.
     """
 
     def __init__(self) -> None:
@@ -145,8 +144,7 @@ class Alarms:
             self._next += 1
             heapq.heappush(self._heap, (monotonic_s() + seconds, self._next, callback))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="alarms", daemon=True)
-                self._thread.start()
+                self._start()
             self._wake.notify()
             return self._next
 
@@ -158,18 +156,26 @@ class Alarms:
                 self._heap = live
                 heapq.heapify(self._heap)
 
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="alarms", daemon=True)
+        self._thread.start()
+
     def _run(self) -> None:
-        while True:
-            with self._wake:
+        try:
+            while True:
+                self._next_due()()
+        finally:
+            self._start()  # a callback raised, which ends this thread
+
+    def _next_due(self) -> Callable[[], None]:
+        """Wait for the next alarm and take it."""
+        with self._wake:
+            while True:
                 while not self._heap:
                     self._wake.wait()
                 due, _, callback = self._heap[0]
                 wait = due - monotonic_s()
-                if wait > 0:
-                    self._wake.wait(wait)
-                    continue
-                heapq.heappop(self._heap)
-            try:
-                callback()
-            except Exception:
-                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+                if wait <= 0:
+                    heapq.heappop(self._heap)
+                    return callback
+                self._wake.wait(wait)

@@ -29,9 +29,9 @@ HOUR = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00")
 TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
-def load(home: Home, environ: Mapping[str, str]) -> Config:
-    """The configuration of a home; ConfigError names the first key or variable that cannot be."""
-    raw = _read(home.config)
+def load(home: Home, environ: Mapping[str, str], *, path: Path | None = None) -> Config:
+    """The configuration of a home, or of a copy at `path`; ConfigError names the first key or variable that cannot be."""
+    raw = _read(path or home.config)
     _expand(raw, "", environ)
     origins = _override(raw, environ)
     config = _Reader(origins).table(raw, Config(), "")
@@ -68,6 +68,25 @@ def secrets(config: Config) -> tuple[str, ...]:
             if about(item).is_secret:
                 found += value.values() if isinstance(value, Mapping) else [value]
     return tuple(value for value in found if value and not value.startswith("secret:"))
+
+
+def not_used(config: Config) -> tuple[str, ...]:
+    """Keys that are set although nothing uses them in this version."""
+    return tuple(_set_too_early(Config(), config, "", False))
+
+
+def _set_too_early(usual: Any, given: Any, key: str, is_later: bool) -> Iterator[str]:
+    for item in fields(usual):
+        before, after, inner = getattr(usual, item.name), getattr(given, item.name), _join(key, item.name)
+        is_late = is_later or about(item).is_later
+        if is_dataclass(before):
+            yield from _set_too_early(before, after, inner, is_late)
+        elif is_late and before != after:
+            yield inner
+        elif isinstance(after, Mapping):
+            for name, entry in after.items():
+                if is_dataclass(entry) and not isinstance(entry, type):
+                    yield from _set_too_early(before.get(name, type(entry)()), entry, _join(inner, name), is_late)
 
 
 # -- the file -------------------------------------------------------------------------------------

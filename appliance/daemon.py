@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,12 +48,17 @@ AT_ONCE = (
     "models.max_output_tokens",
     "llm.deadline_ms",
     "llm.broker_wait_s",
-    "budget.",
-    "runs.",
+    "budget.ceiling",
+    "budget.token_divisor",
+    "budget.history_messages",
+    "runs.max_turns",
+    "runs.max_commands",
+    "runs.max_strikes",
     "prompt.",
     "policy.",
     "tools.deadline_s",
-    "orchestrator.",
+    "orchestrator.health_interval_ms",
+    "orchestrator.disk_",
 )
 BROKER = ("models.", "pools", "routes", "providers")
 
@@ -242,9 +248,8 @@ class Core:
         self.models.wait_s = settings.llm.broker_wait_s
         self.models.silence_s = settings.orchestrator.health_interval_ms / 1000
         keys = what.split(", ") if what else []
-        at_once = AT_ONCE
-        if any(key.startswith(BROKER) for key in keys) and self._renew_broker():
-            at_once = (*AT_ONCE, *BROKER)
+        is_renewed = any(key.startswith(BROKER) and not key.startswith(AT_ONCE) for key in keys) and self._renew_broker()
+        at_once = AT_ONCE + BROKER if is_renewed else AT_ONCE
         now = ", ".join(key for key in keys if key.startswith(at_once))
         later = ", ".join(key for key in keys if not key.startswith(at_once))
         LOG.info("configuration reloaded: %s%s", now or "nothing changed", f"; after a restart: {later}" if later else "")
@@ -359,9 +364,21 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     """Run the core until a signal or a client ends it; returns the exit code."""
     lock = Lock(home.require().lock)
     try:
-        return _serve(home, environ, lock)
+        code = _serve(home, environ, lock)
+        if stuck := [t.name for t in threading.enumerate() if not t.daemon and t is not threading.main_thread() and _is_stuck(t)]:
+            # Python would wait for them, without a lock on the home and without a core to ask.
+            print(f"owlbox: left behind: {', '.join(stuck)}", file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        return code
     finally:
         lock.release()
+
+
+def _is_stuck(thread: threading.Thread) -> bool:
+    thread.join(0.2)
+    return thread.is_alive()
 
 
 def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
@@ -403,6 +420,8 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
 def _announce(core: Core) -> None:
     """Say on stderr who is up, and in the log which channels are; `serve` itself never opens a terminal."""
     print(f"owlbox {__version__} serves {core.home.root}", file=sys.stderr, flush=True)
+    if too_early := config.not_used(core.live.current):
+        LOG.warning("set, but not used in this version: %s", ", ".join(too_early))
     channels = core.live.current.channels
     for name, is_enabled in (("matrix", channels.matrix.enabled), ("email", channels.email.enabled)):
         if is_enabled:

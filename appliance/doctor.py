@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from appliance import catalogue, config, notes, places, policy, skills
-from appliance.clock import is_alive
 from appliance.errors import OwlError
 from appliance.places import Home
+from appliance.runs import Runs
 from appliance.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -86,9 +86,8 @@ def _database(home: Home, is_repairing: bool) -> Finding:
                 return Finding("database", "ok", f"full-text index rebuilt; a copy from before is {copy}")
         if problems:
             return Finding("database", "problem", "; ".join(problems), "owlbox doctor --repair, else restore from backups/")
-        lost = [row[0] for row in store.rows("SELECT process FROM loops WHERE status = 102") if not is_alive(str(row[0]))]
-        if lost:
-            return Finding("database", "warning", f"{len(lost)} interrupted answers", "the next start of the core marks them")
+        if lost := Runs(store, "").cut_off():
+            return Finding("database", "warning", f"{lost} interrupted answers", "the next start of the core marks them")
         return Finding("database", "ok", f"version {store.version}, intact")
     finally:
         store.close()
@@ -141,7 +140,7 @@ def _disk(home: Home, environ: Mapping[str, str]) -> Finding:
     part, free = usage.used / usage.total, usage.free // 1_000_000
     text = f"{part:.0%} used, {free} MB free"
     if part >= orchestrator.disk_refuse:
-        return Finding("disk", "problem", text, "free some space: the owl refuses new work")
+        return Finding("disk", "problem", text, "the disk is nearly full: free some space")
     return Finding(
         "disk",
         "warning" if part >= orchestrator.disk_warn else "ok",

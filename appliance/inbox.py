@@ -10,13 +10,14 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 from appliance import log
 from appliance.agent import Agent
 from appliance.clock import CancelToken, is_alive, monotonic_s, now_ms
-from appliance.errors import BadInput, Cancelled, Conflict, OwlError
+from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
 from appliance.records import Channel, Delta, Event, Inbound, LoopEnded, Model, Outbound, Status, Step, TurnBegun, TurnEnded
-from appliance.runs import DONE, FAILED, STOPPED, WAITING, Loop, Runs, TurnCost
+from appliance.runs import DONE, FAILED, RUNNING, STOPPED, WAITING, Loop, Runs, TurnCost
 from appliance.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ MAX_TEXT = 100_000
 TITLE_CHARS = 60
 DRAFT_EVERY_S = 2.0
 LOCK_POLL_S = 0.2
+FOLLOW_S = 0.3
 
 LATER = LoopEnded(WAITING, "waiting", "it will be answered after the restart")
 
@@ -101,13 +103,17 @@ class Feed:
             if not left:
                 del self._listeners[loop]
 
-    def put(self, loop: int, item: Shown) -> bool:
-        """Tell everybody who listens; False when nobody does."""
+    def put(self, loop: int, item: Shown) -> None:
+        """Tell everybody who listens."""
         with self._guard:
             listeners = list(self._listeners.get(loop, ()))
         for listener in listeners:
             listener.put(item)
-        return bool(listeners)
+
+    def is_heard(self, loop: int) -> bool:
+        """True when somebody listens."""
+        with self._guard:
+            return loop in self._listeners
 
 
 class Inbox:
@@ -134,6 +140,9 @@ class Inbox:
         self._guard = threading.Lock()
         self._cancels: dict[int, CancelToken] = {}
         self._queues: dict[str, list[Loop]] = {}
+        # What a busy or full database kept us from, by session: prompts not begun, and writes not made.
+        self._late: dict[str, list[Loop]] = {}
+        self._owed: dict[str, list[Callable[[], None]]] = {}
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="turn")
         self._is_closing = False
         self.feed = Feed()
@@ -196,19 +205,26 @@ class Inbox:
         """Answer a queued prompt in a thread of its own, after what its session has before it."""
         loop = self._runs.loop(loop_id)
         with self._guard:
-            if self._is_closing:
-                self.feed.put(loop_id, LATER)
-            if self._is_closing or loop_id in self._cancels:
-                return
-            self._cancels[loop_id] = CancelToken()
-            queue = self._queues.setdefault(loop.session, [])
-            queue.append(loop)
-            if queue == [loop]:
-                self._pool.submit(self._work, loop)
+            is_closing = self._is_closing
+            if not is_closing and loop_id not in self._cancels:
+                queue = self._queues.setdefault(loop.session, [])
+                is_idle = not queue
+                late = [one for one in self._late.pop(loop.session, ()) if one.id != loop_id]
+                for one in (*late, loop):
+                    self._cancels[one.id] = CancelToken()
+                    queue.append(one)
+                if is_idle:
+                    self._pool.submit(self._work, queue[0])
+        if is_closing:
+            self._settle(loop.session, partial(self._runs.release, loop_id))
+            self.feed.put(loop_id, LATER)
 
     def start_waiting(self) -> int:
-        """Begin everything that was accepted and never answered; returns how many."""
-        loops = self._runs.waiting()
+        """Begin everything that was accepted and never answered; returns how many.
+
+        Not what another living process has accepted: a command without a core answers its own question.
+        """
+        loops = [w for w in self._runs.waiting() if w.process == self._runs.process or not is_alive(w.process)]
         for loop in loops:
             self.start(loop.id)
         return len(loops)
@@ -236,6 +252,8 @@ class Inbox:
         for token in tokens:
             token.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        for session in list(self._owed):
+            self._pay(session)
         for loop_id in list(self._cancels):
             self.feed.put(loop_id, LATER)
 
@@ -245,6 +263,7 @@ class Inbox:
         end = LoopEnded(FAILED, "failed", "internal error")
         with log.correlated(loop.correlation):
             try:
+                self._pay(loop.session)
                 end = self._locked(loop, cancel)
             except OwlError as error:
                 end = LoopEnded(FAILED, error.outcome, str(error))
@@ -252,20 +271,25 @@ class Inbox:
             except Exception:
                 LOG.exception("loop %d of run %s failed", loop.id, loop.run)
             finally:
-                self._next(loop)
-                if not self.feed.put(loop.id, end) and end.status == DONE:
+                if end.status == DONE and not self.feed.is_heard(loop.id):
                     self._deliver(loop)
+                self._next(loop, is_late=end is LATER)
+                self.feed.put(loop.id, end)
 
     def _deliver(self, loop: Loop) -> None:
-        """Nobody listened to this answer: hand it to the door it belongs to."""
-        said = [m.content for m in self._runs.recent(loop.run, 1) if m.role == "assistant"]
-        if said:
-            self._channel.deliver(Outbound(loop.session, said[-1], metadata={"run": loop.run}))
+        """Nobody listens to this answer: hand it to the door it belongs to."""
+        try:
+            if said := self._runs.said(loop.id):
+                self._channel.deliver(Outbound(loop.session, said, metadata={"run": loop.run}))
+        except Exception:
+            LOG.exception("the answer of loop %d was not delivered", loop.id)
 
-    def _next(self, loop: Loop) -> None:
-        """This prompt is done with: begin the session's next one."""
+    def _next(self, loop: Loop, *, is_late: bool) -> None:
+        """This prompt is done with, or put off: begin the session's next one."""
         with self._guard:
             del self._cancels[loop.id]
+            if is_late:
+                self._late.setdefault(loop.session, []).append(loop)
             queue = self._queues[loop.session]
             queue.remove(loop)
             if not queue:
@@ -275,19 +299,68 @@ class Inbox:
 
     def _locked(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
         try:
-            if cancel.is_set():
+            try:
+                is_ours = self._begin(loop, cancel)
+            except OwlError as error:
+                return self._unbegun(loop, error)
+            return self._answer(loop, cancel) if is_ours else self._follow(loop, cancel)
+        finally:
+            self._settle(loop.session, partial(self._unlock, loop))
+
+    def _begin(self, loop: Loop, cancel: CancelToken) -> bool:
+        """Take the session's turn, then the prompt; False when somebody else has taken that.
+
+        One turn per session across processes; here the queue saw to it already. A dead holder is passed
+        over, and so are we ourselves: a full disk may have kept us from unlocking.
+        """
+        if cancel.is_set():
+            raise Cancelled("stopped before it began")
+        while not self._take(loop):
+            if self._runs.loop(loop.id).status != WAITING:
+                return False
+            if cancel.wait(LOCK_POLL_S):
                 raise Cancelled("stopped before it began")
-            self._lock(loop, cancel)
-        except Cancelled as error:
-            if self._is_closing:
-                return LATER
-            self._runs.end_loop(loop, STOPPED, "cancelled")
-            return LoopEnded(STOPPED, "cancelled", error.message)
         try:
             self._runs.start_loop(loop.id)
-            return self._answer(loop, cancel)
-        finally:
-            self._unlock(loop)
+        except Conflict:
+            return False
+        return True
+
+    def _unbegun(self, loop: Loop, error: OwlError) -> LoopEnded:
+        """How a prompt ends that was not begun: "failed" only once that is on record, or it would be answered after all."""
+        if isinstance(error, Cancelled):
+            if self._is_closing:
+                return LATER
+            self._settle(loop.session, partial(self._runs.end_loop, loop, STOPPED, "cancelled"))
+            return LoopEnded(STOPPED, "cancelled", error.message)
+        LOG.error("loop %d of run %s could not begin: %s", loop.id, loop.run, error)
+        end = LoopEnded(FAILED, error.outcome, str(error))
+        try:
+            self._finish(loop, "", end)
+        except NotFound:
+            pass  # its thread was deleted
+        except OwlError:
+            return LATER
+        return end
+
+    def _follow(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
+        """Show an answer that another process gives, as it is stored."""
+        seen = 0
+        while True:
+            now = self._runs.loop(loop.id)
+            for event in self._runs.events(loop.run, after=seen):
+                seen = event.seq
+                if event.correlation != loop.correlation or event.id == loop.prompt:
+                    continue
+                if event.kind == "message" and event.role == "assistant":
+                    self.feed.put(loop.id, Delta(event.content))
+                self.feed.put(loop.id, event)
+            if now.status not in (WAITING, RUNNING):
+                return LoopEnded(now.status, now.outcome)
+            if now.status == RUNNING and not is_alive(now.process):
+                self._runs.recover(lambda event: None)
+            if cancel.wait(FOLLOW_S):
+                return LATER if self._is_closing else LoopEnded(STOPPED, "cancelled", "another process goes on answering")
 
     def _answer(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
         """Drive the agent: each step is committed, then shown, then the next one is asked for."""
@@ -303,17 +376,41 @@ class Inbox:
         except OwlError as error:
             end = LoopEnded(FAILED, error.outcome, str(error))
         finally:
-            if end.status != 200:
-                if end.outcome == "cancelled" and self._is_closing:
-                    end = replace(end, outcome="stopped", message="the owl was shut down")
-                for event in self._runs.close_open(
-                    loop, draft.text, end.outcome if not end.message else f"{end.outcome}: {end.message}"
-                ):
-                    self.feed.put(loop.id, event)
-            self._runs.end_loop(loop, end.status, end.outcome)
-            self._runs.rest_session(loop.session, "stopped" if self._is_closing else "idle")
+            if end.outcome == "cancelled" and self._is_closing:
+                end = replace(end, outcome="stopped", message="the owl was shut down")
+            self._runs.leave(loop.id)
+            self._settle(loop.session, partial(self._finish, loop, draft.text, end))
             self._status.show(loop.session, "idle")
         return end
+
+    def _finish(self, loop: Loop, draft: str, end: LoopEnded) -> None:
+        """Record how a loop ended, in one transaction; nothing when it was mended meanwhile."""
+        events: list[Event] = []
+        with self._store.write(durable=True):
+            if self._runs.loop(loop.id).status not in (WAITING, RUNNING):
+                return
+            if end.status != DONE:
+                why = end.outcome if not end.message else f"{end.outcome}: {end.message}"
+                events = self._runs.close_open(loop, draft, why)
+            self._runs.end_loop(loop, end.status, end.outcome)
+            self._runs.rest_session(loop.session, "stopped" if self._is_closing else "idle")
+        for event in events:
+            self.feed.put(loop.id, event)
+
+    def _settle(self, session: str, work: Callable[[], None]) -> None:
+        """Write something now, or, when the database does not let us, before the session's next turn and at the end."""
+        try:
+            work()
+        except NotFound:
+            pass  # its thread was deleted
+        except OwlError as error:
+            LOG.error("kept for later: %s", error, extra={"session": session})
+            self._owed.setdefault(session, []).append(work)
+
+    def _pay(self, session: str) -> None:
+        """Make the writes that could not be made before."""
+        for work in self._owed.pop(session, []):
+            self._settle(session, work)
 
     def _commit(self, loop: Loop, step: Step, turn: int | None, draft: "Draft") -> tuple[int | None, LoopEnded | None]:
         if isinstance(step, LoopEnded):
@@ -343,15 +440,6 @@ class Inbox:
 
     # -- the turn lock ------------------------------------------------------------------------------
 
-    def _lock(self, loop: Loop, cancel: CancelToken) -> None:
-        """One turn per session across processes; here the queue saw to it already.
-
-        A dead holder is passed over, and so are we ourselves: a full disk may have kept us from unlocking.
-        """
-        while not self._take(loop):
-            if cancel.wait(LOCK_POLL_S):
-                raise Cancelled("stopped before it began")
-
     def _take(self, loop: Loop) -> bool:
         held = "SELECT process FROM turn_locks WHERE session = ?"
         found = self._store.value(held, (loop.session,))
@@ -370,7 +458,9 @@ class Inbox:
 
     def _unlock(self, loop: Loop) -> None:
         with self._store.write() as execute:
-            execute("DELETE FROM turn_locks WHERE session = ? AND loop = ?", (loop.session, loop.id))
+            execute(
+                "DELETE FROM turn_locks WHERE session = ? AND loop = ? AND process = ?", (loop.session, loop.id, self._runs.process)
+            )
 
 
 class Draft:

@@ -10,9 +10,11 @@ import os
 import sys
 from typing import Any
 
+from appliance import terminal
 from appliance.errors import BadInput, NotFound
 from appliance.places import Home
 from appliance.reach import reach
+from appliance.terminal import say
 
 
 def once(home: Home, method: str, params: dict[str, Any]) -> Any:
@@ -36,20 +38,19 @@ def tool(args: argparse.Namespace, home: Home) -> int:
         if outcome["status"] == 400:
             raise BadInput(outcome["message"], hint=outcome["hint"])
         raise from_outcome(outcome["outcome"], outcome["message"], outcome["hint"])
-    print(json.dumps(outcome, ensure_ascii=False) if args.json else outcome["message"])
+    say(json.dumps(outcome, ensure_ascii=False) if args.json else outcome["message"])
     return 0
 
 
 def threads(args: argparse.Namespace, home: Home) -> int:
-    from appliance import terminal
     from appliance.clock import iso
 
     params = {"type": getattr(args, "type", ""), "limit": getattr(args, "limit", 20), "offset": getattr(args, "offset", 0)}
     found = once(home, "thread.list", params)
     if args.json:
-        print(json.dumps(found, ensure_ascii=False))
+        say(json.dumps(found, ensure_ascii=False))
     elif not found:
-        print("no threads")
+        say("no threads")
     else:
         rows = [[t["id"], iso(t["created_ms"])[:16], t["kind"], terminal.state(t), t["title"]] for t in found]
         terminal.table(rows, ["id", "started", "type", "state", "title"], sys.stdout)
@@ -60,29 +61,36 @@ def _print_event(event: dict[str, Any]) -> None:
     name = f"{event['role']} {event['tool']}".strip()
     mark = "" if event["status"] < 400 else f" [{event['outcome']}]"
     given = " " + json.dumps(event["input"], ensure_ascii=False) if event["kind"] == "tool_use" and event["input"] else ""
-    print(f"{event['seq']:>4} {name} · {event['kind']}{mark}{given}")
+    say(f"{event['seq']:>4} {name} · {event['kind']}{mark}{given}")
     for line in event["content"].splitlines():
-        print(f"     {line}")
+        say(f"     {line}")
 
 
 def thread_view(args: argparse.Namespace, home: Home) -> int:
-    from appliance import terminal
 
     only = [role.strip() for role in args.only.split(",") if role.strip()]
-    found = once(home, "thread.view", {"id": args.id, "only": only or None})
-    if args.json:
-        print(json.dumps(found, ensure_ascii=False))
-        return 0
-    thread = found["thread"]
-    print(f"{thread['id']} {thread['kind']} {terminal.state(thread)}: {thread['title'] or '(untitled)'}")
-    for event in found["events"]:
-        _print_event(event)
+    way = reach(home, os.environ)
+    try:
+        pages = terminal.pages(way, args.id, only=only)
+        found = next(pages)
+        if args.json:
+            for page in pages:
+                found["events"] += page["events"]
+            say(json.dumps({k: v for k, v in found.items() if k != "has_more"}, ensure_ascii=False))
+            return 0
+        thread = found["thread"]
+        say(f"{thread['id']} {thread['kind']} {terminal.state(thread)}: {thread['title'] or '(untitled)'}")
+        for page in (found, *pages):
+            for event in page["events"]:
+                _print_event(event)
+    finally:
+        way.close()
     return 0
 
 
 def thread_delete(args: argparse.Namespace, home: Home) -> int:
     done = once(home, "thread.delete", {"id": args.id})
-    print(json.dumps(done) if args.json else f"deleted thread {done['run']} with {done['events']} events")
+    say(json.dumps(done) if args.json else f"deleted thread {done['run']} with {done['events']} events")
     return 0
 
 
@@ -101,14 +109,13 @@ def thread_follow(args: argparse.Namespace, home: Home) -> int:
             thread = open_ones[0]["id"]
         after = 0
         while True:
-            found = way.call("thread.view", {"id": thread, "after": after})
-            for event in found["events"]:
-                after = event["seq"]
-                if args.json:
-                    print(json.dumps(event, ensure_ascii=False))
-                else:
-                    _print_event(event)
-            sys.stdout.flush()
+            for found in terminal.pages(way, thread, after):
+                for event in found["events"]:
+                    after = event["seq"]
+                    if args.json:
+                        say(json.dumps(event, ensure_ascii=False))
+                    else:
+                        _print_event(event)
             if found["thread"]["ended_ms"] is not None:
                 return 0
             sleep_s(args.interval / 1000)
@@ -117,15 +124,14 @@ def thread_follow(args: argparse.Namespace, home: Home) -> int:
 
 
 def entries(args: argparse.Namespace, home: Home) -> int:
-    from appliance import terminal
     from appliance.clock import iso
 
     params = {"prefix": getattr(args, "prefix", ""), "limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
     found = once(home, "entry.list", params)
     if args.json:
-        print(json.dumps(found, ensure_ascii=False))
+        say(json.dumps(found, ensure_ascii=False))
     elif not found:
-        print("no entries")
+        say("no entries")
     else:
         rows = [[e["ref"], str(e["size_bytes"]), iso(e["updated_ms"])[:16], e["title"]] for e in found]
         terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout)
@@ -134,32 +140,32 @@ def entries(args: argparse.Namespace, home: Home) -> int:
 
 def entry_view(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "entry.view", {"ref": args.ref, "line": args.line, "limit": args.limit})
-    print(json.dumps(found, ensure_ascii=False) if args.json else "\n".join(found["lines"]))
+    say(json.dumps(found, ensure_ascii=False) if args.json else "\n".join(found["lines"]))
     return 0
 
 
 def skills(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "skill.list", {})
     if args.json:
-        print(json.dumps(found, ensure_ascii=False))
+        say(json.dumps(found, ensure_ascii=False))
         return 0
     for s in found:
         words = ["[-]" if s["missing"] else "[+]", s["name"], "[always]" if s["always"] else "", s["description"]]
-        print(" ".join(word for word in [*words, f"({s['missing']})" if s["missing"] else ""] if word))
+        say(" ".join(word for word in [*words, f"({s['missing']})" if s["missing"] else ""] if word))
     if not found:
-        print("No skills found.")
+        say("No skills found.")
     return 0
 
 
 def models(args: argparse.Namespace, home: Home) -> int:
     from dataclasses import asdict
 
-    from appliance import catalogue, terminal
+    from appliance import catalogue
 
     home.require()
     found = catalogue.listing(home)
     if args.json:
-        print(json.dumps([asdict(m) for m in found], ensure_ascii=False))
+        say(json.dumps([asdict(m) for m in found], ensure_ascii=False))
         return 0
     rows = []
     for m in found:
@@ -170,7 +176,7 @@ def models(args: argparse.Namespace, home: Home) -> int:
 
 
 def model_add(args: argparse.Namespace, home: Home) -> int:
-    from appliance import catalogue, terminal
+    from appliance import catalogue
 
     home.require()
     progress = terminal.Progress()
@@ -178,5 +184,5 @@ def model_add(args: argparse.Namespace, home: Home) -> int:
         path = catalogue.add(home, args.model, progress.show)
     finally:
         progress.end()
-    print(json.dumps({"model": path.stem, "path": str(path)}) if args.json else f"{path.stem} is ready: {path}")
+    say(json.dumps({"model": path.stem, "path": str(path)}) if args.json else f"{path.stem} is ready: {path}")
     return 0

@@ -1,8 +1,8 @@
 """The core's client of the broker: plan, generate, measure over its socket, riding out a restart.
 
 Holds no provider key and no model. A broker that is gone or hung before the first piece of an answer is
-waited for, up to a limit, while whoever supervises it brings it back; after the first piece the answer
-is lost and the caller is told. Knows nothing about runs.
+waited for, up to a limit counted from that loss, while whoever supervises it brings it back; after the first
+piece, or when it is lost again and again, the answer is lost and the caller is told. Knows nothing about runs.
 """
 
 import logging
@@ -17,6 +17,7 @@ from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_p
 
 LOG = logging.getLogger(__name__)
 HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
+MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
 
 
 class Models:
@@ -27,7 +28,7 @@ class Models:
         path: str,
         *,
         token: Callable[[], str],
-        revive: Callable[[str], None],
+        revive: Callable[[str], str],
         wait_s: float = 60.0,
         silence_s: float = 30.0,
         health_s: float = HEALTH_S,
@@ -46,7 +47,7 @@ class Models:
     def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         """Pieces as they come, then one Finish. Closing the generator stops the model."""
         end_s = monotonic_s() + ask.deadline_s
-        give_up_s = monotonic_s() + self.wait_s
+        losses = 0
         while True:
             has_begun = False
             try:
@@ -55,10 +56,12 @@ class Models:
                     yield piece
                 return
             except Lost as error:
-                if has_begun or monotonic_s() > give_up_s:
+                losses += 1
+                if has_begun or losses > MAX_LOSSES:
                     raise
                 LOG.warning("broker gone before an answer began: %s", error)
-                self._wait_for_broker(cancel, give_up_s)
+                if not self._wait_for_broker(cancel, min(end_s, monotonic_s() + self.wait_s)):
+                    raise
 
     def measure(self, route: Route, ask: Ask) -> Measure:
         """Prompt size as the broker counts it."""
@@ -120,15 +123,19 @@ class Models:
             return True
         return False
 
-    def _wait_for_broker(self, cancel: Cancel, give_up_s: float) -> None:
-        pause_s = 0.05
+    def _wait_for_broker(self, cancel: Cancel, give_up_s: float) -> bool:
+        """True when it is back, False when it is not in time; Lost with its last words when it ends at every start."""
+        pause_s, why = 0.05, ""
         while monotonic_s() < give_up_s:
             if cancel.wait(pause_s):
                 raise Cancelled("stopped while the model process was restarting")
-            self._revive("needed")
+            why = self._revive("needed")
             if not self._is_gone():
-                return
+                return True
             pause_s = min(1.0, pause_s * 1.5)
+        if why:
+            raise Lost(f"the model process does not start: {why}", hint="owlbox doctor looks the home over")
+        return False
 
     def _call(self, method: str, params: dict[str, Any], deadline_s: float = 60) -> Any:
         """A short call, waiting for the broker if it has to start first."""

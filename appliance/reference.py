@@ -29,6 +29,7 @@ listed here is an error that names the nearest one.
 - A key marked *needed* may not be empty; in a table with `enabled`, only when that is true. A remote
   provider needs its `key` as soon as a pool or a role names it. Better than the key itself is
   `secret:NAME`, the name of a secret in the vault.
+- A key that is *not used yet* is checked, and has no effect in this version; the log of the core names those that are set.
 - Relative paths start at the home folder.
 - The last column names the key of the design it stands for: B botholomew, R rummy, A baaaht, S squidbot.
 """
@@ -47,6 +48,7 @@ class Table:
     items: tuple[Field[Any], ...]
     presets: Mapping[str, Any]
     is_list: bool = False
+    is_later: bool = False
 
 
 def reference() -> str:
@@ -55,7 +57,7 @@ def reference() -> str:
     for table in tables(Config, ""):
         heading = f"[[{table.name}]]" if table.is_list else f"[{table.name}]"
         parts.append(f"## `{heading}`\n\n{table.doc}\n")
-        rows = [_row(table.name, item) for item in table.items]
+        rows = [_row(table, item) for item in table.items]
         if rows:
             parts.append("| key | type | default | meaning | stands for |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
         if table.presets:
@@ -70,28 +72,29 @@ def default_toml() -> str:
     for table in tables(Config, ""):
         if "NAME" in table.name or table.is_list:
             continue
-        lines = [line for item in table.items if about(item).is_shown for line in _commented(item)]
+        lines = [line for item in table.items if about(item).is_shown for line in _commented(item, table.is_later)]
         if lines:
             parts.append(f"[{table.name}]\n" + "\n".join(lines) + "\n")
-    parts.append('[providers.anthropic]\n# Its models also need models.local_only = false, and a place in a pool.\nkey = ""\n')
+    parts.append('[providers.anthropic]\n# Its models also need models.local_only = false, and a place in a pool. Not used yet.\nkey = ""\n')
     return "\n".join(parts)
 
 
-def tables(cls: Any, prefix: str) -> Iterator[Table]:
+def tables(cls: Any, prefix: str, is_later: bool = False) -> Iterator[Table]:
     """Every table below a class, in the order of the file; entries named by people appear as NAME."""
     for item in fields(cls):
         kind: Any = item.type
         name = f"{prefix}{item.name}"
         inner = _inner(kind)
         is_list = get_origin(kind) is tuple
+        is_late = is_later or about(item).is_later
         if is_dataclass(kind):
-            yield Table(name, kind.__doc__ or "", _leaves(kind), {})
-            yield from tables(kind, f"{name}.")
+            yield Table(name, kind.__doc__ or "", _leaves(kind), {}, is_later=is_late)
+            yield from tables(kind, f"{name}.", is_late)
         elif is_dataclass(inner):
             presets = {} if is_list else default_of(item)
-            yield Table(name if is_list else f"{name}.NAME", inner.__doc__ or "", _leaves(inner), presets, is_list)
+            yield Table(name if is_list else f"{name}.NAME", inner.__doc__ or "", _leaves(inner), presets, is_list, is_late)
         elif cls is Config:
-            yield Table(name, "Names chosen by you.", (item,), {})
+            yield Table(name, "Names chosen by you.", (item,), {}, is_later=is_late)
 
 
 def _inner(kind: Any) -> Any:
@@ -119,10 +122,11 @@ def default_of(item: Field[Any]) -> Any:
     return item.default if item.default_factory is MISSING else item.default_factory()
 
 
-def _row(table: str, item: Field[Any]) -> str:
+def _row(table: Table, item: Field[Any]) -> str:
     known = about(item)
-    name = f"{table}.NAME" if table == item.name else f"{table}.{item.name}"
+    name = f"{table.name}.NAME" if table.name == item.name else f"{table.name}.{item.name}"
     meaning = known.doc + (" *Needed.*" if known.is_needed else "")
+    meaning += " *Not used yet.*" if table.is_later or known.is_later else ""
     default = default_of(item)
     shown = "unset" if default is None else f"`{toml(default)}`"
     return f"| `{name}` | {_type(item)} | {shown} | {meaning} | {known.seed} |"
@@ -144,11 +148,12 @@ def _type(item: Field[Any]) -> str:
     return words[args[0] if args else kind] + span
 
 
-def _commented(item: Field[Any]) -> list[str]:
+def _commented(item: Field[Any], is_later: bool) -> list[str]:
     """A key as a comment and a line to uncomment; for a table of names, one line for each of its entries."""
     default = default_of(item)
     values = default if isinstance(default, Mapping) else {item.name: default}
-    return [f"# {about(item).doc}", *(f"#{name} = {toml(value)}" for name, value in values.items())]
+    note = " Not used yet." if is_later or about(item).is_later else ""
+    return [f"# {about(item).doc}{note}", *(f"#{name} = {toml(value)}" for name, value in values.items())]
 
 
 def _differences(preset: Any) -> str:

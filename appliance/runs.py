@@ -56,6 +56,7 @@ class Loop:
     status: int
     process: str
     correlation: str
+    outcome: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Runs:
     def __init__(self, store: Store, process: str) -> None:
         self._store = store
         self.process = process
+        self._begun: set[int] = set()  # what this process is answering now, whatever the rows say
 
     # -- sessions and runs --------------------------------------------------------------------------
 
@@ -135,7 +137,7 @@ class Runs:
     def is_beside(self, run: str, other: str) -> bool:
         """True when two runs belong to the same person or group."""
         contexts = "SELECT COUNT(DISTINCT s.context) FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id IN (?, ?)"
-        return self._store.value(contexts, (run, other)) == 1
+        return bool(self._store.value(contexts, (run, other)) == 1)
 
     def entitle(self, run: str, title: str) -> None:
         """Name a run."""
@@ -146,8 +148,8 @@ class Runs:
         """Delete a run with its events; Conflict while it is being answered. Returns the number of events."""
         found = self.get(run)
         with self._store.write(durable=True) as execute:
-            busy = execute("SELECT process FROM loops WHERE run = ? AND status = 102", (found.id,))
-            if any(is_alive(str(row[0])) for row in busy):
+            busy = execute("SELECT id, process FROM loops WHERE run = ? AND status = 102", (found.id,))
+            if any(self._is_answered(int(loop), str(process)) for loop, process in busy):
                 raise Conflict(f"thread {found.id} is being answered right now", hint="wait for it, or stop it first")
             count = int(execute("SELECT COUNT(*) FROM events WHERE run = ?", (found.id,))[0][0])
             execute("UPDATE runs SET parent = NULL WHERE parent = ?", (found.id,))
@@ -218,15 +220,20 @@ class Runs:
     # -- loops and turns ----------------------------------------------------------------------------
 
     def enqueue(self, run: str, prompt: int, correlation: str) -> int:
-        """A prompt waits to be answered; returns the loop's id."""
+        """A prompt waits to be answered, by this process as long as it lives; returns the loop's id."""
         with self._store.write() as execute:
             return int(
                 execute(
-                    "INSERT INTO loops (run, seq, prompt, status, correlation, created_ms) "
-                    "SELECT ?1, COALESCE(MAX(seq), 0) + 1, ?2, 100, ?3, ?4 FROM loops WHERE run = ?1 RETURNING id",
-                    (run, prompt, correlation, now_ms()),
+                    "INSERT INTO loops (run, seq, prompt, status, process, correlation, created_ms) "
+                    "SELECT ?1, COALESCE(MAX(seq), 0) + 1, ?2, 100, ?3, ?4, ?5 FROM loops WHERE run = ?1 RETURNING id",
+                    (run, prompt, self.process, correlation, now_ms()),
                 )[0][0]
             )
+
+    def release(self, loop_id: int) -> None:
+        """This process will not answer it: whoever starts next may."""
+        with self._store.write() as execute:
+            execute("UPDATE loops SET process = '' WHERE id = ? AND status = 100 AND process = ?", (loop_id, self.process))
 
     def loop(self, loop_id: int) -> Loop:
         """One loop."""
@@ -239,16 +246,42 @@ class Runs:
         """Prompts that were accepted and not begun, oldest first."""
         return self._loops("l.status = ?", WAITING)
 
+    def cut_off(self) -> int:
+        """How many answers a process that is gone left unfinished; `recover` mends them."""
+        return sum(not is_alive(loop.process) for loop in self._loops("l.status = ?", RUNNING))
+
     def start_loop(self, loop_id: int) -> None:
-        """This process begins to answer."""
-        with self._store.write(durable=True) as execute:
-            rows = execute(
-                "UPDATE loops SET status = 102, process = ?, started_ms = ? WHERE id = ? AND status = 100 RETURNING run",
-                (self.process, now_ms(), loop_id),
-            )
-            if not rows:
-                raise Conflict(f"loop {loop_id} is not waiting")
-            execute("UPDATE runs SET status = 102, outcome = '', updated_ms = ? WHERE id = ?", (now_ms(), rows[0][0]))
+        """This process begins to answer, until `leave`."""
+        self._begun.add(loop_id)
+        try:
+            with self._store.write(durable=True) as execute:
+                rows = execute(
+                    "UPDATE loops SET status = 102, process = ?, started_ms = ? WHERE id = ? AND status = 100 RETURNING run",
+                    (self.process, now_ms(), loop_id),
+                )
+                if not rows:
+                    raise Conflict(f"loop {loop_id} is not waiting")
+                execute("UPDATE runs SET status = 102, outcome = '', updated_ms = ? WHERE id = ?", (now_ms(), rows[0][0]))
+        except BaseException:
+            self._begun.discard(loop_id)
+            raise
+
+    def leave(self, loop_id: int) -> None:
+        """This process answers it no longer, even if the end cannot be recorded yet."""
+        self._begun.discard(loop_id)
+
+    def _is_answered(self, loop_id: int, process: str) -> bool:
+        """True while somebody works on a loop that is marked as running."""
+        return loop_id in self._begun if process == self.process else is_alive(process)
+
+    def said(self, loop_id: int) -> str:
+        """The last words of an answer; "" when there are none."""
+        found = self._store.value(
+            "SELECT e.content FROM events e JOIN turns t ON t.id = e.turn "
+            "WHERE t.loop = ? AND e.kind = 'message' AND e.role = 'assistant' ORDER BY e.seq DESC LIMIT 1",
+            (loop_id,),
+        )
+        return str(found or "")
 
     def end_loop(self, loop: Loop, status: int, outcome: str) -> None:
         """The answer is complete, stopped or failed; one that has ended already stays as it is."""
@@ -320,7 +353,7 @@ class Runs:
         """
         mended = []
         for loop in self._loops("l.status = ?", RUNNING):
-            if is_alive(loop.process):
+            if self._is_answered(loop.id, loop.process):
                 continue
             with self._store.write(durable=True) as execute:
                 if execute("SELECT status FROM loops WHERE id = ?", (loop.id,))[0][0] != RUNNING:
@@ -369,7 +402,7 @@ class Runs:
 
     def _loops(self, where: str, value: Any) -> list[Loop]:
         rows = self._store.rows(
-            "SELECT l.id, l.run, r.session, l.seq, l.prompt, l.status, l.process, l.correlation "
+            "SELECT l.id, l.run, r.session, l.seq, l.prompt, l.status, l.process, l.correlation, l.outcome "
             f"FROM loops l JOIN runs r ON r.id = l.run WHERE {where} ORDER BY l.id",
             (value,),
         )

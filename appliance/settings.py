@@ -25,6 +25,7 @@ class About:
 
     `is_needed`: may not be empty, in a table with an `enabled` switch only when it is on.
     `is_shown`: `owlbox init` writes it into a new file, as a comment.
+    `is_later`: it is checked, and nothing uses it in this version; on a table or a set of named tables, nothing in it.
     """
 
     doc: str = ""
@@ -33,11 +34,12 @@ class About:
     is_needed: bool = False
     is_secret: bool = False
     is_shown: bool = False
+    is_later: bool = False
 
 
 def setting(default: Any, doc: str, *, seed: str = "", within: tuple[float, float] | None = None, mark: str = "") -> Any:
-    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown."""
-    known = About(doc, seed, within, "needed" in mark, "secret" in mark, "shown" in mark)
+    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, later."""
+    known = About(doc, seed, within, "needed" in mark, "secret" in mark, "shown" in mark, "later" in mark)
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata={"about": known}, repr=not known.is_secret)
     return field(default=default, metadata={"about": known}, repr=not known.is_secret)
@@ -54,11 +56,15 @@ def about(item: Field[Any]) -> About:
 class System:
     """The box itself."""
 
-    name: str = setting("owlbox", "Name the owl answers to.", seed="A system.name", mark="needed shown")
-    timezone: str = setting("local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown")
+    name: str = setting("owlbox", "Name the owl answers to.", seed="A system.name", mark="needed shown later")
+    timezone: str = setting(
+        "local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown later"
+    )
     log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="shown")
     debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug")
-    admin_users: tuple[str, ...] = setting((), "People who may manage the whole box.", seed="A system.admin_users", mark="shown")
+    admin_users: tuple[str, ...] = setting(
+        (), "People who may manage the whole box.", seed="A system.admin_users", mark="shown later"
+    )
     shutdown_s: float = setting(30, "Longest time a shutdown may take.", seed="A shutdown timeout", within=(1, 600))
     hook_s: float = setting(5, "Longest time one shutdown hook may take.", seed="A hook deadline", within=(0.1, 60))
 
@@ -78,8 +84,8 @@ class Models:
     script: str = setting(
         "", "Scripted-provider file that replaces every model; relative to the home.", seed="B environment switch"
     )
-    embedding: str = setting("", "Local embedding model; empty means the bundled one.", seed="B embedding_model")
-    embedding_dimension: int = setting(384, "Length of a vector.", seed="B embedding_dimension", within=(1, 8192))
+    embedding: str = setting("", "Local embedding model; empty means the bundled one.", seed="B embedding_model", mark="later")
+    embedding_dimension: int = setting(384, "Length of a vector.", seed="B embedding_dimension", within=(1, 8192), mark="later")
     context: int = setting(0, "Context window in tokens; 0 picks up to 8192.", within=(0, 1_048_576), mark="shown")
     threads: int = setting(0, "CPU threads; 0 picks.", within=(0, 256), mark="shown")
     memory_mb: int = setting(0, "Memory a model may take; 0 goes by what is free.", within=(0, 1_048_576), mark="shown")
@@ -122,8 +128,10 @@ class RouteTable:
 
     provider: str = setting("", "A provider, or `local`.", seed="S models.provider", mark="needed")
     model: str = setting("", "The provider's name of the model.", seed="S models.model", mark="needed")
-    max_output_tokens: int = setting(8192, "Longest answer.", seed="S models.max_tokens", within=(1, 1_000_000))
-    context: int = setting(100_000, "Context window in tokens.", seed="S models.max_context_tokens", within=(256, 10_000_000))
+    max_output_tokens: int = setting(8192, "Longest answer.", seed="S models.max_tokens", within=(1, 1_000_000), mark="later")
+    context: int = setting(
+        100_000, "Context window in tokens.", seed="S models.max_context_tokens", within=(256, 10_000_000), mark="later"
+    )
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,9 @@ class Llm:
     deadline_ms: int = setting(
         600_000, "Longest time a model call may take, retries included.", seed="R LLM deadline", within=(1, DAY_MS)
     )
-    max_backoff_ms: int = setting(30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS))
+    max_backoff_ms: int = setting(
+        30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS), mark="later"
+    )
     broker_wait_s: float = setting(
         60, "How long requests wait for a broker that restarts.", seed="A broker health wait", within=(0, 3600)
     )
@@ -144,7 +154,9 @@ class Budget:
     """What of a model's window may be used, and for what."""
 
     ceiling: float = setting(0.9, "Part of the window a prompt may fill.", seed="R budget ceiling", within=(0.1, 1))
-    entry_token_limit: int = setting(512, "Longest entry shown whole.", seed="R entry token limit", within=(1, 1_000_000))
+    entry_token_limit: int = setting(
+        512, "Longest entry shown whole.", seed="R entry token limit", within=(1, 1_000_000), mark="later"
+    )
     token_divisor: float = setting(
         2, "Characters per token where nothing better is known.", seed="R token divisor", within=(0.5, 16)
     )
@@ -160,10 +172,12 @@ class Runs:
     max_turns: int = setting(99, "Turns in one loop.", seed="R loop turns", within=(1, 100_000))
     max_commands: int = setting(99, "Commands taken from one answer.", seed="R commands", within=(1, 100_000))
     max_strikes: int = setting(3, "Bad answers in a row before giving up.", seed="R strikes", within=(1, 1000))
-    max_cycles: int = setting(3, "Repetitions of a pattern before giving up.", seed="R cycles", within=(1, 1000))
-    max_period: int = setting(4, "Longest pattern looked for.", seed="R period", within=(1, 1000))
-    retention_days: int = setting(31, "Inner records of a run are kept this long.", seed="R retention", within=(1, 36_500))
-    think: bool = setting(False, "Let models think before they answer.", seed="R think")
+    max_cycles: int = setting(3, "Repetitions of a pattern before giving up.", seed="R cycles", within=(1, 1000), mark="later")
+    max_period: int = setting(4, "Longest pattern looked for.", seed="R period", within=(1, 1000), mark="later")
+    retention_days: int = setting(
+        31, "Inner records of a run are kept this long.", seed="R retention", within=(1, 36_500), mark="later"
+    )
+    think: bool = setting(False, "Let models think before they answer.", seed="R think", mark="later")
 
 
 @dataclass(frozen=True)
@@ -182,16 +196,20 @@ class Orchestrator:
     """How the core looks after its parts."""
 
     message_poll_ms: int = setting(
-        2000, "Pause between looks for messages, where polling is used.", seed="A messages", within=(10, DAY_MS)
+        2000, "Pause between looks for messages, where polling is used.", seed="A messages", within=(10, DAY_MS), mark="later"
     )
     result_poll_ms: int = setting(
-        1000, "Pause between looks for results, where polling is used.", seed="A results", within=(10, DAY_MS)
+        1000, "Pause between looks for results, where polling is used.", seed="A results", within=(10, DAY_MS), mark="later"
     )
     health_interval_ms: int = setting(30_000, "Pause between two probes.", seed="A health_check.interval", within=(100, DAY_MS))
-    health_timeout_ms: int = setting(5000, "Time a part has to answer a probe.", seed="A health_check.timeout", within=(10, DAY_MS))
-    health_failures: int = setting(3, "Failed probes in a row before a restart.", seed="A failure_threshold", within=(1, 1000))
+    health_timeout_ms: int = setting(
+        5000, "Time a part has to answer a probe.", seed="A health_check.timeout", within=(10, DAY_MS), mark="later"
+    )
+    health_failures: int = setting(
+        3, "Failed probes in a row before a restart.", seed="A failure_threshold", within=(1, 1000), mark="later"
+    )
     disk_warn: float = setting(0.90, "Part of the disk in use that gives a warning.", seed="A disk warning", within=(0.1, 1))
-    disk_refuse: float = setting(0.95, "Part of the disk in use that refuses new work.", seed="A disk limit", within=(0.1, 1))
+    disk_refuse: float = setting(0.95, "Part of the disk in use that is a problem.", seed="A disk limit", within=(0.1, 1))
 
 
 @dataclass(frozen=True)
@@ -284,16 +302,21 @@ class Tools:
         "The same for single tools.",
         seed="A tools.timeouts",
         within=(0.1, 3600),
+        mark="later",
     )
     parallel: int = setting(4, "Read-only calls at a time.", within=(1, 64))
-    blocked_patterns: tuple[str, ...] = setting((), "Commands refused beside the built-in ones.", seed="A tools.blocked_patterns")
-    shell: bool = setting(True, "Offer the shell.", seed="S tools.shell.enabled", mark="shown")
-    files: bool = setting(True, "Offer files.", seed="S tools.files.enabled", mark="shown")
-    fetch_url: bool = setting(True, "Offer web pages.", seed="S tools.fetch_url.enabled", mark="shown")
-    search_history: bool = setting(True, "Offer a search of earlier messages.", seed="S tools.search_history.enabled", mark="shown")
-    web_search: WebSearch = WebSearch()
-    spawn: Spawn = Spawn()
-    mcp: Mapping[str, McpServer] = setting({}, "Servers whose tools are offered.", seed="S tools.mcp_servers")
+    blocked_patterns: tuple[str, ...] = setting(
+        (), "Commands refused beside the built-in ones.", seed="A tools.blocked_patterns", mark="later"
+    )
+    shell: bool = setting(True, "Offer the shell.", seed="S tools.shell.enabled", mark="shown later")
+    files: bool = setting(True, "Offer files.", seed="S tools.files.enabled", mark="shown later")
+    fetch_url: bool = setting(True, "Offer web pages.", seed="S tools.fetch_url.enabled", mark="shown later")
+    search_history: bool = setting(
+        True, "Offer a search of earlier messages.", seed="S tools.search_history.enabled", mark="shown later"
+    )
+    web_search: WebSearch = setting(WebSearch(), "", mark="later")
+    spawn: Spawn = setting(Spawn(), "", mark="later")
+    mcp: Mapping[str, McpServer] = setting({}, "Servers whose tools are offered.", seed="S tools.mcp_servers", mark="later")
 
 
 @dataclass(frozen=True)
@@ -359,8 +382,12 @@ class Skills:
 
     enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled")
     folders: tuple[str, ...] = setting((), "More folders of skills, searched first.", seed="S skills.extra_dirs")
-    rescan_s: float = setting(300, "Pause between full looks through the folders.", seed="A re-scan interval", within=(1, DAY_S))
-    max_per_owner: int = setting(100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000))
+    rescan_s: float = setting(
+        300, "Pause between full looks through the folders.", seed="A re-scan interval", within=(1, DAY_S), mark="later"
+    )
+    max_per_owner: int = setting(
+        100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000), mark="later"
+    )
 
 
 @dataclass(frozen=True)
@@ -446,7 +473,7 @@ class Api:
     """The local socket, and fetching."""
 
     rpc_timeout_ms: int = setting(30_000, "Longest time of a plain request.", seed="R RPC timeout", within=(1, DAY_MS))
-    fetch_timeout_ms: int = setting(300_000, "Longest time of a fetch.", seed="R fetch timeout", within=(1, DAY_MS))
+    fetch_timeout_ms: int = setting(300_000, "Longest time of a fetch.", seed="R fetch timeout", within=(1, DAY_MS), mark="later")
     max_connections: int = setting(64, "Clients at a time.", within=(1, 10_000))
 
 
@@ -511,22 +538,24 @@ class Config:
         mark="shown",
     )
     routes: Mapping[str, RouteTable] = setting({}, "Ways to reach models.", seed="S models")
-    providers: Mapping[str, Provider] = setting(PROVIDERS, "Services that offer models.", seed="S providers; A providers")
+    providers: Mapping[str, Provider] = setting(
+        PROVIDERS, "Services that offer models.", seed="S providers; A providers", mark="later"
+    )
     llm: Llm = Llm()
     budget: Budget = Budget()
     runs: Runs = Runs()
     prompt: Prompt = Prompt()
-    agents: Mapping[str, Agent] = setting(AGENTS, "Roles.", seed="A agents")
+    agents: Mapping[str, Agent] = setting(AGENTS, "Roles.", seed="A agents", mark="later")
     orchestrator: Orchestrator = Orchestrator()
-    sandbox: Sandbox = Sandbox()
+    sandbox: Sandbox = setting(Sandbox(), "", mark="later")
     policy: PolicyKeys = PolicyKeys()
     tools: Tools = Tools()
-    channels: Channels = Channels()
-    people: People = People()
+    channels: Channels = setting(Channels(), "", mark="later")
+    people: People = setting(People(), "", mark="later")
     skills: Skills = Skills()
-    scheduler: Scheduler = Scheduler()
-    heartbeat: Heartbeat = Heartbeat()
-    workers: Workers = Workers()
-    sessions: Sessions = Sessions()
+    scheduler: Scheduler = setting(Scheduler(), "", mark="later")
+    heartbeat: Heartbeat = setting(Heartbeat(), "", mark="later")
+    workers: Workers = setting(Workers(), "", mark="later")
+    sessions: Sessions = setting(Sessions(), "", mark="later")
     api: Api = Api()
     store: Store = Store()

@@ -2,7 +2,8 @@
 
 Each child gets a fresh random token in its environment, valid for its lifetime and written nowhere
 (A-186). Its output goes to a folder of its own (A-211). It is started from a thread that lives as long
-as we do, because the kernel ends it when the thread that started it ends. A broker that systemd looks after instead is a `Given`.
+as we do, because the kernel ends it when the thread that started it ends. One that ends at once three times
+is started again only when it is needed. A broker that systemd looks after instead is a `Given`.
 """
 
 import logging
@@ -15,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from appliance import jsonrpc, notify
+from appliance import config, jsonrpc, notify
 from appliance.clock import monotonic_s, process
-from appliance.errors import Lost
+from appliance.errors import ConfigError, OwlError
 from appliance.leases import Leases
 from appliance.places import Home
 
@@ -26,6 +27,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 HEALTHY_S = 5.0
 READY_S = 30.0
+QUICK_ENDS = 3  # so many ends right after the start mean that the next start would end the same way
 
 
 class Keeper(Protocol):
@@ -37,7 +39,7 @@ class Keeper(Protocol):
 
     def is_running(self) -> bool: ...
     def start(self) -> None: ...
-    def revive(self, reason: str) -> None: ...
+    def revive(self, reason: str) -> str: ...
     def stop(self) -> None: ...
 
 
@@ -57,10 +59,11 @@ class Given:
     def start(self) -> None:
         """Nothing to do: the first question starts it."""
 
-    def revive(self, reason: str) -> None:
+    def revive(self, reason: str) -> str:
         """Nothing we may do; its own watchdog ends it when it hangs."""
         if reason != "needed":
             LOG.error("broker is left to its watchdog: %s", reason)
+        return ""
 
     def stop(self) -> None:
         """Nothing to do: it is not ours to stop."""
@@ -81,6 +84,10 @@ class Broker:
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._born_s = monotonic_s()
+        self._wanted = threading.Event()
+        self._quick_ends = 0
+        self._read_bytes = 0
+        self._config = b""
 
     @property
     def pid(self) -> int | None:
@@ -102,18 +109,24 @@ class Broker:
                 self._thread = threading.Thread(target=self._keep, name="broker-keeper", daemon=True)
                 self._thread.start()
 
-    def revive(self, reason: str) -> None:
-        """Make sure it runs; any reason but "needed" means it is sick, and it is killed first."""
+    def revive(self, reason: str) -> str:
+        """Make sure it runs; any reason but "needed" means it is sick, and it is killed first.
+
+        Returns its last words when it ends at every start.
+        """
         self.start()
+        self._wanted.set()
         if reason == "needed" and monotonic_s() - self._born_s > READY_S and not self.socket.exists():
             reason = f"its socket {self.socket} is gone"  # a cleaner of /tmp took it
         if reason != "needed" and (child := self._child) is not None and child.poll() is None:
             LOG.error("broker is killed to be restarted: %s", reason)
             child.kill()
+        return self._last_words() if self._quick_ends >= QUICK_ENDS else ""
 
     def stop(self) -> None:
         """End it: asked first, killed after 5 s."""
         self._stop.set()
+        self._wanted.set()
         child = self._child
         if child is not None and child.poll() is None:
             child.terminate()
@@ -134,15 +147,57 @@ class Broker:
             except OSError as error:
                 LOG.error("broker cannot be started: %s", error)
             else:
-                lease = self._leases.begin("broker", process(child.pid))
                 if self._stop.is_set():
                     child.terminate()  # stop came while it was being born
+                lease = self._begin_lease(child.pid)
                 code = child.wait()
-                self._leases.end(lease, f"exit {code}")
                 LOG.log(logging.INFO if self._stop.is_set() else logging.ERROR, "broker ended with %d", code)
+                self._end_lease(lease, f"exit {code}")
             self.restarts += 1
-            pause_s = FIRST_PAUSE_S if monotonic_s() - started_s > HEALTHY_S else min(LONGEST_PAUSE_S, pause_s * 2)
+            is_quick = monotonic_s() - started_s <= HEALTHY_S
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2) if is_quick else FIRST_PAUSE_S
+            self._quick_ends = self._quick_ends + 1 if is_quick else 0
+            self._wanted.clear()
             self._stop.wait(pause_s)
+            if self._quick_ends >= QUICK_ENDS and not self._stop.is_set():
+                LOG.error("broker ends at every start and waits until it is needed: %s", self._last_words())
+                self._wanted.wait()
+
+    def _begin_lease(self, pid: int) -> str:
+        """Put it on record, "" when the database does not let us: that must not cost us the broker."""
+        try:
+            return self._leases.begin("broker", process(pid))
+        except OwlError as error:
+            LOG.error("broker %d is not on record: %s", pid, error)
+            return ""
+
+    def _end_lease(self, lease: str, reason: str) -> None:
+        try:
+            self._leases.end(lease, reason)
+        except OwlError as error:
+            LOG.error("the end of a broker is not on record: %s", error)
+
+    def _configuration(self) -> int:
+        """A descriptor of the last configuration that could be used: a file broken meanwhile does not stop a restart."""
+        try:
+            config.load(self._home, self._environ)
+            self._config = self._home.config.read_bytes()
+        except FileNotFoundError:
+            self._config = b""
+        except (ConfigError, OSError) as error:
+            LOG.error("broker starts with the configuration from before: %s", error)
+        fd = os.memfd_create("owlbox.toml")
+        os.write(fd, self._config)
+        return fd
+
+    def _last_words(self) -> str:
+        try:
+            with (self._home.logs / "broker/output.log").open("rb") as output:
+                output.seek(self._read_bytes)
+                lines = output.read().decode("utf-8", "replace").strip().splitlines()
+        except OSError as error:
+            lines = [f"its output cannot be kept: {error.strerror}"]
+        return lines[-1].removeprefix("owlbox: ") if lines else "the log of the core says why"
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         folder = self._home.logs / "broker"
@@ -154,21 +209,20 @@ class Broker:
         self.token, self._born_s = secrets.token_urlsafe(32), monotonic_s()
         environ |= {"OWLBOX_TOKEN": self.token, "OWLBOX_CHILD": "1", "OWLBOX_PARENT": str(os.getpid())}
         command = [sys.executable, "-m", "appliance", "--home", str(self._home.root), "broker", "--socket", str(self.socket)]
-        with (folder / "output.log").open("ab") as output:
-            self._child = subprocess.Popen(
-                command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
-            )
-        return self._child
-
-
-def wait_until_ready(path: Path, limit_s: float = READY_S) -> None:
-    """Return as soon as somebody listens on the socket; Lost when nobody does in time."""
-    end_s, pause = monotonic_s() + limit_s, threading.Event()
-    while True:
+        given = self._configuration()
         try:
-            jsonrpc.connect(str(path)).close()
-            return
-        except Lost:
-            if monotonic_s() > end_s:
-                raise
-            pause.wait(0.03)
+            with (folder / "output.log").open("ab") as output:
+                self._read_bytes = output.tell()
+                self._child = subprocess.Popen(
+                    command,
+                    env={**environ, "OWLBOX_CONFIG": f"/proc/self/fd/{given}"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    pass_fds=(given,),
+                    cwd="/",
+                )
+        finally:
+            os.close(given)
+        return self._child

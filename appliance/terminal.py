@@ -5,17 +5,43 @@ Knows the words of the method table, not how it is reached. The full-screen face
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
-from appliance.errors import OwlError, from_outcome
+from appliance.errors import Lost, OwlError, Unavailable, from_outcome
 from appliance.reach import Reach
 
+PAGE = 200  # events of a thread at a time
 HELP = """\
 Type a message and press Return. A line that ends in \\ goes on in the next one.
 /new starts a new thread · /threads lists them · /resume ID continues one
 /status says what runs · /help · /quit or Ctrl+D ends
 Ctrl+C stops an answer."""
+
+
+# What could steer a terminal or reorder what is read: C0 without tab and newline, DEL, C1, bidi embeddings and isolates.
+STEERING = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
+
+
+def visible(text: str) -> str:
+    """The text with a visible stand-in for every control character; safe for any piece of a longer text."""
+    return text.translate(STEERING)
+
+
+def fitting(text: str, out: TextIO) -> str:
+    """The text as it may be written to `out`: made visible on a terminal, as it is in a pipe."""
+    return visible(text) if out.isatty() else text
+
+
+def say(text: str, out: TextIO | None = None) -> None:
+    """Print a line for people, on standard output unless told otherwise."""
+    stream = out or sys.stdout
+    print(fitting(text, stream), file=stream, flush=True)
+
+
+def complain(error: object, out: TextIO | None = None) -> None:
+    """Print an error as one line; it may quote anything, so it is always made visible."""
+    print(f"owlbox: {visible(' '.join(str(error).split()))}", file=out or sys.stderr)
 
 
 def state(thread: dict[str, Any]) -> str:
@@ -44,25 +70,29 @@ class Answer:
             self.events.append(value)
             if value["kind"] == "message" and value["role"] == "assistant":
                 self.text = value["content"]
-                self._end_line()
+                self.end_line()
             elif value["kind"] == "tool_use" and self._aside is not None:
-                self._end_line()
+                self.end_line()
                 given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in (value["input"] or {}).items())
-                print(f"· {value['tool']}({given})", file=self._aside, flush=True)
+                say(f"· {value['tool']}({given})", self._aside)
 
     def _write(self, text: str) -> None:
         if self._out is not None and text:
-            self._out.write(text)
+            self._out.write(fitting(text, self._out))
             self._out.flush()
             self._ends_with_newline = text.endswith("\n")
 
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
+        """What comes next begins a new line."""
         if not self._ends_with_newline:
             self._write("\n")
 
 
 def ask(reach: Reach, params: dict[str, Any], out: TextIO | None, aside: TextIO | None) -> tuple[Answer, dict[str, Any]]:
-    """Send a message and stream its answer; Ctrl+C stops the answer and keeps what was said."""
+    """Send a message and stream its answer; Ctrl+C stops the answer and keeps what was said.
+
+    Lost means that nobody said it was accepted; sent again with the same `message_id` it is accepted once.
+    """
     answer = Answer(out, aside)
     try:
         result: dict[str, Any] = reach.call("message.send", params, answer.listen)
@@ -70,14 +100,23 @@ def ask(reach: Reach, params: dict[str, Any], out: TextIO | None, aside: TextIO 
         if answer.run:
             reach.stop(answer.run)
         raise
+    except Lost:
+        if not answer.run:
+            raise
+        answer.end_line()
+        raise Unavailable(f"the core went away; the message is kept: owlbox thread view {answer.run}") from None
+    if params.get("wait", True) and result.get("is_new") is False:
+        raise Unavailable(f"the message was accepted before and is kept: owlbox thread view {answer.run}")
     return answer, result
 
 
 def verdict(result: dict[str, Any]) -> OwlError | None:
     """The error an answer ended with, or None when it ended well."""
     status = int(result.get("status", 200))
-    if status in (100, 102, 200):
+    if status in (102, 200):
         return None
+    if status == 100:
+        return Unavailable(f"kept: {result.get('message')}: owlbox thread view {result.get('run')}")
     outcome = str(result.get("outcome", "failed"))
     return from_outcome(outcome, str(result.get("message") or f"the answer ended: {outcome}"))
 
@@ -105,11 +144,11 @@ def chat(reach: Reach, thread: str, read_line: Callable[[str], str], out: TextIO
             answer, result = ask(reach, {"text": text, "thread": thread, "kind": "chat"}, out, aside)
             thread = answer.run or thread
             if error := verdict(result):
-                print(f"owlbox: {error}", file=aside)
+                complain(error, aside)
         except KeyboardInterrupt:
             print("\n(stopped)", file=aside)
         except OwlError as error:
-            print(f"owlbox: {error}", file=aside)
+            complain(error, aside)
 
 
 def _message(read_line: Callable[[str], str]) -> str:
@@ -130,30 +169,40 @@ def _command(reach: Reach, text: str, thread: str, aside: TextIO) -> str:
         return ""
     elif word == "/threads":
         for t in reach.call("thread.list", {"limit": 10}):
-            print(f"{'*' if t['id'] == thread else ' '} {t['id']}  {t['title'] or '(untitled)'}", file=aside)
+            say(f"{'*' if t['id'] == thread else ' '} {t['id']}  {t['title'] or '(untitled)'}", aside)
     elif word == "/status":
         status = reach.call("core.status")
         broker = status["broker"]
         model = f", model {broker['model']}" if broker.get("model") else ""
-        print(f"core {'running' if reach.is_remote else 'not running'} · broker {broker['state']}{model}", file=aside)
-        print(f"{status['answering']} being answered · {status['entries']} entries · {status['home']}", file=aside)
+        say(f"core {'running' if reach.is_remote else 'not running'} · broker {broker['state']}{model}", aside)
+        say(f"{status['answering']} being answered · {status['entries']} entries · {status['home']}", aside)
     elif word == "/resume" and rest:
-        found = reach.call("thread.view", {"id": rest.strip()})
-        for event in found["events"]:
-            if event["kind"] == "message":
-                print(f"{'>' if event['role'] == 'user' else ' '} {event['content']}", file=aside)
-        return str(found["thread"]["id"])
+        for page in pages(reach, rest.strip()):
+            thread = str(page["thread"]["id"])
+            for event in page["events"]:
+                if event["kind"] == "message":
+                    say(f"{'>' if event['role'] == 'user' else ' '} {event['content']}", aside)
     else:
-        print(f"unknown command {word}; /help lists them", file=aside)
+        say(f"unknown command {word}; /help lists them", aside)
     return thread
+
+
+def pages(reach: Reach, thread: str, after: int = 0, only: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """A thread, a page of `thread.view` at a time; there is always a first one."""
+    has_more = True
+    while has_more:
+        page = reach.call("thread.view", {"id": thread, "after": after, "only": list(only) or None, "limit": PAGE})
+        yield page
+        has_more = page["has_more"]
+        after = page["events"][-1]["seq"] if page["events"] else after
 
 
 def table(rows: Sequence[Sequence[str]], heads: Sequence[str], out: TextIO) -> None:
     """Columns as wide as their widest cell."""
-    cells = [list(heads), *[list(row) for row in rows]]
+    cells = [list(heads), *[[" ".join(cell.split()) for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
     for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), file=out)
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), out)
 
 
 class Progress:
@@ -165,6 +214,7 @@ class Progress:
 
     def show(self, stage: str, done: int, total: int) -> None:
         """`done` of `total` bytes or steps of a stage; a total of 0 is unknown."""
+        stage = fitting(stage, self._out)
         part = min(100, 100 * done // total) if total else 0
         step = part if self._out.isatty() else part // 25 * 25
         if (stage, step) == self._shown:

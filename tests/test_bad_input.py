@@ -43,7 +43,7 @@ WORDS: dict[str, tuple[list[str], bytes, int, list[str]]] = {
     "unknown thread to chat in": (["chat", "--thread", "feedbeef"], b"hi\n", 3, ["feedbeef", "thread list"]),
     "unknown role": (["thread", "view", "feedbeef", "--only", "owl"], b"", 2, ["owl", "assistant"]),
     "limit no number": (["thread", "list", "--limit", "many"], b"", 2, ["many", "--help"]),
-    "limit too small": (["thread", "list", "--limit", "0"], b"", 2, ["limit 0", "at least 1"]),
+    "limit too small": (["thread", "list", "--limit", "0"], b"", 2, ["limit", ">= 1", "got 0"]),
     "search limit too large": (["search", "owl", "--limit", "5000"], b"", 2, ["limit", "50"]),
     "interval too short": (["thread", "follow", "--interval", "1"], b"", 2, ["1 ms", "50"]),
     "nothing to search": (["search", "!!"], b"", 2, ["!!"]),

@@ -144,7 +144,8 @@ class Rpc:
         if wrong:
             raise BadInput(f"unknown role {', '.join(wrong)}", hint=f"use {', '.join(roles)}")
         run = self._runs.get(id)
-        events, room, has_more = [], PAGE_CHARS, False
+        events: list[dict[str, Any]] = []
+        room, has_more = PAGE_CHARS, False
         while room > 0 and len(events) < limit:
             # A few at a time: a thread may hold more than memory does.
             found = self._runs.events(run.id, after=after, roles=only or (), limit=min(BATCH, limit - len(events)) + 1)

@@ -51,7 +51,8 @@ def read(
     lines = entries.get(ref).body.split("\n")
     if line > len(lines):
         raise BadInput(f"line {line} is past the end of {ref}", hint=f"it has {len(lines)} lines")
-    shown, room = [], READ_CHARS
+    shown: list[str] = []
+    room = READ_CHARS
     for text in lines[line - 1 : line - 1 + limit]:
         if shown and len(text) >= room:
             break

@@ -124,7 +124,7 @@ class Face(App[None]):
 
     def get_line_filters(self) -> "list[LineFilter]":
         """Textual's, and ours for terminals that cannot show every letter."""
-        return [*super().get_line_filters(), *([self._letters] if self._letters else [])]
+        return [*super().get_line_filters(), look.Calm(), *([self._letters] if self._letters else [])]
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""

@@ -5,6 +5,7 @@ none the terminal's own are used, and what is chosen is underlined or in reverse
 ASCII of the same width, whatever a widget draws; the console of Linux keeps what its font has.
 """
 
+import re
 import unicodedata
 from collections.abc import Mapping
 
@@ -83,6 +84,8 @@ THEMES = (NIGHT, DAY, PLAIN)
 
 # What the fonts of the Linux console have beyond Latin-1.
 CONSOLE = frozenset("─│┌┐└┘├┤┬┴┼═║╔╗╚╝█▄▀▌▐░▒▓•…–—‘’“”")
+# C0 without tab and newline, DEL, C1, and what overrides or isolates the direction of writing.
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 ASCII = str.maketrans(
     {
         **dict.fromkeys("─━═╌╍┄┅▔╴╶", "-"),
@@ -141,6 +144,14 @@ def is_utf8(environ: Mapping[str, str]) -> bool:
         kind = ""  # Python put it there itself, because of the C in LANG (PEP 538)
     name = environ.get("LC_ALL") or kind or lang
     return not name or "utf8" in name.lower().replace("-", "")
+
+
+class Calm(LineFilter):
+    """Takes out what could steer the terminal or reorder a line: Textual lets most of it through, as if it had no width."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The line without control characters."""
+        return [s if s.control or s.text.isprintable() else Segment(STEERING.sub("", s.text), s.style) for s in segments]
 
 
 class Letters(LineFilter):
