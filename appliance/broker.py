@@ -3,7 +3,8 @@
 Started by the core with a token in OWLBOX_TOKEN, valid for this process only, or by systemd with none;
 then only our own user, and the one in OWLBOX_CORE_UID or OWLBOX_CORE_USER, are served. With OWLBOX_CHILD=1 it ends when the
 thread that started it does, and OWLBOX_CONFIG names the configuration that the core has in force. Idle means
-parked: no thread wakes up while nobody asks. Knows nothing about conversations. Not hidden: the token stays readable in /proc for the same user and for root.
+parked: no thread wakes up while nobody asks. Knows nothing about conversations. Not hidden: the token
+stays readable in /proc for the same user and for root.
 """
 
 import ctypes

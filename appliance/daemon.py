@@ -37,7 +37,7 @@ from appliance.skills import Skills
 from appliance.store import Store
 from appliance.supervisor import Broker, Given, Keeper
 from appliance.toolbox import Toolbox
-from appliance.watch import Watch
+from appliance.watch import Watch, walk
 
 LOG = logging.getLogger(__name__)
 # Keys that `reload` takes into use, and those that a new broker does; they may be the beginnings of keys.
@@ -280,8 +280,17 @@ class Core:
         self.folder.take(paths)
         self.skills.take(paths)
 
+    def look(self) -> None:
+        """Take what changed in box/ while nobody watched it: for a command that runs without a core."""
+        tree = walk(self.home.box)
+        if str(self.home.box) not in tree.folders:
+            return  # it is away, and may come back: what it held stays known
+        shut = [Path(folder) for folder in tree.closed]
+        known = [path for path in self.folder.known() if not any(path.is_relative_to(folder) for folder in shut)]
+        self._take(sorted({*map(Path, tree.files), *known}))
+
     def _folder(self) -> dict[str, Any]:
-        """What is known about box/; without `serve` nobody watches it."""
+        """What is known about box/; only `serve` watches it."""
         problems = [*self.folder.problems, *self.skills.problems]
         return {"path": str(self.home.box), "state": self.watch.state, "problems": problems[:20], "problem_count": len(problems)}
 

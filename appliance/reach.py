@@ -13,6 +13,8 @@ from appliance.client import Client
 from appliance.errors import Lost, Refused
 from appliance.places import Home
 
+# Methods whose answer depends on what is in box/.
+FOLDER_METHODS = ("message.send", "tool.call", "entry.list", "entry.view", "skill.list")
 Listen = Callable[[str, dict[str, Any]], None]
 ANSWER_S = 3600.0
 CALL_S = 150.0  # a call may have to load the model first
@@ -80,6 +82,7 @@ class InProcess:
         self._core = Core(home, environ, process="cli", is_shared=False)
         self._core.recover()
         self._check_path = jsonrpc.check_path
+        self._has_looked = False
         self._local_call = LocalCall
         self._signature = signature
         self._methods = jsonrpc.marked(self._core.rpc)
@@ -91,6 +94,9 @@ class InProcess:
                 self._check_path(str(self._core.broker.socket))  # before anything is recorded
             else:
                 self._core.inbox.close("this process only hands it in")
+        if method in FOLDER_METHODS and not self._has_looked:
+            self._core.look()  # no core watched the folder meanwhile
+            self._has_looked = True
         function = self._methods[method]
         bound = self._signature(function, skip=("self", "call")).bind(params or {})
         return function(self._local_call(listen or (lambda name, value: None)), **bound)

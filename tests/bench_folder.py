@@ -113,7 +113,8 @@ def idle(core: Core, seconds: float) -> dict[str, Any]:
 
 
 def count(core: Core, prefix: str = "box://notes/") -> int:
-    return len(core.call("entry.list", prefix=prefix, limit=100_000))
+    pages = iter(range(0, 10_000_000, 1000))
+    return sum(iter(lambda: len(core.call("entry.list", prefix=prefix, limit=1000, offset=next(pages))), 0))
 
 
 def found(core: Core, word: str) -> bool:

@@ -448,3 +448,8 @@ def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
     assert quiet.shown == [("local:ada", "thinking"), ("local:ada", "idle")]
     first = model.asked[0][1]
     assert first.messages[0].content == "remembered question" and "knots: how to tie them" in "".join(p.text for p in first.system)
+
+
+def test_an_answer_that_was_cut_off_says_so() -> None:
+    steps, _ = think(["Once upon a", Finish("length", output_tokens=3)])
+    assert shown(steps) == events(steps, "message")[0].content == "Once upon a … [cut at 3 tokens]"

@@ -44,6 +44,7 @@ WORDS: dict[str, tuple[list[str], bytes, int, list[str]]] = {
     "unknown role": (["thread", "view", "feedbeef", "--only", "owl"], b"", 2, ["owl", "assistant"]),
     "limit no number": (["thread", "list", "--limit", "many"], b"", 2, ["many", "--help"]),
     "limit too small": (["thread", "list", "--limit", "0"], b"", 2, ["limit", ">= 1", "got 0"]),
+    "limit past any number": (["thread", "list", "--limit", "9" * 20], b"", 2, ["limit", "1000", "9" * 20]),
     "search limit too large": (["search", "owl", "--limit", "5000"], b"", 2, ["limit", "50"]),
     "interval too short": (["thread", "follow", "--interval", "1"], b"", 2, ["1 ms", "50"]),
     "nothing to search": (["search", "!!"], b"", 2, ["!!"]),
@@ -232,6 +233,17 @@ def test_a_runtime_folder_that_others_can_read_is_refused(box: Box) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
     assert_told(box.run("serve"), 2, str(folder), "XDG_RUNTIME_DIR")
+
+
+def test_a_link_that_leads_nowhere_is_no_runtime_folder(box: Box) -> None:
+    box.runtime.symlink_to("/nonexistent/elsewhere")
+    assert_told(box.run("status"), 2, "not a private folder", "XDG_RUNTIME_DIR")
+
+
+def test_an_error_line_never_steers_the_terminal(box: Box) -> None:
+    done = box.run("entry", "view", "box://\x1b[2J\u009b2J\u202e")
+    assert_told(done, done.returncode, "box://")
+    assert done.returncode and not set(done.stderr) & set("\x1b\u009b\u202e")
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import pytest
 from process import PLAY, Box, a_box, clean_environ, script, tree, until  # noqa: F401
 
 from appliance.places import Home
+from appliance.records import Event
+from appliance.runs import Runs
 from appliance.settings import Config
 
 IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
@@ -262,6 +264,43 @@ def test_follow_of_an_ended_thread_ends_at_once_and_none_open_is_an_error(box: B
     events = [json.loads(line) for line in box.run("thread", "follow", run, "--json").stdout.splitlines()]
     assert [e["seq"] for e in events] == [1, 2]
     assert box.run("thread", "follow").returncode == 3
+
+
+def test_a_huge_thread_is_shown_page_by_page_and_a_huge_event_cut(box: Box) -> None:
+    run = box.json("ask", "hello")["run"]
+    with box.store() as store, store.write():
+        runs = Runs(store, "")
+        for n in range(450):
+            runs.append(Event(run=run, kind="message", role="user", content=f"{n} " + "\x01" * 5000))
+        runs.append(Event(run=run, kind="tool_result", role="tool", content="z" * 5_000_000))
+    core = box.serve()
+    events = box.events(run)
+    assert [e["seq"] for e in events] == list(range(1, 454)) and events[2]["content"].startswith("0 \x01")
+    assert events[-1]["content"].endswith("\n[cut: 100000 of 5000000 characters shown]")
+    assert len(box.run("thread", "view", run).stdout.split("\n  45")) == 5  # 45 and 450 to 453
+    page = core.call("thread.view", id=run, limit=2)
+    assert page["has_more"] and [e["seq"] for e in page["events"]] == [1, 2]
+
+
+def test_an_answer_larger_than_a_frame_arrives_cut(box: Box) -> None:
+    script(box, f'[[turns]]\ntext = "{"z" * 5_000_000}"\nchunk_size = 500_000\n')
+    core = box.serve()
+    got = box.run("ask", "say much").stdout
+    assert len(got) == 5_000_001
+    assert core.call("thread.list")[0]["status"] == 200
+
+
+def test_what_the_model_says_never_steers_a_terminal(box: Box) -> None:
+    script(box, '[[turns]]\nrepeat = true\ntext = "a\\u001b]0;owned\\u0007b\\u009b2Jc\\u202ed\\te"\nchunk_size = 1\n')
+    assert box.run("ask", "hi").stdout == "a\x1b]0;owned\x07b\x9b2Jc\u202ed\te\n"
+    run = box.json("thread", "list")[0]["id"]
+    for words in (["ask", "hi"], ["thread", "view", run], ["thread", "follow", run], ["thread", "view", run, "--json"]):
+        terminal, end = os.openpty()
+        with open(terminal, "rb", buffering=0) as out:
+            subprocess.run(box.command(*words), env=box.environ, stdin=subprocess.DEVNULL, stdout=end, timeout=60, check=True)
+            os.close(end)
+            said = out.read(65536).decode()
+        assert "owned" in said and not set(said) & set("\x1b\x07\x9b\u202e"), words
 
 
 # -- prompt -----------------------------------------------------------------------------------------

@@ -149,6 +149,14 @@ def test_cancelled_alarm_stays_silent() -> None:
     assert rang == []
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_alarm_that_raises_does_not_silence_the_others() -> None:
+    alarms, done = Alarms(), threading.Event()
+    alarms.after(0.01, lambda: 1 // 0)
+    alarms.after(0.05, done.set)
+    assert done.wait(5)
+
+
 def _switches(thread: threading.Thread) -> str:
     lines = Path(f"/proc/self/task/{thread.native_id}/status").read_text().splitlines()
     return next(line for line in lines if line.startswith("voluntary_ctxt_switches"))

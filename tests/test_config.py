@@ -494,6 +494,15 @@ def test_only_a_remote_provider_needs_a_key(tmp_path, url, is_remote):
         assert config.load(Home(tmp_path), {}).pools["big"] == ("p/m",)
 
 
+def test_keys_that_nothing_uses_yet_are_named_when_they_are_set(tmp_path):
+    text = "[runs]\nmax_turns = 5\nthink = true\n[channels.email]\nport = 1\n[agents.coder]\ntimeout_s = 9\n"
+    (tmp_path / "owlbox.toml").write_text(text.replace("port = 1", "imap_port = 1"))
+    assert config.not_used(config.load(Home(tmp_path), {})) == ("runs.think", "agents", "channels.email.imap_port")
+    assert config.not_used(Config()) == ()
+    assert "| `runs.think` |" in (page := config.reference()) and page.count("*Not used yet.*") > 50
+    assert not [line for line in page.splitlines() if "`runs.max_turns`" in line and "Not used" in line]
+
+
 # -- reload, secrets, what is written -------------------------------------------------------------
 
 

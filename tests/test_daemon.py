@@ -279,6 +279,45 @@ def test_sighup_takes_a_changed_value_and_keeps_the_old_one_when_the_file_is_bro
     assert told.returncode == 2 and "the old one stays" in told.stderr and core.is_up()
 
 
+def test_a_reload_that_finds_the_database_busy_does_not_end_the_core(box: Box, tmp_path: Path) -> None:
+    box.home.config.write_text(f'[skills]\nfolders = ["{tmp_path}/more"]\n[store]\nbusy_delays_ms = [10]\n')
+    core = box.serve()
+    (tmp_path / "more/fly").mkdir(parents=True)
+    (tmp_path / "more/fly/SKILL.md").write_text("---\nname: fly\ndescription: How to fly.\n---\nUp.\n")
+    with box.store() as store, store.write():
+        core.child.send_signal(signal.SIGHUP)
+        until(lambda: any("reload was not finished" in line["message"] for line in box.log("core")), "it says so")
+    assert core.is_up() and core.call("core.reload") == {"changed": "", "restart": ""}
+
+
+def test_a_reload_takes_effect_at_once_and_says_what_waits_for_a_restart(box: Box) -> None:
+    core = box.serve()
+    first = core.broker_pid()
+    (box.home.root / "rules.toml").write_text('[tools]\ndeny = ["search"]\n')
+    box.home.config.write_text('[policy]\npath = "rules.toml"\n[api]\nmax_connections = 9\n[models]\ncontext = 4096\n')
+    told = box.run("reload").stdout
+    assert told == "changed: models.context, policy.path\nafter a restart: api.max_connections\n"
+    assert core.call("tool.call", name="search", arguments={"query": "owl"})["status"] == 403
+    until(lambda: core.broker_pid() != first, "another broker")
+    (box.home.root / "rules.toml").write_text("[tools\n")
+    assert box.run("reload").returncode == 2
+    assert core.call("tool.call", name="search", arguments={"query": "owl"})["status"] == 403, "the old policy holds"
+
+
+def test_a_command_with_another_runtime_folder_finds_the_core(box: Box, tmp_path: Path) -> None:
+    core = box.serve()
+    elsewhere = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    assert f"running, pid {core.child.pid}" in box.run("status", **elsewhere).stdout
+    core.kill()
+    assert "core         not running" in box.run("status", **elsewhere).stdout
+
+
+def test_keys_that_nothing_uses_are_named_at_the_start(box: Box) -> None:
+    box.home.config.write_text("[runs]\nthink = true\n")
+    box.serve()
+    assert any(line["message"].endswith("not used in this version: runs.think") for line in box.log("core"))
+
+
 @pytest.mark.covers("A-277")
 @pytest.mark.parametrize(
     ("text", "problem"), [("mode = 'lax'\n", "lax"), ("[tools\n", "not TOML"), ("", "empty"), (None, "No such file")]

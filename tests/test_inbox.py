@@ -5,6 +5,7 @@ import re
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -659,3 +660,117 @@ def test_a_model_sees_only_the_threads_of_its_own_person(desk: Callable[..., Des
         threads.view_thread(other, runs=here.runs, caller=caller)
     everything = Caller("", CancelToken())  # a person at the command line: trusted with the box
     assert "secret plan" in threads.view_thread(other, runs=here.runs, caller=everything)
+
+
+# -- a busy database, and other processes -------------------------------------------------------------
+
+
+def jammed(store: Store) -> tuple[Desk, ExitStack]:
+    """A desk whose first answer breaks off while another process keeps the database, until the stack is closed."""
+    other, hold = Store.open(store.path), ExitStack()
+
+    def jam(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        yield Piece("Once")
+        hold.enter_context(other.write())
+        raise Unavailable("the model is gone")
+
+    here = Desk(Store.open(store.path, busy_delays_ms=[20]), Voice(jam))
+    assert here.answer("one")[-1].status == 500  # type: ignore[union-attr]
+    assert here.runs.loop(1).status == 102
+    hold.close()
+    here.model.speech = echo  # type: ignore[attr-defined]
+    return here, hold
+
+
+def test_end_that_could_not_be_recorded_is_recorded_before_the_next_turn(store: Store) -> None:
+    here, _ = jammed(store)
+    run = here.runs.loop(1).run
+    assert here.answer("two", thread=run)[-1] == LoopEnded(200, "ok")
+    assert [here.runs.loop(n).status for n in (1, 2)] == [500, 200]
+    assert ("message", "Once", 499) in here.said(run) and store.rows("SELECT * FROM turn_locks") == []
+    here.inbox.close("the test is over")
+
+
+@pytest.mark.parametrize("mend", ["close", "recover", "delete"])
+def test_end_that_could_not_be_recorded_is_mended_once(store: Store, mend: str) -> None:
+    here, _ = jammed(store)
+    run = here.runs.loop(1).run
+    if mend == "recover":
+        assert len(here.runs.recover(lambda event: None)) == 1
+    elif mend == "delete":
+        assert here.runs.delete(run) > 0
+    here.inbox.close("the test is over")
+    if mend != "delete":
+        assert here.runs.loop(1).status in (499, 500)
+        assert [e.kind for e in here.runs.events(run)].count("status_change") == 1
+
+
+def test_prompt_that_a_busy_database_keeps_waiting_is_answered_later_and_once(store: Store) -> None:
+    here, other = Desk(Store.open(store.path, busy_delays_ms=[20]), Voice()), Store.open(store.path)
+    accepted = here.accept("hoot")
+    with other.write():
+        subscription = here.inbox.feed.subscribe(accepted.loop)
+        here.inbox.start(accepted.loop)
+        assert list(subscription)[-1].status == 100  # type: ignore[union-attr]
+        until(lambda: here.inbox.busy() == 0)
+    assert here.runs.loop(accepted.loop).status == 100
+    assert here.answer("again", thread=accepted.run)[-1] == LoopEnded(200, "ok")
+    assert [e.content for e in here.runs.events(accepted.run) if e.role == "assistant"] == ["tooh", "niaga"]
+    here.inbox.close("the test is over")
+
+
+def test_prompt_that_is_told_to_have_failed_is_not_answered_after_all(desk: Callable[..., Desk], store: Store) -> None:
+    with store.write() as execute:
+        execute("CREATE TRIGGER no BEFORE INSERT ON turn_locks BEGIN SELECT RAISE(ABORT, 'no'); END")
+    here = desk()
+    assert here.answer("hoot")[-1].status == 500  # type: ignore[union-attr]
+    assert here.runs.waiting() == [] and here.runs.listing()[0].status == 500
+
+
+def test_prompt_of_a_living_process_is_left_to_it(desk: Callable[..., Desk], store: Store) -> None:
+    there = office('Desk(store, Voice()).accept("hoot"); print("accepted", flush=True); sys.stdin.read()', store)
+    assert there.stdout is not None and there.stdout.readline()
+    here = desk()
+    assert here.inbox.start_waiting() == 0
+    killed(there)
+    assert here.inbox.start_waiting() == 1
+
+
+def test_prompt_that_another_process_took_is_followed_to_its_end(desk: Callable[..., Desk], store: Store) -> None:
+    code = """
+        def slow(ask, cancel):
+            print("begun", flush=True)
+            sys.stdin.readline()
+            yield from echo(ask, cancel)
+        desk = Desk(store, Voice(slow))
+        desk.inbox.start(1)
+        until(lambda: desk.inbox.busy() == 0)
+    """
+    here = desk()
+    accepted = here.accept("hoot")
+    there = office(code, store)
+    assert there.stdout is not None and there.stdout.readline()
+    subscription = here.inbox.feed.subscribe(accepted.loop)
+    here.inbox.start(accepted.loop)
+    there.communicate("go\n", timeout=10)
+    first, event, end = list(subscription)
+    assert (first, end) == (Delta("tooh"), LoopEnded(200, "ok")) and isinstance(event, Event)
+    assert here.model.asks == []  # type: ignore[attr-defined]
+
+
+def test_answer_that_nobody_heard_is_delivered_although_another_prompt_came(desk: Callable[..., Desk]) -> None:
+    here, delivered = desk(), []
+
+    class Door(Quiet):
+        def show(self, session: str, state: str) -> None:
+            if state == "idle" and not delivered:
+                here.accept("late", thread=run)
+
+        def deliver(self, message: object) -> None:
+            delivered.append(message.text)  # type: ignore[attr-defined]
+
+    here.inbox._status = here.inbox._channel = Door()
+    run = here.accept("hoot").run
+    here.inbox.start_waiting()
+    until(lambda: here.inbox.busy() == 0)
+    assert delivered == ["tooh"]

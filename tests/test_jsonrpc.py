@@ -2,8 +2,11 @@
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance import errors, jsonrpc
-from appliance.errors import BadInput, Lost, NotFound, OwlError, TooLarge
+from appliance.errors import BadInput, Lost, NotFound, OwlError, Refused, TooLarge
 from appliance.jsonrpc import MAX_FRAME_BYTES, Wire, decode, encode
 
 ANYTHING = st.recursive(
@@ -188,6 +191,23 @@ def test_a_path_the_kernel_refuses_is_refused_with_its_length() -> None:
         jsonrpc.check_path("/tmp/" + "é" * 51 + "x")
     with pytest.raises(Lost, match="nothing answers at /tmp/owl-nobody"):
         jsonrpc.connect("/tmp/owl-nobody.sock")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
+@pytest.mark.parametrize(("owner", "is_fine"), [(65534, True), (12345, False)])
+def test_a_stranger_at_the_other_end_is_refused(runtime: Path, owner: int, is_fine: bool) -> None:
+    path = runtime / "s.sock"
+    runtime.chmod(0o777)
+    code = "import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen()"
+    code += "; print(1, flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        os.chown(runtime, owner, -1)
+        if is_fine:
+            jsonrpc.connect(str(path)).close()
+        else:
+            with pytest.raises(Refused, match="user 65534 answers at"):
+                jsonrpc.connect(str(path))
 
 
 def test_marks_are_read_from_the_class_and_register_nothing() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from process import until
 
 from appliance import log
 from appliance.client import Client
@@ -59,6 +60,16 @@ class Service:
         self.started.release()
         self.go.wait(20)
         return "held"
+
+    @method("stream", is_long=True)
+    def stream(self, call: Call) -> str:
+        """Wait for the test, as a long call."""
+        return self.hold(call)
+
+    @method("peek", is_quiet=True)
+    def peek(self, call: Call) -> str:
+        """Look on."""
+        return "seen"
 
     @method("count")
     def count(self, call: Call, to: int) -> int:
@@ -295,6 +306,47 @@ def test_every_request_is_logged_with_time_sender_operation_and_result(served: S
     sender = f"tui pid={os.getpid()} uid={os.getuid()}"
     assert all(line["sender"] == sender and line["at"].endswith("Z") and line["ms"] >= 0 for line in lines)
     assert "private words" not in (served.log / "core.log").read_text()
+
+
+@pytest.mark.covers("A-188")
+def test_requests_that_are_answered_early_are_logged_too(served: Served) -> None:
+    raw = served.raw()
+    raw.ask(b"{nonsense}\n")
+    raw.ask({"id": 1, "method": 5})
+    raw.ask({"id": 2, "method": "echo", "params": [1]})
+    raw.ask({"id": 3, "method": "cancel", "params": {"id": 9}})
+    raw.ask({"id": 4, "method": "echo", "deadline_s": "soon"})
+    raw.send({"id": 5, "method": "hold"})
+    assert served.service.started.acquire(timeout=5)
+    raw.ask({"id": 5, "method": "echo"})
+    raw.ask(b"x" * (MAX_FRAME_BYTES + 5) + b"\n")
+    lines = [(line["operation"], line["result"]) for line in served.lines() if line["message"] == "request"]
+    assert lines == [
+        ("hello", "ok"), ("?", "bad_input"), ("?", "bad_input"), ("echo", "bad_input"), ("cancel", "ok"), ("echo", "bad_input"),
+        ("echo", "conflict"), ("?", "too_large"),
+    ]  # fmt: skip
+
+
+def test_who_only_looks_on_is_no_news_in_the_log(served: Served) -> None:
+    with served.client() as client:
+        assert client.call("peek") == "seen"
+        client.call("echo")
+    served.settle()
+    assert [line["operation"] for line in served.lines()] == ["hello", "echo"]
+
+
+def test_long_calls_leave_the_pool_to_quick_ones_and_have_a_limit_of_their_own(runtime: Path) -> None:
+    with serving(runtime, threads=1, max_long=2) as served:
+        raw = served.raw()
+        for n in (1, 2):
+            raw.send({"id": n, "method": "stream"})
+            assert served.service.started.acquire(timeout=5)
+        assert raw.ask({"id": 3, "method": "echo", "params": {"text": "quick"}})["result"] == "quick"
+        surplus = raw.ask({"id": 4, "method": "stream"})["error"]
+        assert surplus["data"]["outcome"] == "busy" and "2 long calls" in surplus["message"] and surplus["data"]["hint"]
+        served.service.go.set()
+        assert {raw.read()["result"] for _ in (1, 2)} == {"held"}
+        until(lambda: "result" in raw.ask({"id": 5, "method": "stream"}), "there is room again", 5)
 
 
 # -- frames -----------------------------------------------------------------------------------------

@@ -52,6 +52,11 @@ class Service:
         self.correlations.append(call.correlation)
         if self.behaviour == "busy":
             raise Busy("the CPU is taken")
+        if self.behaviour == "faint":
+            call.cancel.wait(0.6)  # it reads the prompt for a while
+            assert self.listener is not None
+            self.listener.close()
+            raise Cancelled("stopped")
         call.notify("piece", to_plain(Piece("hoot ")))
         self.spoke.set()
         if self.behaviour == "leave":
@@ -84,12 +89,13 @@ class Reviver:
         self.reasons: list[str] = []
         self._act = act
 
-    def __call__(self, reason: str) -> None:
+    def __call__(self, reason: str) -> str:
         self.reasons.append(reason)
         self._act(reason)
+        return ""
 
 
-def models(path: Path, revive: Callable[[str], None] | None = None, **options: Any) -> Models:
+def models(path: Path, revive: Callable[[str], str] | None = None, **options: Any) -> Models:
     return Models(str(path), token=lambda: "", revive=revive or Reviver(), **{"wait_s": 10, "health_s": 0.3, **options})
 
 
@@ -266,3 +272,23 @@ def test_the_token_is_asked_for_at_every_connection(path: Path) -> None:
         made.plan()
     assert made.plan() == (ROUTE,)
     listener.close()
+
+
+def test_a_broker_that_dies_late_but_before_its_first_word_is_waited_for(path: Path, service: Service) -> None:
+    service.behaviour, made = "faint", []
+    revive = Reviver(lambda reason: None if made else made.append(broker(path, Service())))
+    assert list(models(path, revive, wait_s=0.4).generate(ROUTE, ASK, CancelToken()))[-1] == FINISH
+    made[0].close()
+
+
+def test_a_question_that_ends_every_broker_is_given_up(path: Path) -> None:
+    made = [broker(path, Service("faint"))]
+    revive = Reviver(lambda reason: made.append(broker(path, Service("faint"))) if not path.exists() else None)
+    with pytest.raises(Lost):
+        list(models(path, revive).generate(ROUTE, ASK, CancelToken()))
+    assert sum(len(l.service.asked) for l in made if hasattr(l, "service")) <= 6 and len(made) <= 7
+
+
+def test_why_a_broker_does_not_start_is_in_the_error(path: Path) -> None:
+    with pytest.raises(Lost, match="does not start: the card is gone"):
+        models(path, lambda reason: "the card is gone", wait_s=0.2).plan()

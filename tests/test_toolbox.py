@@ -309,6 +309,19 @@ def test_a_stop_interrupts_the_thread_the_tool_runs_in() -> None:
     made.close()
 
 
+def test_a_long_result_is_cut_at_the_end_of_a_line_and_says_so() -> None:
+    @tool(group="test")
+    def talk(word: str, times: int) -> str:
+        """Say a word many times."""
+        return word * times
+
+    with box(talk) as made:
+        lines = call(made, "talk", {"word": "owl owl\n", "times": 5000}).message
+        assert len(lines) <= 10_000 and "owl owl\n[cut: 99" in lines and lines.endswith("of 40000 characters shown; ask for less]")
+        assert len(call(made, "talk", {"word": "x", "times": 20_000}).message) <= 10_000
+        assert call(made, "talk", {"word": "x", "times": 10_000}).message == "x" * 10_000
+
+
 def test_a_closed_toolbox_answers_unavailable() -> None:
     with box(add) as made:
         made.close()

@@ -96,6 +96,21 @@ def test_a_long_note_is_read_in_parts_and_says_how_to_go_on(bench: Bench) -> Non
     assert past.status == 400 and "past the end" in past.message and past.hint == "it has 450 lines"
 
 
+def test_a_note_of_long_lines_is_read_in_pages_that_follow_each_other(bench: Bench) -> None:
+    lines = [f"{n} " + "x" * 1500 for n in range(1, 31)]
+    bench.entries.set("memory://notes/wide", "\n".join(lines))
+    seen, line = [], 1
+    while line:
+        page = bench.call("read", ref="memory://notes/wide", line=line).message
+        assert len(page) <= 10_000
+        text, _, hint = page.partition("\n[")
+        seen += text.split("\n")
+        line = int(hint.rpartition("=")[2].rstrip("]")) if hint else 0
+    assert seen == lines
+    bench.entries.set("memory://notes/one", "x" * 50_000)
+    assert bench.call("read", ref="memory://notes/one").message.endswith("[line 1: 9800 of 50000 characters shown]")
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "status", "part"),
     [

@@ -125,6 +125,23 @@ def test_chat_shows_markdown_sources_and_tools(core: Core):
     assert len(answers(core)) == 2
 
 
+def test_answer_can_neither_steer_the_terminal_nor_use_markup(core: Core):
+    text = "a\\u001b]0;owned\\u0007 b\\u009b2J c\\u202ed [red]bare[/red] [@click=app.exit]x[/]"
+    script(core.box, f'[[turns]]\nrepeat = true\ntext = "{text}"\n')
+    core.stop()
+    again = core.box.serve()
+
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await seen.type("hello")
+        await seen.shows("owned", "2J", "[red]bare[/red] [@click=app.exit]x[/]")
+        assert all(line.isprintable() for line in seen.lines())
+        await seen.press("f2")
+        await seen.until(lambda: all(line.isprintable() for line in seen.lines()), "the preview is calm too")
+
+    show(environ(), again.box.runtime, scenario)
+
+
 def test_wide_screen(core: Core):
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected")
