@@ -277,7 +277,7 @@ def test_a_huge_thread_is_shown_page_by_page_and_a_huge_event_cut(box: Box) -> N
     events = box.events(run)
     assert [e["seq"] for e in events] == list(range(1, 454)) and events[2]["content"].startswith("0 \x01")
     assert events[-1]["content"].endswith("\n[cut: 100000 of 5000000 characters shown]")
-    assert len(box.run("thread", "view", run).stdout.split("\n  45")) == 5  # 45 and 450 to 453
+    assert box.run("thread", "view", run).stdout.count(" · message\n") == 452
     page = core.call("thread.view", id=run, limit=2)
     assert page["has_more"] and [e["seq"] for e in page["events"]] == [1, 2]
 

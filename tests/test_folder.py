@@ -34,7 +34,7 @@ def hits(core: Core, query: str) -> list[str]:
 
 def refs(core: Core, prefix: str = "box://notes/") -> dict[str, int]:
     """Entries and when they changed."""
-    return {e["ref"]: e["updated_ms"] for e in core.call("entry.list", prefix=prefix, limit=10_000)}
+    return {e["ref"]: e["updated_ms"] for e in core.call("entry.list", prefix=prefix, limit=1000)}
 
 
 def times_read(box: Box, ref: str) -> int:
