@@ -9,8 +9,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from process import PLAY, Box, a_box, clean_environ, script, tree, until  # noqa: F401
+from process import PLAY, Box, a_box, clean_environ, left_over, script, tree, until  # noqa: F401
 
+from appliance import places
+from appliance.jsonrpc import Wire
+from appliance.listener import listen
 from appliance.places import Home
 from appliance.records import Event
 from appliance.runs import Runs
@@ -136,12 +139,14 @@ def test_a_question_may_come_through_a_pipe(box: Box) -> None:
     assert box.run("ask", text="hello").returncode == 0
 
 
+@pytest.mark.covers("S-100")
 def test_ask_streams_while_the_model_speaks(box: Box) -> None:
     child = box.start("ask", "slow one")
     assert child.stdout is not None
     first = os.read(child.stdout.fileno(), 4)
     assert first == b"one " and child.poll() is None
     assert child.stdout.read().endswith(b"fourteen\n") and child.wait(30) == 0
+    assert left_over(box) == []  # it ends what it started
 
 
 def test_a_reader_that_leaves_is_no_traceback(box: Box) -> None:
@@ -371,3 +376,41 @@ def test_handed_in_without_a_core_is_answered_when_one_starts(box: Box) -> None:
 def test_defaults_hold_without_a_configuration_file(box: Box) -> None:
     box.home.config.unlink()
     assert box.json("status")["default_pool"] == Config().models.pool
+
+
+# -- a core that goes away ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_question_that_waits_when_the_core_stops_is_said_to_be_kept(box: Box, form: list[str]) -> None:
+    core = box.serve()
+    first = box.start("ask", "stuck")
+    until(lambda: core.call("core.status")["answering"] == 1, "one is answered")
+    second = box.start("ask", "and this?", *form)
+    until(lambda: core.call("core.status")["answering"] == 2, "one waits")
+    assert core.stop() == 0 and first.wait(30) == 1 and second.wait(30) == 5
+    assert second.stdout is not None and second.stderr is not None
+    if form:
+        assert json.loads(second.stdout.read())["status"] == 100
+    else:
+        said = second.stderr.read().decode()
+        assert re.fullmatch(f"owlbox: kept: it will be answered after the restart: owlbox thread view {IDS.pattern}\n", said)
+
+
+def test_a_question_that_a_dying_core_did_not_accept_is_asked_again(box: Box) -> None:
+    box.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = places.core_socket(box.runtime)
+    server = listen(path)
+    child = box.start("ask", "hello")
+    wire = Wire(server.accept()[0])
+    lines = wire.lines()
+    hello = json.loads(next(lines))  # type: ignore[arg-type]
+    wire.send({"jsonrpc": "2.0", "id": hello["id"], "result": {}})
+    asked = json.loads(next(lines))  # type: ignore[arg-type]
+    server.close()
+    path.unlink()
+    wire.close()
+    assert child.stdout is not None and child.wait(60) == 0 and child.stdout.read() == b"Hoot hoot.\n"
+    with box.store() as store:
+        assert store.value("SELECT group_concat(message_id) FROM inbox").endswith(asked["params"]["message_id"])
+        assert store.value("SELECT COUNT(*) FROM inbox") == 1

@@ -498,9 +498,9 @@ def test_keys_that_nothing_uses_yet_are_named_when_they_are_set(tmp_path):
     text = "[runs]\nmax_turns = 5\nthink = true\n[channels.email]\nport = 1\n[agents.coder]\ntimeout_s = 9\n"
     (tmp_path / "owlbox.toml").write_text(text.replace("port = 1", "imap_port = 1"))
     assert config.not_used(config.load(Home(tmp_path), {})) == ("runs.think", "agents", "channels.email.imap_port")
-    assert config.not_used(settings.Config()) == ()
+    assert config.not_used(config.Config()) == ()
     assert "| `runs.think` |" in (page := config.reference()) and page.count("*Not used yet.*") > 50
-    assert not [line for line in page.splitlines() if "`runs.max_turns`" in line and "Not used" in line]
+    assert not [line for line in page.splitlines() if line.startswith("| `runs.max_turns`") and "Not used" in line]
 
 
 # -- reload, secrets, what is written -------------------------------------------------------------
@@ -587,7 +587,10 @@ def test_reference_says_which_seed_key_it_stands_for(key):
             "whole number 1 to 100000 | `80` | Newest messages in a chat's prompt. | S history_context_messages",
         ),
         ("tools.shell", "true or false | `true` | Offer the shell. *Not used yet.* | S tools.shell.enabled"),
-        ("agents.NAME.temperature", "number 0 to 2 | unset | Unset means `models.temperature`. *Not used yet.* | A agents.ROLE.temperature"),
+        (
+            "agents.NAME.temperature",
+            "number 0 to 2 | unset | Unset means `models.temperature`. *Not used yet.* | A agents.ROLE.temperature",
+        ),
         ("store.busy_delays_ms", "list of whole number 0 to 600000 | `[100, 200, 400, 800, 1600, 3200, 6400, 12800]`"),
     ],
 )

@@ -157,3 +157,30 @@ def kill_broker(core: Core) -> None:
     pid = core.call("core.status")["broker"].get("pid")
     if pid:
         send(pid, signal.SIGKILL)
+
+
+def test_a_broker_that_dies_while_the_database_is_kept_is_started_again(box: Box) -> None:
+    core = box.serve(OWLBOX__STORE__BUSY_DELAYS_MS="[50]")
+    first = core.broker_pid()
+    with box.store() as store, store.write():
+        send(first, signal.SIGKILL)
+        until(lambda: core.broker_pid() != first, "another broker runs")
+        send(core.broker_pid(), signal.SIGKILL)
+    assert box.run("ask", "hello").stdout == "Hoot hoot.\n"
+
+
+@pytest.mark.parametrize("text", ["slow one", "waits behind it"])
+def test_ask_of_a_killed_core_says_that_the_message_is_kept(box: Box, text: str) -> None:
+    core = box.serve()
+    thread, _ = asking(core, "stuck") if text != "slow one" else (None, None)
+    child = box.start("ask", text)
+    until(lambda: text in [t["title"] for t in core.call("thread.list")], "it is accepted")
+    sleep_s(0.5)
+    core.kill()
+    assert child.wait(30) == 5 and child.stderr is not None
+    said = child.stderr.read().decode()
+    assert "the message is kept: owlbox thread view " in said and said.count("\n") == 1
+    again = box.serve()
+    until(lambda: again.call("thread.view", id=said.split()[-1])["thread"]["status"] in (200, 499), "it has ended")
+    if thread is not None:
+        thread.join(30)

@@ -6,6 +6,8 @@ import re
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -454,3 +456,48 @@ def test_a_socket_file_of_a_dead_core_is_in_nobodys_way(box: Box) -> None:
     stale.close()
     assert box.run("ask", "hello").stdout == "Hoot hoot.\n"
     assert box.serve().is_up()
+
+
+# -- what a broken file or a stuck thread must not do ---------------------------------------------------
+
+
+def test_a_broker_starts_again_although_the_configuration_is_broken_by_now(box: Box) -> None:
+    box.home.config.write_text("[models]\nmax_output_tokens = 77\n")
+    core = box.serve()
+    first = core.broker_pid()
+    box.home.config.write_text("[models\n")
+    send(first, signal.SIGKILL)
+    assert box.run("ask", "hello").stdout == "Hoot hoot.\n"
+    assert core.broker_pid() != first
+
+
+def test_a_broker_that_ends_at_every_start_is_left_alone_until_it_is_needed(box: Box) -> None:
+    core = box.serve(OWLBOX__LLM__BROKER_WAIT_S="4")
+    first, path = core.broker_pid(), places.broker_socket(box.runtime)
+    path.unlink()
+    path.mkdir()
+    send(first, signal.SIGKILL)
+    until(lambda: any("ends at every start" in line["message"] for line in box.log("core")), "it gives up")
+    count = core.call("core.status")["broker"]["restarts"]
+    sleep_s(4)  # longer than the next pause would be
+    assert core.call("core.status")["broker"]["restarts"] == count
+    done = box.run("ask", "hello")
+    assert done.returncode == 5 and "does not start" in done.stderr and "broker.sock" in done.stderr
+    path.rmdir()
+    until(lambda: box.run("ask", "hello").stdout == "Hoot hoot.\n", "it is needed and starts")
+
+
+def test_a_core_with_a_stuck_thread_ends_all_the_same(box: Box) -> None:
+    code = (
+        "import os, sys, time\nfrom concurrent.futures import ThreadPoolExecutor\nfrom pathlib import Path\n"
+        "from appliance import daemon\nfrom appliance.places import Home\n"
+        "ThreadPoolExecutor(1, thread_name_prefix='stuck').submit(time.sleep, 60)\n"
+        "sys.exit(daemon.serve(Home(Path(sys.argv[1])), os.environ))\n"
+    )
+    words = [sys.executable, "-c", code, str(box.home.root)]
+    core = Core(box, subprocess.Popen(words, env=box.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    box.children.append(core.child)
+    until(core.is_up, "the core listens")
+    core.child.terminate()
+    assert core.child.wait(15) == 0 and core.child.stderr is not None
+    assert "left behind: stuck_0" in core.child.stderr.read().decode()
