@@ -62,6 +62,7 @@ WORDS: dict[str, tuple[list[str], bytes, int, list[str]]] = {
 @pytest.mark.parametrize("case", WORDS)
 def test_bad_words(box: Box, case: str) -> None:
     words, given, code, expected = WORDS[case]
+    box.run("entry", "list")  # the documents of a new home become entries at the first look
     before = tree(box.home.root)
     assert_told(box.run(*words, text=given), code, *expected)
     assert tree(box.home.root) == before
@@ -299,6 +300,7 @@ def test_asking_and_remembering_on_a_full_disk(small_disk: Path, tmp_path: Path,
 def test_what_the_policy_denies_is_refused(box: Box) -> None:
     box.home.config.write_text('[policy]\npath = "policy.toml"\n')
     (box.home.root / "policy.toml").write_text('[tools]\ndeny = ["remember"]\n')
+    box.run("entry", "list")
     before = box.json("status")["entries"]
     assert_told(box.run("remember", "a secret"), 4, "remember", "tools.deny")
     assert box.json("status")["entries"] == before
