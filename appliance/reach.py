@@ -112,8 +112,8 @@ class InProcess:
 
 def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     """The running core if there is one, else this process."""
-    path = places.find_core(home, environ)
     try:
+        path = places.find_core(home, environ)
         if path.exists():
             return Remote(str(path))
     except Lost:
