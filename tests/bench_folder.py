@@ -12,36 +12,20 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from process import PLAY, Box, Core, clean_environ, end, script
+from process import PLAY, Box, Core, script, standing_core
 
-from appliance import onboard
 from appliance.clock import monotonic_s, sleep_s
-from appliance.places import Home
 
 WORDS = "heron stork crane ibis spoonbill egret bittern plover curlew snipe".split()
 
 
-@contextmanager
-def a_core() -> Iterator[Core]:
-    """A core on a fresh home; no model is needed."""
-    place, runtime = Path(tempfile.mkdtemp(prefix="bench-")), Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
-    home = Home(place / "home")
-    onboard.init(home)
-    box = Box(home, clean_environ(place, runtime))
+def prepare(box: Box) -> None:
+    """No model is needed."""
     script(box, PLAY)
-    core = box.serve()
-    try:
-        yield core
-    finally:
-        end(core.child)
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.rmtree(runtime, ignore_errors=True)
 
 
 def main() -> int:
@@ -49,9 +33,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--files", type=int, default=500)
     parser.add_argument("--idle-seconds", type=float, default=60)
-    parser.add_argument("--json", default="bench-folder.json", metavar="FILE")
+    parser.add_argument("--json", default="build/bench-folder.json", metavar="FILE")
     args = parser.parse_args()
-    with a_core() as core:
+    with standing_core(prepare) as core:
         wait(lambda: count(core, "box://") > 0)
         rss_kb = status(core, "VmRSS")
         numbers: dict[str, Any] = {"files": args.files, **many(core, args.files)}
@@ -62,6 +46,7 @@ def main() -> int:
     width = max(map(len, numbers))
     for name, value in numbers.items():
         print(f"{name:<{width}}  {value}")
+    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
     Path(args.json).write_text(json.dumps(numbers, indent=1) + "\n")
     return 0
 

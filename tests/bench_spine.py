@@ -9,21 +9,17 @@ section 1 says that. Needs the bundled model; takes about two minutes, one of th
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from process import Box, Core, clean_environ, end
+from process import Box, Core, standing_core
 
-from appliance import catalogue, onboard
+from appliance import catalogue
 from appliance.clock import monotonic_s, sleep_s
-from appliance.places import Home
 
 HEAVY = "import textual, llama_cpp"
 # Tokens of prompt that others send for "hi", measured on 2026-11-21.
@@ -31,22 +27,11 @@ PEERS = {"nanobot": 6858, "hermes": 11104, "openclaw": 13397, "pi": 1223}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-@contextmanager
-def a_core() -> Iterator[Core]:
-    """A core on a fresh home with the bundled model."""
-    place, runtime = Path(tempfile.mkdtemp(prefix="bench-")), Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
-    home = Home(place / "home")
-    onboard.init(home)
-    catalogue.add(home, "smollm2", lambda stage, done, total: None)
-    environ = {**clean_environ(place, runtime), "OWLBOX__MODELS__MAX_OUTPUT_TOKENS": "24"}
-    environ.pop("PYTHONDONTWRITEBYTECODE")
-    core = Box(home, environ).serve()
-    try:
-        yield core
-    finally:
-        end(core.child)
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.rmtree(runtime, ignore_errors=True)
+def prepare(box: Box) -> None:
+    """The bundled model, and short answers; compiled files may be kept, as a person has them."""
+    catalogue.add(box.home, "smollm2", lambda stage, done, total: None)
+    box.environ["OWLBOX__MODELS__MAX_OUTPUT_TOKENS"] = "24"
+    del box.environ["PYTHONDONTWRITEBYTECODE"]
 
 
 def main() -> int:
@@ -56,7 +41,7 @@ def main() -> int:
     parser.add_argument("--idle-seconds", type=float, default=60)
     parser.add_argument("--json", default="build/bench-spine.json", metavar="FILE")
     args = parser.parse_args()
-    with a_core() as core:
+    with standing_core(prepare) as core:
         numbers: dict[str, Any] = {"idle_before_use": idle(core, args.idle_seconds / 2)}
         numbers["prompt"] = prompt(core)
         numbers["turns"] = turns(core)

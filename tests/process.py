@@ -6,9 +6,11 @@ ended with the test, by its own id. Import `a_box` (the fixture `box`) and `scri
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -251,3 +253,21 @@ def tree(root: Path, skip: tuple[str, ...] = ("logs", "owlbox.lock", "owlbox.db-
         if name.split("/")[0] not in skip:
             found[name] = path.lstat().st_size if path.is_file() else -1
     return found
+
+
+@contextmanager
+def standing_core(prepare: Callable[[Box], None]) -> Iterator[Core]:
+    """For measurements: a core on a fresh home, after `prepare` has put in what it needs; nothing is left afterwards."""
+    place, runtime = Path(tempfile.mkdtemp(prefix="bench-")), Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
+    try:
+        box = Box(Home(place / "home"), clean_environ(place, runtime))
+        onboard.init(box.home)
+        prepare(box)
+        core = box.serve()
+        try:
+            yield core
+        finally:
+            end(core.child)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(runtime, ignore_errors=True)
