@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from appliance.clock import now_ms
+from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.store import Row, Store
 
 MAX_PATH = 2048
 MAX_BODY_BYTES = 2 * 1024 * 1024
-PROJECT = "project"
+PROJECT = "project:1"  # one home, one project
 COLUMNS = "id, scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms"
 MAX_CODE = chr(0x10FFFF)  # sorts after everything that may follow a prefix
 
@@ -110,11 +110,12 @@ class Entries:
             return found  # nothing changed: nothing is written
         with self._store.write(run=run, durable=True) as execute:
             execute(
-                "INSERT INTO entries (scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms) "
-                "VALUES (:scope, :path, :title, :body, COALESCE(:attributes, '{}'), :hash, :writer, :run, :now, :now) "
+                "INSERT INTO entries (uid, scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms) "
+                "VALUES (:uid, :scope, :path, :title, :body, COALESCE(:attributes, '{}'), :hash, :writer, :run, :now, :now) "
                 "ON CONFLICT (scope, path) DO UPDATE SET title = CASE :title WHEN '' THEN title ELSE :title END, body = :body, "
                 "attributes = COALESCE(:attributes, attributes), hash = :hash, writer = :writer, run = :run, updated_ms = :now",
                 {
+                    "uid": new_id(),
                     "scope": scope,
                     "path": path,
                     "title": title,
@@ -166,10 +167,10 @@ class Entries:
                     execute("UPDATE entries SET attributes = ? WHERE scope = ? AND path = ?", (attributes, scope, draft.path))
                     continue
                 execute(
-                    "INSERT INTO entries (scope, path, title, body, attributes, hash, writer, created_ms, updated_ms) "
-                    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) ON CONFLICT (scope, path) DO UPDATE SET "
+                    "INSERT INTO entries (scope, path, title, body, attributes, hash, writer, created_ms, updated_ms, uid) "
+                    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?9) ON CONFLICT (scope, path) DO UPDATE SET "
                     "title = ?3, body = ?4, attributes = ?5, hash = ?6, writer = ?7, run = NULL, updated_ms = ?8",
-                    (scope, draft.path, draft.title, draft.body, attributes, digest, writer, now),
+                    (scope, draft.path, draft.title, draft.body, attributes, digest, writer, now, new_id()),
                 )
 
     def attributes(self, prefix: str, *, scope: str = PROJECT) -> dict[str, dict[str, Any]]:

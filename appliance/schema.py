@@ -6,7 +6,7 @@ or changesets refer to a row. The writer of each table is named in its comment; 
 """
 
 APPLICATION_ID = 0x4F574C42  # "OWLB", in the file's header
-UNDOABLE = ("entries",)  # tables whose changes are recorded per run, so that a run can be taken back
+UNDOABLE = ("entries", "blobs")  # tables whose changes are recorded per run, so that a run can be taken back
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (  # 1: the spine
@@ -160,6 +160,63 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             loop INTEGER NOT NULL,
             taken_ms INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID""",
+    ),
+    (  # 2: entries in full: kinds of content, who changed what, and what a run sees of them
+        "UPDATE entries SET scope = 'project:1' WHERE scope = 'project'",
+        "ALTER TABLE entries ADD COLUMN uid TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE entries ADD COLUMN description TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE entries ADD COLUMN mime TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE entries ADD COLUMN source_url TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE entries ADD COLUMN is_textual INTEGER NOT NULL DEFAULT 1 CHECK (is_textual IN (0, 1))",
+        "ALTER TABLE entries ADD COLUMN indexed_ms INTEGER",
+        """UPDATE entries SET uid = lower(
+            printf('%s-%s-4%s-a%s-%s', hex(randomblob(4)), hex(randomblob(2)), substr(hex(randomblob(2)), 2),
+                substr(hex(randomblob(2)), 2), hex(randomblob(6))))""",
+        "CREATE UNIQUE INDEX entries_by_uid ON entries(uid)",
+        # writer: entries
+        """CREATE TABLE blobs (
+            entry INTEGER PRIMARY KEY REFERENCES entries(id) ON DELETE CASCADE,
+            data BLOB NOT NULL
+        ) STRICT""",
+        # writer: entries
+        """CREATE TABLE changes (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            scope TEXT NOT NULL,
+            path TEXT NOT NULL,
+            verb TEXT NOT NULL CHECK (verb IN ('set', 'edit', 'rm', 'cp', 'mv', 'mirror', 'undo')),
+            writer TEXT NOT NULL,
+            run TEXT,
+            before_hash TEXT NOT NULL DEFAULT '',
+            after_hash TEXT NOT NULL DEFAULT '',
+            size_bytes INTEGER NOT NULL DEFAULT 0,
+            patch TEXT NOT NULL DEFAULT '',
+            at_ms INTEGER NOT NULL
+        ) STRICT""",
+        "CREATE INDEX changes_by_path ON changes(scope, path, id)",
+        # writer: views
+        """CREATE TABLE views (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            run TEXT NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+            entry INTEGER NOT NULL REFERENCES entries(id) ON DELETE CASCADE,
+            visibility TEXT NOT NULL CHECK (visibility IN ('visible', 'summarized', 'archived')),
+            state TEXT NOT NULL CHECK (state IN ('proposed', 'streaming', 'resolved', 'failed', 'cancelled')),
+            status INTEGER NOT NULL CHECK (status BETWEEN 100 AND 599),
+            outcome TEXT NOT NULL DEFAULT '' CHECK (outcome = '' OR state IN ('failed', 'cancelled')),
+            summary TEXT NOT NULL DEFAULT '' CHECK (length(summary) <= 80),
+            loop INTEGER NOT NULL DEFAULT 0,
+            turn INTEGER NOT NULL DEFAULT 0,
+            writes INTEGER NOT NULL DEFAULT 0,
+            updated_ms INTEGER NOT NULL,
+            UNIQUE (run, entry)
+        ) STRICT""",
+        "CREATE INDEX views_by_entry ON views(entry)",
+        """CREATE VIEW run_entries AS
+            SELECT v.run, e.scope, e.path, e.title, e.body, e.attributes, e.hash, e.writer, v.visibility, v.state, v.status,
+                v.outcome, v.summary, v.loop, v.turn, v.writes, e.created_ms, e.updated_ms
+            FROM views v JOIN entries e ON e.id = v.entry""",
+        """CREATE TRIGGER run_scope_removed AFTER DELETE ON runs BEGIN
+            DELETE FROM entries WHERE scope = 'run:' || old.id;
+        END""",
     ),
 )
 

@@ -295,7 +295,7 @@ def test_attributes_tell_size_time_and_kind(home: Home, rows: Entries) -> None:
     look(home, rows)
     found = rows.get("box://notes/a.md")
     assert found.attributes == {"size_bytes": 7, "mtime_ns": path.stat().st_mtime_ns, "mime": "text/markdown"}
-    assert found.writer == "folder" and found.scope == "project"
+    assert found.writer == "folder" and found.scope == "project:1"
 
 
 def test_touching_a_file_keeps_the_time_of_its_entry(home: Home, rows: Entries) -> None:

@@ -28,21 +28,30 @@ ROOT = Path(__file__).parent.parent
 #   handbook    the reference documents, written from the code;
 #   notify      what systemd and a service say to each other, for core and broker alike;
 #   doorman     which commands come in over ssh;
-#   upkeep      one round of maintenance, which a timer runs.
+#   upkeep      one round of maintenance, which a timer runs;
+#   addresses   what a reference means, needed below the store as an SQL function;
+#   schemes     who may write which scheme: a declaration, apart from entries, which obeys it;
+#   functions   the SQL functions that the store offers to every query;
+#   views       what a run sees of the entries, a table of its own;
+#   verbs       the six verbs over entries and views, one meaning for tags, socket, command line and tools;
+#   drives      entries as drives and folders, for the context tools;
+#   convert     a sentence encoder's weights as GGUF, run as a child so that nobody else pays for numpy;
+#   states      prefix states on disk.
 LAYERS = """\
 __init__ errors records clock
-markdown patterns edits answers timing tokens hooks jsonrpc schema signatures gguf settings
+markdown patterns edits answers timing tokens hooks jsonrpc schema signatures gguf settings addresses schemes
 places reference
 config log notify
-vault fetch sandbox watch client listener shutdown doorman
+vault fetch sandbox watch functions convert client listener shutdown doorman
 store
-providers.library providers.room providers.template providers.streaming
+providers.library providers.room providers.template providers.streaming providers.states
 providers.grammar providers.sequences
+providers.writing
 providers.*
 entries runs people outbox ledger leases
-tasks schedules approvals
+tasks schedules approvals views
 models pool catalogue
-chunks search policy
+chunks search policy verbs drives
 notes skills
 roles memory ingest undo
 toolbox
@@ -88,7 +97,10 @@ signatures: msgspec
 toolbox: msgspec
 answers: msgspec
 markdown: yaml
-patterns: regex
+patterns: regex elementpath jsonpath
+addresses: regex
+edits: regex
+convert: numpy
 timing: cronsim
 vault: cryptography
 update: cryptography subprocess

@@ -128,7 +128,7 @@ def test_new_database_is_private_sound_and_ours(store: Store) -> None:
 
 
 def test_every_table_is_strict(store: Store) -> None:
-    loose = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND NOT strict AND name NOT GLOB 'entries_fts*'"
+    loose = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND NOT strict AND name NOT GLOB 'entries_fts*'"
     assert [row[0] for row in store.rows(f"{loose} AND name NOT GLOB 'sqlite_*'")] == []
 
 

@@ -7,23 +7,21 @@ already does. Not promised: separating a model's thoughts from its answer.
 """
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from appliance import gguf
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, OwlError, TooLarge
 from appliance.providers import room
-from appliance.providers.grammar import Sampler, call_grammar, read_call
+from appliance.providers.grammar import call_grammar
 from appliance.providers.library import BATCH, Loaded
-from appliance.providers.sequences import Held, Sequences
-from appliance.providers.streaming import Answer
+from appliance.providers.sequences import Sequences
 from appliance.providers.template import Template, spoken
-from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, ToolCall, ToolSpec
+from appliance.providers.writing import Writing
+from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, ToolSpec
 
 LOG = logging.getLogger(__name__)
 MB = 1_000_000
@@ -130,7 +128,7 @@ class Llama:
             # Only prefill is watched: one token is short, and the callback costs more than the check between two.
             del watched
             ready.loaded.watch(None)
-        writing = _Writing(ready, ask, held, self._options.seed)
+        writing = Writing(ready, ask, held, self._options.seed)
         try:
             yield from writing.pieces(should_stop)
         finally:
@@ -219,62 +217,3 @@ class _Ready:
                 self._grammars.pop(next(iter(self._grammars)))
             self._grammars[key] = call_grammar(tools)
         return self._grammars[key]
-
-
-class _Writing:
-    """The second half of a generation: drawing tokens after the prompt was read."""
-
-    def __init__(self, ready: _Ready, ask: Ask, held: Held, seed: int | None) -> None:
-        self._ready = ready
-        self._ask = ask
-        self._held = held
-        self._sampler = Sampler(ready.loaded, ask.temperature, int.from_bytes(os.urandom(4), "little") if seed is None else seed)
-        self._answer = Answer(ask.stop, may_call=ask.dialect == "grammar" and bool(ask.tools))
-        self.reason: Any = "stop"
-        self.count = 0
-
-    def close(self) -> None:
-        """Free the sampler."""
-        self._sampler.close()
-
-    def pieces(self, should_stop: Callable[[], bool]) -> Iterator[Piece]:
-        """Text that may be shown, until the model ends, a stop string comes, the call is whole or room runs out."""
-        loaded = self._ready.loaded
-        while True:
-            token = self._next()
-            if loaded.is_end(token):
-                break
-            self.count += 1
-            text = self._answer.feed(loaded.piece(token))
-            if text:
-                yield Piece(text)
-            if self._answer.is_stopped or self._has_call():
-                break
-            if self.count >= self._ask.max_tokens or len(self._held.tokens) + 1 >= loaded.window:
-                self.reason = "length"
-                break
-            self._ready.sequences.extend(self._held, [token], should_stop)
-        rest = self._answer.finish() if not self._answer.is_call else ""
-        if rest:
-            yield Piece(rest)
-
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The tool call, if the answer was one; a call cut short is dropped, and nobody sees its text."""
-        if not self._answer.is_call:
-            return ()
-        call = read_call(self._answer.call_text)
-        if call is None:
-            self.reason = "length"
-            LOG.warning("tool call cut off", extra={"tokens": self.count, "limit": self._ask.max_tokens})
-            return ()
-        return (call,)
-
-    def _next(self) -> int:
-        token = self._sampler.draw()
-        if not self._sampler.is_constrained and self._answer.begins_call(self._ready.loaded.piece(token)):
-            self._sampler.constrain(self._ready.grammar(self._ask.tools))
-        return self._sampler.settle(token) if self._sampler.is_constrained else token
-
-    def _has_call(self) -> bool:
-        text = self._answer.call_text
-        return text.rstrip().endswith("}") and read_call(text) is not None
