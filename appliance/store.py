@@ -19,6 +19,7 @@ import apsw
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError, Unavailable
+from appliance.functions import FUNCTIONS
 from appliance.schema import APPLICATION_ID, MIGRATIONS, UNDOABLE
 
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
@@ -44,7 +45,12 @@ def _temporary_in_memory(db: apsw.Connection) -> None:
     db.pragma("temp_store", "memory")
 
 
-SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (_wal, _foreign_keys, _normal, _temporary_in_memory)
+def _functions(db: apsw.Connection) -> None:
+    for function in FUNCTIONS:
+        db.create_scalar_function(function.name, function.call, function.value_count, deterministic=function.is_deterministic)
+
+
+SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (_wal, _foreign_keys, _normal, _temporary_in_memory, _functions)
 
 
 class Store:
