@@ -1,43 +1,45 @@
 """What the owl knows: one row per (scope, path), searchable by its words the moment it is committed.
 
-Owns the `entries` table; the full-text index follows it by triggers in the same transaction. Paths are
-`scheme://locator` or a bare file path; the display form `drive:/path` is accepted everywhere. Knows
-nothing about runs' views, chunks or vectors.
+Owns the `entries` and `blobs` tables; the full-text index follows by triggers and the history through
+`changes`, in the same transaction. Paths are `scheme://locator` or a bare file path; the display form
+`drive:/path` is accepted everywhere. Writes are durable, so a transaction they join must be durable too.
+Knows nothing about runs' views, chunks or vectors, nor who may write what: `schemes` tells, callers ask.
 """
 
-import hashlib
 import json
-import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from appliance.addresses import MAX_PATH, folder_of, locator_of, parse_ref, scheme_of
+from appliance.changes import CLIENT, By, Change, Changes, Execute, changed, patch
 from appliance.clock import new_id, now_ms
-from appliance.errors import BadInput, NotFound, TooLarge
+from appliance.contents import FOLDER, MAX_BODY_BYTES, Content, Entry, attributes_text, check, digest, is_same, merged
+from appliance.errors import BadInput, Conflict, NotFound, PathConflict, Refused
+from appliance.schemes import check_scope
 from appliance.store import Row, Store
 
-MAX_PATH = 2048
-MAX_BODY_BYTES = 2 * 1024 * 1024
+__all__ = [
+    "FOLDER",
+    "MAX_BODY_BYTES",
+    "MAX_PATH",
+    "PROJECT",
+    "By",
+    "Change",
+    "Content",
+    "Draft",
+    "Entries",
+    "Entry",
+    "Line",
+    "parse_ref",
+]
+
 PROJECT = "project:1"  # one home, one project
-COLUMNS = "id, scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms"
+COLUMNS = (
+    "id, scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms, "
+    "uid, description, mime, source_url, is_textual, indexed_ms"
+)
 MAX_CODE = chr(0x10FFFF)  # sorts after everything that may follow a prefix
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One thing the owl knows. `hash` is the SHA-256 of the body."""
-
-    id: int
-    scope: str
-    path: str
-    title: str
-    body: str
-    attributes: dict[str, Any] = field(default_factory=dict)
-    hash: str = ""
-    writer: str = ""
-    run: str = ""
-    created_ms: int = 0
-    updated_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,29 +62,44 @@ class Draft:
     attributes: Mapping[str, Any]
 
 
-def parse_ref(ref: str) -> str:
-    """The stored path of a reference: `drive:/path` becomes `drive://path`; BadInput for what cannot be a path."""
-    ref = unicodedata.normalize("NFC", ref.strip())
-    if not ref:
-        raise BadInput("the reference is empty", hint="use scheme://path, for example memory://notes/garden")
-    if len(ref) > MAX_PATH:
-        raise BadInput(f"the reference has {len(ref)} characters, the limit is {MAX_PATH}", hint="shorten it")
-    if any(unicodedata.category(c) in ("Cc", "Cs") for c in ref):
-        raise BadInput(f"the reference holds a control character or half a character: {ref!r}", hint="remove it")
-    drive, colon, rest = ref.partition(":")
-    if colon and rest.startswith("/") and not rest.startswith("//") and drive.isidentifier():
-        ref = f"{drive}://{rest.lstrip('/')}"
-    locator = ref.partition("://")[2] or ref
-    if ".." in locator.split("/"):
-        raise BadInput(f"the reference may not go up: {ref}", hint="give the full path without ..")
-    return ref
-
-
 class Entries:
     """Reads and writes entries."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._changes = Changes(store)
+
+    # -- reading one ------------------------------------------------------------------------------
+
+    def find(self, ref: str, *, scope: str = PROJECT) -> Entry | None:
+        """The entry, or None."""
+        return self._find("scope = ? AND path = ?", scope, parse_ref(ref))
+
+    def get(self, ref: str, *, scope: str = PROJECT) -> Entry:
+        """The entry; NotFound names up to five neighbours."""
+        entry = self.find(ref, scope=scope)
+        if entry is None:
+            near = self.neighbours(parse_ref(ref), scope)
+            hint = f"nearby: {', '.join(near)}" if near else "search finds entries by their words"
+            raise NotFound(f"no entry {ref}", hint=hint)
+        return entry
+
+    def by_uid(self, uid: str) -> Entry | None:
+        """The entry with this uid, in whatever scope, or None."""
+        return self._find("uid = ?", uid)
+
+    def blob(self, entry: Entry) -> bytes:
+        """The bytes of an entry that is not text; NotFound for one that has none."""
+        data = self._store.value("SELECT data FROM blobs WHERE entry = ?", (entry.id,))
+        if data is None:
+            raise NotFound(f"{entry.path} holds no bytes", hint="read its text")
+        return bytes(data)
+
+    def changes(self, ref: str, *, scope: str = PROJECT, limit: int = 50) -> list[Change]:
+        """The last changes under a reference, newest first, also when nothing is there any more."""
+        return self._changes.of(scope, parse_ref(ref), limit)
+
+    # -- writing one ------------------------------------------------------------------------------
 
     def set(
         self,
@@ -95,83 +112,118 @@ class Entries:
         run: str = "",
         attributes: Mapping[str, Any] | None = None,
     ) -> Entry:
-        """Create or replace an entry, durably; attributes and title are kept when not given."""
+        """Create an entry or replace its text; attributes and title are kept when not given."""
+        return self.put(ref, Content(body=body, title=title or None, attributes=attributes), By(writer, run), scope=scope)
+
+    def put(
+        self,
+        ref: str,
+        content: Content,
+        by: By = CLIENT,
+        *,
+        scope: str = PROJECT,
+        expected_hash: str | None = None,
+        if_exists: Literal["overwrite", "error"] = "overwrite",
+    ) -> Entry:
+        """Create or change an entry; id, uid and time of birth stay. Writes nothing when nothing changes.
+
+        `expected_hash` is that of the entry as the caller read it, "" for none: Conflict when it is another by now.
+        """
         path = parse_ref(ref)
-        try:
-            data = body.encode()
-        except UnicodeEncodeError as error:
-            raise BadInput(f"{path}: the body holds half a character at {error.start}", hint="leave it out") from None
-        if len(data) > MAX_BODY_BYTES:
-            raise TooLarge(f"{path}: the body has {len(data)} bytes, the limit is {MAX_BODY_BYTES}", hint="split it")
-        digest = hashlib.sha256(data).hexdigest()
-        wanted = None if attributes is None else json.dumps(dict(attributes), ensure_ascii=False, sort_keys=True)
-        found = self.find(path, scope=scope)
-        if found and found.hash == digest and (not title or title == found.title) and wanted is None:
-            return found  # nothing changed: nothing is written
-        with self._store.write(run=run, durable=True) as execute:
+        check_scope(scope)
+        check(path, content)
+        seen = self.find(path, scope=scope)
+        difference = _difference(path, seen, content)
+        with self._store.write(run=by.run, durable=True) as execute:
+            before = self.find(path, scope=scope)
+            if before is not None and if_exists == "error":
+                raise _collision(before)
+            _check_unchanged(path, before, expected_hash)
+            after = merged(before or self._new(scope, path), content)
+            if before is not None and is_same(before, after):
+                return before
+            if before != seen:
+                difference = _difference(path, before, content)  # somebody was quicker
+            self._save(execute, after, by, content.blob)
+            return self._told(execute, path, scope, by, before, difference)
+
+    def make_folder(self, ref: str, by: By = CLIENT, *, scope: str = PROJECT) -> tuple[Entry, bool]:
+        """A folder and whether it is new; PathConflict when something else is there."""
+        path = folder_of(parse_ref(ref))
+        check_scope(scope)
+        with self._store.write(run=by.run, durable=True) as execute:
+            found = self.find(path, scope=scope)
+            if found is not None and not found.is_folder:
+                raise _collision(found)
+            if found is not None:
+                return found, False
+            made = replace(self._new(scope, path), mime=FOLDER, is_textual=False)
+            self._save(execute, made, by, None)
+            return self._told(execute, path, scope, by, None, ""), True
+
+    def copy(self, source: str, target: str, by: By = CLIENT, *, scope: str = PROJECT, is_overwrite: bool = False) -> Entry:
+        """Another entry with the same content; PathConflict when the target is there and may not be overwritten."""
+        by = by.doing("cp")
+        path = parse_ref(target)
+        with self._store.write(run=by.run, durable=True) as execute:
+            found, there = self._pair(source, path, scope, is_overwrite)
+            kept = there or self._new(scope, path)
+            names = ("title", "body", "attributes", "hash", "description", "mime", "source_url", "is_textual")
+            made = replace(kept, **{name: getattr(found, name) for name in names})
+            if there is not None and is_same(there, made):
+                return there
+            data = None if found.is_textual or found.is_folder else self.blob(found)
+            self._save(execute, replace(made, indexed_ms=None), by, data)
+            return self._told(execute, path, scope, by, there, patch(kept.body, found.body, path))
+
+    def move(self, source: str, target: str, by: By = CLIENT, *, scope: str = PROJECT, is_overwrite: bool = False) -> Entry:
+        """The same entry under another path, with its id, uid, birth and views; a folder without what is in it."""
+        by = by.doing("mv")
+        path = parse_ref(target)
+        with self._store.write(run=by.run, durable=True) as execute:
+            found, there = self._pair(source, path, scope, is_overwrite)
+            if there is not None:
+                execute("DELETE FROM entries WHERE id = ?", (there.id,))
             execute(
-                "INSERT INTO entries (uid, scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms) "
-                "VALUES (:uid, :scope, :path, :title, :body, COALESCE(:attributes, '{}'), :hash, :writer, :run, :now, :now) "
-                "ON CONFLICT (scope, path) DO UPDATE SET title = CASE :title WHEN '' THEN title ELSE :title END, body = :body, "
-                "attributes = COALESCE(:attributes, attributes), hash = :hash, writer = :writer, run = :run, updated_ms = :now",
-                {
-                    "uid": new_id(),
-                    "scope": scope,
-                    "path": path,
-                    "title": title,
-                    "body": body,
-                    "attributes": wanted,
-                    "hash": digest,
-                    "writer": writer,
-                    "run": run or None,
-                    "now": now_ms(),
-                },
+                "UPDATE entries SET path = ?, writer = ?, run = ?, updated_ms = ? WHERE id = ?",
+                (path, by.writer, by.run or None, now_ms(), found.id),
             )
-        return self.get(path, scope=scope)
+            renamed = f"rename from {found.path}\nrename to {path}\n"
+            self._changes.add(execute, scope, found.path, changed(by, found.hash, "", 0, renamed))
+            return self._told(execute, path, scope, by, there, renamed)
 
-    def find(self, ref: str, *, scope: str = PROJECT) -> Entry | None:
-        """The entry, or None."""
-        row = self._store.row(f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND path = ?", (scope, parse_ref(ref)))
-        return None if row is None else _entry(row)
-
-    def get(self, ref: str, *, scope: str = PROJECT) -> Entry:
-        """The entry; NotFound names up to five neighbours."""
-        entry = self.find(ref, scope=scope)
-        if entry is None:
-            near = self._neighbours(parse_ref(ref), scope)
-            hint = f"nearby: {', '.join(near)}" if near else "search finds entries by their words"
-            raise NotFound(f"no entry {ref}", hint=hint)
-        return entry
-
-    def remove(self, ref: str, *, scope: str = PROJECT, run: str = "") -> None:
+    def remove(self, ref: str, by: By = CLIENT, *, scope: str = PROJECT) -> None:
         """Remove an entry; NotFound when there is none."""
-        entry = self.get(ref, scope=scope)
-        with self._store.write(run=run, durable=True) as execute:
-            execute("DELETE FROM entries WHERE id = ?", (entry.id,))
+        by = by.doing("rm")
+        with self._store.write(run=by.run, durable=True) as execute:
+            self._remove(execute, self.get(ref, scope=scope), by)
+
+    def remove_under(self, prefix: str, by: By = CLIENT, *, scope: str = PROJECT) -> list[str]:
+        """Remove an entry and everything in it as a folder; the stored paths that are gone, sorted."""
+        by = by.doing("rm")
+        path = folder_of(parse_ref(prefix))
+        with self._store.write(run=by.run, durable=True) as execute:
+            found = self._under(path, scope)
+            for entry in found:
+                self._remove(execute, entry, by)
+        return [entry.path for entry in found]
+
+    # -- many -------------------------------------------------------------------------------------
 
     def mirror(self, drafts: Sequence[Draft], gone: Sequence[str] = (), *, writer: str, scope: str = PROJECT) -> None:
         """Bring entries in line with what they mirror, in one transaction; `gone` are stored paths.
 
         Not durable: the original is the truth and is compared again at the next start. The time of an
-        entry whose text and title stay the same is kept.
+        entry whose text and title stay the same is kept, and its history says nothing.
         """
-        now = now_ms()
+        by = By(writer, verb="mirror")
         with self._store.write() as execute:
             for path in gone:
-                execute("DELETE FROM entries WHERE scope = ? AND path = ?", (scope, path))
+                found = self.find(path, scope=scope)
+                if found is not None:
+                    self._remove(execute, found, by)
             for draft in drafts:
-                digest = hashlib.sha256(draft.body.encode()).hexdigest()
-                attributes = json.dumps(dict(draft.attributes), ensure_ascii=False, sort_keys=True)
-                known = execute("SELECT hash, title FROM entries WHERE scope = ? AND path = ?", (scope, draft.path))
-                if known == [(digest, draft.title)]:
-                    execute("UPDATE entries SET attributes = ? WHERE scope = ? AND path = ?", (attributes, scope, draft.path))
-                    continue
-                execute(
-                    "INSERT INTO entries (scope, path, title, body, attributes, hash, writer, created_ms, updated_ms, uid) "
-                    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?9) ON CONFLICT (scope, path) DO UPDATE SET "
-                    "title = ?3, body = ?4, attributes = ?5, hash = ?6, writer = ?7, run = NULL, updated_ms = ?8",
-                    (scope, draft.path, draft.title, draft.body, attributes, digest, writer, now, new_id()),
-                )
+                self._mirror_one(execute, draft, by, scope)
 
     def attributes(self, prefix: str, *, scope: str = PROJECT) -> dict[str, dict[str, Any]]:
         """The attributes of every entry under a prefix, by stored path."""
@@ -192,8 +244,9 @@ class Entries:
         """Entries whose reference begins with `prefix`, sorted by reference."""
         start = parse_ref(prefix) if prefix.strip() else ""
         rows = self._store.rows(
-            "SELECT path, title, octet_length(body), updated_ms FROM entries "
-            "WHERE scope = ? AND path >= ? AND path < ? ORDER BY path LIMIT ? OFFSET ?",
+            "SELECT path, title, octet_length(body) + COALESCE(octet_length(data), 0), updated_ms "
+            "FROM entries LEFT JOIN blobs ON entry = id WHERE scope = ? AND path >= ? AND path < ? "
+            "ORDER BY path LIMIT ? OFFSET ?",
             (scope, start, start + MAX_CODE, limit, offset),
         )
         return [Line(str(path), str(title), int(size), int(updated)) for path, title, size, updated in rows]
@@ -208,7 +261,7 @@ class Entries:
             "lines": lines[line - 1 : line - 1 + limit],
             "line": line,
             "total_lines": len(lines),
-            "size_bytes": len(found.body.encode()),
+            "size_bytes": self._size_bytes(found),
             "attributes": found.attributes,
             "writer": found.writer,
             "created_ms": found.created_ms,
@@ -219,24 +272,142 @@ class Entries:
         """How many entries there are."""
         return int(self._store.value("SELECT COUNT(*) FROM entries"))
 
-    def _neighbours(self, path: str, scope: str) -> list[str]:
-        """Up to five entries under the nearest ancestor that has any."""
-        scheme, _, locator = path.rpartition("://")
-        parts = locator.split("/")[:-1]
+    def neighbours(self, path: str, scope: str = PROJECT) -> list[str]:
+        """Up to five stored paths in the nearest ancestor that has any; none when only the root would do."""
+        scheme = scheme_of(path)
+        root = f"{scheme}://" if scheme else ""
+        parts = locator_of(path).split("/")[:-1]
         while True:
-            prefix = "/".join([*parts, ""]) if parts else ""
-            start = f"{scheme}://{prefix}" if scheme else prefix
-            rows = self._store.rows(
-                "SELECT path FROM entries WHERE scope = ? AND substr(path, 1, ?) = ? ORDER BY path LIMIT 5",
-                (scope, len(start), start),
-            )
-            if rows or not parts:
-                return [str(row[0]) for row in rows] if start else []
+            start = root + "".join(f"{part}/" for part in parts)
+            if start:
+                rows = self._store.rows(
+                    "SELECT path FROM entries WHERE scope = ? AND path >= ? AND path < ? ORDER BY path LIMIT 5",
+                    (scope, start, start + MAX_CODE),
+                )
+                if rows:
+                    return [str(row[0]) for row in rows]
+            if not parts:
+                return []
             parts.pop()
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _find(self, where: str, *bindings: str) -> Entry | None:
+        row = self._store.row(f"SELECT {COLUMNS} FROM entries WHERE {where}", bindings)
+        return None if row is None else _entry(row)
+
+    def _under(self, path: str, scope: str) -> list[Entry]:
+        """The entry at a path and those in it, sorted by path."""
+        inside = path if path.endswith("/") else f"{path}/"
+        rows = self._store.rows(
+            f"SELECT {COLUMNS} FROM entries WHERE scope = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4)) ORDER BY path",
+            (scope, path, inside, inside + MAX_CODE),
+        )
+        return [_entry(row) for row in rows]
+
+    def _new(self, scope: str, path: str) -> Entry:
+        """An empty entry that is not stored; Refused for a run's own copy of what is the same for all."""
+        if scope.startswith("run:") and self.find(path, scope="global") is not None:
+            raise Refused(f"{path} is the same for every run", hint="keep yours under another path")
+        return Entry(0, scope, path, "", "", hash=digest(b""))
+
+    def _pair(self, source: str, target: str, scope: str, is_overwrite: bool) -> tuple[Entry, Entry | None]:
+        """The entry to copy or move, and what is at the target and will be replaced."""
+        check_scope(scope)
+        found, there = self.get(source, scope=scope), self.find(target, scope=scope)
+        if found.path == target:
+            raise BadInput(f"{target} is source and target", hint="name another target")
+        if there is not None and (not is_overwrite or there.is_folder != found.is_folder):
+            raise _collision(there)
+        if there is None:
+            self._new(scope, target)  # refuses what may not be made
+        return found, there
+
+    def _save(self, execute: Execute, entry: Entry, by: By, blob: bytes | None) -> None:
+        """Write the row of an entry, a new one when its id is 0, and its bytes."""
+        names = ("scope", "path", "title", "body", "hash", "description", "mime", "source_url", "indexed_ms")
+        values = {name: getattr(entry, name) for name in names} | {
+            "attributes": attributes_text(entry.path, entry.attributes),
+            "is_textual": int(entry.is_textual),
+            "writer": by.writer,
+            "run": by.run or None,
+            "updated_ms": now_ms(),
+        }
+        if entry.id:
+            assignments = ", ".join(f"{name} = :{name}" for name in values)
+            execute(f"UPDATE entries SET {assignments} WHERE id = :id", values | {"id": entry.id})
+        else:
+            values |= {"uid": new_id(), "created_ms": values["updated_ms"]}
+            places = ", ".join(f":{name}" for name in values)
+            execute(f"INSERT INTO entries ({', '.join(values)}) VALUES ({places})", values)
+        if entry.is_textual:
+            execute(
+                "DELETE FROM blobs WHERE entry = (SELECT id FROM entries WHERE scope = ? AND path = ?)", (entry.scope, entry.path)
+            )
+        elif blob is not None:
+            execute(
+                "INSERT INTO blobs (entry, data) SELECT id, ?3 FROM entries WHERE scope = ?1 AND path = ?2 "
+                "ON CONFLICT (entry) DO UPDATE SET data = ?3",
+                (entry.scope, entry.path, blob),
+            )
+
+    def _told(self, execute: Execute, path: str, scope: str, by: By, before: Entry | None, difference: str) -> Entry:
+        """The entry as it now is, after its change has been put into the history."""
+        after = self.get(path, scope=scope)
+        told = changed(by, before.hash if before else "", after.hash, self._size_bytes(after), difference)
+        self._changes.add(execute, scope, path, told)
+        return after
+
+    def _remove(self, execute: Execute, entry: Entry, by: By) -> None:
+        execute("DELETE FROM entries WHERE id = ?", (entry.id,))
+        self._changes.add(execute, entry.scope, entry.path, changed(by, entry.hash, "", 0, patch(entry.body, "", entry.path)))
+
+    def _mirror_one(self, execute: Execute, draft: Draft, by: By, scope: str) -> None:
+        before = self.find(draft.path, scope=scope)
+        old = before or self._new(scope, draft.path)
+        after = merged(replace(old, mime="") if old.is_folder else old, Content(draft.body, title=draft.title))
+        if before is not None and (after.hash, after.title) == (before.hash, before.title):
+            text = attributes_text(draft.path, draft.attributes)
+            execute("UPDATE entries SET attributes = ? WHERE id = ?", (text, before.id))
+            return
+        self._save(execute, replace(after, attributes=dict(draft.attributes)), by, None)
+        # A new file's text is in the file; what a text was before is nowhere else.
+        difference = patch(old.body, draft.body, draft.path) if before else ""
+        self._told(execute, draft.path, scope, by, before, difference)
+
+    def _size_bytes(self, entry: Entry) -> int:
+        if entry.is_textual:
+            return len(entry.body.encode())
+        return int(self._store.value("SELECT octet_length(data) FROM blobs WHERE entry = ?", (entry.id,)) or 0)
 
 
 def _entry(row: Row) -> Entry:
     values = list(row)
     values[5] = json.loads(values[5])
     values[8] = values[8] or ""
+    values[15] = bool(values[15])
     return Entry(*values)
+
+
+def _difference(path: str, before: Entry | None, content: Content) -> str:
+    """What the content would change in the text, as a patch."""
+    old = before.body if before else ""
+    new = old if content.body is None and content.blob is None else content.body or ""
+    return patch(old, new, path)
+
+
+def _collision(there: Entry) -> PathConflict:
+    what = "a folder" if there.is_folder else "an entry"
+    return PathConflict(
+        f"{there.path} is there already: {what} with id {there.uid}",
+        uid=there.uid,
+        hint="choose another path, or say that it may be overwritten",
+    )
+
+
+def _check_unchanged(path: str, before: Entry | None, expected_hash: str | None) -> None:
+    """Conflict when an entry is not the one that the caller read."""
+    if expected_hash is None or expected_hash == (before.hash if before else ""):
+        return
+    what = "was removed" if before is None else "changed" if expected_hash else "was made"
+    raise Conflict(f"{path} {what} since it was read", hint="read it again and repeat the change on what is there now")

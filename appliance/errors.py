@@ -9,7 +9,8 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     ├── Refused             403 permission
     ├── NotFound            404 not_found
     ├── Conflict            409 conflict
-    │   └── AlreadyRunning  409 already_running
+    │   ├── AlreadyRunning  409 already_running
+    │   └── PathConflict    409 path_conflict  (uid: what is there already)
     ├── TooLarge            413 too_large
     ├── Cancelled           499 cancelled
     ├── Unavailable         503 unavailable
@@ -22,16 +23,18 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
 
 
 class OwlError(Exception):
-    """Something failed in a way we can explain."""
+    """Something failed in a way we can explain; `outcome` is a label more exact than the class's own."""
 
     status = 500
     outcome = "failed"
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", outcome: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if outcome:
+            self.outcome = outcome
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -75,6 +78,16 @@ class AlreadyRunning(Conflict):
     """Another process holds this home, or this action was already started."""
 
     outcome, exit_code = "already_running", 5
+
+
+class PathConflict(Conflict):
+    """Something is there already; `uid` names it."""
+
+    outcome = "path_conflict"
+
+    def __init__(self, message: str, *, uid: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.uid = uid
 
 
 class TooLarge(OwlError):

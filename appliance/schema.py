@@ -172,13 +172,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """UPDATE entries SET uid = lower(
             printf('%s-%s-4%s-a%s-%s', hex(randomblob(4)), hex(randomblob(2)), substr(hex(randomblob(2)), 2),
                 substr(hex(randomblob(2)), 2), hex(randomblob(6))))""",
+        """UPDATE entries SET mime = CASE WHEN path GLOB '*.md' OR path GLOB 'box://*' OR path GLOB 'skill://*'
+            THEN 'text/markdown' ELSE 'text/plain' END""",
         "CREATE UNIQUE INDEX entries_by_uid ON entries(uid)",
         # writer: entries
         """CREATE TABLE blobs (
             entry INTEGER PRIMARY KEY REFERENCES entries(id) ON DELETE CASCADE,
             data BLOB NOT NULL
         ) STRICT""",
-        # writer: entries
+        # writer: changes
         """CREATE TABLE changes (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             scope TEXT NOT NULL,
@@ -216,6 +218,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             FROM views v JOIN entries e ON e.id = v.entry""",
         """CREATE TRIGGER run_scope_removed AFTER DELETE ON runs BEGIN
             DELETE FROM entries WHERE scope = 'run:' || old.id;
+            DELETE FROM changes WHERE scope = 'run:' || old.id;
         END""",
     ),
 )

@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from appliance.clock import monotonic_s, sleep_s
-from appliance.entries import Entries
+from appliance.entries import By, Entries
 from appliance.errors import BadInput, Busy, Cancelled, NotFound, OwlError, StoreError
 from appliance.leases import Leases
 from appliance.places import Home
@@ -318,12 +318,38 @@ def test_legacy_database_is_mended_and_used_on(legacy: Path) -> None:
 
 
 def test_legacy_database_opens_in_a_later_version_too(legacy: Path) -> None:
-    Store.open(legacy).close()
+    before = Store.open(legacy)
+    count = Entries(before).count()
+    before.close()
     for _ in range(2):
         later = Store.open(legacy, migrations=NEXT)
         assert (later.version, later.value("SELECT x FROM later"), later.problems()) == (LATEST + 1, 7, [])
-        assert Entries(later).count() == 3
+        assert Entries(later).count() == count >= 3
         later.close()
+
+
+def test_legacy_entries_get_what_version_two_added(legacy: Path) -> None:
+    store = Store.open(legacy)
+    rows = store.rows("SELECT uid, scope, mime, is_textual FROM entries WHERE path GLOB 'memory:*' ORDER BY id")
+    assert len({uid for uid, *_ in rows}) == 3 and all(len(uid) == 36 and uid[14] in "47" for uid, *_ in rows)
+    assert [row[1:] for row in rows] == [(scope, "text/plain", 1) for scope in ("project:1", "project:1", "user:ann")]
+    store.close()
+
+
+def test_version_two_keeps_bytes_history_and_views(path: Path) -> None:
+    shutil.copy(ROOT / "tests/fixtures/v2.db", path)
+    store = Store.open(path)
+    entries = Entries(store)
+    picture = entries.get("agent:/birds/owl.png")
+    assert (entries.blob(picture), picture.title, picture.mime) == (bytes(range(256)), "Owl", "image/png")
+    assert entries.get("agent:/birds").is_folder
+    assert [c.verb for c in entries.changes("agent:/owl.png")] == ["mv", "set"]
+    told = entries.changes("memory://notes/garden")
+    assert [(c.writer, bool(c.run)) for c in told] == [("model", True), ("client", False)]
+    assert "-The tomatoes want water." in told[0].patch and "+The tomatoes have water." in told[0].patch
+    seen = "SELECT path, visibility, state, status, summary FROM run_entries"
+    assert store.rows(seen) == [("memory://notes/garden", "visible", "resolved", 200, "tomatoes, watered")]
+    store.close()
 
 
 # -- transactions -----------------------------------------------------------------------------------
@@ -602,7 +628,7 @@ def test_changeset_of_a_run_takes_its_change_back(store: Store) -> None:
     with store.write(run="r1", durable=True):
         entries.set("memory://kept", "after", run="r1")
         entries.set("memory://new", "hoot", run="r1")
-    entries.remove("memory://new", run="r1")
+    entries.remove("memory://new", By(run="r1"))
     changes = store.rows("SELECT seq, change FROM changesets WHERE run = 'r1' ORDER BY seq DESC")
     assert [seq for seq, _ in changes] == [2, 1]
     store.close()
