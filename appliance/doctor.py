@@ -101,8 +101,9 @@ def _model(home: Home, environ: Mapping[str, str]) -> Finding:
     bad = [m for m in here if m.problem]
     if bad:
         return Finding("model", "problem", f"{bad[0].name}: {bad[0].problem}", f"owlbox model add {bad[0].name}")
-    if not here:
-        return Finding("model", "problem", f"no model in {home.models}", "owlbox model add smollm2")
+    if not any(m.kind == "chat" for m in here):
+        what = "no model that can talk" if here else "no model"
+        return Finding("model", "problem", f"{what} in {home.models}", catalogue.FIRST)
     return Finding("model", "ok", ", ".join(f"{m.name} ({m.size_bytes // 1_000_000} MB)" for m in here))
 
 

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
+from appliance.clock import monotonic_s
 from appliance.errors import Lost, OwlError, Unavailable, from_outcome
 from appliance.reach import Reach
 
+REDRAW_S = 0.25
 PAGE = 200  # events of a thread at a time
 HELP = """\
 Type a message and press Return. A line that ends in \\ goes on in the next one.
@@ -206,31 +208,48 @@ def table(rows: Sequence[Sequence[str]], heads: Sequence[str], out: TextIO) -> N
 
 
 class Progress:
-    """A bar that redraws on a terminal, and a line now and then in a pipe."""
+    """How far a transfer is: a bar with bytes, rate and time left that redraws on a terminal, a line now and then in a pipe."""
 
     def __init__(self, out: TextIO = sys.stderr) -> None:
         self._out = out
-        self._shown: tuple[str, int] = ("", -1)
+        self._stage = ""
+        self._shown = -1
+        self._drawn_s = 0.0
+        self._start = (0.0, 0)  # when this stage began, and with how many bytes
 
     def show(self, stage: str, done: int, total: int) -> None:
-        """`done` of `total` bytes or steps of a stage; a total of 0 is unknown."""
-        stage = fitting(stage, self._out)
+        """`done` of `total` bytes of a stage; a total of 0 is unknown."""
+        stage, now_s, is_screen = fitting(stage, self._out), monotonic_s(), self._out.isatty()
+        if stage != self._stage:
+            if self._stage and is_screen:
+                self._out.write("\n")
+            self._stage, self._shown, self._drawn_s, self._start = stage, -1, 0.0, (now_s, done)
         part = min(100, 100 * done // total) if total else 0
-        step = part if self._out.isatty() else part // 25 * 25
-        if (stage, step) == self._shown:
-            return
-        if self._shown[0] not in ("", stage) and self._out.isatty():
-            self._out.write("\n")
-        self._shown = (stage, step)
-        if self._out.isatty():
-            bar = "#" * (part * 30 // 100)
-            self._out.write(f"\r{stage:<24} [{bar:<30}] {part:3d} %" if total else f"\r{stage:<24} …")
+        if is_screen:
+            if now_s - self._drawn_s < REDRAW_S and part == self._shown:
+                return
+            self._out.write("\r" + self._bar(done, total, part, now_s - self._start[0]) + "\x1b[K")
         else:
-            self._out.write(f"{stage}: {step} %\n" if total else f"{stage}\n")
+            part = part // 25 * 25
+            if part == self._shown:
+                return
+            self._out.write(f"{stage}: {part} %\n" if total else f"{stage}\n")
+        self._shown, self._drawn_s = part, now_s
         self._out.flush()
+
+    def _bar(self, done: int, total: int, part: int, spent_s: float) -> str:
+        """One line of at most 79 columns."""
+        mb, rate = 1_000_000, (done - self._start[1]) / spent_s if spent_s > 1 else 0.0
+        speed = f" {rate / mb:.1f} MB/s" if rate else ""
+        if not total:
+            return f"{self._stage:<10} {done // mb} MB{speed}" if done else f"{self._stage:<10} …"
+        left_s = (total - done) / rate if rate else 0.0
+        left = f", {left_s / 60:.0f} min left" if left_s >= 90 else f", {left_s:.0f} s left" if left_s >= 1 else ""
+        line = f"{self._stage:<10} [{'#' * (part // 5):<20}] {part:3d} % {done // mb}/{-(-total // mb)} MB{speed}{left}"
+        return line[:79]
 
     def end(self) -> None:
         """The work is over."""
-        if self._shown[0] and self._out.isatty():
+        if self._stage and self._out.isatty():
             self._out.write("\n")
             self._out.flush()
