@@ -15,21 +15,23 @@ import signal
 import threading
 from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from appliance import config, listener, log, notify
 from appliance.clock import Alarms, monotonic_s
-from appliance.errors import DeadlineExceeded, OwlError, Refused
+from appliance.errors import BadInput, DeadlineExceeded, OwlError, Refused
 from appliance.jsonrpc import Peer, method
 from appliance.listener import Call, Gate, Listener
 from appliance.places import Home, broker_socket, runtime_folder
 from appliance.pool import Pool
 from appliance.records import Ask, Finish, to_plain
+from appliance.signatures import Range
 
 LOG = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PR_SET_PDEATHSIG = 1
 LOAD_S = 600.0
+MAX_TEXTS = 256  # of one call: their vectors fit in a frame
 
 
 class Service:
@@ -94,6 +96,19 @@ class Service:
     def count(self, call: Call, route: str, texts: list[str]) -> list[int]:
         """Tokens of each text, by the route's tokenizer."""
         return self._pool.count(route, texts, call.cancel)
+
+    @method("embed", is_long=True)
+    def embed(
+        self,
+        call: Call,
+        texts: list[str],
+        is_background: bool = False,
+        deadline_s: Annotated[float, Range(0, 86_400), "longest wait"] = 60,
+    ) -> list[list[float]]:
+        """A unit vector for each text, at most 256 texts; without texts nothing is loaded."""
+        if len(texts) > MAX_TEXTS:
+            raise BadInput(f"{len(texts)} texts at once, {MAX_TEXTS} are allowed", hint="send them in several calls")
+        return self._pool.embed(texts, call.cancel, deadline_s=deadline_s, is_background=is_background)
 
     @method("load")
     def load(self, call: Call, route: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ piece, or when it is lost again and again, the answer is lost and the caller is 
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from appliance import log
@@ -17,6 +17,7 @@ from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_p
 
 LOG = logging.getLogger(__name__)
 HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
+AT_ONCE = 256  # texts that the broker takes in one call
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
 
 
@@ -66,6 +67,14 @@ class Models:
     def measure(self, route: Route, ask: Ask) -> Measure:
         """Prompt size as the broker counts it."""
         return from_plain(Measure, self._call("measure", {"route": route.name, "ask": to_plain(ask)}, deadline_s=120))
+
+    def embed(self, texts: Sequence[str], *, is_background: bool = False, deadline_s: float = 60) -> list[list[float]]:
+        """A unit vector for each text, by the embedding model of the box; no texts ask nobody."""
+        found: list[list[float]] = []
+        for start in range(0, len(texts), AT_ONCE):
+            params = {"texts": list(texts[start : start + AT_ONCE]), "is_background": is_background, "deadline_s": deadline_s}
+            found += self._call("embed", params, deadline_s=deadline_s)
+        return found
 
     def status(self) -> dict[str, Any]:
         """What the broker says about itself; Lost when it does not run. Never starts it."""

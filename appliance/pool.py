@@ -1,31 +1,32 @@
-"""Routes and pools, broker side: which models can be asked, and one generation at a time on the CPU.
+"""Routes and pools, broker side: which models can be asked, and whose turn it is.
 
-Owns the provider objects; they are made when first needed, and one local model is in memory at a time.
-Knows nothing about sockets. A script (`models.script`) stands in for every route, and then llama.cpp is
-never imported. Interactive requests are served before waiting background ones.
+Owns the provider objects; they are made when first needed, and one local language model is in memory at a
+time, with the embedding model beside it. Knows nothing about sockets. A script (`models.script`) stands in
+for every route, and then llama.cpp is never imported. Who goes first is the scheduler's matter.
 """
 
 import difflib
-import heapq
-import itertools
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from appliance import gguf
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import Cancelled, ConfigError, DeadlineExceeded, NotFound, OwlError, Unavailable
+from appliance.errors import ConfigError, NotFound, OwlError, Unavailable
 from appliance.places import Home
+from appliance.providers.encoder import Encoder
 from appliance.providers.llama import Llama, Options
 from appliance.providers.scripted import Scripted
-from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Piece, Route
-from appliance.settings import LOCAL, Config
+from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Pause, Piece, Route
+from appliance.scheduler import Rank, Scheduler, Wish
+from appliance.settings import LOCAL, Config, Models
 
 ADD_ONE = "owlbox model add smollm2"
+ADD_EMBEDDING = "owlbox model add minilm"
 SCRIPT_WINDOW = 8192
+EMBEDS = frozenset({"bert"})  # what `providers/encoder` can run
 NOT_CHAT = frozenset(
     {"bert", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "jina-bert-v2", "jina-bert-v3", "t5encoder", "clip"}
 )
@@ -47,55 +48,7 @@ class Provider(Protocol):
     def close(self) -> None: ...
     def count(self, text: str) -> int: ...
     def measure(self, route: Route, ask: Ask) -> Measure: ...
-    def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]: ...
-
-
-class Turns:
-    """One at a time: interactive before background, then first come first served. Waiting is parked, not polled."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._waiting: list[tuple[bool, int]] = []
-        self._numbers = itertools.count()
-        self._is_taken = False
-
-    @property
-    def is_taken(self) -> bool:
-        """True while somebody's turn lasts."""
-        return self._is_taken
-
-    @contextmanager
-    def take(self, cancel: CancelToken, deadline_s: float, is_background: bool = False) -> Iterator[None]:
-        """Hold the turn for a with block; Cancelled or DeadlineExceeded when it did not come in time."""
-        ticket = (is_background, next(self._numbers))
-        cancel.then(self._wake)
-        with self._changed:
-            heapq.heappush(self._waiting, ticket)
-            self._changed.wait_for(lambda: cancel.is_set() or (not self._is_taken and self._waiting[0] == ticket), deadline_s)
-            is_mine = not cancel.is_set() and not self._is_taken and self._waiting[0] == ticket
-            self._waiting.remove(ticket)
-            heapq.heapify(self._waiting)
-            self._is_taken = self._is_taken or is_mine
-            self._changed.notify_all()
-        if cancel.is_set():
-            if is_mine:
-                self._give_back()
-            raise Cancelled("stopped while waiting for the model")
-        if not is_mine:
-            raise DeadlineExceeded(f"the model was busy for {deadline_s:g} s", hint="try again when the other answer is done")
-        try:
-            yield
-        finally:
-            self._give_back()
-
-    def _give_back(self) -> None:
-        with self._changed:
-            self._is_taken = False
-            self._changed.notify_all()
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+    def generate(self, route: Route, ask: Ask, cancel: Cancel, pause: Pause | None = None) -> Iterator[Piece | Finish]: ...
 
 
 class Pool:
@@ -108,7 +61,8 @@ class Pool:
         self._providers: dict[str, Provider] = {}
         self._retired: list[Provider] = []
         self._files: list[tuple[str, float]] = []
-        self._turns = Turns()
+        self._scheduler = Scheduler()
+        self._encoder: Encoder | None = None
 
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The pool's routes that can be asked now, in order; Unavailable or NotFound says why there is none."""
@@ -135,9 +89,26 @@ class Pool:
         """Pieces, then one Finish; waits for its turn within the ask's deadline."""
         end_s = monotonic_s() + ask.deadline_s
         route = self.route(name)
-        with self._turns.take(cancel, ask.deadline_s, ask.is_background):
-            provider = self._only(name)
-            yield from provider.generate(route, replace(ask, deadline_s=max(0.0, end_s - monotonic_s())), cancel)
+        rank = Rank.BACKGROUND if ask.is_background else Rank.PERSON
+        while True:
+            chosen = self._provider(name)
+            wish = Wish(rank, ask.person or ask.slot, chosen)
+            with self._scheduler.turn(wish, cancel, max(0.0, end_s - monotonic_s())) as turn:
+                if self._only(name) is not chosen:
+                    continue  # its file was replaced while we waited: queue up for the new one
+                yield from chosen.generate(route, replace(ask, deadline_s=max(0.0, end_s - monotonic_s())), cancel, turn)
+                return
+
+    def embed(
+        self, texts: Sequence[str], cancel: CancelToken, *, deadline_s: float = 60, is_background: bool = False
+    ) -> list[list[float]]:
+        """A unit vector for each text; one text a turn, so that nobody waits longer. No texts load nothing."""
+        end_s, found = monotonic_s() + deadline_s, []
+        rank = Rank.GAP if is_background else Rank.QUICK
+        for text in texts:
+            with self._scheduler.turn(Wish(rank), cancel, max(0.0, end_s - monotonic_s())):
+                found.append(self._embedder().embed(text))
+        return found
 
     def measure(self, name: str, ask: Ask, cancel: CancelToken) -> Measure:
         """Size of the prompt as the route's own tokenizer counts it; loads the model."""
@@ -150,7 +121,8 @@ class Pool:
 
     def load(self, name: str, cancel: CancelToken, deadline_s: float = 600) -> Route:
         """The route, its model brought into memory."""
-        with self._turns.take(cancel, deadline_s):
+        chosen = self._provider(name)
+        with self._scheduler.turn(Wish(Rank.PERSON, place=chosen), cancel, deadline_s):
             self._only(name).load(cancel)
         return self.route(name)
 
@@ -158,19 +130,23 @@ class Pool:
         """What is in memory, what it takes, and whether it is answering; loads nothing."""
         with self._guard:
             loaded = [p for p in self._providers.values() if p.is_loaded]
+            encoder = self._encoder if self._encoder is not None and self._encoder.is_loaded else None
         return {
-            "is_busy": self._turns.is_taken,
+            "is_busy": self._scheduler.is_taken,
             "model": loaded[0].model if loaded else "",
             "provider": loaded[0].name if loaded else "",
             "window": loaded[0].window if loaded else 0,
-            "memory_mb": round(sum(p.memory_bytes for p in loaded) / 1_000_000),
+            "memory_mb": round((sum(p.memory_bytes for p in loaded) + (encoder.memory_bytes if encoder else 0)) / 1_000_000),
+            "embedding": encoder.model if encoder else "",
         }
 
     def close(self, wait_s: float = 10) -> None:
         """Give everything back once the running generation, which must be cancelled, has stopped."""
-        with self._turns.take(CancelToken(), wait_s), self._guard:
+        with self._scheduler.turn(Wish(Rank.QUICK, is_alone=True), CancelToken(), wait_s), self._guard:
             for provider in [*self._retired, *self._providers.values()]:
                 provider.close()
+            if self._encoder is not None:
+                self._encoder.close()
             self._retired.clear()
             self._providers.clear()
 
@@ -196,7 +172,10 @@ class Pool:
         return self._provider(name)
 
     def _only(self, name: str) -> Provider:
-        """The route's provider, after every other local model has left the memory. Only within a turn."""
+        """The route's provider, after every other local model has left the memory.
+
+        Only within a turn for it: the scheduler sees to it that nobody is in the middle of an answer elsewhere.
+        """
         chosen = self._provider(name)
         with self._guard:
             for other in [*self._retired, *self._providers.values()]:
@@ -205,6 +184,16 @@ class Pool:
             self._retired.clear()
         return chosen
 
+    def _embedder(self) -> Encoder:
+        """The embedding model, made anew when its file changed. Only within a turn."""
+        path = find_encoder(self._home, self._config.models.embedding)
+        with self._guard:
+            if self._encoder is None or self._encoder.path != path or not self._encoder.is_fresh():
+                if self._encoder is not None:
+                    self._encoder.close()
+                self._encoder = Encoder(path, self._config.models.embedding_dimension)
+            return self._encoder
+
     def _build(self, name: str) -> Provider:
         models = self._config.models
         if models.script:
@@ -212,12 +201,36 @@ class Pool:
         table = self._config.routes.get(name)
         if name == LOCAL or (table is not None and table.provider == LOCAL):
             path = find_model(self._home, table.model if table is not None else models.default)
-            return Llama(path, Options(context=models.context, threads=models.threads, memory_mb=models.memory_mb))
+            return Llama(path, _options(models))
         if models.local_only:
             raise Unavailable(
                 f"route {name} is remote and models.local_only is true", hint="set models.local_only = false to allow it"
             )
         raise Unavailable(f"route {name} has no provider in this version", hint=f"the local model is the route {LOCAL}")
+
+
+def _options(models: Models) -> Options:
+    return Options(
+        context=models.context,
+        threads=models.threads,
+        memory_mb=models.memory_mb,
+        cache_type=models.cache_type,
+        prefix_mb=models.prefix_mb,
+    )
+
+
+def find_encoder(home: Home, name: str) -> Path:
+    """The embedding model of this name (file or stem); "" means the newest one in models/."""
+    found = [p for p in _files(home) if _architecture(p) in EMBEDS]
+    if not found:
+        raise Unavailable(f"no embedding model in {home.models}", hint=ADD_EMBEDDING)
+    wanted = name.removesuffix(".gguf").lower()
+    exact = [p for p in found if not wanted or p.stem.lower() == wanted]
+    fitting = exact or [p for p in found if p.stem.lower().startswith(wanted)]
+    if not fitting:
+        there = ", ".join(p.stem for p in found)
+        raise NotFound(f"no embedding model {name} in {home.models}", hint=f"there is: {there}. Otherwise: {ADD_EMBEDDING}")
+    return fitting[0]
 
 
 def find_model(home: Home, name: str) -> Path:
@@ -250,7 +263,13 @@ def _modified(path: Path) -> float:
 
 
 def _can_chat(path: Path) -> bool:
+    architecture = _architecture(path)
+    return bool(architecture) and architecture not in NOT_CHAT
+
+
+def _architecture(path: Path) -> str:
+    """What kind of model a file holds; "" for one that cannot be used."""
     try:
-        return gguf.read(path).architecture not in NOT_CHAT
+        return gguf.read(path).architecture
     except OwlError:
-        return False
+        return ""

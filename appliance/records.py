@@ -162,7 +162,8 @@ class Route:
 class Ask:
     """One request to a model. `system` is joined by the broker, byte for byte, with "\\n\\n".
 
-    `slot` names the conversation whose evaluated prefix may be reused. `purpose` tells a turn from
+    `slot` names the conversation whose evaluated prefix may be reused, `person` whose turn it is when
+    several wait. `purpose` tells a turn from
     side work such as titles (`providers/scripted` consumes turns only for "turn").
     """
 
@@ -178,6 +179,7 @@ class Ask:
     stop: tuple[str, ...] = ()
     deadline_s: float = 600.0
     correlation: str = ""
+    person: str = ""
 
 
 @dataclass(frozen=True)
@@ -260,6 +262,15 @@ class Cancel(Protocol):
 
     def is_set(self) -> bool: ...
     def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class Pause(Protocol):
+    """A turn on the CPU: `rest` lets more urgent work go first, `is_wanted` says that some waits."""
+
+    is_wanted: bool
+    rested_s: float
+
+    def rest(self) -> None: ...
 
 
 class Model(Protocol):

@@ -84,11 +84,15 @@ class Models:
     script: str = setting(
         "", "Scripted-provider file that replaces every model; relative to the home.", seed="B environment switch"
     )
-    embedding: str = setting("", "Local embedding model; empty means the bundled one.", seed="B embedding_model", mark="later")
-    embedding_dimension: int = setting(384, "Length of a vector.", seed="B embedding_dimension", within=(1, 8192), mark="later")
+    embedding: str = setting("", "Local embedding model; empty means the newest in models/.", seed="B embedding_model")
+    embedding_dimension: int = setting(384, "Length of a vector.", seed="B embedding_dimension", within=(1, 8192))
     context: int = setting(0, "Context window in tokens; 0 picks up to 8192.", within=(0, 1_048_576), mark="shown")
     threads: int = setting(0, "CPU threads; 0 picks.", within=(0, 256), mark="shown")
     memory_mb: int = setting(0, "Memory a model may take; 0 goes by what is free.", within=(0, 1_048_576), mark="shown")
+    cache_type: Literal["f16", "q8_0"] = setting(
+        "f16", "How a conversation's evaluated tokens are kept in memory; q8_0 takes half of it and a little accuracy."
+    )
+    prefix_mb: int = setting(512, "Disk that saved beginnings of prompts may take; 0 saves none.", within=(0, 1_048_576))
     temperature: float = setting(0.1, "Randomness of answers.", seed="R temperature", within=(0, 2))
     max_output_tokens: int = setting(512, "Longest answer of the local model.", within=(1, 131_072))
     local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown")

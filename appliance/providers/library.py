@@ -9,6 +9,7 @@ share of the window and copying a part of one ends the process; `swa_full`, or s
 (Gemma 3) lose text without saying so.
 """
 
+import copy
 import ctypes
 import functools
 import logging
@@ -22,7 +23,10 @@ from typing import Any
 from appliance.errors import Cancelled, Unavailable
 
 LOG = logging.getLogger(__name__)
-SEQUENCES = 4
+SEQUENCES = 8  # conversations whose evaluated tokens are kept; a whole state each in recurrent models
+RECURRENT_SEQUENCES = 6
+BACKGROUND_SEQUENCES = 4
+BACKGROUND_BATCH = 64  # one chunk of a prompt is what a person may have to wait for
 BATCH = 256  # the largest prefill chunk; llama.cpp's 512 would reserve twice the memory for nothing
 CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
 # Threads of llama.cpp wait for each other by spinning. With another busy process on two cores the default
@@ -30,6 +34,7 @@ CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
 SPIN_ROUNDS = "1000"
 ERROR = 4  # level of llama.cpp's log
 FULL, ABORTED = 1, 2  # answers of llama_decode
+CACHE_TYPES = {"f16": 1, "q8_0": 8}  # GGML_TYPE_F16, GGML_TYPE_Q8_0
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def library() -> Library:
 class Loaded:
     """A model in memory with a context of `window` tokens, shared by SEQUENCES sequences."""
 
-    def __init__(self, path: Path, window: int, threads: int, should_stop: Callable[[], bool]) -> None:
+    def __init__(self, path: Path, window: int, threads: int, cache_type: str, should_stop: Callable[[], bool]) -> None:
         self._library = library()
         self.api = api = self._library.api
         self._library.complaints.clear()
@@ -84,21 +89,46 @@ class Loaded:
             raise self._failed(f"llama.cpp cannot load {path.name}")
         self.vocabulary = api.llama_model_get_vocab(self.model)
         self.vocabulary_size = int(api.llama_vocab_n_tokens(self.vocabulary))
-        self.context = api.llama_init_from_model(self.model, self._settings(window, threads))
-        if not self.context:
-            api.llama_model_free(self.model)
-            raise self._failed(f"no memory for a window of {window} tokens of {path.name}")
-        self.window = int(api.llama_n_ctx(self.context))
-        self.memory = api.llama_get_memory(self.context)
-        self._batch = api.llama_batch_init(BATCH, 0, 1)
-        self._pieces: dict[int, bytes] = {}
         # Recurrent models keep one state, not a row per token: nothing can be cut off or copied in part.
         self.is_recurrent = bool(api.llama_model_is_recurrent(self.model) or api.llama_model_is_hybrid(self.model))
+        self.sequences = RECURRENT_SEQUENCES if self.is_recurrent else SEQUENCES
+        self._pieces: dict[int, bytes] = {}
+        self._owns_model = True
+        self.batch = BATCH
+        self._wanted = (window, threads, cache_type)
+        try:
+            self._open()
+        except Unavailable:
+            api.llama_model_free(self.model)
+            raise
 
-    def _settings(self, window: int, threads: int) -> Any:
+    def beside(self) -> "Loaded":
+        """The same model with a second, empty context for background work; Unavailable when there is no memory.
+
+        What is computed there never moves a token of a conversation: answers stay the same to the bit.
+        """
+        twin = copy.copy(self)
+        twin._owns_model = False
+        twin.batch, twin.sequences = BACKGROUND_BATCH, BACKGROUND_SEQUENCES
+        twin._open()
+        return twin
+
+    def _open(self) -> None:
+        window = self._wanted[0]
+        self.context = self.api.llama_init_from_model(self.model, self._settings(*self._wanted))
+        if not self.context:
+            raise self._failed(f"no memory for a window of {window} tokens")
+        self.window = int(self.api.llama_n_ctx(self.context))
+        self.memory = self.api.llama_get_memory(self.context)
+        self._batch = self.api.llama_batch_init(self.batch, 0, 1)
+
+    def _settings(self, window: int, threads: int, cache_type: str) -> Any:
         settings = self.api.llama_context_default_params()
-        settings.n_ctx, settings.n_seq_max = window, SEQUENCES
-        settings.n_batch = settings.n_ubatch = BATCH
+        settings.n_ctx, settings.n_seq_max = window, self.sequences
+        settings.type_k = settings.type_v = CACHE_TYPES[cache_type]
+        if cache_type != "f16":
+            settings.flash_attn_type = self.api.LLAMA_FLASH_ATTN_TYPE_ENABLED  # quantised values need it
+        settings.n_batch = settings.n_ubatch = self.batch
         settings.n_threads = settings.n_threads_batch = threads or len(os.sched_getaffinity(0))
         settings.kv_unified = settings.swa_full = settings.no_perf = True
         return settings
@@ -107,7 +137,8 @@ class Loaded:
         """Give the memory back. Nobody may evaluate any more."""
         self.api.llama_batch_free(self._batch)
         self.api.llama_free(self.context)
-        self.api.llama_model_free(self.model)
+        if self._owns_model:
+            self.api.llama_model_free(self.model)
 
     def _failed(self, what: str) -> Unavailable:
         why = self._library.complaints[-1] if self._library.complaints else "no reason given"
@@ -186,3 +217,29 @@ class Loaded:
     def copy(self, source: int, target: int, end: int) -> None:
         """Let `target` begin with the first `end` tokens of `source`; shares memory, costs nothing."""
         self.api.llama_memory_seq_cp(self.memory, source, target, 0, end)
+
+    def state_bytes(self, sequence: int) -> int:
+        """Size of what `save` would return."""
+        return int(self.api.llama_state_seq_get_size(self.context, sequence))
+
+    def save(self, sequence: int) -> bytes:
+        """Everything llama.cpp computed for a sequence; b"" when it holds nothing."""
+        size = self.state_bytes(sequence)
+        out = (ctypes.c_uint8 * size)()
+        return bytes(memoryview(out)[: int(self.api.llama_state_seq_get_data(self.context, out, size, sequence))])
+
+    def restore(self, sequence: int, state: bytes) -> bool:
+        """Put a saved state in a sequence's place; False when there is no room (the sequence is then empty).
+
+        Only for bytes that came from `save` of the same model and settings: others end the process.
+        """
+        self.clear(sequence)
+        data = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        if int(self.api.llama_state_seq_set_data(self.context, data, len(state), sequence)) == len(state):
+            return True
+        self.clear(sequence)
+        return False
+
+    def build(self) -> str:
+        """What must be the same for a saved state to mean the same: version and CPU features of llama.cpp."""
+        return f"{self.api.__version__} {self.api.llama_print_system_info().decode('utf-8', 'replace')}"

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, ConfigError, DeadlineExceeded, from_outcome
-from appliance.records import Ask, Cancel, Finish, Measure, Message, Piece, Route, ToolCall
+from appliance.records import Ask, Cancel, Finish, Measure, Message, Pause, Piece, Route, ToolCall
 
 TITLE = "A short talk"
 OTHERWISE = "I have nothing more to say; my script has ended."
@@ -90,8 +90,8 @@ class Scripted:
             parts[name] = parts.get(name, 0) + self.count(text)
         return Measure(self.model, parts, sum(parts.values()))
 
-    def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
-        """The next turn's pieces with its delays, then one Finish, or its error."""
+    def generate(self, route: Route, ask: Ask, cancel: Cancel, pause: Pause | None = None) -> Iterator[Piece | Finish]:
+        """The next turn's pieces with its delays, then one Finish, or its error; others may go first between pieces."""
         end_s = monotonic_s() + ask.deadline_s
         turn = self._next(ask)
         spoken = 0
@@ -99,6 +99,8 @@ class Scripted:
         if turn.reasoning:
             yield Piece(turn.reasoning, is_reasoning=True)
         for i, chunk in enumerate(turn.chunks):
+            if pause is not None:
+                pause.rest()
             _pause(turn.chunk_delay_s if i else 0, end_s, cancel)
             spoken += len(chunk)
             yield Piece(chunk)
