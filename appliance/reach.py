@@ -14,7 +14,8 @@ from appliance.errors import Lost, Refused
 from appliance.places import Home
 
 # Methods whose answer depends on what is in box/.
-FOLDER_METHODS = ("message.send", "tool.call", "entry.list", "entry.view", "skill.list")
+ENTRY_METHODS = ("entry.list", "entry.view", "entry.set", "entry.get", "entry.rm", "entry.cp", "entry.mv")
+FOLDER_METHODS = ("message.send", "tool.call", "skill.list", *ENTRY_METHODS)
 Listen = Callable[[str, dict[str, Any]], None]
 ANSWER_S = 3600.0
 CALL_S = 150.0  # a call may have to load the model first

@@ -345,6 +345,13 @@ class Runs:
         names = [c.removeprefix("t.") for c in columns.split(", ")]
         return [dict(zip(names, row, strict=True)) for row in rows]
 
+    def moment(self, run: str) -> tuple[int, int]:
+        """Where a run stands: the number of its newest loop, and how many turns it has had; 0 for none."""
+        row = self._store.row(
+            "SELECT COALESCE(MAX(l.seq), 0), COUNT(t.id) FROM loops l LEFT JOIN turns t ON t.loop = l.id WHERE l.run = ?", (run,)
+        )
+        return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
     def recover(self, say: Callable[[Event], None]) -> list[Loop]:
         """End the loops whose process died: status 499 "interrupted", the part that was said is kept.
 

@@ -32,22 +32,34 @@ GRACE_S = 2.0  # how long a stopped tool may take to notice
 
 @dataclass(frozen=True)
 class Mark:
-    """What `@tool` notes about a function. `command` is the command line's words for it."""
+    """What `@tool` notes about a function. `command` is the command line's words for it.
+
+    A tool out of the menu is not described to the model, whose prompt is small; whoever knows it may call it.
+    """
 
     name: str
     group: str
     command: str
     is_read_only: bool
     is_terminal: bool
+    is_in_menu: bool = True
 
 
 def tool(
-    *, group: str, name: str = "", command: str = "", is_read_only: bool = False, is_terminal: bool = False
+    *,
+    group: str,
+    name: str = "",
+    command: str = "",
+    is_read_only: bool = False,
+    is_terminal: bool = False,
+    is_in_menu: bool = True,
 ) -> Callable[[F], F]:
     """Mark a function as a tool. Its docstring is a prompt: the first paragraph is what the model reads."""
 
     def mark(function: F) -> F:
-        function.tool = Mark(name or function.__name__, group, command, is_read_only, is_terminal)  # type: ignore[attr-defined]
+        function.tool = Mark(  # type: ignore[attr-defined]
+            name or function.__name__, group, command, is_read_only, is_terminal, is_in_menu
+        )
         return function
 
     return mark
@@ -132,9 +144,10 @@ class Toolbox:
         self._policy, self._specs = policy, None
 
     def specs(self) -> Sequence[ToolSpec]:
-        """What the policy lets a model see, in the order of registration; made once and again after `add`."""
+        """The menu, as far as the policy allows, in the order of registration; made once and again after `add`."""
         if self._specs is None:
-            self._specs = tuple(t.spec for t in self._tools.values() if self._policy.check(t.mark.name).allowed)
+            menu = (t for t in self._tools.values() if t.mark.is_in_menu)
+            self._specs = tuple(t.spec for t in menu if self._policy.check(t.mark.name).allowed)
         return self._specs
 
     def tools(self) -> Sequence[Tool]:
@@ -169,7 +182,7 @@ class Toolbox:
     def _dispatch(self, call: ToolCall, run: str, cancel: Cancel) -> Outcome:
         found = self._tools.get(call.name)
         if found is None:
-            return Outcome(404, "not_found", f"Unknown tool {call.name}", f"use one of: {', '.join(self._tools)}")
+            return Outcome(404, "not_found", f"Unknown tool {call.name}", f"use one of: {', '.join(s.name for s in self.specs())}")
         verdict = self._policy.check(call.name)
         if not verdict.allowed:
             return Outcome(403, "permission", f"{call.name} is not allowed here ({verdict.rule})", "tell the person instead")
@@ -195,6 +208,8 @@ class Toolbox:
             thread[0] = threading.get_ident()
             with log.correlated(correlation):
                 value = found.function(**arguments, **services)
+                if isinstance(value, Outcome):
+                    return value
                 return Outcome(200, "ok", render(value), data=None if isinstance(value, str) else msgspec.to_builtins(value))
 
         name, over, deadline_s = found.mark.name, threading.Event(), self.deadline_s

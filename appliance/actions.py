@@ -1,0 +1,139 @@
+"""What a run did: the log entry that every verb of a run leaves, and those of them that wait for somebody's word.
+
+An action's own entry `log://turn_N/VERB/NAME` carries its result, good or bad. Where an action would change a
+file, the same entry is the proposal: state proposed, status 202, a body that shows both texts, and in its
+attributes their difference. The texts themselves are two hidden entries of the run, gone once it is decided.
+One file has one open proposal in a run. Applying an accepted one is the business of `verbs`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance import changes, edits
+from appliance.addresses import unique_slug
+from appliance.changes import By
+from appliance.entries import Content, Entries, Entry
+from appliance.errors import Conflict, NotFound
+from appliance.records import Outcome
+from appliance.schemes import Tier
+from appliance.views import Actor, State, View, Views, Visibility
+
+MAX_CHARS = 10_000  # of what a log entry repeats; the whole is in the tool's result
+WRITER = "system"  # of what is recorded, whoever acted
+CHANGE = "is_file_change"  # the attribute that tells a proposal from any other action that waits
+TEXTS = "content://"  # where a proposal's two texts are: no model sees this scheme
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A change of a file that waits: `after` is None for a removal, `before_hash` "" where there is no file yet."""
+
+    verb: str
+    target: str
+    author: Tier
+    before: str = ""
+    before_hash: str = ""
+    after: str | None = None
+    source: str = ""  # of a copy or a move
+    source_hash: str = ""
+    content: Mapping[str, Any] = field(default_factory=dict)  # title, description, mime, source_url, attributes
+    visibility: Visibility | None = None
+    summary: str | None = None
+
+    @property
+    def patch(self) -> str:
+        """The change as a unified difference; "" where it would be very long."""
+        return changes.patch(self.before, self.after or "", self.target)
+
+    @property
+    def merge(self) -> str:
+        """Both texts in one, as a model reads them; a line about their size where they are very long."""
+        after = self.after or ""
+        if len(self.before) + len(after) > changes.MAX_DIFFED:
+            return f"{self.target}: {len(self.before)} characters become {len(after)}"
+        return edits.merge_view(self.before, after)
+
+
+class Actions:
+    """Writes the log of runs and keeps their proposals."""
+
+    def __init__(self, entries: Entries, views: Views) -> None:
+        self._entries = entries
+        self._views = views
+
+    def note(self, actor: Actor, verb: str, subject: str, outcome: Outcome, attributes: Mapping[str, Any] | None = None) -> str:
+        """One log entry for an action of a run; returns its path. Call inside a transaction."""
+        path = self._free(actor, verb, subject)
+        state: State = "failed" if outcome.is_error else "proposed" if outcome.status == 202 else "resolved"
+        entry = self._put(actor, path, _cut(outcome.message), {"action": verb, "subject": subject, **(attributes or {})})
+        self._views.show(actor, entry.id, "visible", state, outcome.status, outcome.outcome if state == "failed" else "")
+        return path
+
+    def propose(self, actor: Actor, proposal: Proposal) -> str:
+        """Leave a change of a file to somebody's decision, in the open proposal for that file if there is one."""
+        known = self.waiting(actor.run, proposal.target)
+        path = self._free(actor, proposal.verb, proposal.target) if known is None else known[0].path
+        given = {name: value for name, value in vars(proposal).items() if name not in ("before", "after") and value}
+        given |= {CHANGE: True, "action": proposal.verb, "subject": proposal.target, "patch": proposal.patch}
+        entry = self._put(actor, path, proposal.merge, given)
+        self._forget(actor, path)
+        self._put(actor, _text_path(path, "before"), proposal.before, {})
+        if proposal.after is not None:
+            self._put(actor, _text_path(path, "after"), proposal.after, {})
+        self._views.show(actor, entry.id, "visible", "proposed", 202)
+        return path
+
+    def waiting(self, run: str, target: str) -> tuple[View, Proposal] | None:
+        """The open proposal of a run for a file."""
+        for view in self._views.proposals(run):
+            proposal = self.proposal(view)
+            if proposal is not None and proposal.target == target:
+                return view, proposal
+        return None
+
+    def proposal(self, view: View) -> Proposal | None:
+        """The change that a view proposes, with both texts; None for what is no change of a file, such as a command."""
+        given = self._entries.get(view.path, scope=view.scope).attributes
+        if not given.get(CHANGE):
+            return None
+        before = self._entries.find(_text_path(view.path, "before"), scope=view.scope)
+        after = self._entries.find(_text_path(view.path, "after"), scope=view.scope)
+        known = {name: value for name, value in given.items() if name in Proposal.__dataclass_fields__}
+        return Proposal(**known, before=before.body if before else "", after=after.body if after else None)
+
+    def decide(self, actor: Actor, view: View, state: State, status: int, outcome: str = "") -> None:
+        """A proposal is over; what it showed stays, its texts go."""
+        self._views.resolve(view.run, view.entry, state, status, outcome)
+        self._forget(actor, view.path)
+
+    def open(self, run: str, path: str) -> View:
+        """What waits under this path; NotFound when nothing ever did, Conflict when it is decided."""
+        view = self._views.find(run, path)
+        if view is None:
+            raise NotFound(f"thread {run} has no proposal {path}", hint="give the path that the proposal has in the log")
+        if view.state != "proposed":
+            raise Conflict(f"{path} does not wait: it is {view.state} with {view.status}", hint="what is decided stays so")
+        return view
+
+    def _forget(self, actor: Actor, path: str) -> None:
+        scope = f"run:{actor.run}"
+        for name in ("before", "after"):
+            if self._entries.find(_text_path(path, name), scope=scope) is not None:
+                self._entries.remove(_text_path(path, name), By(WRITER, actor.run), scope=scope)
+
+    def _free(self, actor: Actor, verb: str, subject: str) -> str:
+        folder, scope = f"log://turn_{actor.turn}/{verb}/", f"run:{actor.run}"
+        return folder + unique_slug(subject, lambda name: self._entries.find(folder + name, scope=scope) is not None)
+
+    def _put(self, actor: Actor, path: str, body: str, attributes: Mapping[str, Any]) -> Entry:
+        content = Content(body=body, attributes=dict(attributes))
+        return self._entries.put(path, content, By(WRITER, actor.run), scope=f"run:{actor.run}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}\n[cut: {MAX_CHARS} of {len(text)} characters kept]"
+
+
+def _text_path(path: str, name: str) -> str:
+    return f"{TEXTS}{path.partition('://')[2]}/{name}"

@@ -1,0 +1,120 @@
+"""Tools that are the six verbs: set, get, rm, cp, mv, update. Not in the menu, which stays small; tags name them."""
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from appliance.entries import Content
+from appliance.orders import Look, Write
+from appliance.records import Outcome
+from appliance.runs import Runs
+from appliance.toolbox import Caller, tool
+from appliance.verbs import Verbs
+from appliance.views import Actor, Visibility
+
+Path = Annotated[str, "scheme://path, a file's path, or a pattern with * or **"]
+Filter = Annotated[str, "only entries whose text matches: words, a glob or /regex/"]
+Seen = Annotated[Visibility | None, "how you see it from now on"]
+
+
+def actor(runs: Runs, caller: Caller) -> Actor:
+    """The model in its run, at the run's newest turn; a person when no run is named."""
+    if not caller.run:
+        return Actor("client")
+    loop, turn = runs.moment(caller.run)
+    return Actor("model", caller.run, loop, turn)
+
+
+@tool(group="entries", name="set", is_in_menu=False)
+def set_entry(
+    path: Annotated[str, "scheme://path, a file's path, or a pattern; may be empty for kind known"] = "",
+    body: Annotated[str | None, "the whole text, or edit markers such as <<SEARCH old SEARCH <<REPLACE new REPLACE"] = None,
+    search: Annotated[str | None, "text to replace, or s/old/new/; empty appends"] = None,
+    replace: Annotated[str | None, "what takes its place"] = None,
+    visibility: Seen = None,
+    summary: Annotated[str | None, "what it is, in at most 80 characters"] = None,
+    attributes: Annotated[dict[str, Any] | None, "replaces the stored attributes"] = None,
+    filter: Filter = "",
+    kind: Annotated[Literal["entry", "known"], "known: a bare path means known://path"] = "entry",
+    *,
+    verbs: Verbs,
+    runs: Runs,
+    caller: Caller,
+) -> Outcome:
+    """Write or edit an entry, or change how you see it."""
+    content = Content(attributes=attributes)
+    write = Write(body, search, replace, visibility, summary, wanted=filter, kind=kind, content=content)
+    return verbs.set(actor(runs, caller), path, write)
+
+
+@tool(group="entries", name="get", is_in_menu=False)
+def get_entry(
+    path: Path,
+    body: Filter = "",
+    line: Annotated[int | None, "first line to show, negative from the end; nothing is promoted"] = None,
+    limit: Annotated[int | None, "how many lines"] = None,
+    preview: Annotated[bool, "only list what matches"] = False,
+    *,
+    verbs: Verbs,
+    runs: Runs,
+    caller: Caller,
+) -> Outcome:
+    """Read an entry; a pattern lists what matches and makes it visible."""
+    outcome = verbs.get(actor(runs, caller), path, Look(body, line, limit, preview))
+    return outcome if outcome.message else replace(outcome, message=f"{path} is empty")
+
+
+@tool(group="entries", name="rm", is_in_menu=False)
+def rm_entry(
+    path: Path,
+    body: Filter = "",
+    preview: Annotated[bool, "only list what would be removed"] = False,
+    *,
+    verbs: Verbs,
+    runs: Runs,
+    caller: Caller,
+) -> Outcome:
+    """Remove an entry, or all that match a pattern."""
+    return verbs.rm(actor(runs, caller), path, Look(body, is_preview=preview))
+
+
+@tool(group="entries", name="cp", is_in_menu=False)
+def cp_entry(
+    path: Path,
+    to: Annotated[str, "the destination"] = "",
+    body: Annotated[str, "the destination, when to is empty"] = "",
+    visibility: Seen = None,
+    *,
+    verbs: Verbs,
+    runs: Runs,
+    caller: Caller,
+) -> Outcome:
+    """Copy an entry."""
+    return verbs.cp(actor(runs, caller), path, to or body.strip(), visibility)
+
+
+@tool(group="entries", name="mv", is_in_menu=False)
+def mv_entry(
+    path: Path,
+    to: Annotated[str, "the destination"] = "",
+    body: Annotated[str, "the destination, when to is empty"] = "",
+    visibility: Seen = None,
+    *,
+    verbs: Verbs,
+    runs: Runs,
+    caller: Caller,
+) -> Outcome:
+    """Move or rename an entry."""
+    return verbs.mv(actor(runs, caller), path, to or body.strip(), visibility)
+
+
+@tool(group="entries", name="update", is_in_menu=False)
+def update_run(
+    body: Annotated[str, "how it stands, in a sentence"] = "",
+    status: Annotated[Literal[102, 200, 204, 422], "102 goes on, 200 done, 204 done without an answer, 422 cannot be done"] = 102,
+    *,
+    verbs: Verbs,
+    runs: Runs,
+    caller: Caller,
+) -> Outcome:
+    """Say how the work stands."""
+    return verbs.update(actor(runs, caller), body, status)
