@@ -137,7 +137,7 @@ def _talking(command: Command) -> None:
     ask.add_argument("--thread", default="", metavar="ID", help="continue this thread")
     ask.add_argument("--later", action="store_true", help="only hand it in: it is answered when the core runs")
     for name, text in (("chat", "talk, on the full screen of a terminal or line by line"), ("tui", "the full screen")):
-        chat = command(name, _tui, text)
+        chat = command(name, _talk if name == "chat" else _tui, text)
         chat.add_argument("--thread", default="", metavar="ID", help="continue this thread")
         chat.add_argument("-p", "--prompt", default="", metavar="TEXT", help="say this first")
         chat.add_argument("--plain", action="store_true", help="lines instead of the full screen")
@@ -191,15 +191,69 @@ def _knowing(command: Command) -> None:
     view.add_argument("ref", help="its reference, as `entry list` or `search` shows it")
     view.add_argument("--line", type=int, default=1, help="first line to show")
     view.add_argument("--limit", type=int, default=1000, help="how many lines")
+    _verbs(command, known)
     skills = command("skill", listings.skills, "what the owl knows how to do").add_subparsers(metavar="ACTION", parser_class=Parser)
     command("list", listings.skills, "every skill, and why one cannot be used", skills)
 
 
+def _verbs(command: Command, known: Any) -> None:
+    write = command("set", listings.entry_set, "write or edit an entry, or every entry of a pattern", known)
+    write.add_argument("ref", help="scheme://path, or a pattern with * or **")
+    write.add_argument("text", nargs="?", help="its text, or edits such as s/old/new/; - reads it from a pipe")
+    write.add_argument("--search", metavar="TEXT", help="text to replace; an empty one appends")
+    write.add_argument("--replace", metavar="TEXT", help="what takes its place")
+    write.add_argument("--literal", dest="is_literal", action="store_true", help="the text holds no edits, whatever it looks like")
+    for name in ("title", "description", "mime", "source-url", "summary"):
+        write.add_argument(f"--{name}", metavar="TEXT")
+    write.add_argument("--attributes", metavar="JSON", help='an object, such as {"tags": ["garden"]}')
+    write.add_argument("--expected-hash", metavar="HASH", help="only if it is still the one with this hash")
+    get = command("get", listings.entry_get, "the text of an entry; of a pattern a list of what matches", known)
+    get.add_argument("--line", type=int, help="first line to show, a negative one counts from the end")
+    get.add_argument("--limit", type=int, help="how many lines")
+    rm = command("rm", listings.entry_rm, "remove an entry, or every entry of a pattern", known)
+    rm.add_argument("--yes", action="store_true", help="remove everything that a pattern matches")
+    for made in (get, rm):
+        made.add_argument("ref", help="scheme://path, or a pattern with * or **")
+        made.add_argument("--preview", action="store_true", help="only list what matches")
+    for made in (write, get, rm):
+        made.add_argument("--wanted", default="", metavar="PATTERN", help="only entries with this in their text")
+    for name, text in (("cp", "copy an entry"), ("mv", "move an entry")):
+        made = command(name, listings.entry_transfer, text, known)
+        made.set_defaults(verb=name)
+        made.add_argument("ref")
+        made.add_argument("target")
+    update = command("update", listings.entry_update, "note how a thread's work stands", known)
+    update.add_argument("text")
+    update.add_argument("--status", type=int, default=102, choices=[102, 200, 204, 422])
+    for name in ("set", "get", "rm", "cp", "mv", "update"):
+        known.choices[name].add_argument("--thread", default="", metavar="ID", help="act in this thread: what it sees changes")
+    for name in ("set", "cp", "mv"):
+        words = ["visible", "summarized", "archived"]
+        known.choices[name].add_argument("--visibility", choices=words, help="how the thread sees it")
+
+
 def _models(command: Command) -> None:
-    known = command("model", listings.models, "local models").add_subparsers(metavar="ACTION", parser_class=Parser)
-    command("list", listings.models, "models here and in the catalogue", known)
-    add = command("add", listings.model_add, "fetch a model of the catalogue, or copy a .gguf file", known)
+    from appliance import shelf
+
+    known = command("model", shelf.models, "local models").add_subparsers(metavar="ACTION", parser_class=Parser)
+    command("list", shelf.models, "models here and in the catalogue, by the memory they want", known)
+    add = command("add", shelf.add, "fetch a model of the catalogue, or copy a .gguf file", known)
     add.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
+    remove = command("rm", shelf.remove, "delete a model's file, and what is kept of its download", known)
+    remove.add_argument("model", help="a name from `model list`")
+    remove.add_argument("--yes", action="store_true", help="do not ask")
+    remove.add_argument("--force", action="store_true", help="even when it is in use")
+    remove.add_argument("--cache", action="store_true", help="its copy for other homes of this user too")
+    use = command("use", shelf.use, "answer with this model, or find by meaning with this embedding model", known)
+    use.add_argument("model", help="the name of an installed model")
+    info = command("info", shelf.info, "everything about one model; reads the whole file", known)
+    info.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
+
+
+def _contexts(command: Command) -> None:
+    from appliance import contexts
+
+    contexts.add(command)
 
 
 # The groups of commands by their words: only the one that is asked for is built, because start-up time counts.
@@ -210,6 +264,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("thread",), _threads),
     (("entry", "skill"), _knowing),
     (("model",), _models),
+    (("context",), _contexts),
 )
 
 
@@ -280,6 +335,26 @@ def _another(error: Lost, home: Home) -> Reach:
         raise error from None
 
 
+def _talk(args: argparse.Namespace, home: Home) -> int:
+    """The full screen or lines, once something can answer (B-136); the bare screen opens without, to look around."""
+    _require_model(home)
+    return _tui(args, home)
+
+
+def _require_model(home: Home) -> None:
+    """Unavailable, with the next step, when no model could answer: asked of the core, else seen in the home's files."""
+    try:
+        is_running = places.find_core(home, os.environ).exists()
+    except PermissionError:
+        is_running = True  # reaching it says why not
+    if is_running:
+        listings.once(home, "model.plan", {})
+    elif os.access(home.config, os.R_OK) or not home.root.exists():
+        from appliance import catalogue, config
+
+        catalogue.require_model(home.require(), config.load(home, os.environ))
+
+
 def _tui(args: argparse.Namespace, home: Home) -> int:
     """The full screen; lines where there is no terminal for it."""
     is_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -291,6 +366,7 @@ def _tui(args: argparse.Namespace, home: Home) -> int:
 
 
 def _chat(args: argparse.Namespace, home: Home) -> int:
+    _require_model(home)
     way = reach(home, os.environ)
     try:
         if args.thread:

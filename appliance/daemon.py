@@ -19,8 +19,10 @@ from appliance import __version__, config, log, markdown, notes, notify, places,
 from appliance.agent import Agent, Limits
 from appliance.channels.rpc import Means, Rpc, Shelf
 from appliance.clock import Alarms, now_ms, this_process
+from appliance.drives import Drives
 from appliance.entries import Entries
 from appliance.errors import AlreadyRunning, ConfigError, DeadlineExceeded, Lost, OwlError, Refused, StoreError
+from appliance.grep import Texts
 from appliance.inbox import Inbox
 from appliance.jsonrpc import Peer
 from appliance.leases import Leases
@@ -28,8 +30,9 @@ from appliance.listener import Listener, listen
 from appliance.models import Models
 from appliance.packet import Packets
 from appliance.places import Home
-from appliance.records import Ask, Event, Message, Outbound, Part, to_plain
+from appliance.records import Ask, Event, Message, Outbound, Outcome, Part, to_plain
 from appliance.runs import Runs
+from appliance.schemes import Schemes
 from appliance.search import Search
 from appliance.settings import Config
 from appliance.shutdown import Shutdown
@@ -37,6 +40,8 @@ from appliance.skills import Skills
 from appliance.store import Store
 from appliance.supervisor import Broker, Given, Keeper
 from appliance.toolbox import Toolbox
+from appliance.verbs import Verbs
+from appliance.views import Actor, Views
 from appliance.watch import Watch, walk
 
 LOG = logging.getLogger(__name__)
@@ -108,7 +113,11 @@ class Core:
             wait_s=settings.llm.broker_wait_s,
             silence_s=settings.orchestrator.health_interval_ms / 1000,
         )
-        services = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
+        services: dict[str, Any] = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
+        kinds = Schemes()
+        services |= {"drives": Drives(self.store, self.entries, kinds), "texts": Texts(self.store, kinds)}
+        self.views = Views(self.store)
+        self.verbs = services["verbs"] = Verbs(self.store, self.entries, self.views, kinds)
         self.toolbox = Toolbox(
             tools.load(),
             services,
@@ -131,8 +140,8 @@ class Core:
             self.store, self.runs, self.models, self.agent, relevant=self.packets.relevant, status=door, channel=door
         )
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
-        means = Means(self.toolbox.dispatch, self._tools, self.status, self.prompt_size, self.reload, self.shut_down)
-        shelf = Shelf(self._listing, self.entries.view, self.skills.listing)
+        means = Means(self.toolbox.dispatch, self._tools, self.status, self.plan, self.prompt_size, self.reload, self.shut_down)
+        shelf = Shelf(self._listing, self.entries.view, self.skills.listing, self._act)
         self.rpc = Rpc(self.inbox, self.runs, means, shelf)
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
         self.shutdown.component("toolbox", self.toolbox.close)
@@ -189,6 +198,10 @@ class Core:
             "last_thread": to_plain(latest[0]) if latest else None,
             "processes": [lease.plain() for lease in self.leases.listing(10)],
         }
+
+    def plan(self, pool: str) -> list[dict[str, Any]]:
+        """The routes of a pool that could answer now, as the broker says."""
+        return [to_plain(route) for route in self.models.plan(pool)]
 
     def prompt_size(self, text: str) -> dict[str, Any]:
         """Tokens of the prompt for a text, by part, counted by the broker on what it received."""
@@ -296,6 +309,13 @@ class Core:
 
     def _listing(self, prefix: str, limit: int, offset: int) -> list[dict[str, Any]]:
         return [to_plain(line) for line in self.entries.listing(prefix, limit=limit, offset=offset)]
+
+    def _act(self, run: str, verb: str, given: dict[str, Any]) -> Outcome:
+        """A verb on behalf of a person, outside of any thread or at the newest turn of one."""
+        if not run:
+            return self.verbs.perform(Actor("client"), verb, given)
+        found = self.runs.get(run).id
+        return self.verbs.perform(Actor("client", found, *self.runs.moment(found)), verb, given)
 
     def _tools(self) -> list[dict[str, Any]]:
         return [{**to_plain(t.spec), "command": t.mark.command} for t in self.toolbox.tools()]

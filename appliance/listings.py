@@ -1,4 +1,4 @@
-"""What a command prints about things: threads, entries, skills, models, and any tool.
+"""What a command prints about things: threads, entries, skills, and any tool.
 
 Each function takes the parsed arguments and the home and returns the exit code. Heavy parts are imported
 inside, as in `cli`, which knows the words and options.
@@ -11,10 +11,12 @@ import sys
 from typing import Any
 
 from appliance import terminal
-from appliance.errors import BadInput, NotFound
+from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.places import Home
 from appliance.reach import reach
 from appliance.terminal import say
+
+MAX_TEXT_BYTES = 2 * 1024 * 1024  # what an entry holds; `entries` has the word, and is not imported to start quickly
 
 
 def once(home: Home, method: str, params: dict[str, Any]) -> Any:
@@ -144,6 +146,69 @@ def entry_view(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
+def entry_set(args: argparse.Namespace, home: Home) -> int:
+    names = ("search", "replace", "title", "description", "mime", "source_url", "summary", "visibility", "expected_hash")
+    params = {name: value for name in names if (value := getattr(args, name)) is not None}
+    if args.text is not None:
+        params["body"] = _given_text() if args.text == "-" else args.text
+    if args.attributes is not None:
+        params["attributes"] = _object(args.attributes)
+    return _verb(args, home, "set", {**params, "wanted": args.wanted, "is_literal": args.is_literal})
+
+
+def entry_get(args: argparse.Namespace, home: Home) -> int:
+    return _verb(args, home, "get", {"wanted": args.wanted, "line": args.line, "limit": args.limit, "is_preview": args.preview})
+
+
+def entry_rm(args: argparse.Namespace, home: Home) -> int:
+    params = {"wanted": args.wanted, "is_preview": args.preview}
+    if not args.preview and not args.yes and (args.wanted or any(letter in args.ref for letter in "*?[{")):
+        found = once(home, "entry.rm", {"ref": args.ref, "run": args.thread, **params, "is_preview": True})["data"]["paths"]
+        if found != [args.ref]:
+            near = ", ".join(found[:3]) + (" and more" if len(found) > 3 else "")
+            raise BadInput(f"{args.ref} matches {len(found)} entries: {near}", hint="--yes removes them, --preview lists them")
+    return _verb(args, home, "rm", params)
+
+
+def entry_transfer(args: argparse.Namespace, home: Home) -> int:
+    return _verb(args, home, args.verb, {"target": args.target, "visibility": args.visibility})
+
+
+def entry_update(args: argparse.Namespace, home: Home) -> int:
+    done = once(home, "entry.update", {"run": args.thread, "text": args.text, "status": args.status})
+    say(json.dumps(done, ensure_ascii=False) if args.json else done["message"])
+    return 0
+
+
+def _verb(args: argparse.Namespace, home: Home, verb: str, params: dict[str, Any]) -> int:
+    done = once(home, f"entry.{verb}", {"ref": args.ref, "run": args.thread, **params})
+    say(json.dumps(done, ensure_ascii=False) if args.json else done["message"].removesuffix("\n"))  # say ends the line
+    return 0
+
+
+def _given_text() -> str:
+    """Standard input as it is; what is not text, or more than an entry holds, is refused before it is sent."""
+    data = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
+    if len(data) > MAX_TEXT_BYTES:
+        raise TooLarge(f"standard input has more than {MAX_TEXT_BYTES} bytes", hint="an entry holds no more: split it")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"standard input is not UTF-8 at byte {error.start}", hint="convert it first") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object in an argument."""
+    hint = 'give an object such as {"tags": ["garden"]}'
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"--attributes {text[:60]} is not JSON: {error}", hint=hint) from None
+    if not isinstance(found, dict):
+        raise BadInput(f"--attributes {text[:60]} is no JSON object", hint=hint)
+    return found
+
+
 def skills(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "skill.list", {})
     if args.json:
@@ -154,35 +219,4 @@ def skills(args: argparse.Namespace, home: Home) -> int:
         say(" ".join(word for word in [*words, f"({s['missing']})" if s["missing"] else ""] if word))
     if not found:
         say("No skills found.")
-    return 0
-
-
-def models(args: argparse.Namespace, home: Home) -> int:
-    from dataclasses import asdict
-
-    from appliance import catalogue
-
-    home.require()
-    found = catalogue.listing(home)
-    if args.json:
-        say(json.dumps([asdict(m) for m in found], ensure_ascii=False))
-        return 0
-    rows = []
-    for m in found:
-        state = m.problem or ("installed" if m.is_installed else f"owlbox model add {m.name}")
-        rows.append([m.name, f"{m.size_bytes // 1_000_000} MB", m.licence or "", state])
-    terminal.table(rows, ["model", "size", "licence", "state"], sys.stdout)
-    return 0
-
-
-def model_add(args: argparse.Namespace, home: Home) -> int:
-    from appliance import catalogue
-
-    home.require()
-    progress = terminal.Progress()
-    try:
-        path = catalogue.add(home, args.model, progress.show)
-    finally:
-        progress.end()
-    say(json.dumps({"model": path.stem, "path": str(path)}) if args.json else f"{path.stem} is ready: {path}")
     return 0

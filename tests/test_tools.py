@@ -14,7 +14,9 @@ import pytest
 from appliance import onboard, tools
 from appliance.agent import Agent, Limits
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
+from appliance.drives import Drives
 from appliance.entries import Entries
+from appliance.grep import Texts
 from appliance.inbox import Inbox
 from appliance.packet import Packets
 from appliance.places import Home
@@ -22,6 +24,7 @@ from appliance.policy import Policy
 from appliance.providers.scripted import Scripted
 from appliance.records import Ask, Cancel, Finish, Inbound, LoopEnded, Measure, Outcome, Piece, Route, ToolCall
 from appliance.runs import Runs
+from appliance.schemes import Schemes
 from appliance.search import Search
 from appliance.store import Store
 from appliance.toolbox import Toolbox
@@ -57,6 +60,7 @@ def bench(home: Home) -> Iterator[Bench]:
     store = Store.create(home.database)
     entries, runs = Entries(store), Runs(store, this_process().encode())
     services = {"entries": entries, "finder": Search(store), "runs": runs}
+    services |= {"drives": Drives(store, entries, Schemes()), "texts": Texts(store, Schemes())}
     toolbox = Toolbox(tools.load(), services, policy=Policy(), interrupt=store.interrupt)
     yield Bench(home, store, entries, runs, toolbox)
     toolbox.close()
@@ -205,7 +209,7 @@ def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, Scr
     path.write_text(json.dumps({"turns": turns}))
     model = ScriptedModel(path)
     packets = Packets(list, Search(bench.store), Nobody())
-    agent = Agent(model, bench.toolbox, packets, bench.runs, Limits())
+    agent = Agent(model, bench.toolbox, packets, bench.runs, Limits(max_turns=len(turns), max_commands=len(turns)))
     made = Inbox(bench.store, bench.runs, model, agent, relevant=packets.relevant, status=Nobody(), channel=Nobody())
     return made, model
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from appliance.clock import CancelToken, correlation_id, new_id, now_ms
-from appliance.errors import BadInput, Lost
+from appliance.errors import BadInput, Lost, from_outcome
 from appliance.inbox import Inbox
 from appliance.jsonrpc import Call, method
 from appliance.records import Delta, Event, Inbound, LoopEnded, Outcome, ToolCall, to_plain
@@ -29,6 +29,9 @@ BATCH = 100
 TURNS = 1000
 Limit = Annotated[int, Range(1, 1000), "how many to show"]
 Offset = Annotated[int, Range(0, 10_000_000), "how many to leave out first"]
+Seen = Annotated[Literal["visible", "summarized", "archived"] | None, "how the thread sees it; needs one"]
+Thread = Annotated[str, "act in this thread: what it sees changes; empty acts on content alone"]
+Filter = Annotated[str, "only entries whose text matches: words, a glob or /regex/"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Means:
     dispatch: Callable[[ToolCall, str, CancelToken], Outcome]
     tools: Callable[[], list[dict[str, Any]]]
     status: Callable[[], dict[str, Any]]
+    plan: Callable[[str], list[dict[str, Any]]]
     prompt_size: Callable[[str], dict[str, Any]]
     reload: Callable[[], tuple[str, str]]
     shutdown: Callable[[str], None]
@@ -50,6 +54,7 @@ class Shelf:
     listing: Callable[[str, int, int], list[dict[str, Any]]]
     view: Callable[[str, int, int], dict[str, Any]]
     skills: Callable[[], list[dict[str, Any]]]
+    act: Callable[[str, str, dict[str, Any]], Outcome]  # thread, verb, arguments
 
 
 class LocalCall:
@@ -191,6 +196,79 @@ class Rpc:
         """Some lines of an entry, with `total_lines` and what is known about it."""
         return self._shelf.view(ref, line, limit)
 
+    @method("entry.set")
+    def set_entry(
+        self,
+        call: Call,
+        ref: Annotated[str, "a reference or a pattern; may be empty for kind known"],
+        body: Annotated[str | None, "the whole text, or edit markers"] = None,
+        search: Annotated[str | None, "text to replace; empty appends"] = None,
+        replace: Annotated[str | None, "what takes its place"] = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime: str | None = None,
+        source_url: str | None = None,
+        attributes: Annotated[dict[str, Any] | None, "replaces the stored ones"] = None,
+        visibility: Seen = None,
+        summary: Annotated[str | None, "at most 80 characters; needs a thread"] = None,
+        wanted: Filter = "",
+        expected_hash: Annotated[str | None, "only when the entry still has this hash; empty: only when there is none"] = None,
+        kind: Annotated[Literal["entry", "known"], "known: a bare path means known://path"] = "entry",
+        is_literal: Annotated[bool, "the body is text, whatever it looks like"] = False,
+        run: Thread = "",
+    ) -> dict[str, Any]:
+        """Write an entry or all of a pattern; what is not given stays. `data.paths` names what changed."""
+        given = {name: value for name, value in locals().items() if name not in ("self", "call", "run") and value is not None}
+        return self._act(run, "set", given)
+
+    @method("entry.get")
+    def get_entry(
+        self,
+        call: Call,
+        ref: str,
+        wanted: Filter = "",
+        line: Annotated[int | None, "first line, negative from the end"] = None,
+        limit: Annotated[int | None, "how many lines"] = None,
+        is_preview: Annotated[bool, "only list what matches"] = False,
+        run: Thread = "",
+    ) -> dict[str, Any]:
+        """The text of an entry as `message`, its hash in `data`; of a pattern a listing."""
+        return self._act(run, "get", {"ref": ref, "wanted": wanted, "line": line, "limit": limit, "is_preview": is_preview})
+
+    @method("entry.rm")
+    def remove_entry(
+        self,
+        call: Call,
+        ref: str,
+        wanted: Filter = "",
+        is_preview: Annotated[bool, "only list what would be removed"] = False,
+        run: Thread = "",
+    ) -> dict[str, Any]:
+        """Remove an entry or all of a pattern; in a thread content that others see stays."""
+        return self._act(run, "rm", {"ref": ref, "wanted": wanted, "is_preview": is_preview})
+
+    @method("entry.cp")
+    def copy_entry(self, call: Call, ref: str, target: str, visibility: Seen = None, run: Thread = "") -> dict[str, Any]:
+        """Copy an entry; one that is overwritten is named in `data.warnings`."""
+        return self._act(run, "cp", {"ref": ref, "target": target, "visibility": visibility})
+
+    @method("entry.mv")
+    def move_entry(self, call: Call, ref: str, target: str, visibility: Seen = None, run: Thread = "") -> dict[str, Any]:
+        """Move an entry; one that is overwritten is named in `data.warnings`."""
+        return self._act(run, "mv", {"ref": ref, "target": target, "visibility": visibility})
+
+    @method("entry.update")
+    def update(self, call: Call, text: str, run: Thread = "", status: Literal[102, 200, 204, 422] = 102) -> dict[str, Any]:
+        """Record how a thread's work stands."""
+        return self._act(run, "update", {"text": text, "status": status})
+
+    def _act(self, run: str, verb: str, given: dict[str, Any]) -> dict[str, Any]:
+        outcome = self._shelf.act(run, verb, given)
+        if outcome.is_error:
+            raise from_outcome(outcome.outcome.partition(":")[0], outcome.message, outcome.hint)
+        plain: dict[str, Any] = to_plain(outcome)
+        return plain
+
     @method("skill.list")
     def skills(self, call: Call) -> list[dict[str, Any]]:
         """Every skill by name; `missing` says why one cannot be used."""
@@ -212,6 +290,11 @@ class Rpc:
     def status(self, call: Call) -> dict[str, Any]:
         """What runs, what it holds, what it is doing."""
         return self._means.status()
+
+    @method("model.plan")
+    def plan(self, call: Call, pool: str = "") -> list[dict[str, Any]]:
+        """The routes of a pool that could answer now, best first; what is missing when there is none. Loads nothing."""
+        return self._means.plan(pool)
 
     @method("prompt.size")
     def size(self, call: Call, text: str = "hi") -> dict[str, Any]:

@@ -1,0 +1,304 @@
+"""Tools that change what is kept on drives: write, edit, delete, copy, move items, and make folders.
+
+Beside `context`, which reads, with the same way of naming an item. A call within a run writes as the model,
+any other as a person, and what a scheme allows is asked first. Nothing here touches a disk or a network.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from appliance.addresses import display, is_under, locator_of
+from appliance.drives import Drives, counted, formatted, line_count, stored_path
+from appliance.edits import LinePatch, exact, patch_lines
+from appliance.entries import By, Content, Entries, Entry
+from appliance.errors import BadInput, NotFound, PathConflict, TooLarge
+from appliance.signatures import Range
+from appliance.toolbox import Caller, tool
+
+MAX_REFS = 20  # named after a removal
+MAX_CARRIED = 5000  # items copied or moved at once
+
+Path = Annotated[str, Range(1, 4096), "drive:/path, a path beside drive, or an item's id"]
+DriveName = Annotated[str, Range(0, 64), "the drive, when path does not name it"]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A folder that is there now; `created` is false when it was there before."""
+
+    ref: str
+    id: str
+    created: bool
+
+    def text(self) -> str:
+        """One line."""
+        return f"{'Made' if self.created else 'Already there:'} {self.ref}"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """An item as it is kept now, and the folder it is in."""
+
+    ref: str
+    id: str
+    size_bytes: int
+    tree: str
+    verb: str = "Wrote"
+
+    def text(self) -> str:
+        """What was done, then the folder."""
+        return f"{self.verb} {self.ref} ({formatted(self.size_bytes)})\n{self.tree}"
+
+
+@dataclass(frozen=True)
+class Edited:
+    """An item after an edit."""
+
+    ref: str
+    id: str
+    lines: int
+    applied: int
+
+    def text(self) -> str:
+        """One line."""
+        return f"Edited {self.ref}: {self.applied} change{'s' if self.applied != 1 else ''}, {self.lines} lines now"
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """What was removed; only the first are named."""
+
+    deleted: int
+    refs: tuple[str, ...]
+
+    def text(self) -> str:
+        """How many, and which."""
+        more = self.deleted - len(self.refs)
+        return "\n".join([f"Deleted {counted(self.deleted)}", *self.refs, *([f"… (+{more} more)"] if more else [])])
+
+
+def _by(caller: Caller, verb: Literal["set", "edit", "rm", "cp", "mv"]) -> By:
+    return By("model" if caller.run else "client", caller.run, verb)
+
+
+def _may_write(paths: Sequence[str], drives: Drives, caller: Caller) -> None:
+    for path in paths:
+        drives.schemes.check_write(path, "model" if caller.run else "client")
+
+
+@contextmanager
+def _collision(hint: str) -> Iterator[None]:
+    """Says what to do here about something that is there already."""
+    try:
+        yield
+    except PathConflict as error:
+        raise PathConflict(error.message.replace("://", ":/", 1), uid=error.uid, hint=hint) from None
+
+
+def _around(path: str, drives: Drives) -> str:
+    """The folder that a path is in, as a tree of one level."""
+    folder = path.rstrip("/").rpartition("/")[0] + "/"
+    return drives.tree(folder, max_depth=1).tree
+
+
+# -- changing -----------------------------------------------------------------------------------------
+
+
+@tool(group="context", command="context mkdir", is_in_menu=False)
+def context_create_dir(
+    path: Path, drive: Annotated[str, Range(1, 64), "the drive"] = "agent", *, entries: Entries, drives: Drives, caller: Caller
+) -> Made:
+    """Like mkdir -p: make a folder; it may be there already."""
+    stored = stored_path(path, drive)
+    if not locator_of(stored):
+        raise BadInput(f"{display(stored)} is a drive", hint="name a folder on it", outcome="invalid_arguments")
+    _may_write([stored], drives, caller)
+    with _collision("choose another path"):
+        entry, is_new = entries.make_folder(stored, _by(caller, "set"))
+    return Made(display(entry.path), entry.uid, is_new)
+
+
+@tool(group="context", command="context write", is_in_menu=False)
+def context_write(
+    path: Path,
+    content: Annotated[str, "the text"] = "",
+    drive: Annotated[str, Range(1, 64), "the drive"] = "agent",
+    title: Annotated[str, Range(0, 200), "a few words that name it"] = "",
+    description: Annotated[str, Range(0, 2000), "what it is"] = "",
+    content_base64: Annotated[str, "bytes instead of text, in base64"] = "",
+    on_conflict: Annotated[Literal["error", "overwrite"], "when an item is there already"] = "error",
+    *,
+    entries: Entries,
+    drives: Drives,
+    caller: Caller,
+) -> Saved:
+    """Like tee: keep a text under a path; an item that is there is only replaced with on_conflict=overwrite."""
+    stored = stored_path(path, drive)
+    if not locator_of(stored):
+        raise BadInput(f"{display(stored)} is a drive", hint="name an item on it", outcome="invalid_arguments")
+    _may_write([stored], drives, caller)
+    blob = _decoded(content_base64, content)
+    name = title or (None if entries.find(stored) else stored.rstrip("/").rpartition("/")[2][:200])
+    wanted = Content(body=content if blob is None else None, blob=blob, title=name, description=description or None)
+    with _collision("set on_conflict to overwrite, or choose another path"):
+        saved = entries.put(stored, wanted, _by(caller, "set"), if_exists=on_conflict)
+    return Saved(display(saved.path), saved.uid, drives.bytes_of(saved), _around(saved.path, drives))
+
+
+def _decoded(text: str, content: str) -> bytes | None:
+    """The bytes that were given in base64, None when there are none."""
+    if not text:
+        return None
+    if content:
+        raise BadInput("both content and content_base64 are given", hint="give one of them", outcome="invalid_arguments")
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadInput(f"content_base64 is not base64: {error}", hint="encode the bytes", outcome="invalid_arguments") from None
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Text that becomes other text, as it is, wherever it stands."""
+
+    old: str
+    new: str
+
+
+@tool(group="context", command="context edit", is_in_menu=False)
+def context_edit(
+    path: Path,
+    patches: Annotated[tuple[LinePatch, ...], "lines from 1, both included; end_line 0 inserts, empty content deletes"] = (),
+    drive: DriveName = "",
+    edits: Annotated[tuple[Exact, ...], "exact text to replace, made after patches"] = (),
+    *,
+    entries: Entries,
+    drives: Drives,
+    caller: Caller,
+) -> Edited:
+    """Like patch: change some lines of an item; all line numbers mean the text as it was before."""
+    found = drives.text(path, drive, is_model=bool(caller.run))
+    if not patches and not edits:
+        raise BadInput("no patch is given", hint="give patches, or edits with old and new", outcome="invalid_arguments")
+    _may_write([found.path], drives, caller)
+    body, count = patch_lines(found.body, patches), len(patches)
+    for edit in edits:
+        done = exact(body, edit.old, edit.new)
+        body, count = done.text, count + done.count
+    saved = entries.put(found.path, Content(body=body), _by(caller, "edit"), expected_hash=found.hash)
+    return Edited(display(saved.path), saved.uid, line_count(saved.body), count)
+
+
+@tool(group="context", command="context delete", is_in_menu=False)
+def context_delete(
+    path: Path,
+    drive: DriveName = "",
+    recursive: Annotated[bool, "a folder with everything in it"] = False,
+    force: Annotated[bool, "it is no error when nothing is there"] = False,
+    *,
+    entries: Entries,
+    drives: Drives,
+    caller: Caller,
+) -> Deleted:
+    """Like rm: remove an item, or a folder with recursive=true."""
+    try:
+        stored, found = drives.find(path, drive, is_model=bool(caller.run))
+    except NotFound:
+        if force:
+            return Deleted(0, ())
+        raise
+    _may_write([stored], drives, caller)
+    below = drives.count(stored)
+    if below and not recursive and (found is None or found.is_folder):
+        raise BadInput(
+            f"{display(stored)} is a folder with {counted(below)}",
+            hint="set recursive to remove them all",
+            outcome="invalid_arguments",
+        )
+    removed: list[str] = []
+    if recursive:
+        removed = entries.remove_under(stored, _by(caller, "rm"))
+    elif found is not None:
+        entries.remove(stored, _by(caller, "rm"))
+        removed = [stored]
+    if not removed and not force:
+        raise drives.missing(stored)
+    return Deleted(len(removed), tuple(display(one) for one in removed[:MAX_REFS]))
+
+
+@tool(group="context", command="context copy", is_in_menu=False)
+def context_copy(
+    src_path: Path,
+    dst_path: Annotated[str, Range(1, 4096), "where to, as drive:/path or beside dst_drive"],
+    src_drive: DriveName = "",
+    dst_drive: DriveName = "",
+    overwrite: Annotated[bool, "replace what is there"] = False,
+    *,
+    entries: Entries,
+    drives: Drives,
+    caller: Caller,
+) -> Saved:
+    """Like cp -r: copy an item, or a folder with everything in it, to another path or drive."""
+    source = _source(src_path, src_drive, drives, caller)
+    target = stored_path(dst_path, dst_drive)
+    _may_write([target], drives, caller)
+    saved = _carry(entries.copy, source, target, _by(caller, "cp"), overwrite, drives)
+    return Saved(*saved, _around(target, drives), "Copied to")
+
+
+@tool(group="context", command="context move", is_in_menu=False)
+def context_move(
+    src_path: Path,
+    dst_path: Annotated[str, Range(1, 4096), "where to, as drive:/path or beside dst_drive"],
+    src_drive: DriveName = "",
+    dst_drive: DriveName = "",
+    overwrite: Annotated[bool, "replace what is there"] = False,
+    *,
+    entries: Entries,
+    drives: Drives,
+    caller: Caller,
+) -> Saved:
+    """Like mv: move an item, or a folder with everything in it, to another path or drive."""
+    source = _source(src_path, src_drive, drives, caller)
+    target = stored_path(dst_path, dst_drive)
+    _may_write([source, target], drives, caller)
+    saved = _carry(entries.move, source, target, _by(caller, "mv"), overwrite, drives)
+    return Saved(*saved, _around(target, drives), "Moved to")
+
+
+def _source(path: str, drive: str, drives: Drives, caller: Caller) -> str:
+    """The stored path of an item or folder that is there."""
+    stored, found = drives.find(path, drive, is_model=bool(caller.run))
+    if found is None and not drives.is_folder(stored):
+        raise drives.missing(stored)
+    return stored
+
+
+def _carry(act: Callable[..., Entry], source: str, target: str, by: By, is_overwrite: bool, drives: Drives) -> tuple[str, str, int]:
+    """Copy or move an item, or all that is in a folder at once; reference, id ("" without one) and size of the result."""
+    paths = drives.paths(source, MAX_CARRIED + 1) if drives.is_folder(source) else [source]
+    if source in paths and not drives.is_folder_row(source):
+        paths = [source]  # an item, though it may share its name with a folder
+        if not locator_of(target):
+            raise BadInput(f"{display(target)} is a drive", hint="name the item on it", outcome="invalid_arguments")
+    elif is_under(target, source):
+        raise BadInput(f"{display(target)} lies in {display(source)}", hint="choose another path", outcome="invalid_arguments")
+    elif len(paths) > MAX_CARRIED:
+        raise TooLarge(f"{display(source)} holds more than {counted(MAX_CARRIED)}", hint="take its folders one by one")
+    hint = "set overwrite, or choose another path"
+    with _collision(hint), drives.together(by.run):
+        if paths != [source] and not is_overwrite and drives.is_folder(target):
+            raise PathConflict(f"{display(target)} is there already: a folder", hint=hint)
+        saved = [act(path, _moved(path, source, target), by, is_overwrite=is_overwrite) for path in paths]
+    uid = saved[0].uid if saved[0].path == target else ""
+    return display(target), uid, drives.size(target).bytes if paths != [source] else drives.bytes_of(saved[0])
+
+
+def _moved(path: str, source: str, target: str) -> str:
+    """Where a path under the source comes to lie under the target."""
+    rest = path[len(source) :].removeprefix("/")
+    return f"{target.rstrip('/') if locator_of(target) else target[:-1]}/{rest}" if rest else target
