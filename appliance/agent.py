@@ -40,8 +40,6 @@ from appliance.records import (
 from appliance.toolbox import as_text
 
 LOG = logging.getLogger(__name__)
-# An answer that starts like this may be a call written as text: it is shown only once that is ruled out.
-SUSPICIOUS = ("{", "<tool_call", "```")
 SORRY = "I could not work that out: my answers were not usable. Please ask again in other words."
 
 
@@ -109,16 +107,9 @@ class Agent:
             if talk.cancel.is_set():
                 raise Cancelled("stopped")
             answer = _told_apart((yield from self._ask(talk, system, seq)), talk.messages)
-            if not answer.text and not answer.calls:
-                talk.strikes += 1
-                note = "; ".join(answer.warnings) or "the answer was empty"
-                yield replace(base, kind="status_change", role="system", content=note, status=422, outcome="strike")
-                if talk.strikes >= self.limits.max_strikes:
-                    yield Delta(SORRY)
-                    yield replace(base, content=SORRY, status=422, outcome="strikes")
-                    yield LoopEnded(499, "strikes", note)
+            if answer.is_malformed or (not answer.text and not answer.calls):
+                if (yield from self._strike(talk, base, answer)):
                     return
-                talk.messages.append(Message("user", f"({note}. Answer in words, or with one tool call.)"))
                 continue
             if answer.text and not answer.calls:
                 if sources := self._packets.sources(answer.text, talk.prompt):
@@ -136,11 +127,31 @@ class Agent:
                 yield LoopEnded(499, "too_many_commands", f"more than {self.limits.max_commands} commands")
                 return
             results = yield from self._act(talk, answer.calls)
+            if mended := [w for w in answer.warnings if w not in answers.ORDINARY]:
+                last = talk.messages[-1]
+                talk.messages[-1] = replace(last, content=f"{last.content}\n(Note: {'; '.join(mended)}.)")
             names = {s.name for s in talk.specs if s.is_terminal}
             if any(c.name in names and not r.is_error for c, r in zip(answer.calls, results, strict=True)):
                 yield LoopEnded(200, "ok")
                 return
         yield LoopEnded(499, "max_turns", f"Max turns exceeded ({self.limits.max_turns})")
+
+    def _strike(self, talk: Talk, base: Event, answer: Answer) -> Generator[Step, None, bool]:
+        """Count an answer of no use and tell the model; True when that was one too many."""
+        talk.strikes += 1
+        if said := talk.said.strip():  # the person has seen it
+            yield replace(base, content=said)
+            talk.messages.append(Message("assistant", said))
+            talk.said = ""
+        note = "; ".join(answer.warnings) or "the answer was empty"
+        yield replace(base, kind="status_change", role="system", content=note, status=422, outcome="strike")
+        if talk.strikes >= self.limits.max_strikes:
+            yield Delta(SORRY)
+            yield replace(base, content=SORRY, status=422, outcome="strikes")
+            yield LoopEnded(499, "strikes", note)
+            return True
+        talk.messages.append(Message("user", f"({note}. Answer in words, or with one tool call.)"))
+        return False
 
     def _ask(self, talk: Talk, system: dict[str, tuple[Part, ...]], seq: int) -> Generator[Step, None, Answer]:
         """One answer of the model, from the first route that begins one."""
@@ -169,7 +180,8 @@ class Agent:
 
     def _listen(self, talk: Talk, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
         """Stream an answer: deltas as they come, then thoughts and cost, then what it means."""
-        text, shown, thoughts, finish = "", 0, "", Finish("stop")
+        text, thoughts, finish = "", "", Finish("stop")
+        showing = answers.Showing(talk.specs)
         for piece in self._model.generate(route, ask, talk.cancel):
             if talk.cancel.is_set():
                 raise Cancelled("stopped")
@@ -179,19 +191,20 @@ class Agent:
                 thoughts += piece.text
             else:
                 text += piece.text
-                if not _is_held(text):
-                    talk.said = text
-                    yield Delta(text[shown:])
-                    shown = len(text)
+                if new := showing.more(piece.text):
+                    talk.said = showing.said
+                    yield Delta(new)
         yield TurnEnded(seq, finish)
         thoughts = thoughts or finish.reasoning
         if thoughts:
             yield Event(run=talk.run, kind="thinking", role="assistant", content=thoughts, correlation=log.correlation())
-        answer = answers.read(text, finish.tool_calls, [s.name for s in talk.specs])
+        answer = answers.read(text, finish.tool_calls, talk.specs, self.limits.max_commands, is_cut=finish.reason == "length")
         if answer.warnings:
             LOG.warning("answer mended: %s", "; ".join(answer.warnings))
-        if not shown and answer.text:
-            yield Delta(answer.text)
+        if answer.is_malformed:
+            return answer
+        if rest := showing.rest(answer.text):
+            yield Delta(rest)
         if finish.reason == "length" and answer.text and not answer.calls:
             mark = f" … [cut at {finish.output_tokens or ask.max_tokens} tokens]"  # or it would look complete
             yield Delta(mark)
@@ -238,6 +251,8 @@ class Agent:
     def _timed(self, talk: Talk, call: ToolCall) -> tuple[Outcome, int]:
         if talk.cancel.is_set():
             return Outcome(499, "cancelled", f"{call.name} was not run: stopped"), 0
+        if reason := answers.refusal(call):
+            return Outcome(400, "bad_input", f"{call.name} was not run: {reason}", "call it again with a short, plain target"), 0
         started_s = monotonic_s()
         result = self._tools.dispatch(call, talk.run, talk.cancel)
         return result, round((monotonic_s() - started_s) * 1000)
@@ -254,9 +269,3 @@ def _told_apart(answer: Answer, before: Sequence[Message]) -> Answer:
         calls.append(replace(call, id=new_id()) if call.id in used else call)
         used.add(call.id)
     return replace(answer, calls=tuple(calls))
-
-
-def _is_held(text: str) -> bool:
-    """True while what has come so far might still turn out to be a call."""
-    start = text.lstrip()
-    return any(start.startswith(s) or s.startswith(start) for s in SUSPICIOUS)

@@ -204,6 +204,85 @@ def test_three_strikes_end_it_with_an_apology() -> None:
     assert events(steps, "message")[-1].content == SORRY and len(events(steps, "status_change")) == 3
 
 
+@pytest.mark.covers("E-128", "E-127")
+def test_a_call_that_cannot_be_read_beside_words_is_no_final_answer() -> None:
+    tools = PlayedTools()
+    steps, model = think(["I will look. ", "<tool_call>look at the moon</tool_call>"], ["It is full."], tools=tools)
+    assert shown(steps) == "I will look. It is full." and tools.called == [] and len(model.asked) == 2
+    assert [e.content for e in events(steps, "message")] == ["I will look.", "It is full."]
+    assert [e.outcome for e in events(steps, "status_change")] == ["strike"] and steps[-1] == LoopEnded(200, "ok")
+    assert model.asked[1][1].messages[-2] == Message("assistant", "I will look.")
+
+
+@pytest.mark.covers("E-126")
+def test_words_without_a_call_are_the_final_answer() -> None:
+    steps, model = think(["o" * 600])
+    assert steps[-1] == LoopEnded(200, "ok") and len(model.asked) == 1 and shown(steps) == "o" * 600
+
+
+TAG = '<look at="moon"/>'
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TAG, ""),
+        (f"I look. {TAG}", "I look. "),
+        (f"I look.\n{TAG}\nWait.", "I look.\nWait."),
+        (f"a < b, <b>so</b> {TAG}", "a < b, <b>so</b> "),
+        (f"Say `{TAG}` for it. {TAG}", f"Say `{TAG}` for it. "),
+        (f"```xml\n{TAG}\n```\n{TAG}", f"```xml\n{TAG}\n```\n"),
+        (f"I look.\n{CALL}", "I look.\n"),
+        (f"I look.\n[TOOL_CALLS] [{CALL}]", "I look.\n"),
+        (f"I look. <tool_call>{CALL}</tool_call>", "I look. "),
+        (f"<think>Shall I? {TAG}</think>Yes. {TAG}", "Yes. "),
+    ],
+)
+def test_a_call_among_words_is_never_seen_and_the_words_are(text: str, words: str, size: int) -> None:
+    tools = PlayedTools()
+    steps, _ = think([text[i : i + size] for i in range(0, len(text), size)], ["Full."], tools=tools)
+    first = steps[: next(i for i, s in enumerate(steps) if isinstance(s, Event) and s.kind == "tool_use")]
+    assert shown(first) == words or shown(first) == words.rstrip()
+    assert [c.arguments for c in tools.called] == [{"at": "moon"}]
+
+
+def test_prose_around_a_bracket_streams_on() -> None:
+    steps, _ = think(["a <", " b and ", "<i", ">so</i> ", "on"])
+    assert [s.text for s in steps if isinstance(s, Delta)] == ["a ", "< b and ", "<i>so</i> ", "on"]
+
+
+@pytest.mark.covers("E-046", "E-047")
+@pytest.mark.parametrize("target", ["x" * 600, "a\nb"])
+def test_a_call_with_an_impossible_target_fails_without_being_run(target: str) -> None:
+    tools = PlayedTools()
+    calls = [ToolCall("1", "look", {"path": target}), look("moon")]
+    steps, model = think([native(*calls)], ["done"], tools=tools)
+    assert tools.called == [] and [e.call_id for e in events(steps, "tool_use")] == ["1", "id-moon"]
+    assert [(e.status, e.outcome) for e in events(steps, "tool_result")] == [(400, "bad_input"), (424, "aborted")]
+    assert "path" in model.asked[1][1].messages[-2].content
+
+
+def test_what_was_mended_is_told_to_the_model() -> None:
+    _, model = think(['<look at="moon/>'], [CALL], ["done"])
+    assert model.asked[1][1].messages[-1].content == "saw moon\n(Note: a quote was missing in the tag look.)"
+    assert model.asked[2][1].messages[-1].content == "saw moon"
+
+
+@pytest.mark.covers("E-044")
+def test_calls_past_the_cap_of_one_answer_are_cut() -> None:
+    tools = PlayedTools()
+    steps, model = think([f"{TAG}\n" * 20], ["done"], tools=tools, max_commands=5)
+    assert len(tools.called) == 5 and steps[-1] == LoopEnded(200, "ok")
+    assert "20 calls in one answer" in model.asked[1][1].messages[-1].content
+
+
+def test_a_body_that_the_token_limit_cut_off_is_not_run() -> None:
+    tools = PlayedTools()
+    steps, _ = think(["<look>the moon and", Finish("length")], ["Better."], tools=tools)
+    assert tools.called == [] and shown(steps) == "Better."
+
+
 # -- caps ---------------------------------------------------------------------------------------------
 
 

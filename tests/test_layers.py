@@ -30,33 +30,55 @@ ROOT = Path(__file__).parent.parent
 #   doorman     which commands come in over ssh;
 #   upkeep      one round of maintenance, which a timer runs;
 #   addresses   what a reference means, needed below the store as an SQL function;
+#   globs       and bounds, jsonpaths, xpaths: parts of patterns, which alone would pass 600 lines;
+#   healing     and spans, loose, tags: parts of answers, which alone would pass 1000 lines;
 #   schemes     who may write which scheme: a declaration, apart from entries, which obeys it;
+#   contents    what an entry may hold, apart from entries, which keeps it;
+#   changes     the history of entries, apart from entries, which it follows;
 #   functions   the SQL functions that the store offers to every query;
+#   queries     what a typed query may do, apart from store, which opens the file it reads;
+#   past        the commands undo, history and sql, apart from listings;
 #   views       what a run sees of the entries, a table of its own;
+#   actions     what a run did and what waits for a decision, as log entries;
+#   orders      what a verb is asked to do, and what of that cannot be;
+#   selecting   which entries a reference or a pattern means to an actor;
 #   verbs       the six verbs over entries and views, one meaning for tags, socket, command line and tools;
+#   qualify     whether device and model fit together, above packet: it tries the words that packet uses;
 #   drives      entries as drives and folders, for the context tools;
+#   grep        texts searched letter by letter, apart from search, which has an index;
 #   convert     a sentence encoder's weights as GGUF, run as a child so that nobody else pays for numpy;
-#   states      prefix states on disk.
+#   states      prefix states on disk;
+#   matching    what a grammar allows next, in pure Python;
+#   scheduler   who may use the CPU now, apart from pool, which knows models;
+#   amend       one key of owlbox.toml changed in place, apart from config, which reads it;
+#   download    one large file by HTTP, apart from catalogue, which knows what it is for;
+#   shelf       the commands about models, apart from listings: together they would pass 300 lines.
 LAYERS = """\
 __init__ errors records clock
-markdown patterns edits answers timing tokens hooks jsonrpc schema signatures gguf settings addresses schemes
-places reference
+globs bounds spans fuzzy markers
+jsonpaths xpaths loose tags diffs
+markdown patterns edits healing timing tokens hooks jsonrpc schema signatures gguf settings addresses
+places reference answers schemes contents
 config log notify
-vault fetch sandbox watch functions convert client listener shutdown doorman
+vault fetch sandbox watch functions queries convert client listener shutdown doorman amend
 store
-providers.library providers.room providers.template providers.streaming providers.states
+providers.library providers.room providers.template providers.streaming providers.states providers.matching
 providers.grammar providers.sequences
 providers.writing
 providers.*
+changes
 entries runs people outbox ledger leases
 tasks schedules approvals views
+actions selecting orders
+scheduler
+download
 models pool catalogue
-chunks search policy verbs drives
+chunks search policy verbs drives grep
 notes skills
 roles memory ingest undo
 toolbox
 packet
-budget
+budget qualify
 tools.*
 agent
 inbox
@@ -73,7 +95,7 @@ daemon tui.*
 tui.app
 reach handbook
 terminal launch
-listings
+listings shelf contexts past
 cli
 __main__
 """
@@ -86,6 +108,7 @@ tui: errors records clock jsonrpc config client tui
 # Who may import an outside package. The standard library is free except where it would be a side door.
 HOMES = """\
 store: apsw sqlite_vec
+queries: apsw
 fetch: requests urllib.request http.client
 providers: llama_cpp numpy jinja2 requests importlib
 tools: importlib
@@ -97,7 +120,9 @@ signatures: msgspec
 toolbox: msgspec
 answers: msgspec
 markdown: yaml
-patterns: regex elementpath jsonpath
+patterns: regex
+jsonpaths: jsonpath regex
+xpaths: elementpath
 addresses: regex
 edits: regex
 convert: numpy
@@ -110,12 +135,16 @@ notify: systemd
 supervisor: subprocess
 launch: subprocess
 workers: subprocess
-catalogue: subprocess requests
+catalogue: subprocess
+download: requests
 sandbox: subprocess
 bridge: subprocess
 clock: time
 cli: argparse readline
 listings: argparse
+contexts: argparse
+shelf: argparse
+past: argparse
 nobody: sqlite3
 """
 # Parts of those that open no side door: data files of the package, versions of what is installed.

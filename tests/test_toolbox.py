@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import pytest
 
@@ -185,7 +185,7 @@ def odd() -> object:
 
 def _raises(error: BaseException) -> Callable[..., Any]:
     @tool(group="test")
-    def broken() -> NoReturn:
+    def broken() -> str:
         """Fail."""
         raise error
 
