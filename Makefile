@@ -20,22 +20,23 @@ docs_tests := $(wildcard tests/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench docs clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-calls docs clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
-	@compgen -G "$(home)/models/*.gguf" >/dev/null || $(bin)/owlbox model add smollm2
+	@compgen -G "$(home)/models/*.gguf" >/dev/null || { $(bin)/owlbox model add smollm2; $(bin)/owlbox model add minilm; }
 	@exec $(bin)/owlbox
 
 install: .venv/.stamp ## build .venv with owlbox in it
 
 dev: .venv/.stamp-dev ## install, with what tests and checks need
 
-model: install ## fetch the bundled model into the cache; no home needed
-	@compgen -G "$(cache)/models/*.gguf" >/dev/null || { \
+model: install ## fetch the bundled models into the cache; no home needed
+	@{ compgen -G "$(cache)/models/SmolLM2*.gguf" && compgen -G "$(cache)/models/all-MiniLM*.gguf"; } >/dev/null || { \
 	    scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	    $(bin)/owlbox --home "$$scratch/home" init >/dev/null; \
-	    $(bin)/owlbox --home "$$scratch/home" model add smollm2; }
+	    $(bin)/owlbox --home "$$scratch/home" model add smollm2; \
+	    $(bin)/owlbox --home "$$scratch/home" model add minilm; }
 
 test: dev model ## every test
 	$(bin)/pytest -n 3 --dist loadfile
@@ -52,6 +53,15 @@ bench: dev model ## measurements, each beside something to compare with
 	$(bin)/python tests/bench_spine.py
 	$(bin)/python tests/bench_folder.py
 
+bench-engine: dev model ## the local engine: prefixes, turns, calls, answers, embedding
+	$(bin)/python tests/bench_engine.py
+
+bench-entries: dev ## entries beside plain SQL, the cost of undo, a large fork
+	$(bin)/python tests/bench_entries.py
+
+bench-calls: dev model ## the whole function-calling set beside llama-cpp-python's own handler
+	$(bin)/python tests/bench_calls.py --all
+
 docs: install ## write the reference documents from the code
 	$(bin)/owlbox docs --write docs/
 
@@ -60,7 +70,7 @@ clean: ## remove everything built here; the cache and every home stay
 	find appliance tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
 
 $(bin)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

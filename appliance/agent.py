@@ -65,6 +65,7 @@ class Talk:
     cancel: Cancel
     messages: list[Message]
     specs: tuple[ToolSpec, ...]
+    person: str = ""
     prompt: str = ""
     said: str = ""
     strikes: int = 0
@@ -81,13 +82,13 @@ class Agent:
         self._memory = memory
         self.limits = limits
 
-    def loop(self, run: str, routes: Sequence[Route], cancel: Cancel) -> Iterator[Step]:
-        """Answer the newest prompt of a run. The last step is always a LoopEnded; our errors become one.
+    def loop(self, run: str, routes: Sequence[Route], cancel: Cancel, person: str = "") -> Iterator[Step]:
+        """Answer the newest prompt of a run, for a person whose turn it is when several wait. The last step is always a LoopEnded; our errors become one.
 
         Ended in the middle of an answer, the part that was streamed is in no event: the one who
         iterates has seen every delta and keeps it.
         """
-        talk = Talk(run, routes, cancel, [], ())
+        talk = Talk(run, routes, cancel, [], (), person=person)
         try:
             talk.specs = tuple(self._tools.specs())
             talk.messages = list(self._memory.recent(run, self.limits.history_messages))
@@ -163,6 +164,7 @@ class Agent:
                 tools=talk.specs,
                 dialect=route.dialect,
                 slot=talk.run,
+                person=talk.person,
                 temperature=self.limits.temperature,
                 max_tokens=self.limits.max_output_tokens,
                 deadline_s=self.limits.deadline_s,

@@ -24,6 +24,7 @@ from appliance.jsonrpc import Peer, method
 from appliance.listener import Call, Gate, Listener
 from appliance.places import Home, broker_socket, runtime_folder
 from appliance.pool import Pool
+from appliance.providers import room
 from appliance.records import Ask, Finish, to_plain
 from appliance.signatures import Range
 
@@ -31,6 +32,7 @@ LOG = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PR_SET_PDEATHSIG = 1
 LOAD_S = 600.0
+MB = 1_000_000
 MAX_TEXTS = 256  # of one call: their vectors fit in a frame
 
 
@@ -118,7 +120,7 @@ class Service:
     @method("status")
     def status(self, call: Call) -> dict[str, Any]:
         """What is loaded, what it takes, whether it is busy, how many answers were given."""
-        return {**self._pool.status(), "served": self._served, "pid": os.getpid()}
+        return {**self._pool.status(), **_memory(), "served": self._served, "pid": os.getpid()}
 
 
 def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | None = None, ready_fd: int | None = None) -> int:
@@ -212,6 +214,13 @@ def _die_with(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != parent:
         raise SystemExit(0)
+
+
+def _memory() -> dict[str, int]:
+    """In MB: what this process holds (of the model's file the part it has read), what is left for programs, what there is."""
+    page, total = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+    held = int(Path("/proc/self/statm").read_text().split()[1])
+    return {"rss_mb": page * held // MB, "free_mb": room.free_bytes() // MB, "total_mb": page * total // MB}
 
 
 def _since(started_s: float) -> int:

@@ -370,7 +370,7 @@ class Inbox:
         try:
             routes = self._model.plan("")  # the pool that models.pool names
             turn: int | None = None
-            for step in self._agent.loop(loop.run, routes, cancel):
+            for step in self._agent.loop(loop.run, routes, cancel, self._runs.person(loop.session)):
                 turn, ended = self._commit(loop, step, turn, draft)
                 end = ended or end
         except OwlError as error:

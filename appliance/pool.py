@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from appliance import gguf
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import ConfigError, NotFound, OwlError, Unavailable
+from appliance.errors import BadInput, ConfigError, NotFound, OwlError, Unavailable
 from appliance.places import Home
 from appliance.providers.encoder import Encoder
 from appliance.providers.llama import Llama, Options
@@ -23,6 +23,7 @@ from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Pause, Piec
 from appliance.scheduler import Rank, Scheduler, Wish
 from appliance.settings import LOCAL, Config, Models
 
+NAMED = f"{LOCAL}/"  # before the file stem of a local model: a route to it, whatever models.default says
 ADD_ONE = "owlbox model add smollm2"
 ADD_EMBEDDING = "owlbox model add minilm"
 SCRIPT_WINDOW = 8192
@@ -65,8 +66,13 @@ class Pool:
         self._encoder: Encoder | None = None
 
     def plan(self, pool: str = "") -> tuple[Route, ...]:
-        """The pool's routes that can be asked now, in order; Unavailable or NotFound says why there is none."""
+        """The pool's routes that can be asked now, in order; Unavailable or NotFound says why there is none.
+
+        `local/STEM` is the pool of that one local model.
+        """
         name = pool or self._config.models.pool
+        if name not in self._config.pools and name.startswith(NAMED):
+            return (self.route(name),)
         if name not in self._config.pools:
             raise NotFound(f"no pool named {name}", hint=f"there are: {', '.join(sorted(self._config.pools))}")
         routes, problems = [], []
@@ -129,7 +135,7 @@ class Pool:
     def status(self) -> dict[str, Any]:
         """What is in memory, what it takes, and whether it is answering; loads nothing."""
         with self._guard:
-            loaded = [p for p in self._providers.values() if p.is_loaded]
+            loaded = [p for p in dict.fromkeys(self._providers.values()) if p.is_loaded]
             encoder = self._encoder if self._encoder is not None and self._encoder.is_loaded else None
         return {
             "is_busy": self._scheduler.is_taken,
@@ -200,13 +206,22 @@ class Pool:
             return Scripted(self._home.root / models.script, models.context or SCRIPT_WINDOW)
         table = self._config.routes.get(name)
         if name == LOCAL or (table is not None and table.provider == LOCAL):
-            path = find_model(self._home, table.model if table is not None else models.default)
-            return Llama(path, _options(models))
+            return self._local(table.model if table is not None else models.default)
+        if table is None and name.startswith(NAMED):
+            return self._local(name.removeprefix(NAMED))
         if models.local_only:
             raise Unavailable(
                 f"route {name} is remote and models.local_only is true", hint="set models.local_only = false to allow it"
             )
         raise Unavailable(f"route {name} has no provider in this version", hint=f"the local model is the route {LOCAL}")
+
+    def _local(self, name: str) -> Llama:
+        """The local model of this name: one object for a file, however many routes lead to it."""
+        path = find_model(self._home, name)
+        if name and _architecture(path) in NOT_CHAT:
+            raise BadInput(f"{path.stem} cannot talk", hint="owlbox model list shows the kinds")
+        same = (p for p in self._providers.values() if isinstance(p, Llama) and p.path == path)
+        return next(same, None) or Llama(path, _options(self._config.models))
 
 
 def _options(models: Models) -> Options:

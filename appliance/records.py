@@ -164,7 +164,8 @@ class Ask:
 
     `slot` names the conversation whose evaluated prefix may be reused, `person` whose turn it is when
     several wait. `purpose` tells a turn from
-    side work such as titles (`providers/scripted` consumes turns only for "turn").
+    side work such as titles (`providers/scripted` consumes turns only for "turn" and "bench") and from
+    measurements ("bench": what the local model reads for one is not kept on disk).
     """
 
     system: tuple[Part, ...]

@@ -102,9 +102,13 @@ class Runs:
         rows = self._store.rows(f"SELECT {columns} FROM sessions ORDER BY last_active_ms DESC")
         return [dict(zip(columns.split(", "), row, strict=True)) for row in rows]
 
-    def begin(self, session: str, kind: str, *, parent: str | None = None, title: str = "") -> Run:
-        """A new run in a session that exists."""
-        run_id, now = new_id(), now_ms()
+    def person(self, session: str) -> str:
+        """Whose session it is; "" for one that does not exist."""
+        return str(self._store.value("SELECT person FROM sessions WHERE id = ?", (session,)) or "")
+
+    def begin(self, session: str, kind: str, *, parent: str | None = None, title: str = "", run_id: str = "") -> Run:
+        """A new run in a session that exists; with a new id of its own when none is given."""
+        run_id, now = run_id or new_id(), now_ms()
         with self._store.write() as execute:
             execute(
                 "INSERT INTO runs (id, session, parent, kind, title, status, created_ms, updated_ms) "
@@ -139,6 +143,20 @@ class Runs:
         contexts = "SELECT COUNT(DISTINCT s.context) FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id IN (?, ?)"
         return bool(self._store.value(contexts, (run, other)) == 1)
 
+    def is_answering(self, run: str) -> bool:
+        """True while somebody works on an answer in a run; not for one whose process died."""
+        busy = self._store.rows("SELECT id, process FROM loops WHERE run = ? AND status = 102", (run,))
+        return any(self._is_answered(int(loop), str(process)) for loop, process in busy)
+
+    def end(self, run: str, outcome: str, status: int = DONE) -> None:
+        """A run that had nothing to answer is over."""
+        with self._store.write() as execute:
+            now = now_ms()
+            execute(
+                "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?",
+                (status, outcome, now, now, run),
+            )
+
     def entitle(self, run: str, title: str) -> None:
         """Name a run."""
         with self._store.write() as execute:
@@ -148,8 +166,7 @@ class Runs:
         """Delete a run with its events; Conflict while it is being answered. Returns the number of events."""
         found = self.get(run)
         with self._store.write(durable=True) as execute:
-            busy = execute("SELECT id, process FROM loops WHERE run = ? AND status = 102", (found.id,))
-            if any(self._is_answered(int(loop), str(process)) for loop, process in busy):
+            if self.is_answering(found.id):
                 raise Conflict(f"thread {found.id} is being answered right now", hint="wait for it, or stop it first")
             count = int(execute("SELECT COUNT(*) FROM events WHERE run = ?", (found.id,))[0][0])
             execute("UPDATE runs SET parent = NULL WHERE parent = ?", (found.id,))

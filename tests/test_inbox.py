@@ -314,6 +314,7 @@ def test_every_port_of_a_turn_takes_a_double(desk: Callable[..., Desk]) -> None:
     assert here.answer("how many?")[-1] == LoopEnded(200, "ok")
     assert isinstance(here.model, Voice)
     assert [m.content for m in here.model.asks[-1].messages] == ["how many?", "", "two owls"]
+    assert {a.person for a in here.model.asks} == {here.runs.sessions()[0]["person"]} != {""}
 
 
 def test_route_that_fails_before_it_speaks_gives_way_to_the_next(desk: Callable[..., Desk]) -> None:

@@ -321,6 +321,7 @@ class Reading:
         self._ready = ready
         self._prompt = prompt
         self._stable = ready.stable(ask, prompt)
+        self._is_kept = ask.purpose != "bench"  # its text is never asked about again: spare the card
         self.held = ready.sequences.place(ask.slot, prompt, ask.is_background)
         self.evaluated = 0
 
@@ -332,7 +333,9 @@ class Reading:
         def unwatched() -> bool:
             """While we rest, others evaluate: they must not be ended by our signal."""
             nonlocal watched
-            loaded.watch(None)
+            if watched is not None:
+                loaded.watch(None)
+                watched = None
             is_over = pause()
             watched = loaded.watch(should_end)  # kept alive here: C holds a pointer to it
             return is_over
@@ -367,7 +370,7 @@ class Reading:
     def _keep(self) -> None:
         """Save the system text's state; it was just evaluated, so nothing is saved twice."""
         tokens = self._prompt[: self._stable]
-        if len(tokens) >= WORTH_KEEPING and not self._ready.states.has(tokens):
+        if self._is_kept and len(tokens) >= WORTH_KEEPING and not self._ready.states.has(tokens):
             self._ready.states.keep(tokens, self._ready.sequences.snapshot(self.held))
 
 
