@@ -88,7 +88,7 @@ def test_a_second_turn_evaluates_only_what_is_new(llama: Llama) -> None:
 
 def test_another_slot_shares_the_beginning_and_disturbs_nobody(llama: Llama) -> None:
     alone = run(llama, ask("Name one bird.", slot="a"))[0]
-    other = run(llama, ask("Name one fish.", slot="b", is_background=True))[1]
+    other = run(llama, ask("Name one fish.", slot="b"))[1]
     assert other.evaluated_tokens < other.prompt_tokens / 2
     repeated, finish = run(llama, ask("Name one bird.", slot="a"))
     assert (repeated, finish.evaluated_tokens) == (alone, 1)

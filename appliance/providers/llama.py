@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from appliance import gguf
 from appliance.clock import monotonic_s
@@ -155,7 +156,7 @@ class Llama:
         try:
             # Only prefill is watched: one token is short, and the callback costs more than the check between two.
             reading.read(pause, (lambda: should_stop() or turn.is_wanted) if ask.is_background else should_stop)
-            writing = Writing(ready, ask, reading.held, self._options.seed)
+            writing = Writing(ready, ask, reading.held, self._options.seed, must_call=ask.must_call)
             yield from writing.pieces(pause)
             calls = writing.calls()
         finally:
@@ -328,7 +329,7 @@ class Reading:
     def read(self, pause: Callable[[], bool], should_end: Callable[[], bool]) -> None:
         """Evaluate what is not known. `pause` is asked between chunks, `should_end` inside one, from C."""
         loaded = self._ready.loaded
-        watched = None
+        watched: Any = None
 
         def unwatched() -> bool:
             """While we rest, others evaluate: they must not be ended by our signal."""

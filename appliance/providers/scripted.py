@@ -11,8 +11,8 @@ The file (TOML or JSON) holds `turns`, an optional `title` and an optional `othe
     repeat         true: the turn is never used up
 
 A turn whose `match` is found wins; turns without `match` are used in order; when none is left the owl
-says `otherwise`. Only requests with purpose "turn" use turns up: titles answer `title`. The file is
-trusted like the configuration that names it. What was used up is forgotten when the process ends.
+says `otherwise`. Only requests with purpose "turn" or "bench" use turns up: titles answer `title`. The
+file is trusted like the configuration that names it. What was used up is forgotten when the process ends.
 """
 
 import json
@@ -119,7 +119,7 @@ class Scripted:
         )
 
     def _next(self, ask: Ask) -> Turn:
-        if ask.purpose != "turn":
+        if ask.purpose not in ("turn", "bench"):
             return Turn(chunks=(self._script.title,))
         said = _last_of_user(ask.messages)
         with self._guard:

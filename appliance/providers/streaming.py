@@ -1,31 +1,42 @@
 """From token bytes to text that may be shown: whole characters, no part of a stop string, no tool call.
 
-Pure. Knows nothing about models; `Answer` is fed bytes and says what to send and when to stop.
+Thoughts (<think>...</think> in front of the answer, as Qwen3 and DeepSeek-R1 write them) come apart from
+the answer. Pure. Knows nothing about models; `Answer` is fed bytes and says what to send and when to stop.
 """
 
 import codecs
 from collections.abc import Sequence
 
+BEGIN, END = "<think>", "</think>"
+
 
 class Answer:
-    """One answer as it grows. With `may_call`, text that begins with { is a call and is held back for good."""
+    """One answer as it grows. With `may_call`, text that begins with { is a call and is held back for good.
 
-    def __init__(self, stops: Sequence[str], *, may_call: bool) -> None:
+    `is_thinking`: the prompt itself ended with <think>, so the first words are thoughts.
+    """
+
+    def __init__(self, stops: Sequence[str], *, may_call: bool, is_thinking: bool = False) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = [s for s in stops if s]
         self._may_call = may_call
+        self._may_think = True
         self._held = ""
+        self._thoughts = ""
+        self._has_thought = self._is_blank = False
+        self.is_thinking = is_thinking
         self.is_call = False
         self.is_stopped = False
 
     def begins_call(self, data: bytes) -> bool:
-        """True when these next bytes would begin a call: everything before them is white space."""
-        return self._may_call and not self.is_call and not self._held.strip() and data.lstrip().startswith(b"{")
+        """True when these next bytes would begin a call: everything before them is white space or thoughts."""
+        is_first = not self.is_thinking and not self._held.strip()
+        return self._may_call and not self.is_call and is_first and data.lstrip().startswith(b"{")
 
     def feed(self, data: bytes) -> str:
-        """Text that may be shown now, often ""."""
+        """Text of the answer that may be shown now, often ""."""
         self._held += self._decoder.decode(data)
-        if self.is_call:
+        if self.is_call or self._is_thought():
             return ""
         if self._may_call and not self._held.strip():
             return ""
@@ -33,9 +44,45 @@ class Answer:
         self._may_call = self.is_call
         return "" if self.is_call else self._release()
 
+    def thoughts(self) -> str:
+        """The thoughts that came since this was last asked; none are empty lines only."""
+        new = self._thoughts if self._has_thought else self._thoughts.lstrip()
+        self._has_thought, self._thoughts = self._has_thought or bool(new), ""
+        return new
+
+    def _is_thought(self) -> bool:
+        """True while nothing held back is known to be answer; moves thoughts aside."""
+        if not self.is_thinking and self._may_think:
+            begun = self._held.lstrip()
+            if BEGIN.startswith(begun) and begun != BEGIN:
+                return True
+            self._may_think = False
+            if begun.startswith(BEGIN):
+                self.is_thinking, self._held = True, begun.removeprefix(BEGIN)
+        if not self.is_thinking:
+            return self._is_between()
+        self._may_think = False
+        if END in self._held:
+            more, _, self._held = self._held.partition(END)
+            self._thoughts, self.is_thinking = self._thoughts + more.rstrip(), False
+            self._is_blank = True
+            return self._is_between()
+        cut = len(self._held) - _overlap(self._held, END)
+        self._thoughts, self._held = self._thoughts + self._held[:cut], self._held[cut:]
+        return True
+
+    def _is_between(self) -> bool:
+        """True while only empty lines have come since the thoughts ended; they are dropped."""
+        if self._is_blank:
+            self._held = self._held.lstrip()
+            self._is_blank = not self._held
+        return self._is_blank
+
     def finish(self) -> str:
         """What was held back and may be shown after all: a stop string that never came."""
         rest, self._held = self._held + self._decoder.decode(b"", True), ""
+        if self.is_thinking:
+            self._thoughts, rest = self._thoughts + rest, ""
         return "" if self.is_call or self.is_stopped else rest
 
     @property

@@ -1,21 +1,22 @@
 """The second half of a generation: drawing tokens after the prompt was read, until the answer is whole.
 
 In the grammar dialect an answer that begins with { is held to one tool call and never shown as text;
-anything else streams as prose. Knows nothing about prompts, loading or who waits.
+anything else streams as prose. Thoughts in front come as pieces of their own. Knows nothing about prompts, loading or who waits.
 """
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from appliance.providers.grammar import Sampler, read_call
 from appliance.providers.library import Loaded
 from appliance.providers.sequences import Held, Sequences
-from appliance.providers.streaming import Answer
+from appliance.providers.streaming import BEGIN, END, Answer
 from appliance.records import Ask, Piece, ToolCall, ToolSpec
 
 LOG = logging.getLogger(__name__)
+THINKING_TOKENS = 8  # at the end of a prompt, enough for <think> and a line break in any vocabulary
 
 
 class Ready(Protocol):
@@ -28,14 +29,21 @@ class Ready(Protocol):
 
 
 class Writing:
-    """The second half of a generation: drawing tokens after the prompt was read."""
+    """The second half of a generation: drawing tokens after the prompt was read.
 
-    def __init__(self, ready: Ready, ask: Ask, held: Held, seed: int | None) -> None:
+    `must_call`: the answer is a call from its first token on, without thoughts, whatever the model would rather say.
+    """
+
+    def __init__(self, ready: Ready, ask: Ask, held: Held, seed: int | None, *, must_call: bool = False) -> None:
         self._ready = ready
         self._ask = ask
         self._held = held
         self._sampler = Sampler(ready.loaded, ask.temperature, int.from_bytes(os.urandom(4), "little") if seed is None else seed)
-        self._answer = Answer(ask.stop, may_call=ask.dialect == "grammar" and bool(ask.tools))
+        may_call = bool(ask.tools) and (must_call or ask.dialect == "grammar")
+        is_thinking = not must_call and self._ends_thinking(held.tokens)
+        self._answer = Answer(ask.stop, may_call=may_call, is_thinking=is_thinking)
+        if must_call and may_call:
+            self._sampler.constrain(ready.grammar(ask.tools), "call")
         self.reason: Any = "stop"
         self.count = 0
 
@@ -47,22 +55,18 @@ class Writing:
         """Text that may be shown, until the model ends, a stop string comes, the call is whole or room runs out."""
         loaded = self._ready.loaded
         while True:
-            token = self._next()
-            if loaded.is_end(token):
+            tokens = self._next()
+            if loaded.is_end(tokens[0]):
                 break
-            self.count += 1
-            text = self._answer.feed(loaded.piece(token))
-            if text:
-                yield Piece(text)
-            if self._answer.is_stopped or self._has_call():
+            self.count += len(tokens)
+            yield from self._told(self._answer.feed(b"".join(map(self._bytes, tokens))))
+            if self._answer.is_stopped or self._sampler.is_complete:
                 break
-            if self.count >= self._ask.max_tokens or len(self._held.tokens) + 1 >= loaded.window:
+            if self.count >= self._ask.max_tokens or len(self._held.tokens) + len(tokens) >= loaded.window:
                 self.reason = "length"
                 break
-            self._ready.sequences.extend(self._held, [token], should_stop)
-        rest = self._answer.finish() if not self._answer.is_call else ""
-        if rest:
-            yield Piece(rest)
+            self._ready.sequences.extend(self._held, tokens, should_stop)
+        yield from self._told("" if self._answer.is_call else self._answer.finish())
 
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool call, if the answer was one; a call cut short is dropped, and nobody sees its text."""
@@ -75,12 +79,29 @@ class Writing:
             return ()
         return (call,)
 
-    def _next(self) -> int:
+    def _told(self, text: str) -> Iterator[Piece]:
+        if thoughts := self._answer.thoughts():
+            yield Piece(thoughts, is_reasoning=True)
+        if text:
+            yield Piece(text)
+
+    def _bytes(self, token: int) -> bytes:
+        """What a token says; the marks of thoughts count as text also where they are control tokens."""
+        piece = self._ready.loaded.piece(token)
+        if not piece and (name := self._ready.loaded.text_of(token)) in (BEGIN, END):
+            return name.encode()
+        return piece
+
+    def _ends_thinking(self, prompt: Sequence[int]) -> bool:
+        """True when the model's template has already begun its thoughts."""
+        return b"".join(map(self._bytes, prompt[-THINKING_TOKENS:])).rstrip().endswith(BEGIN.encode())
+
+    def _next(self) -> list[int]:
+        """The next token, and those that can only follow it: all are evaluated together."""
+        begun = self._sampler.skip() if self.count == 0 else []
+        if begun:
+            return begun
         token = self._sampler.draw()
         if not self._sampler.is_constrained and self._answer.begins_call(self._ready.loaded.piece(token)):
             self._sampler.constrain(self._ready.grammar(self._ask.tools))
-        return self._sampler.settle(token) if self._sampler.is_constrained else token
-
-    def _has_call(self) -> bool:
-        text = self._answer.call_text
-        return text.rstrip().endswith("}") and read_call(text) is not None
+        return [self._sampler.settle(token), *self._sampler.skip()]
