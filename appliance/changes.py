@@ -82,6 +82,13 @@ class Changes:
             (scope, path, KEPT),
         )
 
+    def left(self, run: str, after_hash: str) -> tuple[str, str] | None:
+        """Scope and path of the newest change of a run that left this behind, or None."""
+        row = self._store.row(
+            "SELECT scope, path FROM changes WHERE run = ? AND after_hash = ? ORDER BY id DESC LIMIT 1", (run, after_hash)
+        )
+        return None if row is None else (str(row[0]), str(row[1]))
+
     def of(self, scope: str, path: str, limit: int) -> list[Change]:
         """The changes of one stored path, newest first; also of one that was removed."""
         rows = self._store.rows(

@@ -248,12 +248,31 @@ def _models(command: Command) -> None:
     use.add_argument("model", help="the name of an installed model")
     info = command("info", shelf.info, "everything about one model; reads the whole file", known)
     info.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
+    bench = command("bench", shelf.bench, "measure a model on this device: speed, memory, tool calls, and a verdict", known)
+    bench.add_argument("model", nargs="?", default="", help="the name of an installed model; default: the one that answers")
+    bench.add_argument("--seconds", type=float, default=180, metavar="N", help="longest wait (180); what does not fit is left out")
 
 
 def _contexts(command: Command) -> None:
     from appliance import contexts
 
     contexts.add(command)
+
+
+def _past(command: Command) -> None:
+    from appliance import past
+
+    undo = command("undo", past.undo, "take back everything a thread changed in entries, or nothing of it")
+    undo.add_argument("thread", help="its id, or the beginning or end of it")
+    undo.add_argument("--dry-run", action="store_true", help="only say what would change, and what is in the way")
+    history = command("history", past.history, "who changed an entry, newest first; also of one that is gone")
+    history.add_argument("ref", help="its reference, as `entry list` or `search` shows it")
+    history.add_argument("--limit", type=int, default=20, help="how many changes, at most 100")
+    history.add_argument("--patch", action="store_true", help="with what changed in the text")
+    history.add_argument("--thread", default="", metavar="ID", help="as this thread sees it")
+    sql = command("sql", past.sql, "ask the database in SQL, reading only; without a query, its tables and columns")
+    sql.add_argument("query", nargs="*", help="one SELECT, with hedmatch() and the other functions; - reads it from a pipe")
+    sql.add_argument("--limit", type=int, default=1000, help="how many rows")
 
 
 # The groups of commands by their words: only the one that is asked for is built, because start-up time counts.
@@ -265,6 +284,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("entry", "skill"), _knowing),
     (("model",), _models),
     (("context",), _contexts),
+    (("undo", "history", "sql"), _past),
 )
 
 

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from appliance import __version__, config, log, markdown, notes, notify, places, policy, tools
+from appliance import __version__, config, log, markdown, notes, notify, places, policy, qualify, queries, tools
 from appliance.agent import Agent, Limits
 from appliance.channels.rpc import Means, Rpc, Shelf
-from appliance.clock import Alarms, now_ms, this_process
+from appliance.clock import Alarms, CancelToken, now_ms, this_process
 from appliance.drives import Drives
-from appliance.entries import Entries
+from appliance.entries import PROJECT, Entries
 from appliance.errors import AlreadyRunning, ConfigError, DeadlineExceeded, Lost, OwlError, Refused, StoreError
 from appliance.grep import Texts
 from appliance.inbox import Inbox
@@ -34,12 +34,13 @@ from appliance.records import Ask, Event, Message, Outbound, Outcome, Part, to_p
 from appliance.runs import Runs
 from appliance.schemes import Schemes
 from appliance.search import Search
-from appliance.settings import Config
+from appliance.settings import LOCAL, Config
 from appliance.shutdown import Shutdown
 from appliance.skills import Skills
 from appliance.store import Store
 from appliance.supervisor import Broker, Given, Keeper
 from appliance.toolbox import Toolbox
+from appliance.undo import Undo
 from appliance.verbs import Verbs
 from appliance.views import Actor, Views
 from appliance.watch import Watch, walk
@@ -65,6 +66,7 @@ AT_ONCE = (
     "orchestrator.health_interval_ms",
     "orchestrator.disk_",
 )
+QUERY_S = 10.0  # for a query that somebody typed
 BROKER = ("models.", "pools", "routes", "providers")
 
 
@@ -140,8 +142,19 @@ class Core:
             self.store, self.runs, self.models, self.agent, relevant=self.packets.relevant, status=door, channel=door
         )
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
-        means = Means(self.toolbox.dispatch, self._tools, self.status, self.plan, self.prompt_size, self.reload, self.shut_down)
-        shelf = Shelf(self._listing, self.entries.view, self.skills.listing, self._act)
+        means = Means(
+            self.toolbox.dispatch, self._tools, self.status, self.plan, self.prompt_size, self.reload, self.shut_down, self.bench
+        )
+        undo = Undo(self.store, self.entries, self.runs)
+        shelf = Shelf(
+            self._listing,
+            self.entries.view,
+            self.skills.listing,
+            self._act,
+            self._history,
+            lambda run, who, is_dry_run: to_plain(undo.undo(run, who, is_dry_run=is_dry_run)),
+            self._query,
+        )
         self.rpc = Rpc(self.inbox, self.runs, means, shelf)
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
         self.shutdown.component("toolbox", self.toolbox.close)
@@ -202,6 +215,12 @@ class Core:
     def plan(self, pool: str) -> list[dict[str, Any]]:
         """The routes of a pool that could answer now, as the broker says."""
         return [to_plain(route) for route in self.models.plan(pool)]
+
+    def bench(self, model: str, seconds: float, progress: qualify.Progress, cancel: CancelToken) -> dict[str, Any]:
+        """Numbers and a verdict about a local model, "" for the one that answers; nothing is recorded."""
+        route = self.models.plan(f"{LOCAL}/{model}" if model else "")[0]
+        found: dict[str, Any] = to_plain(qualify.qualify(self.models, route, progress, cancel, seconds=seconds))
+        return found
 
     def prompt_size(self, text: str) -> dict[str, Any]:
         """Tokens of the prompt for a text, by part, counted by the broker on what it received."""
@@ -316,6 +335,20 @@ class Core:
             return self.verbs.perform(Actor("client"), verb, given)
         found = self.runs.get(run).id
         return self.verbs.perform(Actor("client", found, *self.runs.moment(found)), verb, given)
+
+    def _history(self, ref: str, limit: int, run: str) -> list[dict[str, Any]]:
+        """The changes of an entry as a thread or a person sees it; NotFound when there never was one."""
+        for scope in [f"run:{self.runs.get(run).id}", PROJECT] if run else [PROJECT]:
+            found = self.entries.changes(ref, scope=scope, limit=limit)
+            if found or self.entries.find(ref, scope=scope):
+                return [to_plain(change) for change in found]
+        self.entries.get(ref)
+        return []
+
+    def _query(self, sql: str, limit: int, cancel: CancelToken) -> tuple[Sequence[str], Sequence[Sequence[Any]], bool]:
+        """What somebody's own query says."""
+        found = self.store.query(sql.strip() or queries.TABLES, limit=limit, deadline_s=QUERY_S, is_stopped=cancel.is_set)
+        return found.columns, found.rows, found.has_more
 
     def _tools(self) -> list[dict[str, Any]]:
         return [{**to_plain(t.spec), "command": t.mark.command} for t in self.toolbox.tools()]

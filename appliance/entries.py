@@ -7,7 +7,7 @@ Knows nothing about runs' views, chunks or vectors, nor who may write what: `sch
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -40,6 +40,8 @@ COLUMNS = (
     "uid, description, mime, source_url, is_textual, indexed_ms"
 )
 MAX_CODE = chr(0x10FFFF)  # sorts after everything that may follow a prefix
+MAX_HELD = 32_000_000  # characters of texts that are kept in memory for the history of an undo
+EMPTY = digest(b"")
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,16 @@ class Entries:
     def by_uid(self, uid: str) -> Entry | None:
         """The entry with this uid, in whatever scope, or None."""
         return self._find("uid = ?", uid)
+
+    def by_ids(self, ids: Iterable[int]) -> dict[int, Entry]:
+        """Those of these entries that exist, by id; of very much text a part is left out."""
+        found, left = {}, MAX_HELD
+        for key in ids:
+            entry = self._find("id = ?", key)
+            if entry is not None:
+                left -= len(entry.body)
+                found[key] = entry if left >= 0 else replace(entry, body="")
+        return found
 
     def blob(self, entry: Entry) -> bytes:
         """The bytes of an entry that is not text; NotFound for one that has none."""
@@ -208,6 +220,27 @@ class Entries:
                 self._remove(execute, entry, by)
         return [entry.path for entry in found]
 
+    def restored(self, before: Mapping[int, Entry], ids: Iterable[int], by: By) -> list[Entry]:
+        """Follow up on rows that were brought back to what they were: within the transaction that did so.
+
+        Puts it into the history, as `undo`, and has them indexed anew. `before` is what they were before that;
+        the answer is each entry that is now another one, as it is now, or as it was when it is gone.
+        """
+        by = By(by.writer, by.run, "undo")
+        pairs = [(before.get(key), self._find("id = ?", key)) for key in ids]
+        pairs = [(old, new) for old, new in pairs if _is_other(old, new)]
+        with self._store.write(run=by.run, durable=True) as execute:
+            for old, new in pairs:  # first what goes, so that its name is free for what comes
+                if old is not None and (new is None or new.path != old.path):
+                    self._changes.add(execute, old.scope, old.path, changed(by, old.hash, "", 0, _undone_patch(old, new)))
+            for old, new in pairs:
+                if new is not None:
+                    was = old.hash if old is not None and old.path == new.path else ""
+                    told = changed(by, was, new.hash, self._size_bytes(new), _undone_patch(old, new))
+                    self._changes.add(execute, new.scope, new.path, told)
+                    execute("UPDATE entries SET indexed_ms = NULL WHERE id = ? AND indexed_ms IS NOT NULL", (new.id,))
+        return [new or old for old, new in pairs if new or old]  # type: ignore[misc]
+
     # -- many -------------------------------------------------------------------------------------
 
     def mirror(self, drafts: Sequence[Draft], gone: Sequence[str] = (), *, writer: str, scope: str = PROJECT) -> None:
@@ -292,7 +325,7 @@ class Entries:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _find(self, where: str, *bindings: str) -> Entry | None:
+    def _find(self, where: str, *bindings: str | int) -> Entry | None:
         row = self._store.row(f"SELECT {COLUMNS} FROM entries WHERE {where}", bindings)
         return None if row is None else _entry(row)
 
@@ -387,6 +420,23 @@ def _entry(row: Row) -> Entry:
     values[8] = values[8] or ""
     values[15] = bool(values[15])
     return Entry(*values)
+
+
+def _is_other(old: Entry | None, new: Entry | None) -> bool:
+    """Whether two states of an entry differ in anything but what an index knows of it."""
+    if old is None or new is None:
+        return old is not new
+    return replace(old, body="", indexed_ms=None) != replace(new, body="", indexed_ms=None)
+
+
+def _undone_patch(old: Entry | None, new: Entry | None) -> str:
+    """What an undo changed in a text or a name."""
+    if old is not None and new is not None and old.path != new.path:
+        return f"rename from {old.path}\nrename to {new.path}\n"
+    if old is not None and not old.body and old.is_textual and old.hash != EMPTY:
+        return ""  # it was too much to keep in memory
+    path = new.path if new is not None else old.path if old is not None else ""
+    return patch(old.body if old else "", new.body if new else "", path)
 
 
 def _difference(path: str, before: Entry | None, content: Content) -> str:

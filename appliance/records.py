@@ -163,8 +163,8 @@ class Ask:
     """One request to a model. `system` is joined by the broker, byte for byte, with "\\n\\n".
 
     `slot` names the conversation whose evaluated prefix may be reused, `person` whose turn it is when
-    several wait. `must_call` asks for a tool call and nothing else, where the route can hold a model to it. `purpose` tells a turn from
-    side work such as titles (`providers/scripted` consumes turns only for "turn" and "bench") and from
+    several wait. `must_call` asks for a tool call and nothing else, where the route can hold a model to it.
+    `purpose` tells a turn from side work such as titles (`providers/scripted` consumes turns only for "turn" and "bench") and from
     measurements ("bench": what the local model reads for one is not kept on disk).
     """
 

@@ -7,6 +7,7 @@ or changesets refer to a row. The writer of each table is named in its comment; 
 
 APPLICATION_ID = 0x4F574C42  # "OWLB", in the file's header
 UNDOABLE = ("entries", "blobs")  # tables whose changes are recorded per run, so that a run can be taken back
+DERIVED = ("indexed_ms",)  # columns of those that follow from the rest: a change of them keeps nothing from being taken back
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (  # 1: the spine
@@ -216,9 +217,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             SELECT v.run, e.scope, e.path, e.title, e.body, e.attributes, e.hash, e.writer, v.visibility, v.state, v.status,
                 v.outcome, v.summary, v.loop, v.turn, v.writes, e.created_ms, e.updated_ms
             FROM views v JOIN entries e ON e.id = v.entry""",
+        "ALTER TABLE changesets ADD COLUMN undone_by TEXT NOT NULL DEFAULT ''",
+        # What a deleted run changed is forgotten; that it took back another one is not.
         """CREATE TRIGGER run_scope_removed AFTER DELETE ON runs BEGIN
             DELETE FROM entries WHERE scope = 'run:' || old.id;
             DELETE FROM changes WHERE scope = 'run:' || old.id;
+            UPDATE changesets SET change = x'' WHERE run = old.id;
         END""",
     ),
 )

@@ -1,4 +1,4 @@
-"""The commands about model files: list, add, rm, use, info. Works on the home's files, with or without a running core.
+"""The commands about model files: list, add, rm, use, info, bench. Works on the home's files, with or without a running core.
 
 Each function takes the parsed arguments and the home and returns the exit code. What is known about models
 is `catalogue`'s matter. Not promised: that the memory told here is free when the model is loaded.
@@ -11,18 +11,20 @@ import os
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from appliance import amend, catalogue, config, gguf, places, terminal
 from appliance.catalogue import MB, Model
 from appliance.client import Client
 from appliance.errors import Conflict, Lost, NotFound, OwlError
 from appliance.places import Home
-from appliance.reach import require_owner
+from appliance.reach import reach, require_owner
 from appliance.settings import Config
 from appliance.terminal import say
 
 # As the local model chooses its window and measures itself; a test compares the two.
 SMALLEST_WINDOW, WINDOW_STEP = 512, 256
+TALKS = 8.0  # tokens/s that one can read along with, as `qualify` has it; a test compares the two
 CACHE_PARTS = {"f16": 1.0, "q8_0": 34 / 64}
 FIT_WORDS = {"yes": "yes", "tight": "with a smaller window", "no": "no"}
 # ggml tensor types by the names people know.
@@ -152,6 +154,89 @@ def info(args: argparse.Namespace, home: Home) -> int:
     for name, text in _lines(found):
         say(f"{name:<14} {text}")
     return 0
+
+
+def bench(args: argparse.Namespace, home: Home) -> int:
+    """Measure a model on this device, say how it does, and which other one to try."""
+    home.require()
+    known = catalogue.listing(home)
+    stem, progress = _stem(home, args.model), terminal.Progress()
+    way = reach(home, os.environ)
+    try:
+        params = {"model": stem, "seconds": args.seconds}
+        found = way.call("model.bench", params, lambda name, value: progress.show(value["step"], 0, 0))
+    finally:
+        progress.end()
+        way.close()
+    found["next"] = _next(found, known)
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+        return 0
+    terminal.table(_measured(found), [found["model"], "", ""], sys.stdout)
+    for sentence in (*found["verdict"], found["next"], *(f"Note: {note}." for note in found["notes"])):
+        say(sentence)
+    return 0
+
+
+# -- what bench says --------------------------------------------------------------------------------
+
+
+def _stem(home: Home, name: str) -> str:
+    """The file stem of an installed model that can talk; of a home that we may not read the name as it is."""
+    if not name or not os.access(home.models, os.R_OK | os.X_OK):
+        return name
+    model = catalogue.find(home, name)
+    if not model.is_installed:
+        raise NotFound(f"{model.name} is not installed", hint=f"owlbox model add {model.name}")
+    if model.kind != "chat" or model.problem:
+        why = model.problem or f"it is an {model.kind} model and cannot talk"
+        raise Conflict(f"{model.name}: {why}", hint="owlbox model list shows the others")
+    return model.file.removesuffix(".gguf")
+
+
+def _measured(found: dict[str, Any]) -> list[list[str]]:
+    """The numbers as rows: what, how much, of what."""
+    calls = found["calls"]
+
+    def of(name: str, unit: str) -> str:
+        return "not measured" if found[name] is None else f"{found[name]:g} {unit}"
+
+    return [
+        ["ready after", of("load_s", "s"), "loading it, if it was not in memory, and one word"],
+        ["first token, cold", of("cold_s", "s"), f"a text never seen: {found['cold_tokens']} tokens read"],
+        ["first token, warm", of("warm_s", "s"), f"the same text, another question: {found['warm_tokens']} tokens read"],
+        ["reading", of("prefill_tokens_per_s", "tokens/s"), "the cold text; its first token and the way are in it"],
+        ["writing", of("decode_tokens_per_s", "tokens/s"), f"median of {found['decodes']}"],
+        ["tool calls", f"{calls['expected']} of {calls['asked']}", f"{calls['parseable']} readable, {calls['valid']} valid"],
+        ["memory", f"{found['rss_mb']} MB", f"{found['free_mb']} MB of {found['total_mb']} MB are free beside it"],
+        ["took", f"{found['took_s']:g} s", f"{found['provider']}, window {found['window']}"],
+    ]
+
+
+def _next(found: dict[str, Any], known: list[Model]) -> str:
+    """What to try next, by name: models of one family of formats are about as fast as they are small."""
+    mine = next((m for m in known if m.file == f"{found['model']}.gguf"), None)
+    others = [m for m in known if m.kind == "chat" and m.fits == "yes" and not m.problem and m.size_bytes]
+    if mine is None or found["advice"] == "keep":
+        return ""
+    if found["advice"] == "smaller":
+        less = [m for m in others if m.ram_mb < mine.ram_mb]
+        return _try(max(less, key=lambda m: m.ram_mb), "is smaller") if less else "There is no smaller model in the catalogue."
+    room_mb, speed = found["free_mb"] + mine.ram_mb, found["decode_tokens_per_s"]
+    more = [
+        m
+        for m in others
+        if m.size_bytes > mine.size_bytes and m.ram_mb <= room_mb and speed * mine.size_bytes / m.size_bytes >= TALKS
+    ]
+    if not more:
+        return ""
+    best = max(more, key=lambda m: m.size_bytes)
+    return _try(best, f"is larger and may still write about {speed * mine.size_bytes / best.size_bytes:.0f} tokens/s")
+
+
+def _try(model: Model, why: str) -> str:
+    fetch = "" if model.is_installed else f"owlbox model add {model.name}, then "
+    return f"Next: {model.name} {why}: {fetch}owlbox model bench {model.name}"
 
 
 # -- what info knows --------------------------------------------------------------------------------

@@ -10,20 +10,29 @@ power cut. Ask for `durable=True` before anything is acknowledged, sent, started
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from appliance import queries
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError, Unavailable
 from appliance.functions import FUNCTIONS
-from appliance.schema import APPLICATION_ID, MIGRATIONS, UNDOABLE
+from appliance.schema import APPLICATION_ID, DERIVED, MIGRATIONS, UNDOABLE
 
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
 READ_TIMEOUT_MS = 5000
+
+REASONS = {
+    apsw.SQLITE_CHANGESET_DATA: "changed",
+    apsw.SQLITE_CHANGESET_NOTFOUND: "gone",
+    apsw.SQLITE_CHANGESET_CONFLICT: "taken",
+    apsw.SQLITE_CHANGESET_CONSTRAINT: "taken",
+}
 
 Row = tuple[Any, ...]
 Migrations = Sequence[Sequence[str]]
@@ -51,6 +60,20 @@ def _functions(db: apsw.Connection) -> None:
 
 
 SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (_wal, _foreign_keys, _normal, _temporary_in_memory, _functions)
+
+
+@dataclass(frozen=True)
+class Clash:
+    """A row that is not as a run left it: `left` is what the run left, `wanted` what would be there again.
+
+    Both hold only the columns that differ, and the key; `reason` is SQLite's.
+    """
+
+    table: str
+    key: int
+    reason: str
+    left: Mapping[str, Any]
+    wanted: Mapping[str, Any]
 
 
 class Store:
@@ -205,6 +228,96 @@ class Store:
                 "SELECT ?1, COALESCE(MAX(seq), 0) + 1, ?2, ?3 FROM changesets WHERE run = ?1",
                 (run, change, now_ms()),
             )
+
+    # -- asking freely --------------------------------------------------------------------------------
+
+    def query(self, sql: str, *, limit: int, deadline_s: float, is_stopped: Callable[[], bool] = lambda: False) -> queries.Answer:
+        """What one query that somebody typed says, at most `limit` rows of it; BadInput for anything that would change something.
+
+        On a connection of its own that can only read, with every SQL function of ours.
+        """
+        with self._errors():
+            db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            db.set_busy_timeout(READ_TIMEOUT_MS)
+            _functions(db)
+            with self._errors():
+                return queries.ask(db, sql, limit, deadline_s, is_stopped)
+        finally:
+            _shut(db)
+
+    # -- taking back --------------------------------------------------------------------------------
+
+    def changed_by(self, run: str) -> dict[str, list[int]]:
+        """The keys of the rows that a run changed and that are not taken back, by table."""
+        found: dict[str, set[int]] = {}
+        for seq in self._standing(run):
+            for row in apsw.Changeset.iter(self._change(run, seq)):
+                found.setdefault(row.name, set()).add(_key(row.old or row.new))
+        return {table: sorted(keys) for table, keys in found.items()}
+
+    def undone_by(self, run: str) -> str:
+        """The run that took this one back, and still does; "" when something of it stands, or it changed nothing."""
+        by = self.value("SELECT undone_by FROM changesets WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,))
+        return "" if self._standing(run) else str(by or "")
+
+    def take_back(self, run: str, by: str) -> list[Clash]:
+        """Within a write, invert everything that a run changed, newest first, and mark it as taken back by another.
+
+        What was changed since is left alone: with such clashes nothing is changed at all.
+        """
+        db, clashes = self._connection(), []
+        if not db.in_transaction:
+            raise RuntimeError("taking back outside of a write")
+        with self._errors():
+            db.execute("SAVEPOINT taking_back")
+            for seq in reversed(self._standing(run)):
+                clashes += self._invert(db, self._change(run, seq))
+                db.execute("UPDATE changesets SET undone_by = ? WHERE run = ? AND seq = ?", (by, run, seq))
+            if clashes:
+                db.execute("ROLLBACK TO taking_back")
+            db.execute("RELEASE taking_back")
+        return clashes
+
+    def _standing(self, run: str) -> list[int]:
+        """The numbers of a run's changesets that are not taken back, in order."""
+        rows = self.rows("SELECT seq, undone_by FROM changesets WHERE run = ? AND change <> x'' ORDER BY seq", (run,))
+        undone = {by: self._is_undone(by) for by in {str(by) for _, by in rows}}
+        return [int(seq) for seq, by in rows if not undone[by]]
+
+    def _is_undone(self, by: str) -> bool:
+        """Whether a change that was taken back by a run still is: that run may have been taken back too, and so on."""
+        is_undone = False
+        while by:
+            is_undone = not is_undone
+            by = str(self.value("SELECT undone_by FROM changesets WHERE run = ? AND seq = 1", (by,)) or "")
+        return is_undone
+
+    def _change(self, run: str, seq: int) -> bytes:
+        return bytes(self.value("SELECT change FROM changesets WHERE run = ? AND seq = ?", (run, seq)))
+
+    def _invert(self, db: apsw.Connection, change: bytes) -> list[Clash]:
+        """Take one changeset back as far as nothing stands in the way; what does."""
+        clashes: list[Clash] = []
+
+        def decide(reason: int, row: apsw.TableChange) -> int:
+            if reason == apsw.SQLITE_CHANGESET_FOREIGN_KEY:
+                clashes.append(Clash("", 0, "foreign key", {}, {}))
+                return apsw.SQLITE_CHANGESET_OMIT
+            names = self._columns(row.name)
+            left, wanted, now = (_values(names, values) for values in (row.old, row.new, row.conflict))
+            if reason == apsw.SQLITE_CHANGESET_DATA and all(left[n] == now[n] for n in left if n not in DERIVED):
+                return apsw.SQLITE_CHANGESET_REPLACE
+            if reason == apsw.SQLITE_CHANGESET_NOTFOUND and (row.name, row.op) == ("blobs", "DELETE"):
+                return apsw.SQLITE_CHANGESET_OMIT  # it went with its entry
+            clashes.append(Clash(row.name, _key(row.old or row.new), REASONS.get(reason, "changed"), left, wanted))
+            return apsw.SQLITE_CHANGESET_OMIT
+
+        apsw.Changeset.apply(apsw.Changeset.invert(change), db, filter=lambda table: table in UNDOABLE, conflict=decide)
+        return clashes
+
+    def _columns(self, table: str) -> list[str]:
+        return [str(row[1]) for row in self.rows(f"PRAGMA table_info({table})")]
 
     # -- care -------------------------------------------------------------------------------------
 
@@ -378,6 +491,16 @@ class Store:
                 hint="check owner and mode of the home folder",
             )
         return OwlError(f"database error: {error}")
+
+
+def _values(names: Sequence[str], values: Sequence[Any] | None) -> dict[str, Any]:
+    """The columns of a row in a changeset that are recorded."""
+    return {name: value for name, value in zip(names, values or (), strict=False) if value is not apsw.no_change}
+
+
+def _key(values: Sequence[Any] | None) -> int:
+    """The key of a row in a changeset: undoable tables have it in front."""
+    return int(values[0]) if values else 0
 
 
 def _shut(db: apsw.Connection) -> None:

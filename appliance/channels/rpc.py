@@ -7,14 +7,15 @@ after the commit, `delta` for text, `event` for every stored event.
 """
 
 import json
+import math
 import os
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from appliance.clock import CancelToken, correlation_id, new_id, now_ms
-from appliance.errors import BadInput, Lost, from_outcome
+from appliance.errors import BadInput, Lost, Refused, from_outcome
 from appliance.inbox import Inbox
 from appliance.jsonrpc import Call, method
 from appliance.records import Delta, Event, Inbound, LoopEnded, Outcome, ToolCall, to_plain
@@ -45,6 +46,7 @@ class Means:
     prompt_size: Callable[[str], dict[str, Any]]
     reload: Callable[[], tuple[str, str]]
     shutdown: Callable[[str], None]
+    bench: Callable[[str, float, Callable[[str, int, int], None], CancelToken], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,9 @@ class Shelf:
     view: Callable[[str, int, int], dict[str, Any]]
     skills: Callable[[], list[dict[str, Any]]]
     act: Callable[[str, str, dict[str, Any]], Outcome]  # thread, verb, arguments
+    history: Callable[[str, int, str], list[dict[str, Any]]]  # reference, how many, thread
+    undo: Callable[[str, str, bool], dict[str, Any]]  # thread, who asks, whether it is only tried
+    query: Callable[[str, int, CancelToken], tuple[Sequence[str], Sequence[Sequence[Any]], bool]]
 
 
 class LocalCall:
@@ -122,6 +127,16 @@ class Rpc:
         """Stop what is being answered in a thread; what was said is kept."""
         found = self._runs.get(run)
         return {"run": found.id, "stopped": self._inbox.stop(found.id)}
+
+    @method("run.undo")
+    def undo(
+        self, call: Call, run: str, is_dry_run: Annotated[bool, "only say what would change, and what is in the way"] = False
+    ) -> dict[str, Any]:
+        """Take back everything a thread changed in entries, or nothing: a conflict names what was changed since.
+
+        `by` is the thread that took it back, which can be undone too; empty when there was nothing to take back.
+        """
+        return self._shelf.undo(run, _user(call.uid), is_dry_run)
 
     @method("thread.list")
     def threads(
@@ -269,6 +284,56 @@ class Rpc:
         plain: dict[str, Any] = to_plain(outcome)
         return plain
 
+    @method("entry.history")
+    def history(
+        self,
+        call: Call,
+        ref: str,
+        limit: Annotated[int, Range(1, 100), "how many changes"] = 20,
+        patch: Annotated[bool, "with what changed in the text"] = False,
+        run: Annotated[str, "as this thread sees it"] = "",
+    ) -> list[dict[str, Any]]:
+        """The last changes of an entry, newest first, also of one that is gone.
+
+        A patch is empty where it would be long; `is_cut` says that it was left out because the answer got too large.
+        """
+        room, changes = PAGE_CHARS, []
+        for change in self._shelf.history(ref, limit, run):
+            if not patch:
+                changes.append({name: value for name, value in change.items() if name != "patch"})
+                continue
+            room -= len(change["patch"])
+            changes.append(change if room >= 0 else {**change, "patch": "", "is_cut": True})
+        return changes
+
+    @method("sql.query")
+    def query(
+        self,
+        call: Call,
+        sql: Annotated[str, "one query; empty lists the tables and their columns"] = "",
+        limit: Annotated[int, Range(1, 100_000), "how many rows"] = 1000,
+    ) -> dict[str, Any]:
+        """Ask the database freely, reading only, for at most 10 seconds; for the user whose core it is.
+
+        `has_more` says that there are more rows, `is_cut` that long values were cut. Bytes are told by their size.
+        """
+        if call.uid != os.getuid():
+            raise Refused(f"the database is for user {_user(os.getuid())} alone", hint="run owlbox sql as that user")
+        columns, found, has_more = self._shelf.query(sql, limit, call.cancel)
+        rows: list[list[Any]] = []
+        room, is_cut = PAGE_CHARS, False
+        for row in found:
+            cells = [_cell(value) for value in row]
+            for i, cell in enumerate(cells):
+                if isinstance(cell, str) and len(cell) > MAX_CHARS // len(cells):
+                    cells[i], is_cut = f"{cell[: MAX_CHARS // len(cells)]} [cut: {len(cell)} characters]", True
+            room -= sum(len(str(cell)) + 4 for cell in cells)
+            if room < 0 and rows:
+                has_more = True
+                break
+            rows.append(cells)
+        return {"columns": list(columns), "rows": rows, "has_more": has_more, "is_cut": is_cut}
+
     @method("skill.list")
     def skills(self, call: Call) -> list[dict[str, Any]]:
         """Every skill by name; `missing` says why one cannot be used."""
@@ -295,6 +360,20 @@ class Rpc:
     def plan(self, call: Call, pool: str = "") -> list[dict[str, Any]]:
         """The routes of a pool that could answer now, best first; what is missing when there is none. Loads nothing."""
         return self._means.plan(pool)
+
+    @method("model.bench", is_long=True)
+    def bench(
+        self,
+        call: Call,
+        model: Annotated[str, "the file stem of a local model; empty is the one that answers"] = "",
+        seconds: Annotated[float, Range(5, 3000), "longest wait; what does not fit is left out"] = 180,
+    ) -> dict[str, Any]:
+        """Measure a model on this device and judge it; streams `progress` {step, done, steps}. Ends when the caller leaves."""
+
+        def tell(step: str, done: int, steps: int) -> None:
+            call.notify("progress", {"step": step, "done": done, "steps": steps})
+
+        return self._means.bench(model, seconds, tell, call.cancel)
 
     @method("prompt.size")
     def size(self, call: Call, text: str = "hi") -> dict[str, Any]:
@@ -325,6 +404,15 @@ def fit(event: Event) -> tuple[dict[str, Any], int]:
     if size > MAX_CHARS:
         plain["content"] = f"{event.content[:MAX_CHARS]}\n[cut: {MAX_CHARS} of {size} characters shown]"
     return plain, min(size, MAX_CHARS) + len(given) + 500
+
+
+def _cell(value: Any) -> Any:
+    """A value of the database as JSON has it."""
+    if isinstance(value, bytes):
+        return {"size_bytes": len(value)}
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    return value
 
 
 def _user(uid: int) -> str:
