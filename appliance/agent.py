@@ -83,10 +83,10 @@ class Agent:
         self.limits = limits
 
     def loop(self, run: str, routes: Sequence[Route], cancel: Cancel, person: str = "") -> Iterator[Step]:
-        """Answer the newest prompt of a run, for a person whose turn it is when several wait. The last step is always a LoopEnded; our errors become one.
+        """Answer the newest prompt of a run, for a person whose turn it is when several wait.
 
-        Ended in the middle of an answer, the part that was streamed is in no event: the one who
-        iterates has seen every delta and keeps it.
+        The last step is always a LoopEnded; our errors become one. Ended in the middle of an answer, the part
+        that was streamed is in no event: the one who iterates has seen every delta and keeps it.
         """
         talk = Talk(run, routes, cancel, [], (), person=person)
         try:
