@@ -174,7 +174,8 @@ def bench(args: argparse.Namespace, home: Home) -> int:
         return 0
     terminal.table(_measured(found), [found["model"], "", ""], sys.stdout)
     for sentence in (*found["verdict"], found["next"], *(f"Note: {note}." for note in found["notes"])):
-        say(sentence)
+        if sentence:
+            say(sentence)
     return 0
 
 
