@@ -1,10 +1,10 @@
-"""The one database file: opening, migrating, reading, writing. The only module that knows APSW.
+"""The one database file: opening, migrating, reading, writing, taking back. Nobody else opens it.
 
-Reads fetch every row before they return, so no cursor is left parked. Writes are IMMEDIATE
-transactions that either happen whole or not at all; nothing waits for a model or a person inside one.
-Each thread has its own connection. Nobody may open, hash or copy the live file by other means:
-closing any descriptor on it drops this process's locks. Not promised: that a NORMAL commit survives a
-power cut. Ask for `durable=True` before anything is acknowledged, sent, started or billed.
+Besides `queries` the only module that knows APSW. Reads fetch every row before they return, so no cursor
+is left parked. Writes are IMMEDIATE transactions that either happen whole or not at all; nothing waits for
+a model or a person inside one. Each thread has its own connection. Nobody may open, hash or copy the live
+file by other means: closing any descriptor on it drops this process's locks. Not promised: that a NORMAL
+commit survives a power cut. Ask for `durable=True` before anything is acknowledged, sent, started or billed.
 """
 
 import errno

@@ -139,7 +139,7 @@ def test_processes_that_make_the_database_at_once_share_one(path: Path) -> None:
         while not Path(sys.argv[2]).exists():
             time.sleep(0.001)
         with Store.create(path).write(durable=True) as execute:
-            execute("INSERT INTO changesets VALUES (?, 1, x'00', 1)", (sys.argv[3],))
+            execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES (?, 1, x'00', 1)", (sys.argv[3],))
     """
     crowd = [child(code, path, go, name) for name in "abcdef"]
     sleep_s(1)
@@ -357,18 +357,18 @@ def test_version_two_keeps_bytes_history_and_views(path: Path) -> None:
 
 def test_failed_write_leaves_nothing(store: Store) -> None:
     with pytest.raises(ZeroDivisionError), store.write() as execute:
-        execute("INSERT INTO changesets VALUES ('r', 1, x'00', 1)")
+        execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES ('r', 1, x'00', 1)")
         1 / 0  # noqa: B018
     assert store.rows("SELECT * FROM changesets") == []
     with store.write() as execute:
-        execute("INSERT INTO changesets VALUES ('r', 1, x'00', 1)")
+        execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES ('r', 1, x'00', 1)")
     assert len(store.rows("SELECT * FROM changesets")) == 1
 
 
 def test_nested_write_is_part_of_the_outer_one(store: Store) -> None:
     with pytest.raises(BadInput), store.write() as outer:
         with store.write() as inner:
-            inner("INSERT INTO changesets VALUES ('r', 1, x'00', 1)")
+            inner("INSERT INTO changesets (run, seq, change, at_ms) VALUES ('r', 1, x'00', 1)")
         assert outer("SELECT COUNT(*) FROM changesets") == [(1,)]
         raise BadInput("no")
     assert store.rows("SELECT * FROM changesets") == []
@@ -386,7 +386,7 @@ def test_nested_write_that_wants_more_than_the_outer_one_gives_is_a_programming_
 
 def test_text_that_cannot_be_stored_is_bad_input(store: Store) -> None:
     with pytest.raises(BadInput, match="half a character"), store.write() as execute:
-        execute("INSERT INTO changesets VALUES (?, 1, x'00', 1)", ("\ud800",))
+        execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES (?, 1, x'00', 1)", ("\ud800",))
     with store.write():
         pass  # the failed one has let go of the lock
 
@@ -426,7 +426,7 @@ def test_busy_four_times_then_free_needs_the_fifth_try(
     threading.Timer(0.47, holder.kill).start()
     if is_enough:
         with patient.write() as execute:
-            execute("INSERT INTO changesets VALUES ('r', 1, x'00', 1)")
+            execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES ('r', 1, x'00', 1)")
     else:
         with pytest.raises(Busy), patient.write():
             pass
@@ -445,7 +445,9 @@ def test_busy_for_ever_is_a_clear_error_after_all_tries(holder: "subprocess.Pope
 
 
 @pytest.mark.covers("B-003", "E-164")
-@pytest.mark.parametrize("sql", ["SELECT * FROM nowhere", "INSERT INTO changesets VALUES (NULL, 1, x'00', 1)", "nonsense"])
+@pytest.mark.parametrize(
+    "sql", ["SELECT * FROM nowhere", "INSERT INTO changesets (run, seq, change, at_ms) VALUES (NULL, 1, x'00', 1)", "nonsense"]
+)
 def test_other_errors_come_at_once(store: Store, sql: str) -> None:
     start_s = monotonic_s()
     with pytest.raises(OwlError, match="database error") as caught, store.write() as execute:
@@ -459,7 +461,7 @@ def test_threads_of_one_process_never_fail_because_of_each_other(store: Store) -
     def work(worker: int) -> None:
         for number in range(30):
             with store.write(durable=number % 2 == 0) as execute:
-                execute("INSERT INTO changesets VALUES (?, ?, x'00', 1)", (f"w{worker}", number))
+                execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES (?, ?, x'00', 1)", (f"w{worker}", number))
             assert store.value("SELECT COUNT(*) FROM changesets WHERE run = ?", (f"w{worker}",)) == number + 1
 
     with ThreadPoolExecutor(8) as pool:
@@ -658,7 +660,7 @@ def test_interrupt_stops_a_long_query_of_another_thread_and_rolls_back(store: St
     def work() -> None:
         try:
             with store.write() as execute:
-                execute("INSERT INTO changesets VALUES ('r', 1, x'00', 1)")
+                execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES ('r', 1, x'00', 1)")
                 execute(COUNT_TO_A_BILLION)
         except OwlError as error:
             caught.append(error)

@@ -1,0 +1,167 @@
+"""Takes back everything that a run changed in what the owl knows, or nothing.
+
+A run's changes are kept by `store`, one set for each transaction; they are inverted, newest first, in one
+transaction, which is a run itself and can be taken back too. What somebody changed after the run is never
+overwritten: then nothing is changed and each such entry is named. What the run saw of entries that go is gone
+with them, and does not come back when they do. Not taken back: what was said, sent, or done outside of the
+database. Knows nothing about how rows are compared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from appliance.changes import By, Changes
+from appliance.clock import iso, new_id
+from appliance.entries import Entries, Entry
+from appliance.errors import Conflict
+from appliance.records import Event
+from appliance.runs import Run, Runs
+from appliance.store import Clash, Store
+
+NAMED = 10  # entries that an error names
+
+
+@dataclass(frozen=True)
+class Restored:
+    """An entry that an undo changed: `how` is gone, back, changed or moved; `path` is where it is, or was."""
+
+    path: str
+    scope: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Later:
+    """What stands in the way of an undo: an entry that is not as the run left it, and who changed it last."""
+
+    path: str
+    scope: str
+    how: str  # changed, gone or taken
+    verb: str = ""
+    writer: str = ""
+    run: str = ""
+    at_ms: int = 0
+
+    def __str__(self) -> str:
+        who = f" by {self.writer}" if self.writer else ""
+        where = f" in thread {self.run[-8:]}" if self.run else ""
+        when = f" at {iso(self.at_ms)[:16]}" if self.at_ms else ""
+        return f"{self.path} ({self.verb or self.how}{who}{where}{when})"
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What became of an undo: `by` is its own run, "" when nothing was done."""
+
+    run: str
+    by: str = ""
+    is_dry_run: bool = False
+    changes: tuple[Restored, ...] = ()
+    later: tuple[Later, ...] = ()
+
+
+class _NothingDone(Exception):
+    """Leaves a transaction so that it is rolled back."""
+
+
+class Undo:
+    """Takes runs back."""
+
+    def __init__(self, store: Store, entries: Entries, runs: Runs) -> None:
+        self._store = store
+        self._entries = entries
+        self._runs = runs
+        self._changes = Changes(store)
+
+    def undo(self, ref: str, sender: str = "", *, is_dry_run: bool = False) -> Undone:
+        """Take a run back, or only say what that would do.
+
+        Conflict names what was changed since, and when the run is being answered or taken back already.
+        """
+        run = self._runs.get(ref)
+        by = new_id()
+        done = Undone(run.id, is_dry_run=is_dry_run)
+        try:
+            with self._store.write(run=by, durable=True):
+                self._check(run)
+                done = self._take_back(run, by, done)
+                if is_dry_run or done.later or not done.by:
+                    raise _NothingDone
+                self._record(run, done, sender)
+        except _NothingDone:
+            done = replace(done, by="")
+        if done.later and not is_dry_run:
+            raise _refusal(run, done.later)
+        return done
+
+    def _check(self, run: Run) -> None:
+        if self._runs.is_answering(run.id):
+            raise Conflict(f"thread {run.id} is being answered right now", hint="wait for it, or stop it first")
+        undone_by = self._store.undone_by(run.id)
+        if undone_by:
+            raise Conflict(f"thread {run.id} is taken back already", hint=f"owlbox undo {undone_by} brings it back")
+
+    def _take_back(self, run: Run, by: str, done: Undone) -> Undone:
+        keys = self._store.changed_by(run.id)
+        if not keys:
+            return done
+        ids = sorted({key for rows in keys.values() for key in rows})  # a blob has the key of its entry
+        before = self._entries.by_ids(ids)
+        clashes = self._store.take_back(run.id, by)
+        if clashes:
+            return replace(done, later=self._named(run.id, clashes, before))
+        after = self._entries.restored(before, ids, By("client", by))
+        return replace(done, by=by, changes=tuple(self._how(before.get(entry.id), entry) for entry in after))
+
+    def _how(self, old: Entry | None, entry: Entry) -> Restored:
+        if old is None:
+            how = "back"
+        elif old is entry:
+            how = "gone"
+        else:
+            how = "changed" if old.path == entry.path else "moved"
+        return Restored(entry.path, entry.scope, how)
+
+    def _record(self, run: Run, done: Undone, sender: str) -> None:
+        """The undo as a run of the same person, ended at once."""
+        self._runs.begin(run.session, "ask", title=f"undo of {run.title or run.id}"[:60], run_id=done.by)
+        said = f"took back what thread {run.id} had changed: {len(done.changes)} entries"
+        self._runs.append(Event(done.by, "status_change", "system", said, sender_id=sender))
+        self._runs.end(done.by, "done")
+
+    def _named(self, run: str, clashes: Sequence[Clash], before: dict[int, Entry]) -> tuple[Later, ...]:
+        """Who changed what, one for each entry, by path."""
+        found: dict[tuple[str, str], Later] = {}
+        known = {clash.key for clash in clashes if clash.table == "entries"}
+        for clash in clashes:
+            if clash.table == "entries" or (clash.table and clash.key not in known):  # bytes tell less than their entry
+                later = self._later(run, clash, before.get(clash.key))
+                found.setdefault((later.scope, later.path), later)
+        return tuple(found[key] for key in sorted(found)) or (Later("the database", "", "changed"),)
+
+    def _later(self, run: str, clash: Clash, entry: Entry | None) -> Later:
+        scope, path = self._place(run, clash, entry)
+        last = next((c for c in self._changes.of(scope, path, 1) if c.run != run), None)
+        if last is None:
+            return Later(path, scope, clash.reason)
+        return Later(path, scope, clash.reason, last.verb, last.writer, last.run, last.at_ms)
+
+    def _place(self, run: str, clash: Clash, entry: Entry | None) -> tuple[str, str]:
+        """Scope and path of the entry that is not as it was."""
+        wanted = clash.wanted.get("path") if clash.reason == "taken" else None
+        if entry is not None:
+            return entry.scope, str(wanted or entry.path)
+        known = {**clash.left, **clash.wanted}
+        if "path" in known and "scope" in known:
+            return str(known["scope"]), str(wanted or known["path"])
+        return self._changes.left(run, str(clash.left.get("hash"))) or ("", f"entry {clash.key}, which is gone")
+
+
+def _refusal(run: Run, later: Sequence[Later]) -> Conflict:
+    named = ", ".join(str(one) for one in later[:NAMED])
+    more = f" and {len(later) - NAMED} more" if len(later) > NAMED else ""
+    count = "1 entry was" if len(later) == 1 else f"{len(later)} entries were"
+    return Conflict(
+        f"thread {run.id} is not taken back, {count} changed since: {named}{more}",
+        hint="undo the later thread first, or change these entries by hand",
+    )
