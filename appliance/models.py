@@ -18,6 +18,7 @@ from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_p
 LOG = logging.getLogger(__name__)
 HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
 AT_ONCE = 256  # texts that the broker takes in one call
+RESTING_S = 24 * 3600.0
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
 
 
@@ -85,6 +86,8 @@ class Models:
         token = cancel if isinstance(cancel, CancelToken) else CancelToken()
         with self._greet() as client:
             left_s = max(1.0, end_s - monotonic_s())
+            if ask.is_background:
+                left_s += RESTING_S  # the broker bounds its computing; how long people go first is not its fault
             params = {"route": route.name, "ask": to_plain(ask)}
             stream = client.stream(
                 "generate",

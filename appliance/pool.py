@@ -64,6 +64,7 @@ class Pool:
         self._files: list[tuple[str, float]] = []
         self._scheduler = Scheduler()
         self._encoder: Encoder | None = None
+        self._embed_files: list[tuple[str, float]] = []
 
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The pool's routes that can be asked now, in order; Unavailable or NotFound says why there is none.
@@ -100,10 +101,9 @@ class Pool:
             chosen = self._provider(name)
             wish = Wish(rank, ask.person or ask.slot, chosen)
             with self._scheduler.turn(wish, cancel, max(0.0, end_s - monotonic_s())) as turn:
-                if self._only(name) is not chosen:
-                    continue  # its file was replaced while we waited: queue up for the new one
-                yield from chosen.generate(route, replace(ask, deadline_s=max(0.0, end_s - monotonic_s())), cancel, turn)
-                return
+                if self._only(name, chosen):
+                    yield from chosen.generate(route, replace(ask, deadline_s=max(0.0, end_s - monotonic_s())), cancel, turn)
+                    return
 
     def embed(
         self, texts: Sequence[str], cancel: CancelToken, *, deadline_s: float = 60, is_background: bool = False
@@ -127,15 +127,18 @@ class Pool:
 
     def load(self, name: str, cancel: CancelToken, deadline_s: float = 600) -> Route:
         """The route, its model brought into memory."""
-        chosen = self._provider(name)
-        with self._scheduler.turn(Wish(Rank.PERSON, place=chosen), cancel, deadline_s):
-            self._only(name).load(cancel)
-        return self.route(name)
+        end_s = monotonic_s() + deadline_s
+        while True:
+            chosen = self._provider(name)
+            with self._scheduler.turn(Wish(Rank.PERSON, place=chosen), cancel, max(0.0, end_s - monotonic_s())):
+                if self._only(name, chosen):
+                    chosen.load(cancel)
+                    return self.route(name)
 
     def status(self) -> dict[str, Any]:
         """What is in memory, what it takes, and whether it is answering; loads nothing."""
         with self._guard:
-            loaded = [p for p in dict.fromkeys(self._providers.values()) if p.is_loaded]
+            loaded = [p for p in dict.fromkeys([*self._providers.values(), *self._retired]) if p.is_loaded]
             encoder = self._encoder if self._encoder is not None and self._encoder.is_loaded else None
         return {
             "is_busy": self._scheduler.is_taken,
@@ -161,7 +164,7 @@ class Pool:
     def _provider(self, name: str) -> Provider:
         """The route's provider; made anew when files in models/ came, went or changed."""
         with self._guard:
-            files = [] if self._config.models.script else [(p.name, _modified(p)) for p in _files(self._home)]
+            files = [] if self._config.models.script else _stamps(self._home)
             if files != self._files:
                 # One of them may be answering: they are closed in the next turn.
                 self._retired += self._providers.values()
@@ -177,27 +180,33 @@ class Pool:
             self.load(name, cancel)
         return self._provider(name)
 
-    def _only(self, name: str) -> Provider:
-        """The route's provider, after every other local model has left the memory.
+    def _only(self, name: str, chosen: Provider) -> bool:
+        """True after every other local model has left the memory; False when the route has another provider by now.
 
-        Only within a turn for it: the scheduler sees to it that nobody is in the middle of an answer elsewhere.
+        Only within a turn for `chosen`: then nobody is in the middle of an answer elsewhere. When its file was
+        replaced while we waited, others may rest in the middle of theirs on it: queue up for the new one.
         """
-        chosen = self._provider(name)
+        if self._provider(name) is not chosen:
+            return False
         with self._guard:
-            for other in [*self._retired, *self._providers.values()]:
-                if other is not chosen and other.is_loaded:
-                    other.close()
+            others = [p for p in [*self._retired, *self._providers.values()] if p is not chosen and p.is_loaded]
             self._retired.clear()
-        return chosen
+        for other in others:  # without the guard: it waits for a state that is being written
+            other.close()
+        return True
 
     def _embedder(self) -> Encoder:
         """The embedding model, made anew when its file changed. Only within a turn."""
-        path = find_encoder(self._home, self._config.models.embedding)
+        files = _stamps(self._home)
         with self._guard:
+            if self._encoder is not None and files == self._embed_files:
+                return self._encoder  # reading every header again takes longer than a short text
+            path = find_encoder(self._home, self._config.models.embedding)
             if self._encoder is None or self._encoder.path != path or not self._encoder.is_fresh():
                 if self._encoder is not None:
                     self._encoder.close()
                 self._encoder = Encoder(path, self._config.models.embedding_dimension)
+            self._embed_files = files
             return self._encoder
 
     def _build(self, name: str) -> Provider:
@@ -216,11 +225,12 @@ class Pool:
         raise Unavailable(f"route {name} has no provider in this version", hint=f"the local model is the route {LOCAL}")
 
     def _local(self, name: str) -> Llama:
-        """The local model of this name: one object for a file, however many routes lead to it."""
+        """The local model of this name: one object for a file as long as it is unchanged, however many routes lead to it."""
         path = find_model(self._home, name)
         if name and _architecture(path) in NOT_CHAT:
             raise BadInput(f"{path.stem} cannot talk", hint="owlbox model list shows the kinds")
-        same = (p for p in self._providers.values() if isinstance(p, Llama) and p.path == path)
+        made = [*self._providers.values(), *self._retired]
+        same = (p for p in made if isinstance(p, Llama) and p.path == path and p.is_fresh())
         return next(same, None) or Llama(path, _options(self._config.models))
 
 
@@ -268,6 +278,11 @@ def find_model(home: Home, name: str) -> Path:
 def _files(home: Home) -> list[Path]:
     """Model files, newest first."""
     return sorted((p for p in home.models.glob("*.gguf") if not p.name.startswith(".")), key=_modified, reverse=True)
+
+
+def _stamps(home: Home) -> list[tuple[str, float]]:
+    """What tells whether model files came, went or changed."""
+    return [(p.name, _modified(p)) for p in _files(home)]
 
 
 def _modified(path: Path) -> float:

@@ -1,6 +1,7 @@
 """Embedding: texts as unit vectors on our own llama.cpp, loaded when needed, in the gaps."""
 
 import os
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,16 @@ def test_odd_texts_have_a_vector_too(encoder: Encoder, text: str) -> None:
 def test_what_is_over_the_limit_does_not_count(encoder: Encoder) -> None:
     start = "owl " * 400
     assert encoder.embed(start + "tax office") == encoder.embed(start + "garden")
+
+
+def test_a_text_is_cut_to_what_the_model_was_trained_for(home: Home, tmp_path: Path) -> None:
+    data = bytearray(find_encoder(home, "").read_bytes())
+    place = data.index(b"bert.context_length") + len(b"bert.context_length") + 4
+    assert struct.unpack_from("<I", data, place) == (512,)
+    struct.pack_into("<I", data, place, 16)
+    path = tmp_path / "short.gguf"
+    path.write_bytes(data)
+    assert Encoder(path, 384).longest == 16 and Encoder(find_encoder(home, ""), 384).longest == 256
 
 
 @pytest.mark.covers("B-091")

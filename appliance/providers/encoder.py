@@ -22,6 +22,7 @@ LOG = logging.getLogger(__name__)
 MAX_TOKENS = 256
 MAX_CHARS = 8192  # far more than so many tokens; no need to tokenize a book
 THREADS = 1
+MB = 1_000_000
 SPARE_BYTES = 64_000_000  # its working memory beside the weights
 
 
@@ -54,6 +55,11 @@ class Encoder:
         """Estimated memory of the loaded model."""
         return self.header.file_bytes + SPARE_BYTES
 
+    @property
+    def longest(self) -> int:
+        """Tokens of a text that count: past the positions it was trained for llama.cpp would end the process."""
+        return min(MAX_TOKENS, self.header.context_length or MAX_TOKENS)
+
     def is_fresh(self) -> bool:
         """False when the file was replaced since."""
         try:
@@ -65,10 +71,12 @@ class Encoder:
         """The text's unit vector, `dimension` numbers."""
         with self._guard:
             if self._ready is None:
-                if self.memory_bytes > room.free_bytes():
-                    raise TooLarge(f"no memory for the embedding model {self.model}", hint="stop other programs")
+                free = room.free_bytes()
+                if self.memory_bytes > free:
+                    what = f"embedding model {self.model} needs about {self.memory_bytes // MB} MB, {free // MB} MB are free"
+                    raise TooLarge(what, hint="stop other programs, or choose a smaller language model (owlbox model list)")
                 started_s = monotonic_s()
-                self._ready = _Ready(self.path)
+                self._ready = _Ready(self.path, self.longest)
                 LOG.info("model loaded", extra={"model": self.model, "ms": round((monotonic_s() - started_s) * 1000)})
             return self._ready.embed(text, self.dimension)
 
@@ -83,7 +91,8 @@ class Encoder:
 class _Ready:
     """What exists only while the model is in memory."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, longest: int) -> None:
+        self._longest = longest
         self._library = library()
         self._api: Any = self._library.api
         self._library.complaints.clear()
@@ -92,7 +101,7 @@ class _Ready:
             raise Unavailable(f"llama.cpp cannot load {path.name}: {self._complaint()}", hint="owlbox model add minilm")
         self._vocabulary = self._api.llama_model_get_vocab(self._model)
         settings = self._api.llama_context_default_params()
-        settings.n_ctx = settings.n_batch = settings.n_ubatch = MAX_TOKENS
+        settings.n_ctx = settings.n_batch = settings.n_ubatch = longest
         settings.n_seq_max = 1
         settings.n_threads = settings.n_threads_batch = THREADS
         settings.flash_attn_type = self._api.LLAMA_FLASH_ATTN_TYPE_ENABLED
@@ -102,7 +111,7 @@ class _Ready:
         if not self._context:
             self._api.llama_model_free(self._model)
             raise Unavailable(f"no memory for the embedding model {path.name}: {self._complaint()}", hint="stop other programs")
-        self._batch = self._api.llama_batch_init(MAX_TOKENS, 0, 1)
+        self._batch = self._api.llama_batch_init(longest, 0, 1)
 
     def close(self) -> None:
         self._api.llama_batch_free(self._batch)
@@ -130,7 +139,7 @@ class _Ready:
         out = (self._api.llama_token * (len(data) + 8))()
         count = int(self._api.llama_tokenize(self._vocabulary, data, len(data), out, len(out), True, False))
         found = list(out[: max(0, count)])
-        return found if len(found) <= MAX_TOKENS else [*found[: MAX_TOKENS - 1], found[-1]]
+        return found if len(found) <= self._longest else [*found[: self._longest - 1], found[-1]]
 
     def _complaint(self) -> str:
         return self._library.complaints[-1][:200] if self._library.complaints else "no reason given"

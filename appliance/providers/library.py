@@ -28,6 +28,7 @@ RECURRENT_SEQUENCES = 6
 BACKGROUND_SEQUENCES = 4
 BACKGROUND_BATCH = 64  # one chunk of a prompt is what a person may have to wait for
 BATCH = 256  # the largest prefill chunk; llama.cpp's 512 would reserve twice the memory for nothing
+PIECE_BYTES = 256
 CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
 # Threads of llama.cpp wait for each other by spinning. With another busy process on two cores the default
 # (300,000 rounds) fell from 77 to 3 tokens/s; this many give 68 alone and 23 beside it (2026-11-21).
@@ -93,6 +94,7 @@ class Loaded:
         self.is_recurrent = bool(api.llama_model_is_recurrent(self.model) or api.llama_model_is_hybrid(self.model))
         self.sequences = RECURRENT_SEQUENCES if self.is_recurrent else SEQUENCES
         self._pieces: dict[int, bytes] = {}
+        self._samplers: dict[Any, Any] = {}
         self._owns_model = True
         self.batch = BATCH
         self._wanted = (window, threads, cache_type)
@@ -138,6 +140,8 @@ class Loaded:
         self.api.llama_batch_free(self._batch)
         self.api.llama_free(self.context)
         if self._owns_model:
+            for sampler in self._samplers.values():
+                self.api.llama_sampler_free(sampler)
             self.api.llama_model_free(self.model)
 
     def _failed(self, what: str) -> Unavailable:
@@ -163,8 +167,11 @@ class Loaded:
         """The bytes a token stands for; often not whole characters. Control tokens stand for none."""
         known = self._pieces.get(token)
         if known is None:
-            out = ctypes.create_string_buffer(256)
-            size = self.api.llama_token_to_piece(self.vocabulary, token, out, 256, 0, False)
+            out = ctypes.create_string_buffer(PIECE_BYTES)
+            size = int(self.api.llama_token_to_piece(self.vocabulary, token, out, PIECE_BYTES, 0, False))
+            if size < 0:  # it needs so many
+                out = ctypes.create_string_buffer(-size)
+                size = int(self.api.llama_token_to_piece(self.vocabulary, token, out, -size, 0, False))
             known = self._pieces[token] = out.raw[: max(0, size)]
         return known
 
@@ -185,6 +192,12 @@ class Loaded:
         """The chat template stored in the model file, or ""."""
         return (self.api.llama_model_chat_template(self.model, None) or b"").decode("utf-8", "replace")
 
+    def sampler(self, key: Any, make: Callable[[], Any]) -> Any:
+        """A sampler that is costly to make, as a copy of the one made first under this key; the caller frees it."""
+        if key not in self._samplers:
+            self._samplers[key] = make()
+        return self.api.llama_sampler_clone(self._samplers[key])
+
     # -- evaluation --------------------------------------------------------------------------------
 
     def evaluate(self, tokens: Sequence[int], sequence: int, start: int, *, wants_logits: bool) -> int:
@@ -199,6 +212,12 @@ class Loaded:
         if code not in (0, FULL, ABORTED):
             raise self._failed(f"llama.cpp could not evaluate {len(tokens)} tokens (code {code})")
         return code
+
+    def touch(self) -> None:
+        """Read every weight once, so that the first answer does not wait for the disk."""
+        start = int(self.api.llama_vocab_bos(self.vocabulary))
+        self.evaluate([max(0, start)], 0, 0, wants_logits=True)
+        self.clear(0)
 
     def watch(self, should_stop: Callable[[], bool] | None) -> Any:
         """Let `should_stop` end a running `evaluate`; keep the returned object until watch(None)."""

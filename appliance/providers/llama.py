@@ -38,6 +38,7 @@ PROBES = ("0", "?")  # two questions that share no letter: what their prompts sh
 WORTH_KEEPING = 64  # tokens; fewer are evaluated as quickly as they are read from disk
 WORTH_READING = 32
 CACHE_PARTS = {"f16": 1.0, "q8_0": 34 / 64}  # size of the cache, as a part of 16 bits an item
+LONG_FACTORS = "rope_factors_long"
 SAMPLES, SAMPLE_BYTES = 64, 4096
 
 
@@ -73,6 +74,7 @@ class Llama:
         self.model = path.stem
         self._options = options
         self.header = gguf.read(path)
+        self._changed_ns = path.stat().st_mtime_ns
         self.window = self._choose_window()
         self._loading = threading.Lock()
         self._ready: Ready | None = None
@@ -87,6 +89,13 @@ class Llama:
         """Estimated memory of the loaded model, with the context for background work once it is there."""
         ready = self._ready
         return self._needed(self.window) + (ready.context_bytes if ready is not None and ready.has_two else 0)
+
+    def is_fresh(self) -> bool:
+        """False when the file was replaced since."""
+        try:
+            return self.path.stat().st_mtime_ns == self._changed_ns
+        except OSError:
+            return False
 
     def load(self, cancel: Cancel) -> None:
         """Bring the model into memory now; Cancelled when stopped, TooLarge when it would not fit."""
@@ -202,9 +211,8 @@ class Llama:
         started_s = monotonic_s()
         loaded = Loaded(self.path, self.window, self._options.threads, self._options.cache_type, cancel.is_set)
         try:
-            self._ready = Ready(
-                loaded, self._template(loaded), self._states(loaded), self._second_bytes()
-            )
+            loaded.touch()
+            self._ready = Ready(loaded, self._template(loaded), self._states(loaded), self._second_bytes())
         except OwlError:
             loaded.close()
             raise
@@ -229,7 +237,15 @@ class Llama:
     def _states(self, loaded: Loaded) -> States:
         """The prefix states that this file, template, llama.cpp and cache type made: others mean something else."""
         template = hashlib.sha256(loaded.own_template().encode()).hexdigest()
-        parts = (fingerprint(self.path), template, loaded.build(), self._options.cache_type, str(loaded.is_recurrent))
+        parts: tuple[str, ...] = (
+            fingerprint(self.path),
+            template,
+            loaded.build(),
+            self._options.cache_type,
+            str(loaded.is_recurrent),
+        )
+        if is_bound_to_window(self.header):
+            parts += (str(loaded.window),)
         return States(self.path.parent / "prefix", "\n".join(parts), self._options.prefix_mb * MB)
 
     def _template(self, loaded: Loaded) -> Template:
@@ -361,7 +377,7 @@ class Reading:
         states, sequences, begun = self._ready.states, self._ready.sequences, len(self.held.tokens)
         if begun >= self._stable:
             return
-        known, length = states.best(self._prompt[:-1])
+        known, length = states.best(self._prompt[:-1], self._ready.loaded.window)
         if known is None or length < begun + WORTH_READING or (self._ready.loaded.is_recurrent and length < len(known.tokens)):
             return
         state = states.read(known)
@@ -370,9 +386,17 @@ class Reading:
 
     def _keep(self) -> None:
         """Save the system text's state; it was just evaluated, so nothing is saved twice."""
-        tokens = self._prompt[: self._stable]
-        if self._is_kept and len(tokens) >= WORTH_KEEPING and not self._ready.states.has(tokens):
-            self._ready.states.keep(tokens, self._ready.sequences.snapshot(self.held))
+        tokens, states, sequences = self._prompt[: self._stable], self._ready.states, self._ready.sequences
+        if not self._is_kept or len(tokens) < WORTH_KEEPING or states.has(tokens):
+            return
+        size = sequences.size_bytes(self.held)
+        if states.may_take(size) and room.free_bytes() > 2 * size:  # llama.cpp's copy, and ours
+            states.keep(tokens, sequences.snapshot(self.held))
+
+
+def is_bound_to_window(header: gguf.Header) -> bool:
+    """True for models (Phi-3) that compute the same text differently in a longer window: they turn positions by other factors."""
+    return any(t.name.startswith(LONG_FACTORS) for t in header.tensors)
 
 
 def fingerprint(path: Path) -> str:

@@ -3,10 +3,9 @@
 A sequence belongs to a slot (`Ask.slot`) until it is needed elsewhere. Where background work shares the
 context with conversations, some are for it alone, so that it never takes their place; when the window
 itself is full, what must give way is put aside in memory and brought back, or evaluated again when memory
-is short. Evaluating the same tokens in other chunks
-gives slightly other numbers (llama.cpp's kernels differ by batch size), so a chunk that was interrupted is
-evaluated again as it was. Owns the books; the
-memory itself is llama.cpp's. One thread at a time, the holder of the turn.
+is short. Evaluating the same tokens in other chunks gives slightly other numbers (llama.cpp's kernels differ
+by batch size), so a chunk that was interrupted is evaluated again as it was. Owns the books; the memory
+itself is llama.cpp's. One thread at a time, the holder of the turn.
 """
 
 import itertools
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 
 from appliance.errors import Cancelled, TooLarge, Unavailable
 from appliance.providers import room
-from appliance.providers.library import ABORTED, BACKGROUND_BATCH, FULL, Loaded
+from appliance.providers.library import BACKGROUND_BATCH, FULL, Loaded
 
 WORTH_SHARING = 8  # tokens: a template's first words are in every prompt
 FOR_BACKGROUND = 2  # sequences that only background work uses
@@ -103,6 +102,10 @@ class Sequences:
         held.tokens = list(tokens)
         return True
 
+    def size_bytes(self, held: Held) -> int:
+        """Size of what `snapshot` would return."""
+        return self._loaded.state_bytes(held.id)
+
     def snapshot(self, held: Held) -> bytes:
         """The state of a sequence, for `adopt`."""
         return self._loaded.save(held.id)
@@ -136,8 +139,6 @@ class Sequences:
             # Stopped, or interrupted for somebody more urgent: `should_stop` tells which.
             if code == FULL and not self._make_room(held):
                 raise TooLarge(f"the window of {self._loaded.window} tokens is full", hint="start a new conversation")
-            if code not in (FULL, ABORTED):
-                raise Unavailable(f"llama.cpp answered {code}", hint="the log has its complaint")
 
     def _recover(self, held: Held, should_stop: Stop) -> None:
         """Bring back what others displaced while we rested."""

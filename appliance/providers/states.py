@@ -51,11 +51,14 @@ class States:
         self._writers: list[threading.Thread] = []
         self._known = {path.name: found for path in self._files() if (found := self._header(path)) is not None}
 
-    def best(self, tokens: Sequence[int]) -> tuple[Known | None, int]:
-        """The state that shares the longest beginning with these tokens, and how many they share."""
+    def best(self, tokens: Sequence[int], window: int) -> tuple[Known | None, int]:
+        """The state that shares the longest beginning with these tokens, and how many they share.
+
+        Only of those that fit into the window: it may have been larger when they were made.
+        """
         wanted = array("I", tokens)
         with self._guard:
-            shared = [(_common(known.tokens, wanted), known) for known in self._known.values()]
+            shared = [(_common(known.tokens, wanted), known) for known in self._known.values() if len(known.tokens) <= window]
         length, known = max(shared, key=lambda pair: pair[0], default=(0, None))
         return (known, length) if length else (None, 0)
 
@@ -63,6 +66,10 @@ class States:
         """True when exactly this beginning is kept."""
         with self._guard:
             return self._name(array("I", tokens)) in self._known
+
+    def may_take(self, size_bytes: int) -> bool:
+        """False for what is larger than all that may be kept."""
+        return size_bytes <= self._limit_bytes
 
     def read(self, known: Known) -> bytes | None:
         """The verified state, or None: a file that is damaged or gone is forgotten and will be made anew."""
@@ -173,7 +180,7 @@ class States:
 
     def _make_room(self, needed: int, path: Path) -> bool:
         """Delete the longest unused files until this one fits; False when it must not be written at all."""
-        if needed > self._limit_bytes:
+        if not self.may_take(needed):
             return False
         for left in self._folder.glob(f".*{PART}"):  # of a process that was killed while it wrote
             if now_ms() - left.stat().st_mtime * 1000 > USED_AGAIN_MS:
