@@ -55,6 +55,17 @@ class Proposal:
         return edits.merge_view(self.before, after)
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """Something that waits for a decision: `ref` in the log of `run`, what is to be done, and to what."""
+
+    ref: str
+    run: str
+    action: str
+    subject: str
+    updated_ms: int
+
+
 class Actions:
     """Writes the log of runs and keeps their proposals."""
 
@@ -91,6 +102,16 @@ class Actions:
             if proposal is not None and proposal.target == target:
                 return view, proposal
         return None
+
+    def listing(self, run: str, limit: int) -> list[Waiting]:
+        """What waits in a run, or in all for "", oldest first."""
+        views = self._views.proposals(run)[:limit] if run else self._views.all_proposals(limit)
+        found = []
+        for view in views:
+            given = self._entries.get(view.path, scope=view.scope).attributes
+            action, subject = (str(given.get(name, "")) for name in ("action", "subject"))
+            found.append(Waiting(view.path, view.run, action, subject, view.updated_ms))
+        return found
 
     def proposal(self, view: View) -> Proposal | None:
         """The change that a view proposes, with both texts; None for what is no change of a file, such as a command."""

@@ -154,6 +154,7 @@ class Core:
             self._history,
             lambda run, who, is_dry_run: to_plain(undo.undo(run, who, is_dry_run=is_dry_run)),
             self._query,
+            self._waiting,
         )
         self.rpc = Rpc(self.inbox, self.runs, means, shelf)
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
@@ -335,6 +336,9 @@ class Core:
             return self.verbs.perform(Actor("client"), verb, given)
         found = self.runs.get(run).id
         return self.verbs.perform(Actor("client", found, *self.runs.moment(found)), verb, given)
+
+    def _waiting(self, run: str, limit: int) -> list[dict[str, Any]]:
+        return [to_plain(one) for one in self.verbs.waiting(self.runs.get(run).id if run else "", limit)]
 
     def _history(self, ref: str, limit: int, run: str) -> list[dict[str, Any]]:
         """The changes of an entry as a thread or a person sees it; NotFound when there never was one."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from appliance.addresses import AS_WRITTEN, display, is_ref, locator_of, parse_ref, route_url, scheme_of
+from appliance.addresses import AS_WRITTEN, DRIVE, display, is_ref, locator_of, parse_ref, route_url, scheme_of
 from appliance.contents import FOLDER
 from appliance.entries import PROJECT, Entries, Entry
 from appliance.errors import BadInput, NotFound
@@ -308,7 +308,7 @@ def stored_path(path: str, drive: str = "") -> str:
     text = path.strip()
     if text.startswith(WEB) and drive != "url":
         return parse_ref(route_url(text))
-    if is_ref(text) and not text.startswith(WEB):
+    if DRIVE.match(text) and not text.startswith(WEB):
         stored = parse_ref(text)
     elif not drive:
         hint = "give the drive as well, or a reference such as agent:/notes/a.md"

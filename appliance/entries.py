@@ -216,9 +216,9 @@ class Entries:
         path = folder_of(parse_ref(prefix))
         with self._store.write(run=by.run, durable=True) as execute:
             found = self._under(path, scope)
-            for entry in found:
-                self._remove(execute, entry, by)
-        return [entry.path for entry in found]
+            for one in found:
+                self._remove(execute, self.get(one, scope=scope), by)
+        return found
 
     def restored(self, before: Mapping[int, Entry], ids: Iterable[int], by: By) -> list[Entry]:
         """Follow up on rows that were brought back to what they were: within the transaction that did so.
@@ -329,17 +329,19 @@ class Entries:
         row = self._store.row(f"SELECT {COLUMNS} FROM entries WHERE {where}", bindings)
         return None if row is None else _entry(row)
 
-    def _under(self, path: str, scope: str) -> list[Entry]:
-        """The entry at a path and those in it, sorted by path."""
+    def _under(self, path: str, scope: str) -> list[str]:
+        """The stored paths of the entry at a path and of those in it, sorted."""
         inside = path if path.endswith("/") else f"{path}/"
         rows = self._store.rows(
-            f"SELECT {COLUMNS} FROM entries WHERE scope = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4)) ORDER BY path",
+            "SELECT path FROM entries WHERE scope = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4)) ORDER BY path",
             (scope, path, inside, inside + MAX_CODE),
         )
-        return [_entry(row) for row in rows]
+        return [str(row[0]) for row in rows]
 
     def _new(self, scope: str, path: str) -> Entry:
-        """An empty entry that is not stored; Refused for a run's own copy of what is the same for all."""
+        """An empty entry that is not stored; BadInput without a name, Refused for a run's own copy of what is the same for all."""
+        if not locator_of(path):
+            raise BadInput(f"{path} names no entry", hint="add a name, as in memory://notes/garden")
         if scope.startswith("run:") and self.find(path, scope="global") is not None:
             raise Refused(f"{path} is the same for every run", hint="keep yours under another path")
         return Entry(0, scope, path, "", "", hash=digest(b""))

@@ -122,14 +122,14 @@ class Texts:
     def grep(self, needle: Needle, where: Where, stop: Stop = lambda: False) -> list[Match]:
         """Lines that match, by reference and line, one more than `where.limit` when there are more."""
         found: list[Match] = []
-        for _, path, _, body, _ in self._texts(self._within(where), stop):
+        for _, path, _, body, _ in self._texts(self._within(where, stop), stop):
             if needle.is_in(body):
                 found += _matches(display(path), body, needle, where.context, where.limit + 1 - len(found))
             if len(found) > where.limit:
                 break
         return found
 
-    def _within(self, where: Where) -> list[Row]:
+    def _within(self, where: Where, stop: Stop) -> list[Row]:
         """The texts that a grep looks through, by path."""
         start = where.folder if where.folder.endswith("/") or not where.folder else f"{where.folder}/"
         end = start[:-1] + AFTER_SLASH if start else LAST
@@ -143,6 +143,7 @@ class Texts:
             row
             for row in rows
             if row[2]
+            and not stop()
             and self._is_visible(row[1], where.is_model)
             and (named is None or named.matches(locator_of(row[1]) if "/" in where.glob else row[1].rpartition("/")[2]))
         ]

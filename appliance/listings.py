@@ -162,11 +162,13 @@ def entry_get(args: argparse.Namespace, home: Home) -> int:
 
 def entry_rm(args: argparse.Namespace, home: Home) -> int:
     params = {"wanted": args.wanted, "is_preview": args.preview}
-    if not args.preview and not args.yes and (args.wanted or any(letter in args.ref for letter in "*?[{")):
-        found = once(home, "entry.rm", {"ref": args.ref, "run": args.thread, **params, "is_preview": True})["data"]["paths"]
+    if not args.preview and not args.yes and (args.wanted or any(letter in args.ref for letter in "*?[{!")):
+        data = once(home, "entry.rm", {"ref": args.ref, "run": args.thread, **params, "is_preview": True})["data"]
+        found, count = data["paths"], data["count"]
         if found != [args.ref]:
             near = ", ".join(found[:3]) + (" and more" if len(found) > 3 else "")
-            raise BadInput(f"{args.ref} matches {len(found)} entries: {near}", hint="--yes removes them, --preview lists them")
+            many = "1 entry" if count == 1 else f"{count} entries"
+            raise BadInput(f"{args.ref} matches {many}: {near}", hint="--yes removes them, --preview lists them")
     return _verb(args, home, "rm", params)
 
 
@@ -176,6 +178,41 @@ def entry_transfer(args: argparse.Namespace, home: Home) -> int:
 
 def entry_update(args: argparse.Namespace, home: Home) -> int:
     done = once(home, "entry.update", {"run": args.thread, "text": args.text, "status": args.status})
+    say(json.dumps(done, ensure_ascii=False) if args.json else done["message"])
+    return 0
+
+
+def entry_waiting(args: argparse.Namespace, home: Home) -> int:
+    found = once(home, "entry.waiting", {"run": args.thread, "limit": args.limit})
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+    elif not found:
+        say("nothing waits")
+    else:
+        for one in found:
+            say(f"{one['action']} {one['subject']}\n  {one['ref']} --thread {one['run']}")
+        say("(entry get REF --thread ID shows one; entry accept or entry reject decides)")
+    return 0
+
+
+def entry_decide(args: argparse.Namespace, home: Home) -> int:
+    from appliance.addresses import parse_ref
+
+    way = reach(home, os.environ)
+    try:
+        if not args.thread:
+            found, ref = way.call("entry.waiting", {"limit": 1000}), parse_ref(args.ref)
+            threads = [one["run"] for one in found if one["ref"] == ref]
+            if len(threads) > 1:
+                raise BadInput(
+                    f"{args.ref} waits in {len(threads)} threads: {', '.join(threads[:3])}", hint="name one with --thread"
+                )
+            if not threads:
+                raise NotFound(f"nothing waits as {args.ref}", hint="owlbox entry waiting lists what does")
+            args.thread = threads[0]
+        done = way.call("entry.resolve", {"ref": args.ref, "run": args.thread, "is_accepted": args.is_accepted})
+    finally:
+        way.close()
     say(json.dumps(done, ensure_ascii=False) if args.json else done["message"])
     return 0
 

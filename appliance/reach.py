@@ -14,7 +14,8 @@ from appliance.errors import Lost, Refused
 from appliance.places import Home
 
 # Methods whose answer depends on what is in box/.
-ENTRY_METHODS = ("entry.list", "entry.view", "entry.set", "entry.get", "entry.rm", "entry.cp", "entry.mv", "entry.history")
+VERBS = ("set", "get", "rm", "cp", "mv", "resolve")
+ENTRY_METHODS = ("entry.list", "entry.view", "entry.history", *(f"entry.{verb}" for verb in VERBS))
 FOLDER_METHODS = ("message.send", "tool.call", "skill.list", *ENTRY_METHODS)
 Listen = Callable[[str, dict[str, Any]], None]
 ANSWER_S = 3600.0

@@ -218,8 +218,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
                 v.outcome, v.summary, v.loop, v.turn, v.writes, e.created_ms, e.updated_ms
             FROM views v JOIN entries e ON e.id = v.entry""",
         "ALTER TABLE changesets ADD COLUMN undone_by TEXT NOT NULL DEFAULT ''",
-        # What a deleted run changed is forgotten; that it took back another one is not.
+        "CREATE INDEX views_waiting ON views(id) WHERE state = 'proposed'",
+        # What a deleted run changed is forgotten; that it took back another one is not. What its forks still
+        # see goes to the oldest of them that has nothing of its own there; the others go on seeing it.
         """CREATE TRIGGER run_scope_removed AFTER DELETE ON runs BEGIN
+            UPDATE entries SET scope = 'run:' || heir.run FROM (
+                SELECT v.entry, v.run, MIN(v.id) FROM views v JOIN entries e ON e.id = v.entry
+                WHERE e.scope = 'run:' || old.id AND v.run <> old.id AND NOT EXISTS (
+                    SELECT 1 FROM entries own WHERE own.scope = 'run:' || v.run AND own.path = e.path)
+                GROUP BY v.entry) AS heir
+            WHERE entries.id = heir.entry;
             DELETE FROM entries WHERE scope = 'run:' || old.id;
             DELETE FROM changes WHERE scope = 'run:' || old.id;
             UPDATE changesets SET change = x'' WHERE run = old.id;

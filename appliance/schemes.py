@@ -105,6 +105,11 @@ class Schemes:
             allowed = ", ".join(t for t in TIERS if t in scheme.writers)
             raise Refused(f"{tier} may not write {display(path)}", hint=scheme.hint or f"{scheme.name} is written by: {allowed}")
 
+    def is_of_runs(self, path: str) -> bool:
+        """Whether the path's scheme was declared as one that every run has its own entries of."""
+        declared = self._schemes.get(scheme_of(path) or BARE)
+        return declared is not None and declared.scope == "run"
+
     def scope_for(self, path: str, run: str = "", project: int | None = None) -> str:
         """The scope in which a stored path lives; BadInput when the run or the project it needs is not known."""
         home = self.of(path).scope
@@ -117,6 +122,11 @@ class Schemes:
         if not run:
             raise BadInput(f"{display(path)} belongs to a run, and none is given", hint="name the run")
         return f"run:{run}"
+
+
+def is_file(path: str) -> bool:
+    """Whether a stored path is that of a project's file, with or without `file://`."""
+    return (scheme_of(path) or BARE) == BARE
 
 
 def check_scope(scope: str) -> str:

@@ -20,6 +20,7 @@ from appliance.tokens import estimate
 from appliance.views import MAX_CODE, Actor, Views
 
 MATCH_S = 10  # for all entries together; each text has its own limit
+MAX_TOLD = 300_000  # characters about many entries in one answer
 BATCH = 200  # texts in memory at a time
 WILD = "*?[{!\\"  # where the plain beginning of a glob ends
 AS_WRITTEN = ("http", "https", "url")  # a question mark in an address is no wildcard
@@ -94,7 +95,11 @@ class Selection:
             "OR e.id IN (SELECT entry FROM views WHERE run = ?2)) AND e.path >= ?3 AND e.path < ?4 ORDER BY e.path, e.scope",
             (json.dumps(self._scopes(actor)), actor.run, start, start + MAX_CODE),
         )
-        chosen = [int(entry) for entry, name in rows if self._may_see(actor, name) and (name == pattern or path.matches(name))]
+        chosen = []
+        for entry, name in rows:
+            if self._may_see(actor, name) and (name == pattern or path.matches(name)):
+                chosen.append(int(entry))
+            _check_time(until_s)
         batches = (chosen[i : i + BATCH] for i in range(0, len(chosen), BATCH))
         return [match for batch in batches for match in self._with_text(batch, wanted, until_s)]
 
@@ -120,8 +125,7 @@ class Selection:
         for entry, scope, path, body in rows:
             if text is None or text.search(body):
                 yield Match(int(entry), str(scope), str(path), estimate(body))
-            if monotonic_s() > until_s:
-                raise DeadlineExceeded(f"reading the entries took longer than {MATCH_S} s", hint="name fewer entries at once")
+            _check_time(until_s)
 
     def _may_see(self, actor: Actor, path: str) -> bool:
         return actor.tier != "model" or self._schemes.of(path).is_visible_to_model
@@ -137,9 +141,30 @@ def _plain_start(pattern: str) -> str:
     return pattern[: next((i for i, letter in enumerate(pattern) if letter in WILD), len(pattern))]
 
 
+def _check_time(until_s: float) -> None:
+    if monotonic_s() > until_s:
+        raise DeadlineExceeded(f"reading the entries took longer than {MATCH_S} s", hint="name fewer entries at once")
+
+
 def listing(matches: Sequence[Match]) -> str:
-    """One line an entry, with what it costs."""
-    return "\n".join(f"* {match.path} - {match.tokens} tokens" for match in matches)
+    """One line an entry, with what it costs; of very many the first ones, and how many there are beside them."""
+    return "\n".join(told([f"* {match.path} - {match.tokens} tokens" for match in matches]))
+
+
+def kept(lines: Sequence[str]) -> list[str]:
+    """As many of these lines as can be sent at once: a client that gets an error would think that nothing was done."""
+    size = 0
+    for count, line in enumerate(lines):
+        size += len(line) + 1
+        if size > MAX_TOLD:
+            return list(lines[:count])
+    return list(lines)
+
+
+def told(lines: Sequence[str]) -> list[str]:
+    """As many lines as can be sent at once, and one that says how many more there are."""
+    some = kept(lines)
+    return [*some, *([f"… and {len(lines) - len(some)} more"] if len(some) < len(lines) else [])]
 
 
 def window(text: str, line: int | None, limit: int | None) -> Window:

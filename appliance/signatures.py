@@ -7,8 +7,9 @@ Knows nothing about tools, sockets or models.
 """
 
 import inspect
+import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -72,8 +73,14 @@ class Signature:
                     message = f"{message}, got {reprlib.repr(values[f.name])}"
                 problems.append(f"{f.name}{path.rstrip('`')}: {message}")
         if problems:
-            raise BadInput("; ".join(problems))
+            raise BadInput("; ".join(problems), hint=self._hint(problems))
         return bound
+
+    def _hint(self, problems: Sequence[str]) -> str:
+        """What the arguments are that were wrong, as far as there are words about them."""
+        wrong = {re.split(r"[:.\[]", problem, maxsplit=1)[0] for problem in problems}
+        known = [f"{f.name}: {f.help}" for f in self.fields if f.help and f.name in wrong]
+        return "; ".join(known) or "correct it and call again"
 
     def schema(self) -> dict[str, Any]:
         """JSON schema of the arguments, without descriptions of types that name themselves."""

@@ -7,25 +7,27 @@ what that run sees (`views`); a person outside of a run changes content alone. A
 waits for a decision. Not here: modes of approval, files on the disk, ending a loop.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from appliance.actions import Actions, Proposal
+from appliance.actions import Actions, Proposal, Waiting
 from appliance.addresses import parse_ref, scheme_of, unique_slug
 from appliance.changes import By, Verb
+from appliance.clock import monotonic_s
 from appliance.entries import Content, Entries, Entry
-from appliance.errors import BadInput, NotFound, OwlError, Refused
+from appliance.errors import BadInput, Conflict, DeadlineExceeded, NotFound, OwlError, Refused
 from appliance.orders import FIELDS, WHOLE, Look, Write, check_hash, check_knowledge, check_run, check_visibility, checked, rewrite
 from appliance.records import Outcome
-from appliance.schemes import REFUSED, Schemes
-from appliance.selecting import Match, Selection, listing, window
+from appliance.schemes import REFUSED, Schemes, is_file
+from appliance.selecting import Match, Selection, kept, listing, told, window
 from appliance.store import Store
 from appliance.tokens import estimate
 from appliance.views import Actor, View, Views, Visibility
 
 STATUSES = (102, 200, 204, 422)  # of an update
 TOLD = (400, 403, 404, 409, 413, 504)  # what is an outcome; anything else is trouble and raised
+HELD_S = 20  # for all entries of a pattern: meanwhile nobody else can write, and they wait 25 s at most
 MAX_SUBJECT = 500  # characters of a reference that a log entry repeats
 
 
@@ -93,8 +95,12 @@ class Verbs:
         """Accept or reject what waits in the actor's run; 409 when the file has changed since."""
         return self._act(actor, "resolve", ref, lambda: self._resolve(actor, parse_ref(ref), is_accepted), is_noted=False)
 
+    def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
+        """What waits for a decision, oldest first: in one run, or in all."""
+        return self.actions.listing(run, limit)
+
     def perform(self, actor: Actor, verb: str, given: Mapping[str, Any]) -> Outcome:
-        """A verb with its arguments by name, for surfaces that take them from outside."""
+        """A verb or `resolve` with its arguments by name, for surfaces that take them from outside."""
         ref = str(given.get("ref", ""))
         if verb == "set":
             names = [f.name for f in fields(Write) if f.name != "content"]
@@ -108,6 +114,8 @@ class Verbs:
             return do(actor, ref, str(given.get("target", "")), given.get("visibility"))
         if verb == "update":
             return self.update(actor, str(given.get("text", "")), int(given.get("status", 102)))
+        if verb == "resolve":
+            return self.resolve(actor, ref, bool(given.get("is_accepted")))
         raise BadInput(f"there is no verb {verb!r}", hint="use set, get, rm, cp, mv or update")
 
     # -- set ----------------------------------------------------------------------------------------
@@ -122,8 +130,7 @@ class Verbs:
             if matches is None:
                 done = [self._set_one(actor, path, self._selection.find(actor, path), write)]
             else:
-                found = [self._entries.find(match.path, scope=match.scope) for match in matches]
-                done = [self._set_one(actor, entry.path, entry, write) for entry in found if entry is not None]
+                done = [self._set_one(actor, entry.path, entry, write) for entry in self._each(matches)]
             return self._finish(actor, "set", path, done, warnings)
 
     def _several(self, actor: Actor, path: str, write: Write) -> list[Match] | None:
@@ -141,7 +148,7 @@ class Verbs:
                 raise NotFound(f"no entry {path}", hint="set it with a body first")
             self._show(actor, entry.id, write.visibility, write.summary)
             return _Done(path, f"{path}: {write.visibility or 'described'}")
-        self._schemes.check_write(path, actor.tier)
+        self._check_write(actor, path, entry)
         check_hash(path, entry, write.expected_hash)
         if self._waits(actor, path):
             return self._propose_text(actor, path, entry, write)
@@ -201,12 +208,12 @@ class Verbs:
         if is_part and (look.wanted or self._selection.is_many(actor, ref)):
             raise BadInput(f"lines of {ref}, which may be many entries", hint="name one entry, without a filter")
         matches, is_search = self._selection.chosen(actor, ref, look.wanted)
-        data: dict[str, Any] = {"paths": [m.path for m in matches], "tokens": sum(m.tokens for m in matches), "warnings": []}
-        told = listing(matches)
+        data = self._about([m.path for m in matches]) | {"tokens": sum(m.tokens for m in matches)}
+        found = listing(matches)
         if look.is_preview:
-            return self._found(actor, ref, f"PREVIEW\n{told}", f"PREVIEW\n{told}", data)
+            return self._found(actor, ref, f"PREVIEW\n{found}", f"PREVIEW\n{found}", data)
         if is_search:
-            return self._found(actor, ref, told, told, data, matches)
+            return self._found(actor, ref, found, found, data, matches)
         entry = self._entries.get(matches[0].path, scope=matches[0].scope)
         data |= {"title": entry.title, "mime": entry.mime, "hash": entry.hash, "is_textual": entry.is_textual}
         if not entry.is_textual:
@@ -217,7 +224,7 @@ class Verbs:
             text = f"{part.header()}\n{part.text}"
             data |= {"line": part.first, "last": part.last, "total_lines": part.total}
             return self._found(actor, ref, text, f"{entry.path} {text}", data)
-        return self._found(actor, ref, entry.body, told, data, matches)
+        return self._found(actor, ref, entry.body, found, data, matches)
 
     def _found(
         self, actor: Actor, ref: str, text: str, told: str, data: dict[str, Any], shown: list[Match] | None = None
@@ -235,15 +242,14 @@ class Verbs:
     def _rm(self, actor: Actor, ref: str, look: Look) -> Outcome:
         matches, _ = self._selection.chosen(actor, ref, look.wanted)
         if look.is_preview:
-            told = f"PREVIEW\n{listing(matches)}"
-            return self._found(actor, ref, told, told, {"paths": [match.path for match in matches], "warnings": []})
+            found = f"PREVIEW\n{listing(matches)}"
+            return self._found(actor, ref, found, found, self._about([match.path for match in matches]))
         with self._store.write(run=actor.run, durable=True):
-            found = [self._entries.find(match.path, scope=match.scope) for match in matches]
-            done = [self._rm_one(actor, entry) for entry in found if entry is not None]
+            done = [self._rm_one(actor, entry) for entry in self._each(matches)]
             return self._finish(actor, "rm", ref, done)
 
     def _rm_one(self, actor: Actor, entry: Entry) -> _Done:
-        self._schemes.check_write(entry.path, actor.tier)
+        self._check_write(actor, entry.path, entry)
         if self._waits(actor, entry.path):
             where = self.actions.propose(actor, Proposal("rm", entry.path, actor.tier, entry.body, entry.hash))
             return _Done(entry.path, f"{entry.path}: its removal waits for a decision as {where}", where)
@@ -279,10 +285,10 @@ class Verbs:
                 raise BadInput(f"{entry.path} is a folder", hint="name an entry in it")
             if entry.path == path:
                 raise BadInput(f"{path} is source and target", hint="name another destination")
-            self._schemes.check_write(path, actor.tier)
-            if verb == "mv":
-                self._schemes.check_write(entry.path, actor.tier)
             there = self._selection.find(actor, path)
+            self._check_write(actor, path, there)
+            if verb == "mv":
+                self._check_write(actor, entry.path, entry)
             if self._waits(actor, path) or (verb == "mv" and self._waits(actor, entry.path)):
                 done = self._propose_transfer(actor, verb, entry, there, path, visibility)
             else:
@@ -404,18 +410,39 @@ class Verbs:
                 self.actions.note(actor, verb, subject, replace(outcome, message=message))
         return outcome
 
+    @staticmethod
+    def _about(paths: list[str]) -> dict[str, Any]:
+        """The data of an outcome about these entries; `count` tells when there are more than `paths` names."""
+        return {"paths": kept(paths), "count": len(paths), "warnings": []}
+
     def _finish(self, actor: Actor, verb: str, subject: str, done: list[_Done], warnings: tuple[str, ...] = ()) -> Outcome:
         """One outcome and, in a run, one log entry for everything that was done; what waits has its own."""
         proposals = [d.proposal for d in done if d.proposal]
         warnings = (*warnings, *(warning for d in done for warning in d.warnings))
         notes = [f"warning: {warning}" for warning in warnings]
-        data = {"paths": [d.path for d in done], "proposals": proposals, "warnings": list(warnings)}
+        data = self._about([d.path for d in done]) | {"proposals": kept(proposals), "warnings": kept(warnings)}
         at_once = [d for d in done if not d.proposal]
         if actor.run and at_once:
-            told = "\n".join([*(d.text for d in at_once), *notes])
-            self.actions.note(actor, verb, subject, Outcome(200, "ok", told))
-        message = "\n".join([*(d.text for d in done), *notes])
+            text = "\n".join([*(d.text for d in at_once), *notes])
+            self.actions.note(actor, verb, subject, Outcome(200, "ok", text))
+        message = "\n".join([*told([d.text for d in done]), *told(notes)])
         return Outcome(202 if proposals else 200, "proposed" if proposals else "ok", message, data=data)
+
+    def _each(self, matches: Sequence[Match]) -> Iterator[Entry]:
+        """The entries of these matches that are still there, one at a time: together their texts may be more than memory."""
+        until_s = monotonic_s() + HELD_S
+        for match in matches:
+            if monotonic_s() > until_s:
+                raise DeadlineExceeded(f"{len(matches)} entries took longer than {HELD_S} s", hint="name fewer entries at once")
+            entry = self._entries.find(match.path, scope=match.scope)
+            if entry is not None:
+                yield entry
+
+    def _check_write(self, actor: Actor, path: str, entry: Entry | None) -> None:
+        """Refused for what the actor may not write, Conflict for what waits: writing to it would look like a decision."""
+        self._schemes.check_write(path, actor.tier)
+        if actor.run and entry is not None and self._views.is_waiting(actor.run, entry.id):
+            raise Conflict(f"{path} waits for a decision", hint="leave it until it is accepted or rejected")
 
     def _put(self, actor: Actor, path: str, seen: Entry | None, content: Content, verb: Verb) -> Entry:
         """Write content where the path lives. What a fork sees of its parent's becomes its own, and what others see stays."""
@@ -451,7 +478,7 @@ class Verbs:
 
     def _waits(self, actor: Actor, path: str) -> bool:
         """Whether a change of this path waits for a decision: a model's, of a file."""
-        return self._is_proposing and actor.tier == "model" and bool(actor.run) and scheme_of(path) is None
+        return self._is_proposing and actor.tier == "model" and bool(actor.run) and is_file(path)
 
     def _show(self, actor: Actor, entry: int, visibility: Visibility | None, summary: str | None) -> None:
         if visibility is not None:

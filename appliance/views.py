@@ -87,6 +87,15 @@ class Views:
         """What waits for a decision in a run, oldest first."""
         return self._views("v.run = ?1 AND v.state = 'proposed' ORDER BY v.id", (run,))
 
+    def all_proposals(self, limit: int) -> list[View]:
+        """What waits for a decision in any run, oldest first."""
+        return self._views("v.state = 'proposed' ORDER BY v.id LIMIT ?1", (limit,))
+
+    def is_waiting(self, run: str, entry: int) -> bool:
+        """Whether an entry waits for a decision in a run."""
+        sql = "SELECT 1 FROM views WHERE run = ? AND entry = ? AND state = 'proposed'"
+        return self._store.row(sql, (run, entry)) is not None
+
     def watchers(self, entry: int, *, beside: str = "") -> list[str]:
         """The runs that see an entry, without the one named."""
         return [

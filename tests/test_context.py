@@ -560,6 +560,36 @@ def test_a_model_changes_nothing_on_a_drive_it_may_not_write(bench: Bench) -> No
     assert bench.fails("context_write", path="box:/SOUL.md", content="x", on_conflict="overwrite") == "permission"
 
 
+@pytest.mark.covers("R-113")
+@pytest.mark.parametrize("ref", ["src/owl.py", "file://src/owl.py"])
+def test_a_model_changes_no_file_by_its_id(bench: Bench, ref: str) -> None:
+    run, uid = bench.run(), bench.entries.set(ref, "hoot").uid
+    assert bench.fails("context_edit", run, path=uid, edits=[{"old": "hoot", "new": "x"}]) == "permission"
+    assert bench.fails("context_delete", run, path=uid) == "permission"
+    assert bench.fails("context_move", run, src_path=uid, dst_path="agent:/x") == "permission"
+    assert bench.body(ref) == "hoot" and bench.entries.find("agent:/x") is None
+    assert bench.data("context_copy", run, src_path=uid, dst_path="agent:/x")["ref"] == "agent:/x"
+    assert bench.data("context_edit", path=uid, edits=[{"old": "hoot", "new": "mine"}])["applied"] == 1  # a person may
+
+
+@pytest.mark.covers("R-019", "R-011")
+@pytest.mark.parametrize("ref", ["known:/a", "log:/turn_1/set/x", "error:/a", "session:/a"])
+def test_what_belongs_to_threads_is_not_kept_for_all(bench: Bench, ref: str) -> None:
+    bench.data("context_write", path="agent:/a", content="x")
+    for run in (bench.run(), ""):
+        label = "permission" if ref.startswith("log:") and not run else "invalid_arguments"
+        assert bench.fails("context_write", run, path=ref, content="x") == label
+        assert bench.fails("context_create_dir", run, path=ref) == label
+        for name in ("context_copy", "context_move"):
+            assert bench.fails(name, run, src_path="agent:/a", dst_path=ref) == label
+    assert bench.entries.find(ref) is None and bench.body("agent:/a") == "x"
+
+
+def test_a_reference_that_goes_up_is_told_as_it_was_given(bench: Bench) -> None:
+    outcome = bench.call("context_write", path="agent:/../x", content="x")
+    assert outcome.status == 400 and "agent://../x" in outcome.message and "agent://agent" not in outcome.message
+
+
 # -- the commands -------------------------------------------------------------------------------------
 
 

@@ -87,6 +87,20 @@ def test_the_schema_lists_arguments_and_no_services() -> None:
     assert [f.help for f in PLANT.fields] == ["seed", "how many", "", ""]
 
 
+@pytest.mark.parametrize(
+    ("values", "hint"),
+    [
+        ({}, "what: seed"),
+        ({"what": "x", "count": 99}, "count: how many"),
+        ({"what": "x", "odd": 1}, "correct it and call again"),
+    ],
+)
+def test_what_is_wrong_comes_with_what_it_should_be(values: dict[str, Any], hint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        PLANT.bind(values)
+    assert caught.value.hint == hint
+
+
 def test_every_reference_in_a_schema_leads_somewhere() -> None:
     def ask(ask: Ask, bed: Bed) -> None: ...
 

@@ -234,7 +234,7 @@ def test_commands_work_without_a_core_and_take_text_from_a_pipe(tmp_path: Path, 
     assert box.run("entry", "set", "memory://owl", "-", text="hoot\n").returncode == 0
     assert box.run("entry", "get", "memory://owl").stdout == "hoot\n"
     done = box.json("entry", "set", "memory://owl", "s/hoot/HOOT/")
-    assert done["data"] == {"paths": ["memory://owl"], "proposals": [], "warnings": []}
+    assert done["data"] == {"paths": ["memory://owl"], "count": 1, "proposals": [], "warnings": []}
     assert box.run("entry", "get", "memory://owl").stdout == "HOOT\n"
 
 
@@ -320,6 +320,37 @@ def test_a_pipe_that_is_no_text_is_refused(bench: Bench) -> None:
     done = bench.core.box.run("entry", "set", "memory://a", "-", text=b"owl\xff")
     assert done.returncode == 2 and "not UTF-8 at byte 3 (convert it first)" in done.stderr
     assert bench.rpc("entry.get", {"ref": "memory://a"}).status == 404
+
+
+@pytest.mark.covers("R-089", "E-110")
+def test_a_person_decides_over_the_socket_and_the_command_line(bench: Bench) -> None:
+    run, box = bench.run(), bench.core.box
+    assert box.run("entry", "waiting", f"--thread={run}").stdout == "nothing waits\n"
+    refs = [bench.tool("set", run, {"path": f"src/{n}.py", "body": n}).data["proposals"][0] for n in ("a", "b", "c")]
+    waiting = bench.rpc("entry.waiting", {"run": run})
+    assert [(w["ref"], w["run"], w["subject"]) for w in waiting] == [(r, run, f"src/{n}.py") for r, n in zip(refs, "abc")]
+    shown = box.run("entry", "waiting").stdout
+    assert all(f"{ref} --thread {run}" in shown for ref in refs) and "entry accept" in shown
+    assert bench.rpc("entry.resolve", {"ref": refs[0], "run": run, "is_accepted": True})["status"] == 200
+    assert box.run("entry", "accept", refs[1].replace("://", ":/")).stdout == f"{refs[1]}: accepted\n"
+    assert box.run("entry", "reject", refs[2], "--thread", run).stdout == f"{refs[2]}: rejected\n"
+    assert bench.rpc("entry.get", {"ref": "src/a.py"})["message"] == "a"
+    assert bench.rpc("entry.get", {"ref": "src/b.py"})["message"] == "b"
+    assert bench.rpc("entry.get", {"ref": "src/c.py"}).status == 404
+    again = box.run("entry", "accept", refs[2])
+    assert again.returncode == 3 and "entry waiting lists" in again.stderr
+    assert box.run("entry", "reject", refs[1], "--thread", run).returncode == 1
+    error = bench.rpc("entry.resolve", {"ref": refs[1], "run": "", "is_accepted": True})
+    assert error.status == 400 and "name the thread" in error.hint
+
+
+@pytest.mark.parametrize("pattern", ["memory://sure/!(keep)", "memory://sure/[ab]", "memory://sure/{a,b}", "memory://sure/?"])
+def test_a_pattern_is_not_removed_unasked(bench: Bench, pattern: str) -> None:
+    for name in "ab":
+        assert bench.tool("set", "", {"path": f"memory://sure/{name}", "body": name}).status == 200
+    done = bench.core.box.run("entry", "rm", pattern)
+    assert done.returncode == 2 and "matches 2 entries" in done.stderr and "--yes" in done.stderr
+    assert bench.tool("get", "", {"path": "memory://sure/a"}).message == "a"
 
 
 def test_an_entry_too_long_to_send_says_what_to_do(bench: Bench) -> None:

@@ -437,7 +437,7 @@ def test_history_that_is_too_much_to_send_says_what_it_leaves_out(bench: Bench) 
     def changes(ref: str, limit: int, run: str) -> list[dict[str, Any]]:
         return [to_plain(change) for change in bench.entries.changes(ref, limit=limit)]
 
-    shelf = Shelf(None, None, None, None, changes, None, None)  # type: ignore[arg-type]
+    shelf = Shelf(None, None, None, None, changes, None, None, None)  # type: ignore[arg-type]
     door, call = Rpc(None, None, None, shelf), LocalCall(lambda name, value: None)  # type: ignore[arg-type]
     found = door.history(call, "memory://long", 100, patch=True)
     assert len(found) == 80 and found[0]["patch"] and found[-1]["is_cut"] and not found[-1]["patch"]

@@ -501,7 +501,7 @@ def test_copies_and_moves_are_immediate(bench: Bench, verb: str, target: str) ->
     do = bench.verbs.cp if verb == "cp" else bench.verbs.mv
     outcome = do(bench.me, "known://a", target, "archived")
     told(outcome, 200, "ok", "known://a", target)
-    assert outcome.data == {"paths": [target], "proposals": [], "warnings": []}
+    assert outcome.data == {"paths": [target], "count": 1, "proposals": [], "warnings": []}
     entry = bench.find(target)
     assert entry is not None and (entry.body, entry.title, entry.attributes) == ("hoot", "T", {"n": 1})
     assert bench.view(target).visibility == "archived"
@@ -561,6 +561,19 @@ def test_update_records_how_it_stands(bench: Bench, status: int) -> None:
     bench.verbs.update(bench.me, "looking for owls", status)
     assert len(bench.views.of(bench.me.run, prefix="update://")) == 2
     told(bench.verbs.update(bench.me, "x", 500), 400, "bad_input", "500", "422")
+
+
+def test_an_answer_about_very_many_entries_can_be_sent(bench: Bench) -> None:
+    long = "x" * 1900
+    with bench.store.write(durable=True):
+        for n in range(320):
+            bench.entries.set(f"memory://{n:03}{long}", "hoot")
+    preview = bench.verbs.rm(PERSON, "memory://*", Look(is_preview=True))
+    removed = bench.verbs.rm(PERSON, "memory://*")
+    for outcome in (preview, removed):
+        assert len(outcome.message) < 310_000 and outcome.message.endswith(" more"), outcome.message[-80:]
+        assert outcome.data["count"] == 320 and 0 < len(outcome.data["paths"]) < 320
+    assert bench.entries.listing("memory://") == []
 
 
 # -- files wait -------------------------------------------------------------------------------------
@@ -681,6 +694,69 @@ def test_a_command_waits_until_it_is_resolved(bench: Bench) -> None:
     told(bench.verbs.resolve(person_in(bench), view.path, True), 200, "ok")
     assert bench.views.proposals(bench.me.run) == [] and bench.view(view.path).status == 200
     told(bench.verbs.resolve(person_in(bench), "log://none", True), 404, "not_found", "log://none")
+
+
+@pytest.mark.covers("E-117", "R-024")
+@pytest.mark.parametrize("verb", ["set", "rm", "cp", "mv"])
+def test_a_model_cannot_decide_by_writing_to_what_waits(bench: Bench, verb: str) -> None:
+    [waits] = bench.verbs.record(bench.me, "sh", "make check", "make check").data["proposals"]
+    bench.set("known://other", "make clean")
+    before = bench.body(waits)
+    given = {"ref": "known://other" if verb in ("cp",) else waits, "target": waits if verb == "cp" else "known://b", "body": "x"}
+    told(bench.verbs.perform(bench.me, verb, given), 409, "conflict", waits, "decision")
+    assert [view.path for view in bench.views.proposals(bench.me.run)] == [waits] and bench.body(waits) == before
+    told(bench.set(waits, visibility="archived"), 200, "ok")  # how it is seen decides nothing
+    assert len(bench.views.proposals(bench.me.run)) == 1
+    told(bench.verbs.perform(bench.me, "resolve", {"ref": waits, "is_accepted": True}), 403, "permission:403")
+
+
+@pytest.mark.covers("E-110")
+def test_what_waits_is_listed_for_a_thread_and_for_all(bench: Bench) -> None:
+    first = bench.set("src/a.py", "x").data["proposals"]
+    second = bench.verbs.record(bench.other, "sh", "make", "make").data["proposals"]
+    assert [(w.ref, w.run, w.action, w.subject) for w in bench.verbs.waiting()] == [
+        (first[0], bench.me.run, "set", "src/a.py"),
+        (second[0], bench.other.run, "sh", "make"),
+    ]
+    assert [w.ref for w in bench.verbs.waiting(bench.other.run)] == second
+    assert len(bench.verbs.waiting(limit=1)) == 1
+    done = bench.verbs.perform(person_in(bench), "resolve", {"ref": first[0], "is_accepted": False})
+    told(done, 200, "ok", "rejected")
+    assert [w.ref for w in bench.verbs.waiting()] == second
+
+
+@pytest.mark.covers("R-113")
+def test_a_file_waits_under_its_whole_address_too(bench: Bench) -> None:
+    told(bench.set("file://src/owl.py", "x"), 202, "proposed")
+    assert bench.find("file://src/owl.py") is None
+
+
+@pytest.mark.parametrize("ref", ["memory://", "known:/"])
+def test_a_drive_is_no_entry(bench: Bench, ref: str) -> None:
+    told(bench.set(ref, "x"), 400, "bad_input", "names no entry", "add a name")
+    bench.set("known://a", "x")
+    told(bench.verbs.cp(bench.me, "known://a", "unknown://"), 200, "ok", "unknown://a")
+
+
+@pytest.mark.covers("E-119", "R-015")
+def test_what_a_deleted_thread_leaves_goes_on_in_its_forks(bench: Bench) -> None:
+    bench.set("known://shared", "both")
+    bench.set("known://mine", "own")
+    first, second = bench.fork(bench.me), bench.fork(bench.me)
+    bench.set("known://mine", "first's own", actor=first)
+    bench.set("known://late", "nobody else sees it")
+    bench.runs.delete(bench.me.run)
+    for child in (first, second):
+        assert bench.verbs.get(child, "known://shared").message == "both"
+    assert bench.verbs.get(first, "known://mine").message == "first's own"
+    assert bench.verbs.get(second, "known://mine").message == "own"
+    assert bench.store.rows("SELECT path FROM entries WHERE scope = ? OR path = 'known://late'", (f"run:{bench.me.run}",)) == []
+    bench.set("known://shared", "changed by one", actor=first)
+    assert bench.verbs.get(second, "known://shared").message == "both"
+    bench.runs.delete(first.run)
+    assert bench.verbs.get(second, "known://shared").message == "both"
+    bench.runs.delete(second.run)
+    assert bench.store.rows("SELECT path FROM entries WHERE scope LIKE 'run:%' AND path LIKE 'known:%'") == []
 
 
 @pytest.mark.covers("E-111")

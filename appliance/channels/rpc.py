@@ -60,6 +60,7 @@ class Shelf:
     history: Callable[[str, int, str], list[dict[str, Any]]]  # reference, how many, thread
     undo: Callable[[str, str, bool], dict[str, Any]]  # thread, who asks, whether it is only tried
     query: Callable[[str, int, CancelToken], tuple[Sequence[str], Sequence[Sequence[Any]], bool]]
+    waiting: Callable[[str, int], list[dict[str, Any]]]  # thread, how many
 
 
 class LocalCall:
@@ -276,6 +277,22 @@ class Rpc:
     def update(self, call: Call, text: str, run: Thread = "", status: Literal[102, 200, 204, 422] = 102) -> dict[str, Any]:
         """Record how a thread's work stands."""
         return self._act(run, "update", {"text": text, "status": status})
+
+    @method("entry.waiting")
+    def waiting(self, call: Call, run: Annotated[str, "only in this thread"] = "", limit: Limit = 100) -> list[dict[str, Any]]:
+        """What waits for a decision, oldest first: `ref` in the log of `run`, `action`, `subject`, `updated_ms`."""
+        return self._shelf.waiting(run, limit)
+
+    @method("entry.resolve")
+    def resolve(
+        self,
+        call: Call,
+        ref: Annotated[str, "the proposal, as entry.waiting names it"],
+        run: Annotated[str, "the thread in which it waits"],
+        is_accepted: Annotated[bool, "do it; false leaves everything as it is"],
+    ) -> dict[str, Any]:
+        """Decide about what a thread proposed; once decided it stays so. A conflict when the file has changed since."""
+        return self._act(run, "resolve", {"ref": ref, "is_accepted": is_accepted})
 
     def _act(self, run: str, verb: str, given: dict[str, Any]) -> dict[str, Any]:
         outcome = self._shelf.act(run, verb, given)

@@ -15,7 +15,8 @@ from appliance.addresses import display, is_under, locator_of
 from appliance.drives import Drives, counted, formatted, line_count, stored_path
 from appliance.edits import LinePatch, exact, patch_lines
 from appliance.entries import By, Content, Entries, Entry
-from appliance.errors import BadInput, NotFound, PathConflict, TooLarge
+from appliance.errors import BadInput, NotFound, PathConflict, Refused, TooLarge
+from appliance.schemes import is_file
 from appliance.signatures import Range
 from appliance.toolbox import Caller, tool
 
@@ -88,6 +89,16 @@ def _by(caller: Caller, verb: Literal["set", "edit", "rm", "cp", "mv"]) -> By:
 def _may_write(paths: Sequence[str], drives: Drives, caller: Caller) -> None:
     for path in paths:
         drives.schemes.check_write(path, "model" if caller.run else "client")
+        if caller.run and is_file(path):  # reached by its id
+            raise Refused(f"{path} is a file: a change of it waits for a decision", hint="use set, rm, cp or mv on it")
+
+
+def _may_make(path: str, drives: Drives, caller: Caller) -> None:
+    """Refused for what the caller may not write, BadInput for a place that these tools do not keep things in."""
+    _may_write([path], drives, caller)
+    if drives.schemes.is_of_runs(path):
+        hint = "write to agent:/, or use set in the thread"
+        raise BadInput(f"{display(path)} belongs to a thread", hint=hint, outcome="invalid_arguments")
 
 
 @contextmanager
@@ -116,7 +127,7 @@ def context_create_dir(
     stored = stored_path(path, drive)
     if not locator_of(stored):
         raise BadInput(f"{display(stored)} is a drive", hint="name a folder on it", outcome="invalid_arguments")
-    _may_write([stored], drives, caller)
+    _may_make(stored, drives, caller)
     with _collision("choose another path"):
         entry, is_new = entries.make_folder(stored, _by(caller, "set"))
     return Made(display(entry.path), entry.uid, is_new)
@@ -140,7 +151,7 @@ def context_write(
     stored = stored_path(path, drive)
     if not locator_of(stored):
         raise BadInput(f"{display(stored)} is a drive", hint="name an item on it", outcome="invalid_arguments")
-    _may_write([stored], drives, caller)
+    _may_make(stored, drives, caller)
     blob = _decoded(content_base64, content)
     name = title or (None if entries.find(stored) else stored.rstrip("/").rpartition("/")[2][:200])
     wanted = Content(body=content if blob is None else None, blob=blob, title=name, description=description or None)
@@ -245,7 +256,7 @@ def context_copy(
     """Like cp -r: copy an item, or a folder with everything in it, to another path or drive."""
     source = _source(src_path, src_drive, drives, caller)
     target = stored_path(dst_path, dst_drive)
-    _may_write([target], drives, caller)
+    _may_make(target, drives, caller)
     saved = _carry(entries.copy, source, target, _by(caller, "cp"), overwrite, drives)
     return Saved(*saved, _around(target, drives), "Copied to")
 
@@ -265,7 +276,8 @@ def context_move(
     """Like mv: move an item, or a folder with everything in it, to another path or drive."""
     source = _source(src_path, src_drive, drives, caller)
     target = stored_path(dst_path, dst_drive)
-    _may_write([source, target], drives, caller)
+    _may_write([source], drives, caller)
+    _may_make(target, drives, caller)
     saved = _carry(entries.move, source, target, _by(caller, "mv"), overwrite, drives)
     return Saved(*saved, _around(target, drives), "Moved to")
 
