@@ -19,7 +19,7 @@ from appliance.records import Outcome
 from appliance.schemes import Tier
 from appliance.views import Actor, State, View, Views, Visibility
 
-MAX_CHARS = 10_000  # of what a log entry repeats; the whole is in the tool's result
+MAX_CHARS = 400_000  # of what a log entry repeats: every path that a pattern touched
 WRITER = "system"  # of what is recorded, whoever acted
 CHANGE = "is_file_change"  # the attribute that tells a proposal from any other action that waits
 TEXTS = "content://"  # where a proposal's two texts are: no model sees this scheme

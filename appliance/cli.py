@@ -207,6 +207,7 @@ def _verbs(command: Command, known: Any) -> None:
         write.add_argument(f"--{name}", metavar="TEXT")
     write.add_argument("--attributes", metavar="JSON", help='an object, such as {"tags": ["garden"]}')
     write.add_argument("--expected-hash", metavar="HASH", help="only if it is still the one with this hash")
+    write.add_argument("--yes", action="store_true", help="change everything that a pattern matches")
     get = command("get", listings.entry_get, "the text of an entry; of a pattern a list of what matches", known)
     get.add_argument("--line", type=int, help="first line to show, a negative one counts from the end")
     get.add_argument("--limit", type=int, help="how many lines")

@@ -153,6 +153,7 @@ def entry_set(args: argparse.Namespace, home: Home) -> int:
         params["body"] = _given_text() if args.text == "-" else args.text
     if args.attributes is not None:
         params["attributes"] = _object(args.attributes)
+    _require_yes(args, home, "changes")
     return _verb(args, home, "set", {**params, "wanted": args.wanted, "is_literal": args.is_literal})
 
 
@@ -161,15 +162,23 @@ def entry_get(args: argparse.Namespace, home: Home) -> int:
 
 
 def entry_rm(args: argparse.Namespace, home: Home) -> int:
-    params = {"wanted": args.wanted, "is_preview": args.preview}
-    if not args.preview and not args.yes and (args.wanted or any(letter in args.ref for letter in "*?[{!")):
-        data = once(home, "entry.rm", {"ref": args.ref, "run": args.thread, **params, "is_preview": True})["data"]
-        found, count = data["paths"], data["count"]
-        if found != [args.ref]:
-            near = ", ".join(found[:3]) + (" and more" if len(found) > 3 else "")
-            many = "1 entry" if count == 1 else f"{count} entries"
-            raise BadInput(f"{args.ref} matches {many}: {near}", hint="--yes removes them, --preview lists them")
-    return _verb(args, home, "rm", params)
+    if not args.preview:
+        _require_yes(args, home, "removes")
+    return _verb(args, home, "rm", {"wanted": args.wanted, "is_preview": args.preview})
+
+
+def _require_yes(args: argparse.Namespace, home: Home, what: str) -> None:
+    """Refuse what would touch more than the one entry that was named, unless --yes was given."""
+    if args.yes or not (args.wanted or any(letter in args.ref for letter in "*?[{!")):
+        return
+    params = {"ref": args.ref, "run": args.thread, "wanted": args.wanted, "is_preview": True}
+    data = once(home, "entry.rm", params)["data"]
+    found, count = data["paths"], data["count"]
+    if found != [args.ref]:
+        near = ", ".join(found[:3]) + (" and more" if len(found) > 3 else "")
+        many = "1 entry" if count == 1 else f"{count} entries"
+        hint = f"--yes {what} them, owlbox entry rm --preview lists them"
+        raise BadInput(f"{args.ref} matches {many}: {near}", hint=hint)
 
 
 def entry_transfer(args: argparse.Namespace, home: Home) -> int:

@@ -83,7 +83,7 @@ class Bench:
             option = {"is_preview": "preview"}.get(name, name.replace("_", "-"))
             text = json.dumps(value) if name == "attributes" else str(value)
             words += ([f"--{option}"] if value else []) if isinstance(value, bool) else [f"--{option}={text}"]
-        return cli.main([*words, *(["--yes"] if verb == "rm" else []), "--", *plain])
+        return cli.main([*words, *(["--yes"] if verb in ("rm", "set") else []), "--", *plain])
 
     def _by_code(self, run: str, verb: str, given: Call) -> int:
         return self.verbs.perform(Actor("plugin", run, *self.runs.moment(run)), verb, given).status
@@ -218,6 +218,9 @@ def test_a_person_without_a_thread_changes_content_alone(bench: Bench, capsys: p
     assert cli.main([*words, "cp", "memory://by/command", "memory://by/copy"]) == 0
     assert cli.main([*words, "mv", "memory://by/copy", "memory://by/move"]) == 0
     capsys.readouterr()
+    assert cli.main([*words, "set", "memory://by/*", "all the same"]) == 2
+    assert "matches 2 entries" in capsys.readouterr().err
+    assert bench.rpc("entry.get", {"ref": "memory://by/command"})["message"] == text
     assert cli.main([*words, "rm", "memory://by/*"]) == 2
     assert "matches 2 entries: memory://by/command, memory://by/move (--yes" in capsys.readouterr().err
     assert cli.main([*words, "rm", "memory://by/*", "--preview"]) == 0
