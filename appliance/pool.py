@@ -231,7 +231,8 @@ class Pool:
             raise BadInput(f"{path.stem} cannot talk", hint="owlbox model list shows the kinds")
         made = [*self._providers.values(), *self._retired]
         same = (p for p in made if isinstance(p, Llama) and p.path == path and p.is_fresh())
-        return next(same, None) or Llama(path, _options(self._config.models))
+        held = sum(p.memory_bytes for p in made if p.is_loaded)
+        return next(same, None) or Llama(path, replace(_options(self._config.models), reclaim_bytes=held))
 
 
 def _options(models: Models) -> Options:

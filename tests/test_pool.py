@@ -11,6 +11,7 @@ from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, NotFound, Unavailable
 from appliance.places import Home
 from appliance.pool import Pool, find_model
+from appliance.providers.llama import Llama, Options
 from appliance.records import Ask, Finish, Message, Piece
 from appliance.settings import Config, Models
 
@@ -128,3 +129,9 @@ def test_waiting_for_a_turn_ends_with_cancel_or_deadline(tmp_path: Path) -> None
     assert monotonic_s() - started_s < 2
     holder.close()
     assert isinstance(next(pool.generate("local", asked(), CancelToken())), Piece)
+
+
+def test_the_window_counts_on_memory_that_the_loaded_model_will_give_back(tmp_path: Path) -> None:
+    path = dropped(tmp_path, "owl").models / "owl.gguf"
+    scarce = Llama(path, Options(reclaim_bytes=-(10**15)))
+    assert scarce.window < Llama(path, Options(reclaim_bytes=0)).window

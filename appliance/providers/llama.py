@@ -51,6 +51,7 @@ class Options:
     memory_mb: int = 0
     cache_type: str = "f16"
     prefix_mb: int = 512
+    reclaim_bytes: int = 0  # what other models hold now and will have given back when this one is loaded
     seed: int | None = None
 
 
@@ -190,7 +191,7 @@ class Llama:
         if self._options.context:
             return min(self._options.context, trained)
         window = min(trained, LARGEST_WINDOW)
-        limit = self._limit()
+        limit = self._limit() + (0 if self._options.memory_mb else self._options.reclaim_bytes)
         while window > SMALLEST_WINDOW and self._needed(window) > limit:
             window -= WINDOW_STEP
         return max(window, min(trained, SMALLEST_WINDOW))
