@@ -188,8 +188,9 @@ def quantized(array: Array) -> bytes:
         raise ValueError(f"rows of {array.shape[-1]} items cannot be cut into blocks of {BLOCK}")
     blocks = array.reshape(-1, BLOCK)
     scale = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(127)
-    with np.errstate(divide="ignore"):
-        inverse = np.where(scale == 0, np.float32(0), np.float32(1) / scale)
+    # A block whose scale has no inverse in 32 bits is as good as zero.
+    inverse = np.zeros_like(scale)
+    np.divide(np.float32(1), scale, out=inverse, where=scale >= np.finfo(np.float32).tiny)
     scaled = blocks * inverse
     size = np.abs(scaled)
     whole = np.floor(size)

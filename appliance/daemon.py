@@ -355,7 +355,7 @@ class Core:
         return found.columns, found.rows, found.has_more
 
     def _tools(self) -> list[dict[str, Any]]:
-        return [{**to_plain(t.spec), "command": t.mark.command} for t in self.toolbox.tools()]
+        return [{**to_plain(t.spec), "command": t.mark.command, "is_in_menu": t.mark.is_in_menu} for t in self.toolbox.tools()]
 
 
 def limits(settings: Config) -> Limits:

@@ -197,7 +197,7 @@ def door(store: Store) -> Rpc:
         found = store.query(sql, limit=limit, deadline_s=5, is_stopped=cancel.is_set)
         return found.columns, found.rows, found.has_more
 
-    shelf = Shelf(None, None, None, None, None, None, query)  # type: ignore[arg-type]
+    shelf = Shelf(None, None, None, None, None, None, query, None)  # type: ignore[arg-type]
     return Rpc(None, None, None, shelf)  # type: ignore[arg-type]
 
 
