@@ -358,7 +358,9 @@ def calls(home: Home, args: argparse.Namespace) -> Any:
 
 def answers(home: Home, args: argparse.Namespace) -> Any:
     """Mutated answers, by their own script."""
-    return script("fuzz_answers.py", "--count", str(args.answers))
+    command = [sys.executable, str(HERE / "fuzz_answers.py"), "--count", str(args.answers), "--processes", str(THREADS), "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return {**json.loads(done.stdout), "is_passed": done.returncode == 0}
 
 
 def script(name: str, *words: str) -> Any:
@@ -389,6 +391,8 @@ def show(numbers: dict[str, Any]) -> None:
         print(f"  beside a job that writes {found['beside_writing_ms']} ms ({found['writing_ratio']} times)")
         print(f"  beside a job that reads  {found['beside_reading_ms']} ms ({found['reading_ratio']} times)")
         print(f"  the job's {found['output_chars']} characters are the same as undisturbed: {found['is_output_identical']}")
+    if found := numbers.get("answers"):
+        print(f"mutated answers: {json.dumps(found)}")
     if found := numbers.get("embedding"):
         print(f"embedding: {found['texts_per_s']} texts/s; one text {found['alone_ms']} ms, beside a job {found['beside_ms']} ms")
 
