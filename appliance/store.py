@@ -19,13 +19,14 @@ from typing import Any
 import apsw
 
 from appliance import queries
-from appliance.clock import now_ms
+from appliance.clock import monotonic_s, now_ms, sleep_s
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError, Unavailable
 from appliance.functions import FUNCTIONS
 from appliance.schema import APPLICATION_ID, DERIVED, MIGRATIONS, UNDOABLE
 
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
 READ_TIMEOUT_MS = 5000
+WAL_WAIT_S = 10
 
 REASONS = {
     apsw.SQLITE_CHANGESET_DATA: "changed",
@@ -39,7 +40,16 @@ Migrations = Sequence[Sequence[str]]
 
 
 def _wal(db: apsw.Connection) -> None:
-    db.pragma("journal_mode", "wal")
+    # While another process makes the database, SQLite refuses this at once instead of waiting (3.54.1).
+    end_s = monotonic_s() + WAL_WAIT_S
+    while True:
+        try:
+            db.pragma("journal_mode", "wal")
+            return
+        except apsw.BusyError:
+            if monotonic_s() > end_s:
+                raise
+            sleep_s(0.05)
 
 
 def _foreign_keys(db: apsw.Connection) -> None:
