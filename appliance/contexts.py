@@ -8,6 +8,7 @@ import argparse
 import base64
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from appliance.terminal import say
 
 ABOUT = "what the owl keeps, as drives and folders"
 PLACED = {"tree": "path", "size": "path"}  # arguments that need no option although they may be left out
+DRIVE = re.compile("[a-z][a-z0-9_-]*")
 BINARY = 2_500_000  # bytes that fit into one call as base64; what is text may be as long as an entry
 ERRORS = {
     400: BadInput,
@@ -191,7 +193,11 @@ HANDLERS: dict[str, Callable[[argparse.Namespace, Home], int]] = {"read": read, 
 
 def _arguments(args: argparse.Namespace) -> dict[str, Any]:
     values = {name: getattr(args, name) for name in args.fields}
-    return {name: " ".join(value) if isinstance(value, list) else value for name, value in values.items()}
+    values = {name: " ".join(value) if isinstance(value, list) else value for name, value in values.items()}
+    path = values.get("path")
+    if args.action in PLACED and path and not values.get("drive") and DRIVE.fullmatch(path):
+        values.update(drive=path, path="")  # `context tree memory`: what has no slash is a drive
+    return values
 
 
 def _ask(home: Home, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -604,6 +604,7 @@ def test_the_commands_do_the_same_with_and_without_a_core(box: Box, is_served: b
         assert box.run("context", "edit", "agent:/notes/a.md", "2", "2", "TWO").returncode == 0
         assert box.run("context", "lines", "agent:/notes/a.md").stdout == "3 agent:/notes/a.md\n"
         assert box.run("context", "tree", "agent:/").stdout == "agent:/\n  notes/\n    a.md\n"
+        assert box.run("context", "tree", "agent").stdout == "agent:/\n  notes/\n    a.md\n"
         assert box.run("context", "grep", "t.o", "--ignore-case", "--drive", "agent").stdout == "agent:/notes/a.md:2: TWO\n"
         assert box.json("context", "info", "agent:/notes/a.md")["writer"] == "client"
         assert box.run("context", "move", "agent:/notes/a.md", "agent:/b.md").returncode == 0
