@@ -290,7 +290,7 @@ def _block(source: Source, after: int, mark: str) -> Found | None:
 def _unread(source: Source, after: int, close: str) -> Found:
     """A fragment that was meant as a call and is none: up to its close, else to the end of its paragraph."""
     place = source.find(close, after)
-    is_closed = place < min(len(source.text), source.find("`", after))
+    is_closed = place < min(len(source.text), source.code(after))
     end = place + len(close) if is_closed else source.before_code(after, source.paragraph_end(after))
     return Found(end, problems=(UNREADABLE,))
 

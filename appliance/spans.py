@@ -43,8 +43,14 @@ class Source:
         return place
 
     def before_code(self, at: int, end: int) -> int:
-        """`end`, or the first backtick before it: what is given up must not take half of a code span with it."""
-        return max(at, min(end, self.find("`", at)))
+        """`end`, or where code may begin before it: what is given up must not take half of a span or a fence with it."""
+        return max(at, min(end, self.code(at)))
+
+    def code(self, at: int) -> int:
+        """The next place from `at` on where a code span or a fence may begin; of an indented fence, its line."""
+        place = min(self.find("`", at), self.find("~~~", at))
+        line = self.text.rfind("\n", max(at, place - 4), place) + 1  # more than three spaces make no fence
+        return line if line and not self.text[line:place].strip(" ") else place
 
     def line_end(self, at: int) -> int:
         """Where the line of `at` ends."""

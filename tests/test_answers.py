@@ -723,3 +723,16 @@ def test_a_long_text_of_one_thing_is_read_in_linear_time(unit: str) -> None:
 def test_thousands_of_mutated_answers_run_nothing_that_is_code() -> None:
     report = fuzz_answers.run(count=4000, seed=7)
     assert report["failures"] == [] and report["count"] == 4000 and report["calls"] > 100
+
+
+@pytest.mark.covers("R-139")
+@pytest.mark.parametrize("fence", ["```", "~~~", "  ~~~~", "   ```"])
+@pytest.mark.parametrize(
+    "broken",
+    ['<|python_tag|>search.call(query="q', "<|python_tag|>searchall(", "<tool_call><|python_tag|>search.call(query=", "<tool_use>{"],
+)
+def test_a_call_that_never_ends_does_not_reach_into_a_fence(broken: str, fence: str) -> None:
+    text = f'{broken}\n\n{fence}\nso "this": <rm path="x"/>\n{{"name": "rm", "arguments": {{"path": "x"}}}}\n\nmore\n{fence}\n'
+    tools = [ToolSpec(name, "", {"type": "object", "properties": {"path": {"type": "string"}}}) for name in ("search", "rm")]
+    answer = answers.read(text, (), tools)
+    assert not [call for call in answer.calls if call.name == "rm"] and answer.warnings
