@@ -729,7 +729,7 @@ def test_thousands_of_mutated_answers_run_nothing_that_is_code() -> None:
 @pytest.mark.parametrize("fence", ["```", "~~~", "  ~~~~", "   ```"])
 @pytest.mark.parametrize(
     "broken",
-    ['<|python_tag|>search.call(query="q', "<|python_tag|>searchall(", "<tool_call><|python_tag|>search.call(query=", "<tool_use>{"],
+    ['<|python_tag|>search.call(query="q', "<|python_tag|>f(", "<tool_call><|python_tag|>search.call(query=", "<tool_use>{"],
 )
 def test_a_call_that_never_ends_does_not_reach_into_a_fence(broken: str, fence: str) -> None:
     text = f'{broken}\n\n{fence}\nso "this": <rm path="x"/>\n{{"name": "rm", "arguments": {{"path": "x"}}}}\n\nmore\n{fence}\n'
