@@ -79,6 +79,7 @@ def test_repair_is_refused_while_a_core_runs(box: Box) -> None:
 
 def test_answers_that_were_cut_off_are_mentioned(box: Box) -> None:
     child = box.start("ask", "stuck")
+
     def has_begun() -> bool:
         with box.store() as store:
             return bool(store.value("SELECT COUNT(*) FROM loops WHERE status = 102"))
