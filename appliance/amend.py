@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from appliance import config
+from appliance import config, places
 from appliance.errors import ConfigError, DiskFull
 from appliance.places import Home
 
@@ -97,6 +97,7 @@ def _replace(home: Home, environ: Mapping[str, str], path: Path, text: str) -> N
             os.fsync(file.fileno())
         config.load(home, environ, path=part)
         os.replace(part, path)
+        places.flush(path.parent)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise DiskFull(f"no space left for {path}", hint="free some space and try again") from None

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from appliance import gguf
+from appliance import gguf, places
 from appliance.clock import now_ms
 from appliance.errors import BadInput, DiskFull, NotFound, OwlError, Unavailable
 from appliance.places import Home
@@ -442,7 +442,7 @@ def _share(cached: Path, target: Path, entry: Entry, progress: Progress) -> None
             _write(target, source, cached.stat().st_size, "copy", progress, entry.sha256)
         return
     os.replace(part, target)
-    _flush(target.parent)
+    places.flush(target.parent)
 
 
 def _write(target: Path, source: BinaryIO, size: int, stage: str, progress: Progress, sha256: str = "") -> None:
@@ -464,17 +464,9 @@ def _write(target: Path, source: BinaryIO, size: int, stage: str, progress: Prog
                 f"{target.name}: the {stage} has {done} bytes and the wrong SHA-256 or size, expected {size}", hint="try again"
             )
         os.replace(name, target)
-        _flush(target.parent)
+        places.flush(target.parent)
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sweep(folder: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from appliance import places
 from appliance.errors import BadInput, OwlError
 
 Array = NDArray[np.float32]
@@ -66,6 +67,7 @@ def convert(source: Path, target: Path, name: str = "all-MiniLM-L6-v2", licence:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, target)
+        places.flush(target.parent)
     finally:
         part.unlink(missing_ok=True)
 

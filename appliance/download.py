@@ -19,6 +19,7 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 
+from appliance import places
 from appliance.clock import sleep_s
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, Refused, Unavailable
 
@@ -215,11 +216,7 @@ class _Part:
         os.fsync(self._handle)
         os.replace(part_of(self._target), self._target)
         self._facts.unlink(missing_ok=True)
-        folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        places.flush(self._target.parent)
 
     def _restore(self) -> None:
         """Take up what an earlier run left, if it is of the same file: its bytes are hashed again."""

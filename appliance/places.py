@@ -164,3 +164,12 @@ def core_socket(runtime: Path) -> Path:
 def broker_socket(runtime: Path) -> Path:
     """Where the core's broker listens."""
     return runtime / "broker.sock"
+
+
+def flush(folder: Path) -> None:
+    """Make the names in a folder survive a power cut: a rename is only safe after this."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

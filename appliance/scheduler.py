@@ -11,7 +11,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 
 from appliance.clock import CancelToken, monotonic_s
@@ -56,7 +56,7 @@ class Turn:
     rested_s: float = 0.0
     has_begun: bool = False
     is_wanted: bool = False
-    must_leave: bool = field(default=False)
+    must_leave: bool = False
 
     def rest(self) -> None:
         """A safe point: let a more urgent turn go first. Cancelled when stopped meanwhile, Busy when it cannot go on."""

@@ -100,8 +100,8 @@ class Schemes:
 
     def check_write(self, path: str, tier: str) -> None:
         """Refused when a writer of this tier may not change what is stored under the path."""
-        scheme = self.of(path)
-        if tier not in scheme.writers:
+        if not self.may_write(path, tier):
+            scheme = self.of(path)
             allowed = ", ".join(t for t in TIERS if t in scheme.writers)
             raise Refused(f"{tier} may not write {display(path)}", hint=scheme.hint or f"{scheme.name} is written by: {allowed}")
 

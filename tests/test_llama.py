@@ -110,6 +110,12 @@ def test_an_answer_that_begins_with_a_brace_is_one_valid_call(llama: Llama) -> N
     assert finish.tool_calls[0].name == "search" and isinstance(finish.tool_calls[0].arguments["query"], str)
 
 
+def test_an_ask_that_must_call_gets_a_call_where_prose_would_come(llama: Llama) -> None:
+    assert run(llama, ask("Search for owl.", tools=(SEARCH,), slot="must"))[1].tool_calls == ()
+    text, finish = run(llama, ask("Search for owl.", tools=(SEARCH,), slot="must", must_call=True, max_tokens=300))
+    assert text == "" and finish.tool_calls[0].name == "search"
+
+
 def test_a_call_cut_short_is_neither_a_call_nor_shown(llama: Llama) -> None:
     text, finish = run(llama, ask(*CALL_PLEASE, tools=(SEARCH,), max_tokens=4, slot="call"))
     assert (text, finish.tool_calls, finish.reason) == ("", (), "length")

@@ -66,7 +66,8 @@ class Edited:
 
     def text(self) -> str:
         """One line."""
-        return f"Edited {self.ref}: {self.applied} change{'s' if self.applied != 1 else ''}, {self.lines} lines now"
+        changes = f"{self.applied} change{'s' if self.applied != 1 else ''}"
+        return f"Edited {self.ref}: {changes}, {self.lines} line{'s' if self.lines != 1 else ''} now"
 
 
 @dataclass(frozen=True)
