@@ -6,8 +6,9 @@ or changesets refer to a row. The writer of each table is named in its comment; 
 """
 
 APPLICATION_ID = 0x4F574C42  # "OWLB", in the file's header
-UNDOABLE = ("entries", "blobs")  # tables whose changes are recorded per run, so that a run can be taken back
-DERIVED = ("indexed_ms",)  # columns of those that follow from the rest: a change of them keeps nothing from being taken back
+UNDOABLE = ("entries", "blobs", "tasks", "task_deps")  # tables whose changes are recorded per run, so that a run can be taken back
+# Columns of those that follow from the rest: a change of them keeps nothing from being taken back.
+DERIVED = ("indexed_ms", "open_blockers")
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (  # 1: the spine
@@ -232,6 +233,125 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             DELETE FROM changes WHERE scope = 'run:' || old.id;
             UPDATE changesets SET change = x'' WHERE run = old.id;
         END""",
+    ),
+    (  # 3: the queue: tasks, the workers that claim them, and what is to be told to people
+        # writer: leases
+        """CREATE TABLE workers (
+            id TEXT PRIMARY KEY,
+            process TEXT NOT NULL,
+            pid INTEGER NOT NULL,
+            host TEXT NOT NULL,
+            mode TEXT NOT NULL CHECK (mode IN ('once', 'persist')),
+            task INTEGER,
+            status TEXT NOT NULL CHECK (status IN ('running', 'stopped', 'dead')),
+            started_ms INTEGER NOT NULL,
+            beat_ms INTEGER NOT NULL,
+            ended_ms INTEGER,
+            log TEXT,
+            reason TEXT NOT NULL DEFAULT ''
+        ) STRICT""",
+        # writer: tasks
+        """CREATE TABLE tasks (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            name TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 200),
+            description TEXT NOT NULL DEFAULT '',
+            priority TEXT NOT NULL DEFAULT 'medium' CHECK (priority IN ('low', 'medium', 'high')),
+            status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in_progress', 'waiting', 'complete', 'failed')),
+            waiting_reason TEXT NOT NULL DEFAULT '',
+            failure TEXT NOT NULL DEFAULT '',
+            output TEXT NOT NULL DEFAULT '',
+            claimed_by TEXT,
+            claimed_ms INTEGER,
+            attempts INTEGER NOT NULL DEFAULT 0,
+            deaths INTEGER NOT NULL DEFAULT 0,
+            deadline_ms INTEGER,
+            cancel_ms INTEGER,
+            context_ids TEXT NOT NULL DEFAULT '[]' CHECK (json_type(context_ids) = 'array'),
+            person TEXT NOT NULL DEFAULT '',
+            session TEXT NOT NULL DEFAULT '',
+            origin TEXT,
+            key TEXT,
+            open_blockers INTEGER NOT NULL DEFAULT 0,
+            created_ms INTEGER NOT NULL,
+            updated_ms INTEGER NOT NULL,
+            ended_ms INTEGER,
+            CHECK ((status = 'in_progress') = (claimed_by IS NOT NULL))
+        ) STRICT""",
+        "CREATE UNIQUE INDEX tasks_by_key ON tasks(key) WHERE key IS NOT NULL",
+        """CREATE INDEX tasks_ready ON tasks((CASE priority WHEN 'high' THEN 0 WHEN 'medium' THEN 1 ELSE 2 END), id)
+            WHERE status = 'pending' AND open_blockers = 0""",
+        "CREATE INDEX tasks_claimed ON tasks(claimed_by) WHERE status = 'in_progress'",
+        # A blocker that does not exist is one that is not complete, so it is no foreign key.
+        """CREATE TABLE task_deps (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            task INTEGER NOT NULL REFERENCES tasks(id) ON DELETE CASCADE,
+            blocker INTEGER NOT NULL,
+            UNIQUE (task, blocker)
+        ) STRICT""",
+        "CREATE INDEX task_deps_by_blocker ON task_deps(blocker)",
+        """CREATE TABLE task_attempts (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            task INTEGER NOT NULL REFERENCES tasks(id) ON DELETE CASCADE,
+            number INTEGER NOT NULL,
+            worker TEXT NOT NULL,
+            run TEXT,
+            outcome TEXT NOT NULL DEFAULT '',
+            started_ms INTEGER NOT NULL,
+            ended_ms INTEGER,
+            UNIQUE (task, number)
+        ) STRICT""",
+        "CREATE INDEX task_attempts_by_run ON task_attempts(run)",
+        # How many blockers are not complete is kept with the task, whoever changes a row: a claim must not count.
+        """CREATE TRIGGER task_deps_added AFTER INSERT ON task_deps BEGIN
+            UPDATE tasks SET open_blockers = (SELECT COUNT(*) FROM task_deps d LEFT JOIN tasks b ON b.id = d.blocker
+                WHERE d.task = new.task AND b.status IS NOT 'complete') WHERE id = new.task;
+        END""",
+        """CREATE TRIGGER task_deps_removed AFTER DELETE ON task_deps BEGIN
+            UPDATE tasks SET open_blockers = (SELECT COUNT(*) FROM task_deps d LEFT JOIN tasks b ON b.id = d.blocker
+                WHERE d.task = old.task AND b.status IS NOT 'complete') WHERE id = old.task;
+        END""",
+        """CREATE TRIGGER task_completed AFTER UPDATE OF status ON tasks
+            WHEN (old.status = 'complete') <> (new.status = 'complete') BEGIN
+            UPDATE tasks SET open_blockers = (SELECT COUNT(*) FROM task_deps d LEFT JOIN tasks b ON b.id = d.blocker
+                WHERE d.task = tasks.id AND b.status IS NOT 'complete')
+            WHERE id IN (SELECT task FROM task_deps WHERE blocker = new.id);
+        END""",
+        """CREATE TRIGGER task_came AFTER INSERT ON tasks WHEN new.status = 'complete' BEGIN
+            UPDATE tasks SET open_blockers = (SELECT COUNT(*) FROM task_deps d LEFT JOIN tasks b ON b.id = d.blocker
+                WHERE d.task = tasks.id AND b.status IS NOT 'complete')
+            WHERE id IN (SELECT task FROM task_deps WHERE blocker = new.id);
+        END""",
+        """CREATE TRIGGER task_went AFTER DELETE ON tasks WHEN old.status = 'complete' BEGIN
+            UPDATE tasks SET open_blockers = (SELECT COUNT(*) FROM task_deps d LEFT JOIN tasks b ON b.id = d.blocker
+                WHERE d.task = tasks.id AND b.status IS NOT 'complete')
+            WHERE id IN (SELECT task FROM task_deps WHERE blocker = old.id);
+        END""",
+        # writer: outbox
+        """CREATE TABLE outbox (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            key TEXT NOT NULL UNIQUE,
+            context TEXT NOT NULL,
+            person TEXT NOT NULL,
+            channel TEXT NOT NULL DEFAULT '',
+            session TEXT NOT NULL DEFAULT '',
+            run TEXT,
+            text TEXT NOT NULL,
+            attachment TEXT,
+            metadata TEXT NOT NULL DEFAULT '{}' CHECK (json_type(metadata) = 'object'),
+            correlation TEXT NOT NULL DEFAULT '',
+            status TEXT NOT NULL CHECK (status IN ('waiting', 'sending', 'sent', 'logged', 'failed', 'cancelled')),
+            attempts INTEGER NOT NULL DEFAULT 0,
+            may_repeat INTEGER NOT NULL DEFAULT 0 CHECK (may_repeat IN (0, 1)),
+            error TEXT NOT NULL DEFAULT '',
+            process TEXT NOT NULL DEFAULT '',
+            due_ms INTEGER NOT NULL,
+            created_ms INTEGER NOT NULL,
+            ended_ms INTEGER
+        ) STRICT""",
+        "CREATE INDEX outbox_due ON outbox(due_ms, id) WHERE status IN ('waiting', 'sending')",
+        # writer: runs
+        "ALTER TABLE sessions ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}' CHECK (json_type(metadata) = 'object')",
+        "CREATE INDEX sessions_by_context ON sessions(context, last_active_ms)",
     ),
 )
 
