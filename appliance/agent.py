@@ -56,6 +56,22 @@ class Limits:
     deadline_s: float = 600.0
 
 
+@dataclass(frozen=True)
+class Role:
+    """As whom the model works: which menu it is offered, who answers, and how long it may take.
+
+    `max_turns` 0 leaves it to the limits. In the background people's questions go first.
+    """
+
+    name: str = "chat"
+    pool: str = ""
+    max_turns: int = 0
+    is_background: bool = False
+
+
+CHAT = Role()
+
+
 @dataclass
 class Talk:
     """One loop's working state: the conversation as the model sees it, and what is counted."""
@@ -65,7 +81,9 @@ class Talk:
     cancel: Cancel
     messages: list[Message]
     specs: tuple[ToolSpec, ...]
+    role: Role = CHAT
     person: str = ""
+    session: str = ""
     prompt: str = ""
     said: str = ""
     strikes: int = 0
@@ -82,15 +100,17 @@ class Agent:
         self._memory = memory
         self.limits = limits
 
-    def loop(self, run: str, routes: Sequence[Route], cancel: Cancel, person: str = "") -> Iterator[Step]:
+    def loop(
+        self, run: str, routes: Sequence[Route], cancel: Cancel, person: str = "", *, session: str = "", role: Role = CHAT
+    ) -> Iterator[Step]:
         """Answer the newest prompt of a run, for a person whose turn it is when several wait.
 
         The last step is always a LoopEnded; our errors become one. Ended in the middle of an answer, the part
         that was streamed is in no event: the one who iterates has seen every delta and keeps it.
         """
-        talk = Talk(run, routes, cancel, [], (), person=person)
+        talk = Talk(run, routes, cancel, [], (), role, person, session)
         try:
-            talk.specs = tuple(self._tools.specs())
+            talk.specs = tuple(self._tools.specs(role.name))
             talk.messages = list(self._memory.recent(run, self.limits.history_messages))
             talk.prompt = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
             yield from self._turns(talk)
@@ -102,9 +122,10 @@ class Agent:
             yield LoopEnded(499, "interrupted", str(error)) if is_cut else LoopEnded(500, error.outcome, str(error))
 
     def _turns(self, talk: Talk) -> Iterator[Step]:
-        system = {r.name: self._packets.system(talk.specs, r.dialect, r.window) for r in talk.routes}
+        system = {r.name: self._packets.system(talk.specs, r.dialect, r.window, talk.role.name) for r in talk.routes}
         base = Event(run=talk.run, kind="message", role="assistant", content="", correlation=log.correlation())
-        for seq in range(1, self.limits.max_turns + 1):
+        max_turns = talk.role.max_turns or self.limits.max_turns
+        for seq in range(1, max_turns + 1):
             if talk.cancel.is_set():
                 raise Cancelled("stopped")
             answer = _told_apart((yield from self._ask(talk, system, seq)), talk.messages)
@@ -135,7 +156,7 @@ class Agent:
             if any(c.name in names and not r.is_error for c, r in zip(answer.calls, results, strict=True)):
                 yield LoopEnded(200, "ok")
                 return
-        yield LoopEnded(499, "max_turns", f"Max turns exceeded ({self.limits.max_turns})")
+        yield LoopEnded(499, "max_turns", f"Max turns exceeded ({max_turns})")
 
     def _strike(self, talk: Talk, base: Event, answer: Answer) -> Generator[Step, None, bool]:
         """Count an answer of no use and tell the model; True when that was one too many."""
@@ -165,6 +186,7 @@ class Agent:
                 dialect=route.dialect,
                 slot=talk.run,
                 person=talk.person,
+                is_background=talk.role.is_background,
                 temperature=self.limits.temperature,
                 max_tokens=self.limits.max_output_tokens,
                 deadline_s=self.limits.deadline_s,
@@ -241,13 +263,16 @@ class Agent:
             yield from pool.map(lambda i: context[i].run(self._timed, talk, calls[i]), range(len(calls)))
 
     def _in_order(self, talk: Talk, calls: Sequence[ToolCall]) -> Iterator[tuple[Outcome, int]]:
-        has_failed = False
+        why, terminal = "", {s.name for s in talk.specs if s.is_terminal}
         for call in calls:
-            if has_failed:
-                yield Outcome(424, "aborted", f"{call.name} was not run: a call before it failed", "see that result first"), 0
+            if why:
+                yield Outcome(424, "aborted", f"{call.name} was not run: {why}", "see that result first"), 0
                 continue
             result, ms = self._timed(talk, call)
-            has_failed = result.is_error
+            if result.is_error:
+                why = "a call before it failed"
+            elif call.name in terminal:
+                why = f"{call.name} before it ended the work"
             yield result, ms
 
     def _timed(self, talk: Talk, call: ToolCall) -> tuple[Outcome, int]:
@@ -256,7 +281,7 @@ class Agent:
         if reason := answers.refusal(call):
             return Outcome(400, "bad_input", f"{call.name} was not run: {reason}", "call it again with a short, plain target"), 0
         started_s = monotonic_s()
-        result = self._tools.dispatch(call, talk.run, talk.cancel)
+        result = self._tools.dispatch(call, talk.run, talk.cancel, talk.session)
         return result, round((monotonic_s() - started_s) * 1000)
 
 

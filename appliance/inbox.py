@@ -7,29 +7,27 @@ it is shown, so a slow or gone listener changes nothing. Knows nothing about soc
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from appliance import log
-from appliance.agent import Agent
-from appliance.clock import CancelToken, is_alive, monotonic_s, now_ms
+from appliance.clock import CancelToken, is_alive, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
-from appliance.records import Channel, Delta, Event, Inbound, LoopEnded, Model, Outbound, Status, Step, TurnBegun, TurnEnded
-from appliance.runs import DONE, FAILED, RUNNING, STOPPED, WAITING, Loop, Runs, TurnCost
+from appliance.loops import Loops
+from appliance.records import Channel, Delta, Event, Inbound, LoopEnded, Outbound
+from appliance.runs import DONE, FAILED, RUNNING, STOPPED, WAITING, Loop, Runs
+from appliance.steps import Passed, Step, nobody
 from appliance.store import Store
 
 LOG = logging.getLogger(__name__)
 MAX_TEXT = 100_000
 TITLE_CHARS = 60
-DRAFT_EVERY_S = 2.0
 LOCK_POLL_S = 0.2
 FOLLOW_S = 0.3
 
 LATER = LoopEnded(WAITING, "waiting", "it will be answered after the restart")
-
-Shown = Delta | Event | LoopEnded  # what a listener is told
 
 
 @dataclass(frozen=True)
@@ -42,80 +40,6 @@ class Accepted:
     is_new: bool
 
 
-class Subscription:
-    """A mailbox of one listener: stored events all, deltas joined while it is slow, then the end."""
-
-    def __init__(self) -> None:
-        self._wake = threading.Condition()
-        self._items: list[Shown] = []
-        self._is_closed = False
-
-    def put(self, item: Shown) -> None:
-        """Never blocks."""
-        with self._wake:
-            last = self._items[-1] if self._items else None
-            if isinstance(item, Delta) and isinstance(last, Delta):
-                self._items[-1] = Delta(last.text + item.text)
-            else:
-                self._items.append(item)
-            self._wake.notify()
-
-    def close(self) -> None:
-        """Wake the listener for the last time."""
-        with self._wake:
-            self._is_closed = True
-            self._wake.notify()
-
-    def __iter__(self) -> Iterator[Shown]:
-        while True:
-            with self._wake:
-                while not self._items and not self._is_closed:
-                    self._wake.wait()
-                if not self._items:
-                    return
-                items, self._items = self._items, []
-            for item in items:
-                yield item
-                if isinstance(item, LoopEnded):
-                    return
-
-
-class Feed:
-    """Who listens to which loop."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._listeners: dict[int, list[Subscription]] = {}
-
-    def subscribe(self, loop: int) -> Subscription:
-        """Everything from now on about one loop."""
-        subscription = Subscription()
-        with self._guard:
-            self._listeners.setdefault(loop, []).append(subscription)
-        return subscription
-
-    def leave(self, loop: int, subscription: Subscription) -> None:
-        """No longer interested."""
-        subscription.close()
-        with self._guard:
-            left = [s for s in self._listeners.get(loop, []) if s is not subscription]
-            self._listeners[loop] = left
-            if not left:
-                del self._listeners[loop]
-
-    def put(self, loop: int, item: Shown) -> None:
-        """Tell everybody who listens."""
-        with self._guard:
-            listeners = list(self._listeners.get(loop, ()))
-        for listener in listeners:
-            listener.put(item)
-
-    def is_heard(self, loop: int) -> bool:
-        """True when somebody listens."""
-        with self._guard:
-            return loop in self._listeners
-
-
 class Inbox:
     """Accepts messages and works through them."""
 
@@ -123,29 +47,26 @@ class Inbox:
         self,
         store: Store,
         runs: Runs,
-        model: Model,
-        agent: Agent,
+        loops: Loops,
         *,
         relevant: Callable[[str], str],
-        status: Status,
         channel: Channel,
+        passed: Passed = nobody,
     ) -> None:
         self._store = store
         self._runs = runs
-        self._model = model
-        self._agent = agent
+        self._loops = loops
         self._relevant = relevant
-        self._status = status
         self._channel = channel
+        self._passed = passed
         self._guard = threading.Lock()
         self._cancels: dict[int, CancelToken] = {}
         self._queues: dict[str, list[Loop]] = {}
-        # What a busy or full database kept us from, by session: prompts not begun, and writes not made.
+        # Prompts that a busy or full database kept us from beginning, by session.
         self._late: dict[str, list[Loop]] = {}
-        self._owed: dict[str, list[Callable[[], None]]] = {}
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="turn")
         self._is_closing = False
-        self.feed = Feed()
+        self.feed = loops.feed
 
     # -- accepting ----------------------------------------------------------------------------------
 
@@ -185,6 +106,7 @@ class Inbox:
                 "INSERT INTO inbox (channel, message_id, run, loop, received_ms) VALUES (?, ?, ?, ?, ?)",
                 (inbound.channel, inbound.message_id, run, loop, now_ms()),
             )
+        self._passed(Step.ACCEPTED)
         return Accepted(run, loop, event.seq, is_new=True)
 
     def _run_for(self, inbound: Inbound) -> str:
@@ -216,7 +138,7 @@ class Inbox:
                 if is_idle:
                     self._pool.submit(self._work, queue[0])
         if is_closing:
-            self._settle(loop.session, partial(self._runs.release, loop_id))
+            self._loops.settle(loop.session, partial(self._runs.release, loop_id))
             self.feed.put(loop_id, LATER)
 
     def start_waiting(self) -> int:
@@ -246,14 +168,13 @@ class Inbox:
     def close(self, reason: str) -> None:
         """Stop every answer and wait until its transcript is whole."""
         with self._guard:
-            self._is_closing = True
+            self._is_closing = self._loops.is_closing = True
             tokens = list(self._cancels.values())
         LOG.info("stopping %d answers: %s", len(tokens), reason)
         for token in tokens:
             token.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        for session in list(self._owed):
-            self._pay(session)
+        self._loops.pay_all()
         for loop_id in list(self._cancels):
             self.feed.put(loop_id, LATER)
 
@@ -263,7 +184,7 @@ class Inbox:
         end = LoopEnded(FAILED, "failed", "internal error")
         with log.correlated(loop.correlation):
             try:
-                self._pay(loop.session)
+                self._loops.pay(loop.session)
                 end = self._locked(loop, cancel)
             except OwlError as error:
                 end = LoopEnded(FAILED, error.outcome, str(error))
@@ -303,9 +224,9 @@ class Inbox:
                 is_ours = self._begin(loop, cancel)
             except OwlError as error:
                 return self._unbegun(loop, error)
-            return self._answer(loop, cancel) if is_ours else self._follow(loop, cancel)
+            return self._loops.answer(loop, cancel) if is_ours else self._follow(loop, cancel)
         finally:
-            self._settle(loop.session, partial(self._unlock, loop))
+            self._loops.settle(loop.session, partial(self._unlock, loop))
 
     def _begin(self, loop: Loop, cancel: CancelToken) -> bool:
         """Take the session's turn, then the prompt; False when somebody else has taken that.
@@ -331,12 +252,12 @@ class Inbox:
         if isinstance(error, Cancelled):
             if self._is_closing:
                 return LATER
-            self._settle(loop.session, partial(self._runs.end_loop, loop, STOPPED, "cancelled"))
+            self._loops.settle(loop.session, partial(self._runs.end_loop, loop, STOPPED, "cancelled"))
             return LoopEnded(STOPPED, "cancelled", error.message)
         LOG.error("loop %d of run %s could not begin: %s", loop.id, loop.run, error)
         end = LoopEnded(FAILED, error.outcome, str(error))
         try:
-            self._finish(loop, "", end)
+            self._loops.finish(loop, "", end)
         except NotFound:
             pass  # its thread was deleted
         except OwlError:
@@ -362,82 +283,6 @@ class Inbox:
             if cancel.wait(FOLLOW_S):
                 return LATER if self._is_closing else LoopEnded(STOPPED, "cancelled", "another process goes on answering")
 
-    def _answer(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
-        """Drive the agent: each step is committed, then shown, then the next one is asked for."""
-        self._status.show(loop.session, "thinking")
-        draft = Draft(self._runs, loop.id)
-        end = LoopEnded(FAILED, "failed", "the agent ended without a verdict")
-        try:
-            routes = self._model.plan("")  # the pool that models.pool names
-            turn: int | None = None
-            for step in self._agent.loop(loop.run, routes, cancel, self._runs.person(loop.session)):
-                turn, ended = self._commit(loop, step, turn, draft)
-                end = ended or end
-        except OwlError as error:
-            end = LoopEnded(FAILED, error.outcome, str(error))
-        finally:
-            if end.outcome == "cancelled" and self._is_closing:
-                end = replace(end, outcome="stopped", message="the owl was shut down")
-            self._runs.leave(loop.id)
-            self._settle(loop.session, partial(self._finish, loop, draft.text, end))
-            self._status.show(loop.session, "idle")
-        return end
-
-    def _finish(self, loop: Loop, draft: str, end: LoopEnded) -> None:
-        """Record how a loop ended, in one transaction; nothing when it was mended meanwhile."""
-        events: list[Event] = []
-        with self._store.write(durable=True):
-            if self._runs.loop(loop.id).status not in (WAITING, RUNNING):
-                return
-            if end.status != DONE:
-                why = end.outcome if not end.message else f"{end.outcome}: {end.message}"
-                events = self._runs.close_open(loop, draft, why)
-            self._runs.end_loop(loop, end.status, end.outcome)
-            self._runs.rest_session(loop.session, "stopped" if self._is_closing else "idle")
-        for event in events:
-            self.feed.put(loop.id, event)
-
-    def _settle(self, session: str, work: Callable[[], None]) -> None:
-        """Write something now, or, when the database does not let us, before the session's next turn and at the end."""
-        try:
-            work()
-        except NotFound:
-            pass  # its thread was deleted
-        except OwlError as error:
-            LOG.error("kept for later: %s", error, extra={"session": session})
-            self._owed.setdefault(session, []).append(work)
-
-    def _pay(self, session: str) -> None:
-        """Make the writes that could not be made before."""
-        for work in self._owed.pop(session, []):
-            self._settle(session, work)
-
-    def _commit(self, loop: Loop, step: Step, turn: int | None, draft: "Draft") -> tuple[int | None, LoopEnded | None]:
-        if isinstance(step, LoopEnded):
-            return turn, step
-        if isinstance(step, TurnBegun):
-            return self._runs.start_turn(loop.id, step.seq, step.route), None
-        if isinstance(step, TurnEnded):
-            f = step.finish
-            if turn is not None:
-                cost = TurnCost(f.provider, f.model, f.reason, f.prompt_tokens, f.evaluated_tokens, f.output_tokens)
-                self._runs.end_turn(turn, cost)
-            return turn, None
-        if isinstance(step, Delta):
-            draft.add(step.text)
-            self.feed.put(loop.id, step)
-            return turn, None
-        # A tool may act as soon as its record is committed: that commit must survive a power cut.
-        is_message = step.kind == "message"
-        with self._store.write(durable=is_message or step.kind == "tool_use"):
-            stored = self._runs.append(replace(step, turn=turn))
-            if is_message:  # together, or a crash in between would keep the text twice
-                self._runs.keep_draft(loop.id, "")
-        if is_message:
-            draft.clear()
-        self.feed.put(loop.id, stored)
-        return turn, None
-
     # -- the turn lock ------------------------------------------------------------------------------
 
     def _take(self, loop: Loop) -> bool:
@@ -461,24 +306,3 @@ class Inbox:
             execute(
                 "DELETE FROM turn_locks WHERE session = ? AND loop = ? AND process = ?", (loop.session, loop.id, self._runs.process)
             )
-
-
-class Draft:
-    """The unfinished text of an answer, kept in the database every few seconds while it streams."""
-
-    def __init__(self, runs: Runs, loop: int) -> None:
-        self._runs = runs
-        self._loop = loop
-        self._kept_s = monotonic_s()
-        self.text = ""
-
-    def add(self, text: str) -> None:
-        """More was streamed."""
-        self.text += text
-        if monotonic_s() - self._kept_s >= DRAFT_EVERY_S:
-            self._runs.keep_draft(self._loop, self.text)
-            self._kept_s = monotonic_s()
-
-    def clear(self) -> None:
-        """The text has become an event."""
-        self.text = ""

@@ -78,7 +78,7 @@ class InProcess:
     def __init__(self, home: Home, environ: Mapping[str, str]) -> None:
         from appliance import jsonrpc
         from appliance.channels.rpc import LocalCall
-        from appliance.daemon import Core
+        from appliance.core import Core
         from appliance.signatures import signature
 
         self._core = Core(home, environ, process="cli", is_shared=False)

@@ -85,11 +85,33 @@ class Runs:
         """Make sure the message's session exists and is active. Call inside a transaction."""
         with self._store.write() as execute:
             execute(
-                "INSERT INTO sessions (id, channel, sender_id, person, context, status, process, created_ms, last_active_ms) "
-                "VALUES (?1, ?2, ?3, ?3, 'user:' || ?3, 'active', ?4, ?5, ?5) "
-                "ON CONFLICT (id) DO UPDATE SET status = 'active', process = ?4, last_active_ms = ?5, archived_ms = NULL",
-                (inbound.session, inbound.channel, inbound.sender_id, self.process, now_ms()),
+                "INSERT INTO sessions "
+                "(id, channel, sender_id, person, context, status, process, created_ms, last_active_ms, metadata) "
+                "VALUES (?1, ?2, ?3, ?3, 'user:' || ?3, 'active', ?4, ?5, ?5, ?6) "
+                "ON CONFLICT (id) DO UPDATE "
+                "SET status = 'active', process = ?4, last_active_ms = ?5, archived_ms = NULL, metadata = ?6",
+                (inbound.session, inbound.channel, inbound.sender_id, self.process, now_ms(), json.dumps(inbound.metadata)),
             )
+
+    def open_session(self, session: str, person: str, context: str) -> None:
+        """A session of nobody's door, such as a task's, for a person or group; active from now on. Call inside a transaction."""
+        channel, _, sender = session.partition(":")
+        with self._store.write() as execute:
+            execute(
+                "INSERT INTO sessions (id, channel, sender_id, person, context, status, process, created_ms, last_active_ms) "
+                "VALUES (?1, ?2, ?3, ?4, ?5, 'active', ?6, ?7, ?7) "
+                "ON CONFLICT (id) DO UPDATE SET status = 'active', process = ?6, last_active_ms = ?7, archived_ms = NULL",
+                (session, channel, sender, person, context, self.process, now_ms()),
+            )
+
+    def session(self, session: str) -> dict[str, Any]:
+        """One session: `channel`, `person`, `context`, `status`, and `metadata`, the return address of its last message."""
+        columns = "id, channel, sender_id, person, context, status, last_active_ms, metadata"
+        row = self._store.row(f"SELECT {columns} FROM sessions WHERE id = ?", (session,))
+        if row is None:
+            raise NotFound(f"no session {session}")
+        found = dict(zip(columns.split(", "), row, strict=True))
+        return {**found, "metadata": json.loads(found["metadata"])}
 
     def rest_session(self, session: str, status: str = "idle") -> None:
         """Nobody works in this session any more."""
@@ -106,14 +128,16 @@ class Runs:
         """Whose session it is; "" for one that does not exist."""
         return str(self._store.value("SELECT person FROM sessions WHERE id = ?", (session,)) or "")
 
-    def begin(self, session: str, kind: str, *, parent: str | None = None, title: str = "", run_id: str = "") -> Run:
+    def begin(
+        self, session: str, kind: str, *, parent: str | None = None, title: str = "", run_id: str = "", task: int | None = None
+    ) -> Run:
         """A new run in a session that exists; with a new id of its own when none is given."""
         run_id, now = run_id or new_id(), now_ms()
         with self._store.write() as execute:
             execute(
-                "INSERT INTO runs (id, session, parent, kind, title, status, created_ms, updated_ms) "
-                "VALUES (?, ?, ?, ?, ?, 100, ?, ?)",
-                (run_id, session, parent, kind, title, now, now),
+                "INSERT INTO runs (id, session, parent, kind, task, title, status, created_ms, updated_ms) "
+                "VALUES (?, ?, ?, ?, ?, ?, 100, ?, ?)",
+                (run_id, session, parent, kind, None if task is None else str(task), title, now, now),
             )
         return self.get(run_id)
 
@@ -311,7 +335,7 @@ class Runs:
             )
             if not ended_loop:
                 return  # it ended before, or its run was deleted
-            ended = now if self.get(loop.run).kind == "ask" else None
+            ended = now if self.get(loop.run).kind in ("ask", "tick") else None
             execute(
                 "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?",
                 (status, outcome, now, ended, loop.run),

@@ -27,6 +27,7 @@ from appliance.signatures import Signature, signature
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_CHARS = 10_000  # of one result, with what says that there is more
+EVERY = ("chat", "worker")
 GRACE_S = 2.0  # how long a stopped tool may take to notice
 
 
@@ -34,7 +35,7 @@ GRACE_S = 2.0  # how long a stopped tool may take to notice
 class Mark:
     """What `@tool` notes about a function. `command` is the command line's words for it.
 
-    A tool out of the menu is not described to the model, whose prompt is small; whoever knows it may call it.
+    `menu` names the roles whose model is told of it; the prompt is small. Whoever knows a tool may call it.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Mark:
     command: str
     is_read_only: bool
     is_terminal: bool
-    is_in_menu: bool = True
+    menu: tuple[str, ...] = EVERY
 
 
 def tool(
@@ -52,13 +53,13 @@ def tool(
     command: str = "",
     is_read_only: bool = False,
     is_terminal: bool = False,
-    is_in_menu: bool = True,
+    menu: tuple[str, ...] = EVERY,
 ) -> Callable[[F], F]:
     """Mark a function as a tool. Its docstring is a prompt: the first paragraph is what the model reads."""
 
     def mark(function: F) -> F:
         function.tool = Mark(  # type: ignore[attr-defined]
-            name or function.__name__, group, command, is_read_only, is_terminal, is_in_menu
+            name or function.__name__, group, command, is_read_only, is_terminal, menu
         )
         return function
 
@@ -90,10 +91,14 @@ class Tool:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who calls and when to stop: a tool that declares `caller` gets this as a service."""
+    """Who calls and when to stop: a tool that declares `caller` gets this as a service.
+
+    `session` is the one of the run, or of the person who calls outside of any.
+    """
 
     run: str
     cancel: Cancel
+    session: str = ""
 
 
 def read_tool(function: Callable[..., Any]) -> Tool:
@@ -125,7 +130,7 @@ class Toolbox:
         self.deadline_s = deadline_s
         self._interrupt = interrupt
         self._tools: dict[str, Tool] = {}
-        self._specs: tuple[ToolSpec, ...] | None = None
+        self._specs: dict[str, tuple[ToolSpec, ...]] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tool")
         for function in functions:
             self.add(function)
@@ -136,19 +141,19 @@ class Toolbox:
         if made.mark.name in self._tools:
             raise Conflict(f"tool {made.mark.name} is offered twice", hint="rename one of them")
         self._tools[made.mark.name] = made
-        self._specs = None
+        self._specs = {}
         return made
 
     def use(self, policy: Policy) -> None:
         """Another policy from now on; calls that run already go on."""
-        self._policy, self._specs = policy, None
+        self._policy, self._specs = policy, {}
 
-    def specs(self) -> Sequence[ToolSpec]:
-        """The menu, as far as the policy allows, in the order of registration; made once and again after `add`."""
-        if self._specs is None:
-            menu = (t for t in self._tools.values() if t.mark.is_in_menu)
-            self._specs = tuple(t.spec for t in menu if self._policy.check(t.mark.name).allowed)
-        return self._specs
+    def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
+        """A role's menu, as far as the policy allows, in the order of registration; made once and again after `add`."""
+        if role not in self._specs:
+            menu = (t for t in self._tools.values() if role in t.mark.menu)
+            self._specs[role] = tuple(t.spec for t in menu if self._policy.check(t.mark.name).allowed)
+        return self._specs[role]
 
     def tools(self) -> Sequence[Tool]:
         """Every tool."""
@@ -164,10 +169,10 @@ class Toolbox:
         found = self._tools.get(name)
         return found is not None and found.mark.is_terminal
 
-    def dispatch(self, call: ToolCall, run: str, cancel: Cancel) -> Outcome:
+    def dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str = "") -> Outcome:
         """The result of a call, good or bad."""
         started_s = monotonic_s()
-        outcome = self._dispatch(call, run, cancel)
+        outcome = self._dispatch(call, run, cancel, session)
         outcome = replace(outcome, message=cut(outcome.message))
         LOG.info(
             "tool",
@@ -179,7 +184,7 @@ class Toolbox:
         """Take no more calls."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _dispatch(self, call: ToolCall, run: str, cancel: Cancel) -> Outcome:
+    def _dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str) -> Outcome:
         found = self._tools.get(call.name)
         if found is None:
             return Outcome(404, "not_found", f"Unknown tool {call.name}", f"use one of: {', '.join(s.name for s in self.specs())}")
@@ -195,14 +200,14 @@ class Toolbox:
         missing = [name for name in found.signature.services if name not in self._services and name != "caller"]
         if missing:
             return Outcome(503, "unavailable", f"{call.name} is not available here: no {', '.join(missing)}", "do without it")
-        return self._run(found, arguments, run, cancel)
+        return self._run(found, arguments, Caller(run, cancel, session))
 
-    def _run(self, found: Tool, arguments: dict[str, Any], run: str, cancel: Cancel) -> Outcome:
+    def _run(self, found: Tool, arguments: dict[str, Any], caller: Caller) -> Outcome:
         """Run in a pool thread, so that a deadline or a stop is honoured even inside a long query."""
         stop, thread, correlation = CancelToken(), [0], log.correlation()
         services = {name: self._services[name] for name in found.signature.services if name != "caller"}
         if "caller" in found.signature.services:
-            services["caller"] = Caller(run, stop)
+            services["caller"] = replace(caller, cancel=stop)
 
         def work() -> Outcome:
             thread[0] = threading.get_ident()
@@ -220,8 +225,8 @@ class Toolbox:
         future.add_done_callback(lambda _: over.set())
         stop.then(over.set)
         stop.then(lambda: self._stop(future, thread[0]))
-        if isinstance(cancel, CancelToken):
-            cancel.then(stop.set)
+        if isinstance(caller.cancel, CancelToken):
+            caller.cancel.then(stop.set)
         over.wait(deadline_s)
         try:
             # Asked for, not raised: this also keeps a tool's SystemExit from ending the turn's thread.

@@ -14,6 +14,7 @@ from appliance.agent import SORRY, Agent, Limits
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, OwlError, TooLarge, Unavailable
 from appliance.inbox import Inbox
+from appliance.loops import Loops
 from appliance.packet import Packets
 from appliance.policy import Policy
 from appliance.records import (
@@ -78,11 +79,11 @@ class PlayedTools:
     names: Sequence[str] = ("look", "end")
     called: list[ToolCall] = field(default_factory=list)
 
-    def specs(self) -> Sequence[ToolSpec]:
+    def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
         schema = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
         return [ToolSpec(name, "Do it.", schema, is_terminal=name == "end") for name in self.names]
 
-    def dispatch(self, call: ToolCall, run: str, cancel: Cancel) -> Outcome:
+    def dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str = "") -> Outcome:
         self.called.append(call)
         return self.act(call)
 
@@ -514,7 +515,7 @@ def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
     model, tools = PlayedModel([[native(look("moon"))], ["Full."]]), PlayedTools()
     packets = Packets(lambda: (), quiet, quiet)
     mind = Agent(model, tools, packets, quiet, Limits())
-    inbox = Inbox(store, runs, model, mind, relevant=packets.relevant, status=quiet, channel=quiet)
+    inbox = Inbox(store, runs, Loops(store, runs, model, mind, status=quiet), relevant=packets.relevant, channel=quiet)
     accepted = inbox.accept(Inbound("local", "ada", "real question", "m1", now_ms()), "corr")
     inbox.start(accepted.loop)
     while inbox.busy():

@@ -16,7 +16,8 @@ from appliance.agent import Agent, Limits
 from appliance.channels.rpc import LocalCall, Rpc
 from appliance.clock import CancelToken, monotonic_s, process, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Unavailable
-from appliance.inbox import Feed, Inbox, Shown, Subscription
+from appliance.inbox import Inbox
+from appliance.loops import Feed, Loops, Shown, Subscription
 from appliance.packet import Packets
 from appliance.records import (
     Ask,
@@ -98,10 +99,10 @@ class Glass:
 
     look: Callable[[Cancel], str] = lambda cancel: "an owl"
 
-    def specs(self) -> Sequence[ToolSpec]:
+    def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
         return [ToolSpec("look", "Look.", {"type": "object"})]
 
-    def dispatch(self, call: ToolCall, run: str, cancel: Cancel) -> Outcome:
+    def dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str = "") -> Outcome:
         return Outcome(200, "ok", self.look(cancel))
 
 
@@ -138,7 +139,8 @@ class Desk:
         packets = Packets(list, Search(store), Quiet())
         self.tools = tools or Glass()
         agent = Agent(self.model, self.tools, packets, self.runs, Limits())
-        self.inbox = Inbox(store, self.runs, self.model, agent, relevant=packets.relevant, status=Quiet(), channel=Quiet())
+        self.loops = Loops(store, self.runs, self.model, agent, status=Quiet())
+        self.inbox = Inbox(store, self.runs, self.loops, relevant=packets.relevant, channel=Quiet())
 
     def accept(self, text: str, sender: str = "ann", message_id: str = "", thread: str = "", kind: str = "chat"):
         inbound = Inbound("local", sender, text, message_id or text, 5, thread=thread, kind=kind)  # type: ignore[arg-type]
@@ -559,7 +561,7 @@ def test_killed_between_an_answer_and_its_draft_keeps_the_text_once(desk: Callab
             def keep_draft(self, loop, text):
                 os.kill(os.getpid(), 9)  # the answer has just become an event
         desk = Desk(store, Voice())
-        desk.inbox._runs = Mortal(store, desk.me)
+        desk.inbox._runs = desk.loops._runs = Mortal(store, desk.me)
         accepted = desk.accept("hoot")
         desk.runs.keep_draft(accepted.loop, "too")
         desk.inbox.start(accepted.loop)
@@ -769,7 +771,7 @@ def test_answer_that_nobody_heard_is_delivered_although_another_prompt_came(desk
         def deliver(self, message: object) -> None:
             delivered.append(message.text)  # type: ignore[attr-defined]
 
-    here.inbox._status = here.inbox._channel = Door()
+    here.loops._status = here.inbox._channel = Door()
     run = here.accept("hoot").run
     here.inbox.start_waiting()
     until(lambda: here.inbox.busy() == 0)

@@ -21,7 +21,10 @@ ROOT = Path(__file__).parent.parent
 #   providers   llama is one plug in several files: its parts lie below it, and no plug imports another;
 #   listener    the server's side of the socket, as client is the caller's; core and broker share it;
 #   shutdown    the orderly end of a process, for core and broker alike;
-#   supervisor  keeps the broker child running, so that daemon only wires;
+#   core        builds every part, apart from daemon, which serves it: one file would pass 600 lines;
+#   loops       one loop of a run driven to its end, for inbox and workers alike;
+#   steps       the moments of a message's and a task's life at which a process may be killed;
+#   supervisor  keeps the broker child running, so that core only wires;
 #   reach       how a command gets to the core, by socket or in its own process;
 #   launch      a core as a child of the screen, apart from supervisor, which would double the screen's imports;
 #   terminal    plain text on a terminal, as tui is the full screen;
@@ -54,7 +57,7 @@ ROOT = Path(__file__).parent.parent
 #   download    one large file by HTTP, apart from catalogue, which knows what it is for;
 #   shelf       the commands about models, apart from listings: together they would pass 300 lines.
 LAYERS = """\
-__init__ errors records clock
+__init__ errors records clock steps
 globs bounds spans fuzzy markers
 jsonpaths xpaths loose tags diffs
 markdown patterns edits healing timing tokens hooks jsonrpc schema signatures gguf settings addresses
@@ -81,6 +84,7 @@ packet
 budget qualify
 tools.*
 agent
+loops
 inbox
 workers
 heartbeat
@@ -91,7 +95,8 @@ supervisor
 tui.link tui.commands tui.look tui.owl tui.rows tui.confirm tui.prose tui.bubbles
 tui.sender tui.composer
 tui.panel
-daemon tui.*
+core tui.*
+daemon
 tui.app
 reach handbook
 terminal launch

@@ -492,11 +492,12 @@ COUNT_SYNCS = """
     files = Files()
     from appliance.entries import Entries
     from appliance.inbox import Inbox
+    from appliance.loops import Loops
     from appliance.records import Event, Inbound
     from appliance.runs import Loop, Runs
     store = Store.open(path)
     runs = Runs(store, "me")
-    inbox = Inbox(store, runs, None, None, relevant=lambda text: "", status=None, channel=None)
+    inbox = Inbox(store, runs, Loops(store, runs, None, None, status=None), relevant=lambda text: "", channel=None)
     run = runs.listing()[0].id
     event = Event(run=run, kind="message", role="user", content="hi")
 

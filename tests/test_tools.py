@@ -18,6 +18,7 @@ from appliance.drives import Drives
 from appliance.entries import Entries
 from appliance.grep import Texts
 from appliance.inbox import Inbox
+from appliance.loops import Loops
 from appliance.packet import Packets
 from appliance.places import Home
 from appliance.policy import Policy
@@ -210,7 +211,8 @@ def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, Scr
     model = ScriptedModel(path)
     packets = Packets(list, Search(bench.store), Nobody())
     agent = Agent(model, bench.toolbox, packets, bench.runs, Limits(max_turns=len(turns), max_commands=len(turns)))
-    made = Inbox(bench.store, bench.runs, model, agent, relevant=packets.relevant, status=Nobody(), channel=Nobody())
+    loops = Loops(bench.store, bench.runs, model, agent, status=Nobody())
+    made = Inbox(bench.store, bench.runs, loops, relevant=packets.relevant, channel=Nobody())
     return made, model
 
 

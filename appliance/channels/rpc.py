@@ -39,7 +39,7 @@ Filter = Annotated[str, "only entries whose text matches: words, a glob or /rege
 class Means:
     """What the door needs from the core besides the inbox and the record."""
 
-    dispatch: Callable[[ToolCall, str, CancelToken], Outcome]
+    dispatch: Callable[[ToolCall, str, CancelToken, str], Outcome]
     tools: Callable[[], list[dict[str, Any]]]
     status: Callable[[], dict[str, Any]]
     plan: Callable[[str], list[dict[str, Any]]]
@@ -364,7 +364,7 @@ class Rpc:
     @method("tool.call")
     def tool(self, call: Call, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Run one tool on behalf of a person: the same validation and policy as for the model."""
-        outcome = self._means.dispatch(ToolCall(call.correlation, name, arguments), "", call.cancel)
+        outcome = self._means.dispatch(ToolCall(call.correlation, name, arguments), "", call.cancel, f"{CHANNEL}:{_user(call.uid)}")
         plain: dict[str, Any] = to_plain(outcome)
         return plain
 

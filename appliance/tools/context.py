@@ -226,14 +226,14 @@ def _word_count(body: str) -> int:
 # -- looking ------------------------------------------------------------------------------------------
 
 
-@tool(group="context", command="context drives", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context drives", is_read_only=True, menu=())
 def context_list_drives(*, drives: Drives, caller: Caller) -> DriveList:
     """Like df: list the drives that items are kept on, with how many are on each."""
     found = tuple(drives.listing(is_model=bool(caller.run)))
     return DriveList(found, "" if found else NOTHING)
 
 
-@tool(group="context", command="context tree", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context tree", is_read_only=True, menu=())
 def context_tree(
     drive: Annotated[str, Range(0, 64), "the drive; all drives are listed without one"] = "",
     path: Annotated[str, Range(0, 4096), "the folder, else the whole drive"] = "",
@@ -254,7 +254,7 @@ def context_tree(
     return Tree(display(stored), 1, (), "it is an item, not a folder: context_read shows it")
 
 
-@tool(group="context", command="context size", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context size", is_read_only=True, menu=())
 def context_dir_size(
     drive: Annotated[str, Range(0, 64), "the drive, when path does not name it"] = "",
     path: Annotated[str, Range(0, 4096), "the folder, else the whole drive"] = "",
@@ -269,7 +269,7 @@ def context_dir_size(
     return DirSize(display(stored), size.bytes, formatted(size.bytes), size.items)
 
 
-@tool(group="context", command="context list", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context list", is_read_only=True, menu=())
 def context_list(
     drive: Annotated[str, Range(0, 64), "only this drive"] = "",
     path: Annotated[str, Range(0, 4096), "only this folder"] = "",
@@ -286,7 +286,7 @@ def context_list(
     return Items(tuple(found), total)
 
 
-@tool(group="context", command="context read", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context read", is_read_only=True, menu=())
 def context_read(
     path: Path,
     drive: DriveName = "",
@@ -313,7 +313,7 @@ def context_read(
     return Text(display(found.path), "\n".join(wanted), offset, total, following if has_more else 0)
 
 
-@tool(group="context", command="context info", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context info", is_read_only=True, menu=())
 def context_info(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Info:
     """Like stat: what is known about an item: id, title, type, size, lines, times."""
     e = drives.item(path, drive, is_model=bool(caller.run))
@@ -334,7 +334,7 @@ def context_info(path: Path, drive: DriveName = "", *, drives: Drives, caller: C
     )
 
 
-@tool(group="context", command="context exists", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context exists", is_read_only=True, menu=())
 def context_exists(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Existence:
     """Like test -e: whether an item or folder is there."""
     try:
@@ -345,14 +345,14 @@ def context_exists(path: Path, drive: DriveName = "", *, drives: Drives, caller:
     return Existence(found is not None or is_folder, display(stored), is_folder)
 
 
-@tool(group="context", command="context lines", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context lines", is_read_only=True, menu=())
 def context_count_lines(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Lines:
     """Like wc -l: how many lines a text has."""
     found = drives.text(path, drive, is_model=bool(caller.run))
     return Lines(display(found.path), line_count(found.body))
 
 
-@tool(group="context", command="context chunks", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context chunks", is_read_only=True, menu=())
 def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Passages:
     """Show the passages under which search knows an item."""
     found = drives.text(path, drive, is_model=bool(caller.run))
@@ -365,7 +365,7 @@ def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, caller:
 # -- finding ------------------------------------------------------------------------------------------
 
 
-@tool(group="context", command="context search", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context search", is_read_only=True, menu=())
 def context_search(
     query: Annotated[str, Range(1, 1000), "letters to look for, in whatever case"],
     limit: Annotated[int, Range(1, 200), "how many to show"] = 20,
@@ -379,7 +379,7 @@ def context_search(
     return Previews(query, tuple(texts.search(query, limit=limit, is_model=bool(caller.run), stop=caller.cancel.is_set)))
 
 
-@tool(group="context", command="context grep", is_read_only=True, is_in_menu=False)
+@tool(group="context", command="context grep", is_read_only=True, menu=())
 def context_grep(
     pattern: Pattern,
     drive: Annotated[str, Range(0, 64), "only this drive"] = "",
@@ -406,7 +406,7 @@ def context_grep(
     return Matches(pattern, tuple(found[:max_results]), len(found) > max_results)
 
 
-@tool(group="context", is_read_only=True, is_in_menu=False)
+@tool(group="context", is_read_only=True, menu=())
 def search_grep(
     pattern: Pattern,
     drive: Annotated[str, Range(0, 64), "only this drive"] = "",

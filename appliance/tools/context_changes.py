@@ -120,7 +120,7 @@ def _around(path: str, drives: Drives) -> str:
 # -- changing -----------------------------------------------------------------------------------------
 
 
-@tool(group="context", command="context mkdir", is_in_menu=False)
+@tool(group="context", command="context mkdir", menu=())
 def context_create_dir(
     path: Path, drive: Annotated[str, Range(1, 64), "the drive"] = "agent", *, entries: Entries, drives: Drives, caller: Caller
 ) -> Made:
@@ -134,7 +134,7 @@ def context_create_dir(
     return Made(display(entry.path), entry.uid, is_new)
 
 
-@tool(group="context", command="context write", is_in_menu=False)
+@tool(group="context", command="context write", menu=())
 def context_write(
     path: Path,
     content: Annotated[str, "the text"] = "",
@@ -181,7 +181,7 @@ class Exact:
     new: str
 
 
-@tool(group="context", command="context edit", is_in_menu=False)
+@tool(group="context", command="context edit", menu=())
 def context_edit(
     path: Path,
     patches: Annotated[tuple[LinePatch, ...], "lines from 1, both included; end_line 0 inserts, empty content deletes"] = (),
@@ -205,7 +205,7 @@ def context_edit(
     return Edited(display(saved.path), saved.uid, line_count(saved.body), count)
 
 
-@tool(group="context", command="context delete", is_in_menu=False)
+@tool(group="context", command="context delete", menu=())
 def context_delete(
     path: Path,
     drive: DriveName = "",
@@ -242,7 +242,7 @@ def context_delete(
     return Deleted(len(removed), tuple(display(one) for one in removed[:MAX_REFS]))
 
 
-@tool(group="context", command="context copy", is_in_menu=False)
+@tool(group="context", command="context copy", menu=())
 def context_copy(
     src_path: Path,
     dst_path: Annotated[str, Range(1, 4096), "where to, as drive:/path or beside dst_drive"],
@@ -262,7 +262,7 @@ def context_copy(
     return Saved(*saved, _around(target, drives), "Copied to")
 
 
-@tool(group="context", command="context move", is_in_menu=False)
+@tool(group="context", command="context move", menu=())
 def context_move(
     src_path: Path,
     dst_path: Annotated[str, Range(1, 4096), "where to, as drive:/path or beside dst_drive"],

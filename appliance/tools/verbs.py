@@ -24,7 +24,7 @@ def actor(runs: Runs, caller: Caller) -> Actor:
     return Actor("model", caller.run, loop, turn)
 
 
-@tool(group="entries", name="set", is_in_menu=False)
+@tool(group="entries", name="set", menu=())
 def set_entry(
     path: Annotated[str, "scheme://path, a file's path, or a pattern; may be empty for kind known"] = "",
     body: Annotated[str | None, "the whole text, or edit markers such as <<SEARCH old SEARCH <<REPLACE new REPLACE"] = None,
@@ -46,7 +46,7 @@ def set_entry(
     return verbs.set(actor(runs, caller), path, write)
 
 
-@tool(group="entries", name="get", is_in_menu=False)
+@tool(group="entries", name="get", menu=())
 def get_entry(
     path: Path,
     body: Filter = "",
@@ -63,7 +63,7 @@ def get_entry(
     return outcome if outcome.message else replace(outcome, message=f"{path} is empty")
 
 
-@tool(group="entries", name="rm", is_in_menu=False)
+@tool(group="entries", name="rm", menu=())
 def rm_entry(
     path: Path,
     body: Filter = "",
@@ -77,7 +77,7 @@ def rm_entry(
     return verbs.rm(actor(runs, caller), path, Look(body, is_preview=preview))
 
 
-@tool(group="entries", name="cp", is_in_menu=False)
+@tool(group="entries", name="cp", menu=())
 def cp_entry(
     path: Path,
     to: Annotated[str, "the destination"] = "",
@@ -92,7 +92,7 @@ def cp_entry(
     return verbs.cp(actor(runs, caller), path, to or body.strip(), visibility)
 
 
-@tool(group="entries", name="mv", is_in_menu=False)
+@tool(group="entries", name="mv", menu=())
 def mv_entry(
     path: Path,
     to: Annotated[str, "the destination"] = "",
@@ -107,7 +107,7 @@ def mv_entry(
     return verbs.mv(actor(runs, caller), path, to or body.strip(), visibility)
 
 
-@tool(group="entries", name="update", is_in_menu=False)
+@tool(group="entries", name="update", menu=())
 def update_run(
     body: Annotated[str, "how it stands, in a sentence"] = "",
     status: Annotated[Literal[102, 200, 204, 422], "102 goes on, 200 done, 204 done without an answer, 422 cannot be done"] = 102,

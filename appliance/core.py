@@ -1,0 +1,372 @@
+"""Every part of a core, built once for one home and handed down; the same for a service, a worker and one command.
+
+Nothing here decides anything about a turn, opens a socket or waits. `daemon` serves it, `reach` calls it in a
+command's own process, `workers` works through the queue with it.
+"""
+
+import logging
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from appliance import __version__, config, log, markdown, notes, notify, places, policy, qualify, queries, tools
+from appliance.agent import Agent, Limits
+from appliance.channels.rpc import Means, Rpc, Shelf
+from appliance.clock import CancelToken, now_ms, this_process
+from appliance.drives import Drives
+from appliance.entries import PROJECT, Entries
+from appliance.errors import ConfigError, DeadlineExceeded, Lost, OwlError, Refused
+from appliance.grep import Texts
+from appliance.inbox import Inbox
+from appliance.leases import Leases
+from appliance.loops import Loops
+from appliance.models import Models
+from appliance.packet import Packets
+from appliance.places import Home
+from appliance.records import Ask, Event, Message, Outbound, Outcome, Part, to_plain
+from appliance.runs import Runs
+from appliance.schemes import Schemes
+from appliance.search import Search
+from appliance.settings import LOCAL, Config
+from appliance.shutdown import Shutdown
+from appliance.skills import Skills
+from appliance.steps import Passed, nobody
+from appliance.store import Store
+from appliance.supervisor import Broker, Given, Keeper
+from appliance.toolbox import Toolbox
+from appliance.undo import Undo
+from appliance.verbs import Verbs
+from appliance.views import Actor, Views
+from appliance.watch import Watch, walk
+
+LOG = logging.getLogger(__name__)
+# Keys that `reload` takes into use, and those that a new broker does; they may be the beginnings of keys.
+AT_ONCE = (
+    "system.log_level",
+    "system.debug",
+    "models.temperature",
+    "models.max_output_tokens",
+    "llm.deadline_ms",
+    "llm.broker_wait_s",
+    "budget.ceiling",
+    "budget.token_divisor",
+    "budget.history_messages",
+    "runs.max_turns",
+    "runs.max_commands",
+    "runs.max_strikes",
+    "prompt.",
+    "policy.",
+    "tools.deadline_s",
+    "orchestrator.health_interval_ms",
+    "orchestrator.disk_",
+)
+QUERY_S = 10.0  # for a query that somebody typed
+BROKER = ("models.", "pools", "routes", "providers")
+
+
+class LogDoor:
+    """Status and channel port of the local door: clients follow by themselves, so it only notes things in the log."""
+
+    def show(self, session: str, state: str) -> None:
+        """Note what the owl is doing."""
+        LOG.debug("session %s is %s", session, state)
+
+    def deliver(self, message: Outbound) -> None:
+        """Note that an answer waits to be read; its text is in the thread and not repeated here."""
+        LOG.info("an answer waits in %s", message.metadata.get("run"), extra={"session": message.session})
+
+
+class Core:
+    """Every part of a core, built for one home."""
+
+    def __init__(
+        self, home: Home, environ: Mapping[str, str], *, process: str = "core", is_shared: bool = True, passed: Passed = nobody
+    ) -> None:
+        self.home = home.require()
+        self.live = config.Live(home, environ)
+        self.started_ms = now_ms()
+        settings = self.live.current
+        self.redactor = log.Redactor(config.secrets(settings))
+        log.start(process, home.logs, settings.system.level, self.redactor, is_service=notify.is_service(environ))
+        self.runtime = places.runtime_folder(home, environ, make=True)
+        rules = policy.load(home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
+        self.store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
+        me = this_process().encode()
+        self.leases = Leases(self.store)
+        self.runs = Runs(self.store, me)
+        self.entries = Entries(self.store)
+        self.finder = Search(self.store)
+        more = [home.root / folder for folder in settings.skills.folders]
+        self.skills = Skills(home.box, self.entries, environ, more=more, is_enabled=settings.skills.enabled)
+        self.folder = notes.Folder(home.box, self.entries, self.skills.is_skill)
+        self.watch = Watch(home.box, self.folder.known, self._take)
+        # One broker for the core, systemd's or a child; a command that lives without a core has its own, private one.
+        given = environ.get("OWLBOX_BROKER_SOCKET", "") if is_shared else ""
+        path = places.broker_socket(self.runtime) if is_shared else self.runtime / f"broker-{os.getpid()}.sock"
+        self.broker: Keeper = Given(Path(given)) if given else Broker(home, path, environ, self.leases)
+        self.models = Models(
+            str(self.broker.socket),
+            token=lambda: self.broker.token,
+            revive=self.broker.revive,
+            wait_s=settings.llm.broker_wait_s,
+            silence_s=settings.orchestrator.health_interval_ms / 1000,
+        )
+        services: dict[str, Any] = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
+        kinds = Schemes()
+        services |= {"drives": Drives(self.store, self.entries, kinds), "texts": Texts(self.store, kinds)}
+        self.views = Views(self.store)
+        self.verbs = services["verbs"] = Verbs(self.store, self.entries, self.views, kinds)
+        self.toolbox = Toolbox(
+            tools.load(),
+            services,
+            policy=rules,
+            deadline_s=settings.tools.deadline_s,
+            threads=settings.tools.parallel,
+            interrupt=self.store.interrupt,
+        )
+        self.packets = Packets(
+            self._documents,
+            self.finder,
+            self.skills,
+            override=settings.prompt.system_prompt_override,
+            ceiling=settings.budget.ceiling,
+            divisor=settings.budget.token_divisor,
+        )
+        self.agent = Agent(self.models, self.toolbox, self.packets, self.runs, limits(settings))
+        door = LogDoor()
+        self.loops = Loops(self.store, self.runs, self.models, self.agent, status=door, passed=passed)
+        self.inbox = Inbox(self.store, self.runs, self.loops, relevant=self.packets.relevant, channel=door, passed=passed)
+        self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
+        means = Means(
+            self.toolbox.dispatch, self._tools, self.status, self.plan, self.prompt_size, self.reload, self.shut_down, self.bench
+        )
+        undo = Undo(self.store, self.entries, self.runs)
+        shelf = Shelf(
+            self._listing,
+            self.entries.view,
+            self.skills.listing,
+            self._act,
+            self._history,
+            lambda run, who, is_dry_run: to_plain(undo.undo(run, who, is_dry_run=is_dry_run)),
+            self._query,
+            self._waiting,
+        )
+        self.rpc = Rpc(self.inbox, self.runs, means, shelf)
+        self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
+        self.shutdown.component("toolbox", self.toolbox.close)
+        self.shutdown.component("broker", self.broker.stop)
+        self.shutdown.component("sessions", self.runs.stop_sessions)
+
+    def recover(self) -> None:
+        """Mend what a killed process left behind, read the skills; writes nothing when there is nothing to mend."""
+        for lease in self.leases.bury():
+            LOG.warning("%s %d ended without saying so: %s", lease.kind, lease.process.pid, lease.reason)
+        for loop in self.runs.recover(_ignore):
+            LOG.warning("run %s was interrupted and is marked so", loop.run)
+        try:
+            self.skills.sync()
+        except OwlError as error:
+            LOG.warning("skills could not be read: %s", error)  # a command that needs none still works
+
+    def close(self, reason: str) -> list[str]:
+        """End everything in order; returns the steps that did not end well."""
+        if self.shutdown.state == "running":
+            self.shutdown.initiate(reason)
+        bad = self.shutdown.run()
+        self.store.close()
+        log.stop()
+        return bad
+
+    # -- what the door offers -----------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """What runs, what it holds, what it is doing. Starts nothing."""
+        settings = self.live.current
+        try:
+            broker: dict[str, Any] = {"state": "not running"}
+            if self.broker.is_running():
+                broker = {"state": "running", **self.models.status()}
+        except (Lost, Refused, DeadlineExceeded) as error:
+            broker = {"state": f"not answering: {error.message}"}
+        latest = self.runs.listing(limit=1)
+        return {
+            "version": __version__,
+            "home": str(self.home.root),
+            "pid": os.getpid(),
+            "state": self.shutdown.state,
+            "uptime_s": (now_ms() - self.started_ms) // 1000,
+            "broker": {**broker, "restarts": self.broker.restarts},
+            "pools": {name: list(routes) for name, routes in settings.pools.items()},
+            "default_pool": settings.models.pool,
+            "channels": {"matrix": settings.channels.matrix.enabled, "email": settings.channels.email.enabled},
+            "workspace": settings.sandbox.workspace or str(self.home.root / "sessions"),
+            "entries": self.entries.count(),
+            "folder": self._folder(),
+            "answering": self.inbox.busy(),
+            "sessions": self.runs.sessions()[:10],
+            "last_thread": to_plain(latest[0]) if latest else None,
+            "processes": [lease.plain() for lease in self.leases.listing(10)],
+        }
+
+    def plan(self, pool: str) -> list[dict[str, Any]]:
+        """The routes of a pool that could answer now, as the broker says."""
+        return [to_plain(route) for route in self.models.plan(pool)]
+
+    def bench(self, model: str, seconds: float, progress: qualify.Progress, cancel: CancelToken) -> dict[str, Any]:
+        """Numbers and a verdict about a local model, "" for the one that answers; nothing is recorded."""
+        route = self.models.plan(f"{LOCAL}/{model}" if model else "")[0]
+        found: dict[str, Any] = to_plain(qualify.qualify(self.models, route, progress, cancel, seconds=seconds))
+        return found
+
+    def prompt_size(self, text: str) -> dict[str, Any]:
+        """Tokens of the prompt for a text, by part, counted by the broker on what it received."""
+        route = self.models.plan(self.live.current.models.pool)[0]
+        specs = tuple(self.toolbox.specs())
+        system = self.packets.system(specs, route.dialect, route.window)
+        ask = Ask(
+            system=system, messages=(Message("user", text),), tools=specs, dialect=route.dialect, correlation=log.correlation()
+        )
+        measure = self.models.measure(route, ask)
+        shipped = {n: markdown.visible(notes.shipped(n)) for n in notes.SHIPPED}
+        groups = {"instructions": 0, "tools": 0, "documents": 0, "skills": 0, "person": 0}
+        for name, tokens in measure.parts.items():
+            if name in ("instructions", "style"):
+                groups["instructions"] += tokens
+            elif name in ("tools", "skills"):
+                groups[name] += tokens
+            elif any(p.name == name and shipped.get(name) == p.text for p in system):
+                groups["documents"] += tokens
+            elif any(p.name == name for p in system):
+                groups["person"] += tokens
+        static = sum(tokens for name, tokens in groups.items() if name != "person")
+        return {
+            "route": route.name,
+            "dialect": route.dialect,
+            "model": measure.model,
+            "static": static,
+            "groups": groups,
+            "parts": measure.parts,
+            "total": measure.total,
+        }
+
+    def reload(self) -> tuple[str, str]:
+        """Take a changed configuration and policy into use; ConfigError keeps the old ones.
+
+        Returns the keys that hold from now on, and those that hold after a restart.
+        """
+        old = self.live.current
+        changed, what = self.live.reload()
+        if not changed and what:
+            LOG.error("configuration not reloaded: %s", what)
+            raise ConfigError(f"configuration not reloaded, the old one stays: {what}")
+        settings = self.live.current
+        try:
+            rules = policy.load(self.home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
+        except ConfigError as error:
+            self.live.current = old
+            LOG.error("configuration not reloaded: %s", error)
+            raise
+        self.redactor.add(*config.secrets(settings))
+        logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
+        self.agent.limits = limits(settings)
+        self.packets.override = settings.prompt.system_prompt_override
+        self.packets.ceiling, self.packets.divisor = settings.budget.ceiling, settings.budget.token_divisor
+        self.toolbox.use(rules)
+        self.toolbox.deadline_s = settings.tools.deadline_s
+        self.models.wait_s = settings.llm.broker_wait_s
+        self.models.silence_s = settings.orchestrator.health_interval_ms / 1000
+        keys = what.split(", ") if what else []
+        is_renewed = any(key.startswith(BROKER) and not key.startswith(AT_ONCE) for key in keys) and self._renew_broker()
+        at_once = AT_ONCE + BROKER if is_renewed else AT_ONCE
+        now = ", ".join(key for key in keys if key.startswith(at_once))
+        later = ", ".join(key for key in keys if not key.startswith(at_once))
+        LOG.info("configuration reloaded: %s%s", now or "nothing changed", f"; after a restart: {later}" if later else "")
+        self.skills.sync()  # folders of skills outside box/ are not watched
+        return now, later
+
+    def _renew_broker(self) -> bool:
+        """Let the broker read its configuration again; False while it answers, and when it is not ours to restart."""
+        if not isinstance(self.broker, Broker) or self.inbox.busy():
+            return False
+        if self.broker.is_running():
+            self.broker.revive("its configuration changed")
+        return True
+
+    def shut_down(self, reason: str) -> None:
+        """Ask for the end; `serve` does it."""
+        self.shutdown.initiate(reason)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _documents(self) -> list[Part]:
+        parts, problems = notes.documents(self.home.box)
+        for problem in problems:
+            LOG.warning("prompt document left out: %s", problem)
+        return [*parts, *self.skills.always()]
+
+    def _take(self, paths: Sequence[Path]) -> None:
+        """Files of box/ have changed."""
+        self.folder.take(paths)
+        self.skills.take(paths)
+
+    def look(self) -> None:
+        """Take what changed in box/ while nobody watched it: for a command that runs without a core."""
+        tree = walk(self.home.box)
+        if str(self.home.box) not in tree.folders:
+            return  # it is away, and may come back: what it held stays known
+        shut = [Path(folder) for folder in tree.closed]
+        known = [path for path in self.folder.known() if not any(path.is_relative_to(folder) for folder in shut)]
+        self._take(sorted({*map(Path, tree.files), *known}))
+
+    def _folder(self) -> dict[str, Any]:
+        """What is known about box/; only `serve` watches it."""
+        problems = [*self.folder.problems, *self.skills.problems]
+        return {"path": str(self.home.box), "state": self.watch.state, "problems": problems[:20], "problem_count": len(problems)}
+
+    def _listing(self, prefix: str, limit: int, offset: int) -> list[dict[str, Any]]:
+        return [to_plain(line) for line in self.entries.listing(prefix, limit=limit, offset=offset)]
+
+    def _act(self, run: str, verb: str, given: dict[str, Any]) -> Outcome:
+        """A verb on behalf of a person, outside of any thread or at the newest turn of one."""
+        if not run:
+            return self.verbs.perform(Actor("client"), verb, given)
+        found = self.runs.get(run).id
+        return self.verbs.perform(Actor("client", found, *self.runs.moment(found)), verb, given)
+
+    def _waiting(self, run: str, limit: int) -> list[dict[str, Any]]:
+        return [to_plain(one) for one in self.verbs.waiting(self.runs.get(run).id if run else "", limit)]
+
+    def _history(self, ref: str, limit: int, run: str) -> list[dict[str, Any]]:
+        """The changes of an entry as a thread or a person sees it; NotFound when there never was one."""
+        for scope in [f"run:{self.runs.get(run).id}", PROJECT] if run else [PROJECT]:
+            found = self.entries.changes(ref, scope=scope, limit=limit)
+            if found or self.entries.find(ref, scope=scope):
+                return [to_plain(change) for change in found]
+        self.entries.get(ref)
+        return []
+
+    def _query(self, sql: str, limit: int, cancel: CancelToken) -> tuple[Sequence[str], Sequence[Sequence[Any]], bool]:
+        """What somebody's own query says."""
+        found = self.store.query(sql.strip() or queries.TABLES, limit=limit, deadline_s=QUERY_S, is_stopped=cancel.is_set)
+        return found.columns, found.rows, found.has_more
+
+    def _tools(self) -> list[dict[str, Any]]:
+        return [{**to_plain(t.spec), "command": t.mark.command, "menu": list(t.mark.menu)} for t in self.toolbox.tools()]
+
+
+def limits(settings: Config) -> Limits:
+    """The agent's caps from the configuration."""
+    return Limits(
+        max_turns=settings.runs.max_turns,
+        max_commands=settings.runs.max_commands,
+        max_strikes=settings.runs.max_strikes,
+        history_messages=settings.budget.history_messages,
+        temperature=settings.models.temperature,
+        max_output_tokens=settings.models.max_output_tokens,
+        deadline_s=settings.llm.deadline_ms / 1000,
+    )
+
+
+def _ignore(event: Event) -> None:
+    """Nobody listens yet when the core recovers."""
