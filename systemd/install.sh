@@ -42,7 +42,7 @@ put() { # MODE SOURCE TARGET
 }
 
 for unit in owlbox.service owlbox.socket owlbox-broker.service owlbox-broker.socket \
-    owlbox-heartbeat.service owlbox-heartbeat.timer; do
+    owlbox-worker@.service owlbox-heartbeat.service owlbox-heartbeat.timer; do
     put 644 "$unit" "/etc/systemd/system/$unit"
 done
 version=$(systemctl --version 2>/dev/null | sed -n '1s/systemd \([0-9]*\).*/\1/p')

@@ -1,0 +1,73 @@
+"""The local door as a channel: a letter is put into the thread it belongs to and shown to whoever is connected.
+
+Delivered once: the event and the letter's end are one transaction. A letter of no thread, or of one that was deleted,
+goes to the log, and to those who follow. A thread that is being answered gets its letters after that, so that nothing
+comes between a call and its result. Knows nothing about sockets: clients follow `notices`.
+"""
+
+import logging
+
+from appliance.clock import now_ms
+from appliance.errors import Busy, NotFound
+from appliance.notices import Notice, Notices
+from appliance.outbox import LOGGED, SENT, Outbox
+from appliance.records import Event, Outbound
+from appliance.runs import Runs
+
+LOG = logging.getLogger(__name__)
+LOCAL = "local"
+SEQ = "seq"  # in a letter's metadata: where its text stands in the thread already
+LOG_CHARS = 2000
+
+
+class Local:
+    """Channel port of the local door, and its status port."""
+
+    is_idempotent = True
+
+    def __init__(self, outbox: Outbox, runs: Runs, notices: Notices) -> None:
+        self._outbox = outbox
+        self._runs = runs
+        self._notices = notices
+
+    def show(self, session: str, state: str) -> None:
+        """Note what the owl is doing."""
+        LOG.debug("session %s is %s", session, state)
+
+    def deliver(self, message: Outbound) -> None:
+        """Put it into its thread and tell those who follow; Busy while the thread is being answered."""
+        run = self._found(message.run)
+        is_followed = self._notices.is_followed(message.person)
+        seq = int(message.metadata.get(SEQ) or 0)
+        with self._outbox.handing_over(message.key, SENT if run or is_followed else LOGGED) as is_new:
+            if not is_new:
+                return
+            if run and not seq:
+                seq = self._append(run, message)
+        self._notices.put(Notice(message.person, message.text, run, seq, now_ms()))
+        if run:
+            LOG.info("event %d of thread %s waits to be read", seq, run, extra={"session": message.session})
+        elif not is_followed:
+            LOG.info("for %s: %s", message.person, message.text[:LOG_CHARS], extra={"letter": message.key})
+
+    def _append(self, run: str, message: Outbound) -> int:
+        if self._runs.is_answering(run):
+            raise Busy(f"thread {run} is being answered")
+        event = Event(
+            run=run,
+            kind="message",
+            role="assistant",
+            content=message.text,
+            input={"letter": message.key, **({"attachment": message.attachment} if message.attachment else {})},
+            channel=LOCAL,
+            sender_id="assistant",
+            correlation=message.correlation,
+        )
+        return self._runs.append(event).seq
+
+    def _found(self, run: str) -> str:
+        """The thread, "" for none and for one that is gone."""
+        try:
+            return self._runs.get(run).id if run else ""
+        except NotFound:
+            return ""

@@ -1,0 +1,272 @@
+"""Sends what the outbox holds: one thread that sleeps until the next letter is due, one more for each channel in use.
+
+Owns the choice of a channel, and which channels are open. A slow or failing channel holds up nobody else's letters;
+within a channel letters go one after the other. Nothing is polled: a letter that was put rings the bell of the
+outbox. Only the core runs one: another process that puts a letter has to tell the core, which calls `wake`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from appliance import log
+from appliance.clock import monotonic_s, now_ms
+from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge
+from appliance.outbox import FAILED, LOGGED, SENT, Address, Letter, Outbox, Posting
+from appliance.records import Channel, Outbound
+from appliance.steps import Passed, Step, nobody
+
+LOG = logging.getLogger(__name__)
+REPEAT = "(This may be a repeat.)"
+FINAL = (BadInput, NotFound, Refused, TooLarge)  # it will not be taken later either
+UNCERTAIN = (Lost, DeadlineExceeded)
+RETRY_S = 5.0  # after the database did not let us
+
+
+@dataclass(frozen=True)
+class Owed:
+    """What became of a letter, which the database did not let us record; next tried at a moment of the monotonic clock."""
+
+    letter: int
+    work: Callable[[], object]
+    due_s: float
+
+
+class Courier:
+    """Delivers letters over the channels that are open."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        preferred: Callable[[str], str] = lambda context: "",
+        passed: Passed = nobody,
+    ) -> None:
+        """`preferred` names the channel that a context would rather be told by, "" for none."""
+        self._outbox = outbox
+        self._preferred = preferred
+        self._passed = passed
+        self._wake = threading.Condition()
+        self._is_rung = False
+        self._is_closing = False
+        self._channels: dict[str, Channel] = {}
+        self._lanes: dict[str, ThreadPoolExecutor] = {}
+        self._queued: dict[int, Future[None]] = {}  # letters handed to a lane, until it is recorded what became of them
+        self._sending: set[int] = set()  # those that their lane works on
+        self._owed: list[Owed] = []
+        self._thread: threading.Thread | None = None
+
+    # -- channels -----------------------------------------------------------------------------------
+
+    def register(self, name: str, channel: Channel) -> None:
+        """Open a channel, or put another in its place; what insists on it is tried now."""
+        with self._wake:
+            self._channels[name] = channel
+        self._outbox.hasten(name)
+        self.wake()
+
+    def unregister(self, name: str) -> None:
+        """Close a channel: letters that insist on it wait, others go elsewhere."""
+        with self._wake:
+            self._channels.pop(name, None)
+
+    def channels(self) -> tuple[str, ...]:
+        """The names of the channels that are open."""
+        with self._wake:
+            return tuple(sorted(self._channels))
+
+    # -- the thread ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin with what a dead process left, then send what is put."""
+        self._outbox.bell = self.wake
+        self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
+        self._thread.start()
+        self.wake()
+
+    def wake(self) -> None:
+        """There may be something new to send; never blocks."""
+        with self._wake:
+            self._is_rung = True
+            self._wake.notify_all()
+
+    def close(self, limit_s: float = 5.0) -> bool:
+        """Begin nothing more and wait for what is being sent; False when a channel did not end in time."""
+        end_s = monotonic_s() + limit_s
+        with self._wake:
+            self._is_closing = True
+            self._wake.notify_all()
+            queued = list(self._queued.values())
+            lanes = list(self._lanes.values())
+        for future in queued:
+            future.cancel()
+        for lane in lanes:
+            lane.shutdown(wait=False, cancel_futures=True)
+        if self._thread is not None:
+            self._thread.join(max(0.0, end_s - monotonic_s()))
+        with self._wake:
+            is_done = self._wake.wait_for(lambda: not self._sending, max(0.0, end_s - monotonic_s()))
+        try:
+            self._pay(is_last=True)
+        except OwlError as error:
+            LOG.error("not recorded: what became of %d letters: %s", len(self._owed), error)
+            return False
+        return is_done
+
+    def _run(self) -> None:
+        wait_s: float | None = None
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._is_rung or self._is_closing, wait_s)
+                if self._is_closing:
+                    return
+                self._is_rung = False
+            try:
+                wait_s = self._round()
+            except OwlError as error:
+                LOG.error("letters wait, trying again in %g s: %s", RETRY_S, error)
+                wait_s = RETRY_S
+            except Exception:
+                LOG.exception("letters wait, trying again in %g s", RETRY_S)
+                wait_s = RETRY_S
+
+    def _round(self) -> float | None:
+        """Hand everything that is due to its channel; how long to sleep then, None until somebody rings."""
+        self._pay()
+        with self._wake:
+            mine = set(self._queued)
+        for posting in self._outbox.recover(mine, self._is_idempotent):
+            LOG.warning("letter %d: %s", posting.id, posting.error)
+        ready, next_ms = self._outbox.due()
+        for posting in ready:
+            if posting.id not in mine:
+                self._hand_on(posting)
+        waits_s = [max(0.0, owed.due_s - monotonic_s()) for owed in list(self._owed)]
+        if next_ms is not None:
+            waits_s.append(max(0.0, (next_ms - now_ms()) / 1000))
+        return min(waits_s, default=None)
+
+    def _is_idempotent(self, name: str) -> bool:
+        with self._wake:
+            channel = self._channels.get(name)
+        return channel is not None and channel.is_idempotent
+
+    # -- one letter ---------------------------------------------------------------------------------
+
+    def _hand_on(self, posting: Posting) -> None:
+        """Choose where it goes; into the lane of that channel, into the log, or back."""
+        letter = posting.letter
+        address = self.choose(letter)
+        if address is None:
+            LOG.info("nobody to tell: letter %d (%s) for %s", posting.id, letter.key, letter.context)
+            self._outbox.end(posting.id, LOGGED, "no channel reaches them")
+            self.wake()  # the next one of the same conversation
+            return
+        with self._wake:
+            if self._is_closing:
+                return
+            if is_open := address.channel in self._channels:
+                lane = self._lanes.get(address.channel)
+                if lane is None:
+                    lane = self._lanes[address.channel] = ThreadPoolExecutor(1, f"to-{address.channel}")
+                self._queued[posting.id] = lane.submit(self._work, posting, address)
+        if not is_open:
+            self._outbox.put_off(posting.id, f"channel {address.channel} is not open")
+            self.wake()
+
+    def choose(self, letter: Letter) -> Address | None:
+        """Where a letter goes: the channel it insists on, else the preferred one, else that of its session, else the last used.
+
+        None when no open channel reaches its context: then it is logged. Never a conversation of another context.
+        """
+        found = self._outbox.addresses
+        if letter.channel:
+            same = found(letter.context, channel=letter.channel, session=letter.session) if letter.session else []
+            return next(iter([*same, *found(letter.context, channel=letter.channel)]), Address(letter.channel))
+        preferred = self._preferred(letter.context)
+        wanted = found(letter.context, channel=preferred) if preferred else []
+        wanted += found(letter.context, session=letter.session) if letter.session else []
+        is_open = self.channels()
+        return next((one for one in [*wanted, *found(letter.context)] if one.channel in is_open), None)
+
+    def _work(self, posting: Posting, address: Address) -> None:
+        """In the lane: deliver one letter and record what became of it."""
+        with self._wake:
+            channel = self._channels.get(address.channel)
+            self._sending.add(posting.id)
+        try:
+            if channel is not None:  # else it was closed meanwhile, and another is chosen
+                with log.correlated(posting.letter.correlation):
+                    self._send(posting, address, channel)
+        except Exception:
+            LOG.exception("letter %d", posting.id)
+        finally:
+            with self._wake:
+                self._sending.discard(posting.id)
+                if all(owed.letter != posting.id for owed in self._owed):
+                    del self._queued[posting.id]
+                self._is_rung = True
+                self._wake.notify_all()
+
+    def _send(self, posting: Posting, address: Address, channel: Channel) -> None:
+        letter = posting.letter
+        try:
+            message = Outbound(
+                address.session,
+                f"{REPEAT}\n{letter.text}" if posting.may_repeat else letter.text,
+                letter.attachment,
+                {**address.metadata, **letter.metadata},
+                letter.key,
+                letter.person,
+                self._outbox.thread(letter),
+                letter.correlation,
+            )
+            is_ours = self._outbox.take(posting.id, address.channel, durable=not channel.is_idempotent)
+        except OwlError as error:
+            LOG.error("letter %d was not begun, trying again in %g s: %s", posting.id, RETRY_S, error)
+            self._owed.append(Owed(posting.id, lambda: None, monotonic_s() + RETRY_S))
+            return
+        if not is_ours:
+            return  # it was decided otherwise
+        self._passed(Step.LETTER_TAKEN)
+        work = self._deliver(posting.id, message, address.channel, channel)
+        try:
+            work()
+        except OwlError as error:  # it must not go out again meanwhile
+            LOG.error("letter %d: what became of it is kept for later: %s", posting.id, error)
+            self._owed.append(Owed(posting.id, work, monotonic_s() + RETRY_S))
+
+    def _deliver(self, letter_id: int, message: Outbound, name: str, channel: Channel) -> Callable[[], object]:
+        """Give a letter to its channel; what is to be recorded then."""
+        put_off = partial(self._outbox.put_off, letter_id)
+        try:
+            channel.deliver(message)
+        except FINAL as error:
+            LOG.error("letter %d was refused by %s: %s", letter_id, name, error)
+            return partial(self._outbox.end, letter_id, FAILED, str(error))
+        except Busy as error:
+            return partial(put_off, str(error), is_free=True)
+        except OwlError as error:
+            LOG.warning("letter %d could not be sent over %s: %s", letter_id, name, error)
+            return partial(put_off, str(error), may_repeat=isinstance(error, UNCERTAIN) and not channel.is_idempotent)
+        except Exception as error:
+            LOG.exception("letter %d: channel %s failed", letter_id, name)
+            return partial(put_off, f"{type(error).__name__}: {error}", may_repeat=not channel.is_idempotent)
+        self._passed(Step.LETTER_DELIVERED)
+        return partial(self._sent, letter_id)
+
+    def _sent(self, letter_id: int) -> None:
+        self._outbox.end(letter_id, SENT)
+        self._passed(Step.LETTER_SENT)
+
+    def _pay(self, *, is_last: bool = False) -> None:
+        """Make the records that could not be made before, as far as it is time again."""
+        for owed in list(self._owed):
+            if is_last or owed.due_s <= monotonic_s():
+                owed.work()
+                self._owed.remove(owed)
+                with self._wake:
+                    self._queued.pop(owed.letter, None)

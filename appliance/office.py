@@ -1,0 +1,178 @@
+"""The queue's parts of a core, built once and tied together: tasks, workers, letters, and who is told of what.
+
+Here stands what follows from what: a task that ends puts a letter to whoever asked for it, a task that is added wakes
+idle workers, a worker that did something tells the core. Owns no table, waits for nothing. Apart from `core`, which
+builds everything else: one file would pass 600 lines.
+"""
+
+import logging
+import os
+import pwd
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from appliance import lender
+from appliance.channels.local import LOCAL, Local
+from appliance.channels.queue import Queue, Staff
+from appliance.courier import Courier
+from appliance.crew import Crew
+from appliance.drops import Drops
+from appliance.errors import NotFound, OwlError
+from appliance.leases import Leases, Mode, Roster
+from appliance.lender import Lender
+from appliance.notices import Notices
+from appliance.outbox import Letter, Outbox, Patience
+from appliance.phases import Phases
+from appliance.places import Home
+from appliance.records import Event, LoopEnded, to_plain
+from appliance.runs import Loop, Runs
+from appliance.settings import Workers
+from appliance.steps import Passed, Step
+from appliance.store import Store
+from appliance.supervisor import Keeper
+from appliance.tasks import Task, Tasks
+from appliance.ticks import Parts, Schedules, Ticks
+from appliance.workers import Post, Shift, Ties
+
+LOG = logging.getLogger(__name__)
+STATES = {"complete": "done", "failed": "failed", "waiting": "waits for you"}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the queue stands on."""
+
+    home: Home
+    environ: Mapping[str, str]
+    runtime: Path
+    store: Store
+    leases: Leases
+    runs: Runs
+
+
+class Office:
+    """Tasks, workers and letters of one core."""
+
+    def __init__(self, ground: Ground, pace: Callable[[], Workers], patience: Patience, broker: Keeper, passed: Passed) -> None:
+        self._ground = ground
+        self._pace = pace
+        self._broker = broker
+        self._passed = passed
+        store, runs = ground.store, ground.runs
+        self.outbox = Outbox(store, runs.process, patience)
+        self.notices = Notices()
+        self.tasks = Tasks(store, settled=self._settled, nudge=self._nudge, passed=self._task_passed)
+        self.roster = Roster(store, ground.leases, ground.runtime / "workers")
+        self.crew = Crew(ground.home, ground.environ, store, self.roster, self.tasks, pace)
+        self.door = Local(self.outbox, runs, self.notices)
+        self.courier = Courier(self.outbox, passed=passed)
+        self.courier.register(LOCAL, self.door)
+        self.drops = Drops(ground.home.drop, store, runs, self.outbox, self.tasks, passed=passed)
+        self.ticks: Ticks | None = None
+        crew = self.crew
+        staff = Staff(crew.listing, crew.view, self._start, crew.stop, crew.kill, self._reap, crew.log, self._lend)
+        self.queue = Queue(staff, self.outbox, self.notices, self.changed, self.counts)
+
+    def shift(self, post: Post, phases: Phases, parts: Parts, *, is_scheduling: bool = True) -> Shift:
+        """A worker made of these parts; run it from the main thread of a process of its own."""
+        schedules: Schedules | None = None  # there are none yet that `is_scheduling` could leave out
+        broker = self._broker
+        prepare, rest = (broker.start, broker.rest) if isinstance(broker, Lender) else (_nothing, _nothing)
+        self.ticks = Ticks(parts, self._pace, phases, schedules=schedules, prepare=prepare, passed=self._passed)
+
+        def leave_off() -> None:
+            parts.loops.is_closing = True
+
+        ties = Ties(self.roster, self.crew, self._ground.runs, self._tell, rest, leave_off)
+        return Shift(post, ties, self.ticks, self._pace, phases)
+
+    def ended(self, loop: Loop, end: LoopEnded) -> bool:
+        """Within the transaction that ended a loop: settles the task it was for; False when it was for none."""
+        return self.ticks is not None and self.ticks.ended(loop, end)
+
+    def counts(self) -> dict[str, Any]:
+        """How many tasks, workers and letters there are in each state."""
+        return {"tasks": self.tasks.counts(), "workers": self.crew.counts(), "letters": self.outbox.counts()}
+
+    def changed(self) -> None:
+        """Something was added to the queue or has ended in it: idle workers look, letters leave."""
+        try:
+            self.crew.wake()
+        except OwlError as error:
+            LOG.warning("workers were not told of new work: %s", error)
+        self.outbox.bell()
+
+    def take_drops(self) -> None:
+        """Do what was left as files, for the one core of a home; before `recover`, so that a late result finds its call open."""
+        self.drops.prepare()
+        try:
+            self.drops.take()
+        except OwlError as error:
+            LOG.error("not everything in drop/ could be taken: %s", error)
+        self.changed()  # told of a task before it was committed, a worker may have found nothing
+
+    def close(self) -> None:
+        """Begin to send nothing more, and wait for what is being sent."""
+        if not self.courier.close():
+            LOG.warning("a channel did not end in time")
+
+    # -- what follows from what -----------------------------------------------------------------------
+
+    def _task_passed(self, step: Step) -> None:
+        self._passed(step)
+        if step is Step.TASK_ADDED:
+            self.changed()
+
+    def _nudge(self, task: Task) -> None:
+        """A task is to be stopped, or may begin now."""
+        try:
+            self.crew.nudge(task)
+        except OwlError as error:
+            LOG.warning("the worker of task %d was not told: %s", task.id, error)
+        self.changed()
+
+    def _settled(self, task: Task) -> None:
+        """Within the transaction that ended a task: who asked for it is told, once for each attempt and state."""
+        context, channel = "", ""
+        try:
+            context = str(self._ground.runs.session(task.session)["context"])
+        except NotFound:
+            # Asked for at the command line, outside of every conversation: whoever is connected here is told.
+            channel = LOCAL if task.session.partition(":")[0] in ("", LOCAL) else ""
+        key = f"task:{task.id}:{task.attempts}:{task.status}"
+        text = f"Task {task.id} ({task.name}) {STATES.get(task.status, task.status)}:\n{task.text}"
+        person = task.person or pwd.getpwuid(os.getuid()).pw_name
+        self.outbox.put(Letter(key, person, text, context, task.session, channel, run=task.origin))
+
+    def _tell(self) -> None:
+        """As a worker: let the core know what changed, and without one the other workers."""
+        if not lender.tell(self._ground.home, self._ground.environ):
+            self.changed()
+
+    # -- for the door ---------------------------------------------------------------------------------
+
+    def _start(self, mode: Mode, task: int | None, is_scheduling: bool) -> dict[str, Any]:
+        return self.crew.start(mode, task, is_scheduling=is_scheduling)
+
+    def _reap(self) -> list[dict[str, Any]]:
+        buried = [to_plain(worker) for worker in self.crew.reap()]
+        self._ground.runs.recover(_ignore)
+        if buried:
+            self.changed()
+        return buried
+
+    def _lend(self, reason: str) -> dict[str, str]:
+        """Where our broker listens and what it asks for, brought back first when a worker needs it."""
+        if reason:
+            self._broker.revive(reason)
+        return {"socket": str(self._broker.socket), "token": self._broker.token}
+
+
+def _nothing() -> None:
+    """There is nothing to do."""
+
+
+def _ignore(event: Event) -> None:
+    """Nobody listens to what a dead worker left."""

@@ -1,0 +1,353 @@
+"""One tick of a worker: stale claims back, schedules, one claim, one loop of the model, the task's end.
+
+Owns no table. A task's end is recorded in the transaction that ends its thread's loop, or before, by the tool that
+the model called; what ended so is not ended again. What keeps a worker from its work through no fault of the task
+(it is stopped, the model's process goes away) gives the claim back. Knows nothing about processes and signals:
+`workers` calls this in a thread and interrupts it. Not promised: that a tool which hears no stop ends in time.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from appliance import log
+from appliance.agent import Role
+from appliance.briefing import Briefing
+from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms
+from appliance.errors import Conflict, NotFound, OwlError, StoreError
+from appliance.loops import Loops, Subscription
+from appliance.packet import Packets
+from appliance.phases import Phases
+from appliance.records import Event, LoopEnded, Model, Route
+from appliance.runs import DONE, PROPOSED, Loop, Runs
+from appliance.settings import Workers
+from appliance.steps import Passed, Step, nobody
+from appliance.store import Store
+from appliance.tasks import CANCELLED, Claim, Tasks
+
+LOG = logging.getLogger(__name__)
+STALE_TICKS = 3  # a claim is stale after so many longest ticks (B-023)
+MARGIN = 0.9  # of that, after which a worker ends its own tick
+READ = 0.5  # of the model's window, for the first message
+CHANNEL = "task"
+NO_CALL = "(The answer ended without a call of complete_task, fail_task or wait_task, so it was taken as the result.)"
+MAX_TURNS = "Max turns exceeded"
+UNDECIDED = "a change waits for a decision (owlbox entry waiting)"
+STOPPED, LOST = "its worker was stopped", "the claim was lost"
+# Through no fault of the task: our own process, the model's, or the database.
+OURS = ("busy", "disk_full")
+BLAMELESS = ("interrupted", "connection_lost", *OURS)
+INTERRUPTED = "interrupted"
+UNKNOWN = LoopEnded(500, "failed", "internal error")
+MAX_INTERRUPTIONS = 3  # a task that ends the model's process each time is not begun for ever
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a tick works with."""
+
+    store: Store
+    tasks: Tasks
+    runs: Runs
+    loops: Loops
+    model: Model
+    packets: Packets
+    briefing: Briefing
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """Whatever makes tasks of its own; judged before a task is claimed."""
+
+    are_enabled: Callable[[], bool]
+    evaluate: Callable[[], object]
+
+
+@dataclass
+class Job:
+    """The task a worker has now; `why` says what made it stop."""
+
+    claim: Claim
+    loop: Loop
+    cancel: CancelToken = field(default_factory=CancelToken)
+    why: str = ""
+    end: LoopEnded = UNKNOWN
+
+    def stop(self, why: str) -> None:
+        """End the model's work; the first reason stays."""
+        self.why = self.why or why
+        self.cancel.set()
+
+
+def nothing() -> None:
+    """There is nothing to prepare."""
+
+
+class Ticks:
+    """Works on tasks, one at a time; `interrupt` and `look` may be called from other threads."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        pace: Callable[[], Workers],
+        phases: Phases,
+        *,
+        schedules: Schedules | None = None,
+        alarms: Alarms | None = None,
+        prepare: Callable[[], None] = nothing,
+        passed: Passed = nobody,
+    ) -> None:
+        """`prepare` is called before a model is needed."""
+        self._parts = parts
+        self._pace = pace
+        self._phases = phases
+        self._schedules = schedules
+        self._alarms = alarms or Alarms()
+        self._prepare = prepare
+        self._passed = passed
+        self._guard = threading.Lock()
+        self._job: Job | None = None
+        self._unsettled: dict[int, Job] = {}  # by loop
+        self._is_stopping = False
+        self._number = 0
+        self.was_interrupted = False  # the last tick, by something that trying again at once would not mend
+
+    def tick(self, worker: str, only: int | None = None) -> bool:
+        """One round; True when there was a task to work on. Unavailable when no model can be asked: nothing is claimed."""
+        self._number += 1
+        self.was_interrupted = False
+        started_s, did_work = monotonic_s(), False
+        self._phases.say("tick-start", f"#{self._number}")
+        try:
+            self._parts.loops.pay_all()
+            for job in list(self._unsettled.values()):
+                self._make_sure(job)
+            self._release_stale()
+            if self._has_schedules(only) and self._schedules is not None:
+                self._phases.say("evaluating-schedules")
+                self._schedules.evaluate()
+            did_work = self._work(worker, only)
+        finally:
+            spent_s = monotonic_s() - started_s
+            self._phases.say("tick-end", f"#{self._number} {spent_s:.1f}s didWork={'true' if did_work else 'false'}")
+            if did_work:
+                self._passed(Step.TICK_ENDED)
+        return did_work
+
+    def is_due(self, only: int | None = None) -> bool:
+        """True when a tick would have something to do; writes nothing when it would not."""
+        self._release_stale()
+        return self._has_schedules(only) or self._is_due(only)
+
+    def is_busy(self) -> bool:
+        """True while a claim is held."""
+        return self._job is not None or bool(self._unsettled)
+
+    def interrupt(self, why: str) -> None:
+        """End what is being worked on, and begin nothing more when the worker is `STOPPED`."""
+        with self._guard:
+            self._is_stopping = self._is_stopping or why == STOPPED
+            job = self._job
+        if job is not None:
+            job.stop(why)
+
+    def look(self) -> None:
+        """See whether somebody wants the task stopped, or it is no longer ours."""
+        job = self._job
+        if job is None:
+            return
+        try:
+            task = self._parts.tasks.find(job.claim.task.id)
+        except StoreError:
+            return  # seen when it ends
+        if task is not None and task.attempts == job.claim.number:
+            if task.status in ("complete", "failed", "waiting"):
+                return  # a tool has ended it, and the loop is about to
+            if task.status == "in_progress" and task.claimed_by == job.claim.worker:
+                if task.cancel_ms is not None:
+                    job.stop(CANCELLED)
+                return
+        job.stop(LOST)
+
+    def ended(self, loop: Loop, end: LoopEnded) -> bool:
+        """To be called in the transaction that ends a loop; False when the loop is none of ours."""
+        job = self._unsettled.get(loop.id)
+        if job is not None:
+            self._settle(job, end)
+        return job is not None
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _release_stale(self) -> None:
+        stale_ms = now_ms() - round(STALE_TICKS * self._pace().max_tick_s * 1000)
+        for task in self._parts.tasks.release_stale(stale_ms):
+            LOG.warning("task %d was claimed for too long and is %s again", task.id, task.status)
+
+    def _has_schedules(self, only: int | None) -> bool:
+        return self._schedules is not None and only is None and self._schedules.are_enabled()
+
+    def _work(self, worker: str, only: int | None) -> bool:
+        self._phases.say("claiming-task")
+        if not self._is_due(only):
+            return False
+        self._prepare()
+        routes = self._parts.model.plan("")
+        claim = None if self._is_stopping else self._parts.tasks.claim(worker, only)
+        if claim is None:
+            return False
+        LOG.info("task %d claimed", claim.task.id, extra={"worker": worker, "attempt": claim.number})
+        with log.correlated(correlation_id()):
+            self._carry_out(claim, routes[0])
+        return True
+
+    def _is_due(self, only: int | None) -> bool:
+        if only is None:
+            return self._parts.tasks.is_work()
+        task = self._parts.tasks.find(only)
+        if task is None:
+            self._phases.note(f"there is no task {only}: nothing claimed")
+        elif task.status != "pending":
+            self._phases.note(f"task {only} is {task.status}: nothing claimed")
+        elif task.open_blockers:
+            self._phases.note(f"task {only} waits for {task.open_blockers} others: nothing claimed")
+        else:
+            return True
+        return False
+
+    def _carry_out(self, claim: Claim, route: Route) -> None:
+        parts = self._parts
+        try:
+            loop = self._begin(claim, route)
+        except OwlError as error:
+            LOG.error("task %d could not be begun: %s", claim.task.id, error)
+            parts.tasks.give_back(claim, f"could not be begun: {error.message}")
+            if isinstance(error, Conflict | NotFound):
+                return
+            raise
+        job = Job(claim, loop)
+        self._unsettled[loop.id] = job
+        with self._guard:
+            self._job = job
+            if self._is_stopping:
+                job.stop(STOPPED)
+        self._passed(Step.TASK_ATTACHED)
+        try:
+            self._answer(job)
+        finally:
+            with self._guard:
+                self._job = None
+
+    def _begin(self, claim: Claim, route: Route) -> Loop:
+        """The task's thread with its first message, begun: all of it, or nothing of it."""
+        parts, task = self._parts, claim.task
+        text = parts.briefing.text(claim, int(route.window * READ * parts.packets.divisor))
+        relevant = parts.packets.relevant(f"{task.name} {task.description}"[:2000])
+        session, correlation = f"{CHANNEL}:{task.id}", log.correlation()
+        with parts.store.write(durable=True):
+            parts.runs.open_session(session, task.person, self._context(task.person, task.session))
+            run = parts.runs.begin(session, "tick", title=f"Working: {task.name}", task=task.id)
+            given: dict[str, Any] | None = {"relevant": relevant} if relevant else None
+            first = Event(run.id, "message", "user", text, input=given, channel=CHANNEL, correlation=correlation)
+            prompt = parts.runs.append(first)
+            loop_id = parts.runs.enqueue(run.id, prompt.id, correlation)
+            parts.tasks.attach(claim, run.id)
+            # Begun at once: a prompt that only waits is one that the core would answer as a chat.
+            parts.runs.start_loop(loop_id)
+            return parts.runs.loop(loop_id)
+
+    def _context(self, person: str, session: str) -> str:
+        """Whose task it is: the person's or group's in whose conversation it was asked for."""
+        try:
+            found = self._parts.runs.session(session) if session else {}
+        except NotFound:
+            found = {}
+        return str(found.get("context") or f"user:{person}")
+
+    def _answer(self, job: Job) -> None:
+        parts, pace = self._parts, self._pace()
+        limit_s = STALE_TICKS * pace.max_tick_s * MARGIN
+        alarms = [self._alarms.after(limit_s, lambda: job.stop(f"it took longer than {limit_s:.0f} s (workers.max_tick_s)"))]
+        if (deadline_ms := job.claim.task.deadline_ms) is not None:
+            left_s = max(0.0, (deadline_ms - now_ms()) / 1000)
+            alarms.append(self._alarms.after(left_s, lambda: job.stop("its deadline passed")))
+        told = parts.loops.feed.subscribe(job.loop.id)
+        listener = threading.Thread(target=self._show, args=(told,), name="phases", daemon=True)
+        listener.start()
+        end = UNKNOWN
+        try:
+            end = parts.loops.answer(job.loop, job.cancel, Role("worker", max_turns=pace.max_turns, is_background=True))
+        finally:
+            for alarm in alarms:
+                self._alarms.cancel(alarm)
+            parts.loops.feed.put(job.loop.id, end)
+            parts.loops.feed.leave(job.loop.id, told)
+            listener.join(5)
+            job.end = end
+            self._make_sure(job)
+
+    def _show(self, told: Subscription) -> None:
+        try:
+            for item in told:
+                self._phases.show(item)
+        except OSError as error:
+            LOG.warning("nobody looks on any more: %s", error)
+
+    def _make_sure(self, job: Job) -> None:
+        """Settle what the end of the loop did not: its thread was deleted, or the database was busy."""
+        try:
+            if self._parts.tasks.holds(job.claim):
+                with self._parts.store.write(durable=True):
+                    self._settle(job, job.end)
+            self._unsettled.pop(job.loop.id, None)
+        except OwlError as error:
+            LOG.error("the end of task %d is kept for later: %s", job.claim.task.id, error)
+
+    def _settle(self, job: Job, end: LoopEnded) -> None:
+        """Record how the task stands, unless a tool has, or it is not ours any more. Call inside a transaction."""
+        parts, claim = self._parts, job.claim
+        try:
+            if parts.tasks.holds(claim):
+                status, text = self._verdict(job, end)
+                if status == "pending":
+                    parts.tasks.give_back(claim, text)
+                else:
+                    parts.tasks.finish(claim, status, text)
+            task = parts.tasks.find(claim.task.id)
+        except StoreError as error:
+            LOG.error("task %d: %s", claim.task.id, error)
+            task = None
+        is_ours = task is not None and task.attempts == claim.number
+        became = f"in_progress -> {task.status}" if task is not None and is_ours else f"left as it is: {LOST}"
+        change = Event(job.loop.run, "status_change", "system", f"task {claim.task.id}: {became}")
+        try:
+            parts.runs.append(change)
+        except NotFound:
+            pass  # its thread was deleted
+        LOG.info("task %d: %s", claim.task.id, became, extra={"result": end.outcome, "run": job.loop.run})
+
+    def _verdict(self, job: Job, end: LoopEnded) -> tuple[Literal["pending", "complete", "failed", "waiting"], str]:
+        """How a task ends whose model called no tool for that."""
+        if job.why == STOPPED or end.outcome == "stopped":
+            return "pending", STOPPED
+        if job.why:
+            return "failed", job.why
+        if end.status == DONE:
+            said = self._parts.runs.said(job.loop.id).strip()
+            return "complete", f"{said}\n\n{NO_CALL}" if said else NO_CALL
+        if end.status == PROPOSED:
+            return "waiting", f"{UNDECIDED}: {end.message or 'see its thread'}. Decide about it, then reset the task."
+        if end.outcome == "max_turns":
+            return "failed", MAX_TURNS
+        if end.outcome in BLAMELESS:
+            self.was_interrupted = True
+            if end.outcome in OURS or self._interruptions(job.claim) + 1 < MAX_INTERRUPTIONS:
+                return "pending", f"{INTERRUPTED}: {end.message or end.outcome}"
+            return "failed", f"it was interrupted {MAX_INTERRUPTIONS} times, the last time: {end.message or end.outcome}"
+        return "failed", end.message or end.outcome
+
+    def _interruptions(self, claim: Claim) -> int:
+        """How many attempts right before this one the model's process did not survive."""
+        before = [one.outcome for one in self._parts.tasks.attempts(claim.task.id) if one.number < claim.number]
+        return next((i for i, outcome in enumerate(reversed(before)) if not outcome.startswith(INTERRUPTED)), len(before))
