@@ -29,6 +29,8 @@ from appliance.tui import look
 from appliance.tui.chat import Chat
 from appliance.tui.context import Context
 from appliance.tui.guide import Guide
+from appliance.tui.hands import Workers
+from appliance.tui.jobs import Tasks
 from appliance.tui.link import Contact, Link
 from appliance.tui.owl import Owl
 from appliance.tui.panel import Means, Panel
@@ -36,7 +38,7 @@ from appliance.tui.sender import Sender
 from appliance.tui.threads import Threads
 
 LOG = logging.getLogger(__name__)
-PANELS: tuple[type[Panel], ...] = (Chat, Threads, Context, Guide)
+PANELS: tuple[type[Panel], ...] = (Chat, Threads, Context, Tasks, Workers, Guide)
 NOTICE_S = 6.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 

@@ -171,6 +171,11 @@ class Chat(Panel):
             self.resume(argument)
         elif name == "resume":
             self.ask("thread.list", {"type": "chat", "limit": 2}, self._resume_last)
+        elif name == "compact" and self.talk.thread:
+            self.means.say("summarizing …", False)
+            self.ask("run.compact", {"run": self.talk.thread}, self._compacted)
+        elif name == "compact":
+            self.means.say("nothing has been said yet", False)
         elif name == "status":
             self.ask("core.status", {}, self._show_status)
         elif name in ("quit", "exit"):
@@ -204,6 +209,9 @@ class Chat(Panel):
         self._room.anchor()
         self.call_after_refresh(self._forget_old)
         self.means.refresh()
+
+    def _compacted(self, done: dict[str, Any]) -> None:
+        self.means.say(f"{done['covers']} events are now in short for the model; here they stay as they are", False)
 
     def _resume_last(self, threads: list[dict[str, Any]]) -> None:
         last = [t["id"] for t in threads if t["id"] != self.talk.thread]

@@ -17,6 +17,7 @@ COMMANDS = (
     Command("new", "", "start a new thread"),
     Command("threads", "", "earlier threads"),
     Command("resume", "ID", "continue a thread; without ID the last one"),
+    Command("compact", "", "summarize the older part of this thread for the model"),
     Command("status", "", "what runs and what it is doing"),
     Command("quit", "", "leave"),
 )

@@ -15,7 +15,7 @@ KEYS = (
         "Everywhere",
         (
             ("Tab, Shift+Tab", "next and previous tab"),
-            ("F1 F2 F3 F4", "go to a tab; outside of Chat also 1 2 3 4"),
+            ("F1 to F6", "go to a tab; outside of Chat also 1 to 6"),
             ("Esc", "close, stop an answer (twice), back to Chat"),
             ("Ctrl+R", "connect again now, when the core is away"),
             ("Ctrl+C", "copy what is selected, otherwise leave"),
@@ -47,6 +47,22 @@ KEYS = (
             ("Return", "open a folder, read an entry"),
             ("/", "search everything the owl knows"),
             ("k, j", "scroll the entry"),
+        ),
+    ),
+    (
+        "Tasks",
+        (
+            ("a", "add one: its name, then - and what more there is to say"),
+            ("Return", "the thread in which it was done, in Chat"),
+            ("s", "only one state: pending, in progress, waiting, ..."),
+            ("e, x, d", "do it again, cancel it, delete it"),
+        ),
+    ),
+    (
+        "Workers",
+        (
+            ("n, o", "start one that stays, or one for a single task"),
+            ("x, X", "let it end, end it at once"),
         ),
     ),
 )

@@ -48,23 +48,23 @@ class Panel(Vertical):
         """Tab was pressed; True when the panel had a use for it."""
         return False
 
-    def ask(self, method: str, params: dict[str, Any], then: Then, *, failed: Then | None = None) -> None:
+    def ask(self, method: str, params: dict[str, Any], then: Then, *, failed: Then | None = None, about: str = "") -> None:
         """Call the core in a worker thread; `then` gets the result here, an error goes to the bottom line.
 
-        A second question to the same method takes the place of the first.
+        A second question to the same method, or about the same thing, takes the place of the first.
         """
-
-        number = self._asked[method] = self._asked.get(method, 0) + 1
+        about = about or method
+        number = self._asked[about] = self._asked.get(about, 0) + 1
 
         def work() -> None:
             try:
                 answer, result = then, self.means.link.call(method, params, CALL_S)
             except OwlError as error:
                 answer, result = failed or self._failed, error
-            if self._asked[method] == number:
+            if self._asked[about] == number:
                 self.hand(answer, result)
 
-        self.run_worker(work, group=method, thread=True)
+        self.run_worker(work, group=about, thread=True)
 
     def hand(self, then: Then, value: Any) -> None:
         """Call a function of the screen from a worker thread, unless the screen is being left."""
