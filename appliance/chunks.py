@@ -1,0 +1,334 @@
+"""Cuts a text into chunks, where its structure allows it: the pieces that search finds and models read.
+
+A function of the text alone: headings, fenced code, tables, messages, paragraphs, lines, sentences, and characters as
+the last resort. A chunk is a place in the text (characters, the end excluded), never a copy. Chunks do not overlap and
+leave out nothing but white space. What lies around a chunk is told apart from it, by `before` and `after`.
+Knows nothing about entries, indexes or models; `proposed` takes line ranges that somebody else thought of.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from appliance.errors import OwlError, Unavailable
+
+WHOLE_CHARS = 200  # a shorter text is one chunk (B-089)
+TARGET_CHARS = 800  # with its title it fits the 256 tokens that the embedding model sees
+LARGEST_CHARS = 1200  # of a paragraph that stays whole
+BLOCK_CHARS = 2000  # of code or a table that stays whole
+MAX_CHARS = 15_000  # of a chunk that a model asked for
+NEAR_LINES = 2  # of the chunks before and after that belong to what is known of a chunk
+NEAR_CHARS = 300  # of them at most, each
+MAX_HEADING = 200  # characters of a heading path
+MIN_MESSAGES, MAX_SPEAKERS = 4, 12
+
+HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+MESSAGE = re.compile(r"(?:[-*>] )?(?:\*\*)?([^\W\d_][\w .'-]{0,39})(?:\*\*)?(?: \([^()]{1,60}\))?(?:\*\*)?:(?:\*\*)? ?\S")
+SENTENCE = re.compile(r"[.!?…][\"')\]]?\s|[。！？]")
+
+Ranges = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A place in a text. `heading` is the path of headings above it, `who` says it when it is a message."""
+
+    seq: int
+    start: int
+    stop: int
+    heading: str = ""
+    who: str = ""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Something that belongs together: a heading, a paragraph, code, a table, a message."""
+
+    kind: str
+    start: int
+    end: int
+    heading: str = ""
+    who: str = ""
+
+
+@dataclass(frozen=True)
+class _Line:
+    start: int
+    end: int
+    text: str
+
+
+def structured(text: str, *, is_prose: bool = True) -> list[Chunk]:
+    """The chunks of a text in order; none when it is blank. Without `is_prose` (code, data) no line is a heading or a message."""
+    if not text.strip():
+        return []
+    if len(text) < WHOLE_CHARS:
+        return [Chunk(0, 0, len(text))]
+    lines = list(_lines(text))
+    speakers = _speakers(lines) if is_prose else frozenset[str]()
+    if speakers:
+        blocks = list(_messages(lines, speakers))
+    elif is_prose:
+        blocks = list(_blocks(lines))
+    else:
+        blocks = list(_paragraphs(lines))
+    pieces = [piece for block in blocks for piece in _cut(text, block)]
+    return _numbered(text, pieces if speakers else list(_packed(pieces)))
+
+
+def proposed(text: str, ranges: Ranges, *, is_prose: bool = True) -> list[Chunk]:
+    """Chunks of lines (first and last, from 1) that somebody proposed; [] when these make no sense.
+
+    What lies between two ranges goes with the first of them; headings are those of the structure.
+    """
+    lines = list(_lines(text))
+    if not ranges or any(not 1 <= first <= last <= len(lines) for first, last in ranges):
+        return []
+    if any(first <= ranges[n][1] for n, (first, _) in enumerate(ranges[1:])):
+        return []
+    starts = [0, *(lines[first - 1].start for first, _ in ranges[1:]), len(text)]
+    headings = [block for block in _blocks(lines) if block.kind == "heading"] if is_prose else []
+    blocks = []
+    for start, end in zip(starts, starts[1:]):
+        above = [block.heading for block in headings if block.start <= start]
+        whole = _Block("proposed", start, end, above[-1] if above else "")
+        blocks += list(_cut(text, whole)) if end - start > MAX_CHARS else [whole]
+    return _numbered(text, blocks)
+
+
+def by_model(text: str, propose: Callable[[str], Ranges], *, is_prose: bool = True) -> tuple[list[Chunk], str]:
+    """Chunks as a model proposes them, and "model"; those of the structure, and why, when it cannot.
+
+    `propose` gets the text with numbered lines. It is not asked about a text that is one chunk anyway. That there
+    is no model at all is an error of the caller's, and passes.
+    """
+    if len(text) < WHOLE_CHARS:
+        return structured(text), "model"
+    numbered = "\n".join(f"{n}: {line}" for n, line in enumerate(text.split("\n"), 1))
+    try:
+        found = proposed(text, propose(numbered), is_prose=is_prose)
+        why = "" if found else "the model proposed no usable line ranges"
+    except Unavailable:
+        raise
+    except OwlError as error:
+        found, why = [], error.message
+    return (found, "model") if found else (structured(text, is_prose=is_prose), why)
+
+
+def before(text: str, chunks: Sequence[Chunk], n: int) -> str:
+    """The last two lines of the chunk before one, "" for the first."""
+    if n == 0:
+        return ""
+    last = chunks[n - 1]
+    lines = text[last.start : last.stop].rstrip()[-NEAR_CHARS - 1 :].split("\n")[-NEAR_LINES:]
+    return "\n".join(lines).strip()[-NEAR_CHARS:]
+
+
+def after(text: str, chunks: Sequence[Chunk], n: int) -> str:
+    """The first two lines of the chunk after one, "" for the last."""
+    if n + 1 >= len(chunks):
+        return ""
+    following = chunks[n + 1]
+    beginning = text[following.start : min(following.stop, following.start + NEAR_CHARS)]
+    return "\n".join(beginning.lstrip().split("\n")[:NEAR_LINES]).strip()
+
+
+# -- lines and blocks -------------------------------------------------------------------------------
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    start = 0
+    for line in text.split("\n"):
+        yield _Line(start, start + len(line), line)
+        start += len(line) + 1
+
+
+def _speakers(lines: Sequence[_Line]) -> frozenset[str]:
+    """Who speaks in a text that is a conversation; nobody in any other."""
+    counts: dict[str, int] = {}
+    others = 0
+    for line in lines:
+        if not line.text.strip() or HEADING.match(line.text):
+            continue
+        if found := MESSAGE.match(line.text):
+            name = found[1].strip()
+            counts[name] = counts.get(name, 0) + 1
+        else:
+            others += 1
+    names = {name for name, count in counts.items() if count > 1}
+    said = sum(counts[name] for name in names)
+    is_conversation = (
+        said >= MIN_MESSAGES and 2 <= len(names) <= MAX_SPEAKERS and said >= 2 * (others + sum(counts.values()) - said)
+    )
+    return frozenset(names) if is_conversation else frozenset()
+
+
+def _messages(lines: Sequence[_Line], speakers: frozenset[str]) -> Iterator[_Block]:
+    """Each message with the lines that follow it; a heading goes with what comes after it."""
+    path: list[tuple[int, str]] = []
+    current: _Block | None = None
+    for line in lines:
+        heading, found = HEADING.match(line.text), MESSAGE.match(line.text)
+        who = found[1].strip() if found else ""
+        if heading:
+            path = [*(part for part in path if part[0] < len(heading[1])), (len(heading[1]), heading[2])]
+        if heading or who in speakers:
+            if current is not None and current.who:
+                yield current
+                current = None
+            start = line.start if current is None else current.start
+            current = _Block("message", start, line.end, _joined(path), who if who in speakers else "")
+        elif line.text.strip():
+            current = replace(current, end=line.end) if current else _Block("message", line.start, line.end)
+    if current is not None:
+        yield current
+
+
+def _blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
+    """The blocks of Markdown, or of plain text, which is Markdown without marks."""
+    path: list[tuple[int, str]] = []
+    n = 0
+    while n < len(lines):
+        line = lines[n]
+        mark = line.text.lstrip(" ")[:1]
+        if not line.text.strip():
+            n += 1
+        elif mark == "#" and (heading := HEADING.match(line.text)):
+            path = [*(part for part in path if part[0] < len(heading[1])), (len(heading[1]), heading[2])]
+            yield _Block("heading", line.start, line.end, _joined(path))
+            n += 1
+        elif mark in "`~" and FENCE.match(line.text):
+            end = _fence_end(lines, n)
+            yield _Block("code", line.start, lines[end].end, _joined(path))
+            n = end + 1
+        elif n + 1 < len(lines) and _is_underlined(line.text, lines[n + 1].text):
+            level = 1 if "=" in lines[n + 1].text else 2
+            path = [*(part for part in path if part[0] < level), (level, line.text.strip())]
+            yield _Block("heading", line.start, lines[n + 1].end, _joined(path))
+            n += 2
+        else:
+            end = _paragraph_end(lines, n)
+            kind = "table" if mark == "|" else "paragraph"
+            yield _Block(kind, line.start, lines[end].end, _joined(path))
+            n = end + 1
+
+
+def _paragraphs(lines: Sequence[_Line]) -> Iterator[_Block]:
+    """What blank lines set apart."""
+    start: _Line | None = None
+    last: _Line | None = None
+    for line in lines:
+        if line.text.strip():
+            start, last = start or line, line
+        elif start and last:
+            yield _Block("paragraph", start.start, last.end)
+            start = None
+    if start and last:
+        yield _Block("paragraph", start.start, last.end)
+
+
+def _joined(path: Sequence[tuple[int, str]]) -> str:
+    return " > ".join(text for _, text in path)[:MAX_HEADING]
+
+
+def _fence_end(lines: Sequence[_Line], n: int) -> int:
+    """The line that closes a fence; the last line of the text when none does."""
+    opening = FENCE.match(lines[n].text)
+    mark = opening[1] if opening else "```"
+    for end in range(n + 1, len(lines)):
+        text = lines[end].text.strip()
+        if text.startswith(mark) and not text.strip(mark[0]):
+            return end
+    return len(lines) - 1
+
+
+def _is_underlined(text: str, below: str) -> bool:
+    return len(text) <= MAX_HEADING and text.lstrip()[:1] not in "-*+>|" and UNDERLINE.match(below) is not None
+
+
+def _paragraph_end(lines: Sequence[_Line], n: int) -> int:
+    """The last line of a paragraph or table: before a blank line, a heading or a fence."""
+    is_table = lines[n].text.lstrip(" ").startswith("|")
+    while n + 1 < len(lines):
+        text = lines[n + 1].text
+        mark = text.lstrip(" ")[:1]
+        if not mark.strip() or (mark == "|") != is_table:
+            break
+        if (mark == "#" and HEADING.match(text)) or (mark in "`~" and FENCE.match(text)):
+            break
+        n += 1
+    return n
+
+
+# -- cutting and packing ----------------------------------------------------------------------------
+
+
+def _cut(text: str, block: _Block) -> Iterator[_Block]:
+    """A block in pieces that are not too long."""
+    longest = BLOCK_CHARS if block.kind in ("code", "table") else LARGEST_CHARS
+    start = block.start
+    while block.end - start > longest:
+        end = _place(text, start)
+        yield replace(block, start=start, end=end)
+        start = end
+    if text[start : block.end].strip():
+        yield replace(block, start=start)
+
+
+def _place(text: str, start: int) -> int:
+    """Where to cut what begins here: after a line, a sentence or a word, else wherever it is long enough."""
+    least, most = start + TARGET_CHARS // 2, start + TARGET_CHARS
+    line = text.rfind("\n", least, most)
+    if line >= 0:
+        return line + 1
+    sentences = [found.end() for found in SENTENCE.finditer(text, least, most)]
+    if sentences:
+        return sentences[-1]
+    word = text.rfind(" ", least, most)
+    return word + 1 if word >= 0 else most
+
+
+def _packed(pieces: Sequence[_Block]) -> Iterator[_Block]:
+    """Neighbours put together while they are short, a heading always with what follows it."""
+    current: list[_Block] = []
+    for piece in pieces:
+        if current:
+            is_section = piece.kind == "heading" and current[-1].kind != "heading"
+            length = current[-1].end - current[0].start
+            is_full = piece.end - current[0].start > TARGET_CHARS and any(b.kind != "heading" for b in current)
+            if is_full or (is_section and length >= WHOLE_CHARS):
+                headings = _last_headings(current)
+                yield _merged(current[: len(current) - headings])
+                current = current[len(current) - headings :]
+        current.append(piece)
+    if current:
+        yield _merged(current)
+
+
+def _last_headings(blocks: Sequence[_Block]) -> int:
+    count = 0
+    while blocks[len(blocks) - 1 - count].kind == "heading":
+        count += 1
+    return count
+
+
+def _merged(blocks: Sequence[_Block]) -> _Block:
+    # Under which headings a chunk lies is told by its first text: its own headings are in it anyway.
+    first = next((block for block in blocks if block.kind != "heading"), blocks[-1])
+    return replace(first, start=blocks[0].start, end=blocks[-1].end)
+
+
+def _numbered(text: str, blocks: Sequence[_Block]) -> list[Chunk]:
+    """Blocks as chunks, without white space around them; blank ones are left out."""
+    found: list[Chunk] = []
+    for block in blocks:
+        start, end = block.start, block.end
+        while end > start and text[end - 1].isspace():
+            end -= 1
+        while start < end and text[start] in "\r\n":
+            start += 1
+        if start < end:
+            found.append(Chunk(len(found), start, end, block.heading, block.who))
+    return found

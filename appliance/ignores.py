@@ -1,0 +1,99 @@
+"""Which files of a folder git would ignore, by the `.gitignore` files on the way to each of them.
+
+Owns reading those files and asking them; the patterns themselves are `pathspec`'s. The deepest file that
+says something about a path decides. Not read: the person's global ignore file. Knows nothing about walking:
+whoever walks does not enter a folder that is ignored, which is what git means by it.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+
+from pathspec import GitIgnoreSpec
+
+NAME = ".gitignore"
+EXCLUDES = ".git/info/exclude"
+MAX_BYTES = 256 * 1024  # of one file of patterns; a longer one is not what it says it is
+MAX_PATTERN = 1000
+
+
+@dataclass(frozen=True)
+class Ignores:
+    """What is ignored in a folder and below, as far as it and the folders above say."""
+
+    folder: str
+    spec: GitIgnoreSpec | None = None
+    above: "Ignores | None" = None
+
+    def enter(self, folder: str) -> "Ignores":
+        """The same for a folder below, with what its own file says; this very one when it has none."""
+        spec = _read(os.path.join(folder, NAME))
+        return self if spec is None else Ignores(folder, spec, self)
+
+    def is_ignored(self, path: str, is_folder: bool) -> bool:
+        """Whether git would leave this path out; a path below a folder that is left out may be asked about too."""
+        scope: Ignores | None = self
+        while scope is not None:
+            if scope.spec is not None and path.startswith(f"{scope.folder.rstrip('/')}/"):
+                inside = path[len(scope.folder.rstrip("/")) + 1 :]
+                verdict = scope.spec.check_file(f"{inside}/" if is_folder else inside).include
+                if verdict is not None:
+                    return verdict
+            scope = scope.above
+        return False
+
+
+def around(folder: str) -> Ignores:
+    """What the repository that an absolute folder lies in says about it; outside of one, only its own file counts.
+
+    A folder that is itself ignored was named on purpose: what its repository says does not count then.
+    """
+    top = _repository(folder)
+    if not top:
+        return Ignores(folder).enter(folder)
+    found = Ignores(top, _read(os.path.join(top, EXCLUDES)))
+    if top != folder:
+        steps = [top]
+        for name in os.path.relpath(folder, top).split("/"):
+            found = found.enter(steps[-1])
+            steps.append(os.path.join(steps[-1], name))
+            if found.is_ignored(steps[-1], True):
+                found = Ignores(folder)
+                break
+    return found.enter(folder)
+
+
+def _repository(folder: str) -> str:
+    """The folder with `.git` in it that is nearest above or here, "" for none."""
+    while True:
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return ""
+        folder = above
+
+
+def _read(path: str) -> GitIgnoreSpec | None:
+    """The patterns in a file; None when it is no plain file that can be read."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_BYTES:
+                return None
+            text = file.read(MAX_BYTES).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    known = [line for line in text.splitlines() if len(line) <= MAX_PATTERN and _is_pattern(line)]
+    return GitIgnoreSpec.from_lines(known) if known else None
+
+
+def _is_pattern(line: str) -> bool:
+    """False for a comment, a blank line, and what git itself takes no notice of."""
+    if not line.strip() or line.startswith("#"):
+        return False
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True

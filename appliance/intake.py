@@ -1,0 +1,154 @@
+"""The core's side of adding: takes what clients have read, in pieces where it is large, and reads again for tools.
+
+Owns the pieces that have come and the form of an item as JSON. A client reads files with its own rights and sends
+what they say; nothing here opens a file because a client asked. `refresh` does read, for the tool: only files that
+this very user's commands have read before, and nothing in the owl's home. Pieces that nobody asks for make way
+for others.
+"""
+
+import base64
+import binascii
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from appliance.entries import By
+from appliance.errors import BadInput, TooLarge
+from appliance.gather import Gather, Item
+from appliance.ingest import Fetch, Ingest, Refreshed, no_fetch
+from appliance.places import Home
+from appliance.sources import Desk, Sources
+
+MAX_STAGED = 96 * 1024 * 1024  # bytes of pieces of everybody together
+CLIENT, PLUGIN = "client", "plugin"
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """An item as a client sends it: a text, or the names of the pieces that hold text, bytes and original."""
+
+    ref: str
+    body: str | None = None
+    body_key: str = ""
+    blob_key: str = ""
+    original_key: str = ""
+    title: str = ""
+    description: str = ""
+    mime: str = ""
+    source_url: str = ""
+    file: str = ""
+    mark: str = ""
+    sha256: str = ""
+    reader: str = ""
+    note: str = ""
+
+
+class Staging:
+    """What has come in pieces, by the user it came from and the name it was given."""
+
+    def __init__(self, limit_bytes: int = MAX_STAGED) -> None:
+        self._limit = limit_bytes
+        self._held: dict[tuple[int, str], bytearray] = {}
+        self._guard = threading.Lock()
+
+    def add(self, uid: int, key: str, data: bytes) -> int:
+        """Put this after what has come under the name before; how many bytes there are now. The oldest make way."""
+        with self._guard:
+            whole = self._held.pop((uid, key), bytearray())
+            whole += data
+            if len(whole) > self._limit:
+                raise TooLarge(f"{len(whole)} bytes in pieces, the limit is {self._limit}", hint="send less")
+            while self._held and sum(map(len, self._held.values())) + len(whole) > self._limit:
+                self._held.pop(next(iter(self._held)))
+            self._held[uid, key] = whole
+            return len(whole)
+
+    def take(self, uid: int, key: str) -> bytes:
+        """All that has come under a name, which is forgotten then; BadInput when nothing has."""
+        with self._guard:
+            whole = self._held.pop((uid, key), None)
+        if whole is None:
+            raise BadInput(f"no pieces have come as {key!r}", hint="send them, then the item")
+        return bytes(whole)
+
+
+class Intake:
+    """What a core offers to whoever adds."""
+
+    def __init__(
+        self, sources: Sources, home: Home, environ: Mapping[str, str], *, fetch: Fetch = no_fetch, deadline_s: float = 20.0
+    ) -> None:
+        self._sources = sources
+        self._home = home
+        self._environ = environ
+        self._fetch = fetch
+        self._deadline_s = deadline_s
+        self._staging = Staging()
+
+    def known(self, refs: Sequence[str]) -> dict[str, Any]:
+        """What is known about those of these stored paths that exist, ready for JSON."""
+        return {ref: vars(known) for ref, known in self._sources.known(refs).items()}
+
+    def chosen(self, ref: str, after: str) -> dict[str, Any]:
+        """A page of the items that a reference means, ready for JSON."""
+        found = self._sources.chosen(ref, after)
+        return {"items": [vars(known) for known in found.items], "next_after": found.next_after, "folder": found.folder}
+
+    def tree(self, folder: str) -> str:
+        """A picture of a folder."""
+        return self._sources.tree(folder)
+
+    def piece(self, key: str, data: str, uid: int) -> int:
+        """Keep a piece, in base64, until an item names it; how many bytes have come under the name."""
+        try:
+            return self._staging.add(uid, key, base64.b64decode(data, validate=True))
+        except (binascii.Error, ValueError) as error:
+            raise BadInput(f"a piece is not base64: {error}", hint="encode the bytes") from None
+
+    def keep(self, items: Sequence[Mapping[str, Any]], uid: int) -> list[dict[str, Any]]:
+        """Make entries of items; what became of each. Refused for a path that clients may not write."""
+        parcels = [_parcel(item) for item in items]
+        for parcel in parcels:
+            self._sources.check_write(parcel.ref, CLIENT)
+        return [vars(kept) for kept in self._sources.keep([self._item(p, uid) for p in parcels], By(CLIENT), uid)]
+
+    def gather(self) -> Gather:
+        """A reader of files with the rights of the core, which never opens the database; the caller closes it."""
+        private = [self._home.database.with_name(self._home.database.name + end) for end in ("", "-wal", "-shm")]
+        return Gather(self._environ, private, self._deadline_s)
+
+    def refresh(self, refs: Sequence[str], is_all: bool, run: str, is_stopped: Callable[[], bool]) -> Refreshed:
+        """Read items again with the rights of the core; for a model when there is a run."""
+        gather = self.gather()
+        desk = Desk(self._sources, By(PLUGIN if run else CLIENT, run), os.getuid(), is_model=bool(run))
+        try:
+            work = Ingest(desk, gather, fetch=self._fetch, is_stopped=is_stopped, closed=[str(self._home.root.resolve())])
+            return work.refresh(refs, is_all=is_all)
+        finally:
+            gather.close()
+
+    def _item(self, parcel: Parcel, uid: int) -> Item:
+        body = parcel.body
+        try:
+            body = self._staging.take(uid, parcel.body_key).decode() if parcel.body_key else body
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{parcel.ref}: the text is not UTF-8 (byte {error.start})", hint="send its bytes as blob") from None
+        blob = self._staging.take(uid, parcel.blob_key) if parcel.blob_key else None
+        original = self._staging.take(uid, parcel.original_key) if parcel.original_key else None
+        names = ("ref", "title", "description", "mime", "source_url", "file", "mark", "sha256", "reader", "note")
+        return Item(body=body, blob=blob, original=original, **{name: getattr(parcel, name) for name in names})
+
+
+def _parcel(given: Mapping[str, Any]) -> Parcel:
+    """An item that came as JSON; BadInput names what is wrong with it."""
+    known = {field.name for field in fields(Parcel)}
+    hint = f"an item has ref, and texts as {', '.join(sorted(known - {'ref'}))}"
+    wrong = [name for name, value in given.items() if name not in known or not isinstance(value, str)]
+    if wrong or not given.get("ref"):
+        raise BadInput(f"an item cannot have {wrong[0]!r} so" if wrong else "an item without ref", hint=hint)
+    parcel = Parcel(**given)
+    if sum((parcel.body is not None, bool(parcel.body_key), bool(parcel.blob_key))) != 1:
+        raise BadInput(f"{parcel.ref}: neither or more than one of body, body_key and blob_key", hint=hint)
+    return parcel

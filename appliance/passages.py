@@ -1,0 +1,400 @@
+"""The passages of entries and their index: chunks, their words (FTS5) and their vectors (sqlite-vec).
+
+The one writer of `chunks`, `chunks_fts`, `chunks_vec`, `embedders` and `pending`. Triggers note in `pending` whose text,
+title, path or description changed, also where no Python sees it (undo, the end of a run), and take a removed entry's
+rows away; `index` is handed to `Entries`, so that words are findable at commit, and `catch_up` takes the rest. A chunk is a
+place in an entry's text; its vector is kept as long as the text it stands for stays the same. Vectors come later, from
+`indexer`, all of one model. Knows nothing about queries or about models.
+"""
+
+import hashlib
+import json
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from appliance import chunks
+from appliance.addresses import display, scheme_of
+from appliance.changes import Execute
+from appliance.chunks import Chunk
+from appliance.clock import now_ms
+from appliance.contents import MARKDOWN, TEXT, Entry
+from appliance.errors import Conflict
+from appliance.schemes import Schemes
+from appliance.store import Row, Store
+
+BATCH = 64  # entries indexed in one transaction
+BATCH_BYTES = 512 * 1024  # of their texts
+DIMENSION = 384  # of the vectors that a new database has room for
+SPARE_SLOTS = 1024  # of deleted vectors that are not worth the work
+SCALE = 400  # from the numbers of a unit vector of that dimension to -127..127; hardly one is clipped
+STRUCTURE = "structure"
+COLUMNS = ("head", "text", "near")  # of the full-text index
+UNFOUND = ("logging", "audit")  # categories of schemes that nobody looks for anything in
+REEMBED = "owlbox context reembed makes all vectors anew"
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """The model that made the vectors, and how long they are."""
+
+    id: int
+    model: str
+    dimension: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A chunk without a vector: the text to embed, and a hash that tells whether it is still that text."""
+
+    id: int
+    hash: bytes
+    text: str
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How much is indexed: chunks, those with a vector, and entries whose words are not indexed yet."""
+
+    chunks: int
+    vectors: int
+    pending: int
+
+
+class Passages:
+    """Keeps the index in line with the entries."""
+
+    def __init__(self, store: Store, wake: Callable[[], None] = lambda: None) -> None:
+        self._store = store
+        self._wake = wake
+        self._unfound = frozenset(scheme.name for scheme in Schemes().listing() if scheme.category in UNFOUND)
+
+    # -- words ------------------------------------------------------------------------------------
+
+    def index(self, execute: Execute, entry: Entry) -> int | None:
+        """Index an entry as it now is, within the transaction that changed it; when that was, None for what has no text."""
+        found = self._structured(entry)
+        return self._replace(execute, entry, found, STRUCTURE)
+
+    def replace(self, entry: Entry, found: Sequence[Chunk], chunker: str) -> bool:
+        """Give an entry other chunks, in one transaction; False when its text is not the same any more."""
+        with self._store.write() as execute:
+            if self._store.value("SELECT hash FROM entries WHERE id = ?", (entry.id,)) != entry.hash:
+                return False
+            self._replace(execute, entry, found, chunker)
+            return True
+
+    def catch_up(self, is_stopped: Callable[[], bool] = lambda: False) -> int:
+        """Index the words of every entry that waits for it, in bounded transactions; how many there were."""
+        count = 0
+        while not is_stopped():
+            if self._store.row("SELECT 1 FROM pending LIMIT 1") is None:
+                break
+            with self._store.write() as execute:
+                size = 0
+                for key in self._pending():
+                    entry = self._entry(key)
+                    self.index(execute, entry)
+                    count, size = count + 1, size + len(entry.body)
+                    if size > BATCH_BYTES:
+                        break
+        return count
+
+    def settle(self) -> None:
+        """Wait until whoever is writing at this moment has committed."""
+        with self._store.write():
+            pass
+
+    def _pending(self) -> list[int]:
+        return [int(row[0]) for row in self._store.rows("SELECT entry FROM pending ORDER BY entry DESC LIMIT ?", (BATCH,))]
+
+    def _structured(self, entry: Entry) -> list[Chunk]:
+        """An entry's chunks by structure; an entry of words in its name alone has one that is empty."""
+        if not entry.is_textual or entry.is_folder or entry.attributes.get("is_blank") is True:
+            return []
+        if scheme_of(entry.path) in self._unfound:
+            return []
+        found = chunks.structured(entry.body, is_prose=is_prose(entry))
+        return found or [Chunk(0, 0, 0)]
+
+    def _replace(self, execute: Execute, entry: Entry, found: Sequence[Chunk], chunker: str) -> int | None:
+        """New rows for an entry; a chunk of the same text as before keeps its number, and with it its vector."""
+        old: dict[bytes, list[int]] = {}
+        for key, digest in execute("SELECT id, hash FROM chunks WHERE entry = ? ORDER BY seq DESC", (entry.id,)):
+            old.setdefault(bytes(digest), []).append(int(key))
+        if old:
+            execute("UPDATE chunks SET seq = -1 - seq WHERE entry = ?", (entry.id,))
+        is_waiting = False
+        for chunk in found:
+            digest = hash_of(embedded(entry, found, chunk.seq))
+            values = (chunk.seq, chunk.start, chunk.stop, chunk.heading, chunk.who, chunker)
+            if old.get(digest):
+                key = old[digest].pop()
+                execute(
+                    "UPDATE chunks SET seq = ?, start = ?, stop = ?, heading = ?, who = ?, chunker = ? WHERE id = ?", (*values, key)
+                )
+                execute("DELETE FROM chunks_fts WHERE rowid = ?", (key,))
+            else:
+                is_waiting = True
+                key = execute(
+                    "INSERT INTO chunks (seq, start, stop, heading, who, chunker, entry, hash) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+                    (*values, entry.id, digest),
+                )[0][0]
+            execute("INSERT INTO chunks_fts (rowid, head, text, near) VALUES (?, ?, ?, ?)", (key, *words(entry, found, chunk.seq)))
+        if old:
+            execute("DELETE FROM chunks WHERE entry = ? AND seq < 0", (entry.id,))
+        return self._note(execute, entry, is_waiting)
+
+    def _note(self, execute: Execute, entry: Entry, is_waiting: bool) -> int | None:
+        execute("DELETE FROM pending WHERE entry = ?", (entry.id,))
+        if not entry.is_textual:
+            return None
+        at_ms = now_ms()
+        execute("UPDATE entries SET indexed_ms = ? WHERE id = ?", (at_ms, entry.id))
+        if is_waiting:
+            self._wake()
+        return at_ms
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def of(self, entry: Entry) -> list[Chunk]:
+        """The chunks of an entry as they are indexed, in order."""
+        return [chunk for chunk, _ in self._rows(entry.id)]
+
+    def vectors_of(self, entry: Entry) -> int:
+        """How many chunks of an entry have a vector."""
+        return int(self._store.value("SELECT COUNT(embedder) FROM chunks WHERE entry = ?", (entry.id,)))
+
+    def counts(self) -> Counts:
+        """How much is indexed."""
+        sql = (
+            "SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM chunks WHERE embedder IS NULL), "
+            "(SELECT COUNT(*) FROM pending)"
+        )
+        total, waiting, pending = (int(number) for number in self._store.rows(sql)[0])
+        return Counts(total, total - waiting, pending)
+
+    def speakers(self) -> list[str]:
+        """Everybody whose messages are among the chunks, by name; the first thousand."""
+        # From one name to the next by the index: DISTINCT would read it whole.
+        rows = self._store.rows(
+            "WITH RECURSIVE names(who) AS (SELECT MIN(who) FROM chunks WHERE who <> '' UNION ALL "
+            "SELECT (SELECT MIN(who) FROM chunks WHERE who <> '' AND who > names.who) FROM names WHERE names.who IS NOT NULL "
+            "LIMIT 1000) SELECT who FROM names WHERE who IS NOT NULL"
+        )
+        return [str(row[0]) for row in rows]
+
+    def to_propose(self, chunker: str, limit: int) -> list[Entry]:
+        """Texts of more than one chunk that are chunked by structure and not by this chunker, newest first."""
+        rows = self._store.rows(
+            "SELECT DISTINCT entry FROM chunks WHERE chunker = ? AND seq = 1 ORDER BY entry DESC LIMIT ?", (STRUCTURE, limit)
+        )
+        return [self._entry(int(row[0])) for row in rows] if chunker != STRUCTURE else []
+
+    def undescribed(self, chars: int) -> list[Entry]:
+        """Texts longer than this that nobody has described, newest first, the first thousand."""
+        rows = self._store.rows(
+            "SELECT DISTINCT c.entry FROM chunks c JOIN entries e ON e.id = c.entry "
+            "WHERE e.description = '' AND c.stop > ? ORDER BY c.entry DESC LIMIT 1000",
+            (chars,),
+        )
+        return [self._entry(int(row[0])) for row in rows]
+
+    def _rows(self, entry: int) -> list[tuple[Chunk, Row]]:
+        rows = self._store.rows(
+            "SELECT seq, start, stop, heading, who, id, hash, embedder, chunker FROM chunks WHERE entry = ? ORDER BY seq", (entry,)
+        )
+        return [(Chunk(*row[:5]), row[5:]) for row in rows]
+
+    def _entry(self, key: int) -> Entry:
+        """What an index needs to know of an entry."""
+        names = ("id", "scope", "path", "title", "body", "attributes", "hash", "description", "mime", "is_textual")
+        row = self._store.rows(f"SELECT {', '.join(names)} FROM entries WHERE id = ?", (key,))[0]
+        values = dict(zip(names, row)) | {"attributes": json.loads(row[5]), "is_textual": bool(row[9])}
+        return Entry(**values)
+
+    # -- vectors ----------------------------------------------------------------------------------
+
+    def embedder(self) -> Embedder | None:
+        """Whose vectors are stored; None when none ever was."""
+        row = self._store.row("SELECT id, model, dimension FROM embedders")
+        return None if row is None else Embedder(*row)
+
+    def check(self, model: str, dimension: int) -> None:
+        """Conflict when vectors of another model or length are stored; it tells to make them anew."""
+        known = self.embedder()
+        if known is not None and (known.model, known.dimension) != (model, dimension):
+            mine, others = f"{model} ({dimension} numbers)", f"{known.model} ({known.dimension})"
+            raise Conflict(f"the stored vectors are of {others}, the embedding model is {mine}", hint=REEMBED)
+
+    def has_waiting(self) -> bool:
+        """Whether a chunk has no vector, or words wait to be indexed."""
+        sql = "SELECT 1 WHERE EXISTS (SELECT 1 FROM chunks WHERE embedder IS NULL) OR EXISTS (SELECT 1 FROM pending)"
+        return self._store.row(sql) is not None
+
+    def waiting(self, limit: int = 32) -> list[Waiting]:
+        """Chunks that have no vector yet, newest first."""
+        rows = self._store.rows("SELECT id, entry FROM chunks WHERE embedder IS NULL ORDER BY id DESC LIMIT ?", (limit,))
+        found: dict[int, Waiting] = {}
+        for key in dict.fromkeys(int(row[1]) for row in rows):
+            entry, known = self._entry(key), self._rows(key)
+            all_of_it = [chunk for chunk, _ in known]
+            wanted = {int(row[0]) for row in rows if row[1] == key}
+            for chunk, (number, digest, _, _) in known:
+                if number in wanted:
+                    found[number] = Waiting(number, bytes(digest), embedded(entry, all_of_it, chunk.seq))
+        return [found[int(row[0])] for row in rows if row[0] in found]
+
+    def keep(self, model: str, found: Sequence[tuple[Waiting, Sequence[float]]]) -> int:
+        """Store vectors, in one transaction; how many were still wanted. Conflict for another model than before."""
+        if not found:
+            return 0
+        dimension, kept = len(found[0][1]), 0
+        with self._store.write() as execute:
+            self.check(model, dimension)
+            known = self.embedder()
+            if known is None:
+                self._make_room(execute, dimension)
+                execute("INSERT INTO embedders (model, dimension) VALUES (?, ?)", (model, dimension))
+                known = self.embedder()
+            for chunk, vector in found:
+                sql = "UPDATE chunks SET embedder = ? WHERE id = ? AND hash = ? AND embedder IS NULL RETURNING id"
+                if execute(sql, (known and known.id, chunk.id, chunk.hash)):
+                    execute("INSERT INTO chunks_vec (rowid, embedding) VALUES (?, vec_int8(?))", (chunk.id, packed(vector)))
+                    kept += 1
+        return kept
+
+    def forget_vectors(self) -> int:
+        """Forget every vector and whose they are; how many chunks now wait for one."""
+        with self._store.write() as execute:
+            self._make_room(execute, DIMENSION)
+            execute("UPDATE chunks SET embedder = NULL WHERE embedder IS NOT NULL")
+            execute("DELETE FROM embedders")
+        return self.counts().chunks
+
+    def tidy(self) -> bool:
+        """Get back the room of deleted vectors when it is most of the table: sqlite-vec never uses it again. Whether it did."""
+        used = int(self._store.value("SELECT COUNT(*) FROM chunks_vec_rowids"))
+        slots = int(self._store.value("SELECT COALESCE(SUM(size), 0) FROM chunks_vec_chunks"))
+        known = self.embedder()
+        if known is None or slots <= 2 * used + SPARE_SLOTS:
+            return False
+        with self._store.write() as execute:
+            kept = execute("SELECT rowid, embedding FROM chunks_vec")
+            self._make_room(execute, known.dimension)
+            for row in kept:
+                execute("INSERT INTO chunks_vec (rowid, embedding) VALUES (?, vec_int8(?))", row)
+        return True
+
+    def _make_room(self, execute: Execute, dimension: int) -> None:
+        """An empty vector table for vectors of this length."""
+        execute("DROP TABLE IF EXISTS chunks_vec")
+        execute(
+            f"CREATE VIRTUAL TABLE chunks_vec USING vec0(embedding int8[{int(dimension)}] distance_metric=cosine, chunk_size=256)"
+        )
+
+    # -- care -------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """Where words, vectors and entries do not agree; empty when all do. Takes a while: every text is looked up."""
+        self.catch_up()
+        every, words, embedded = "SELECT id FROM chunks", "SELECT id FROM chunks_fts_docsize", "SELECT rowid FROM chunks_vec_rowids"
+        with_vector = f"{every} WHERE embedder IS NOT NULL"
+        checks = {
+            "chunks without words": f"{every} EXCEPT {words}",
+            "words of no chunk": f"{words} EXCEPT {every}",
+            "chunks without their vector": f"{with_vector} EXCEPT {embedded}",
+            "vectors of no chunk": f"{embedded} EXCEPT {with_vector}",
+        }
+        found = []
+        for what, sql in checks.items():
+            if count := int(self._store.value(f"SELECT COUNT(*) FROM ({sql})")):
+                found.append(f"the search index does not agree with the entries: {count} {what}")
+        wrong = [path for key, path in self._store.rows("SELECT id, path FROM entries ORDER BY id") if not self._is_right(int(key))]
+        if wrong:
+            found.append(f"the search index does not agree with the entries: {len(wrong)} indexed otherwise, as {wrong[0]}")
+        return found
+
+    def _is_right(self, key: int) -> bool:
+        """Whether an entry's chunks are what its text gives, and the index has their words."""
+        entry, rows = self._entry(key), self._rows(key)
+        known = [chunk for chunk, _ in rows]
+        if all(row[3] == STRUCTURE for _, row in rows) and known != self._structured(entry):
+            return False
+        for chunk, (number, digest, _, _) in rows:
+            if bytes(digest) != hash_of(embedded(entry, known, chunk.seq)):
+                return False
+            known_words = words(entry, known, chunk.seq)
+            if not all(self._has(number, n, text) for n, text in enumerate(known_words)):
+                return False
+        return True
+
+    def _has(self, number: int, column: int, text: str) -> bool:
+        """Whether a column of a chunk's words begins with all of a text's, in their order."""
+        size = self._store.value("SELECT sz FROM chunks_fts_docsize WHERE id = ?", (number,))
+        if not _varints(bytes(size or b"\0\0\0"))[column]:
+            return not any(c.isascii() and c.isalnum() for c in text)
+        phrase = text.replace('"', '""').replace("\0", " ")
+        match = f'{{{COLUMNS[column]}}} : ^"{phrase}"'
+        return self._store.row("SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid = ?", (match, number)) is not None
+
+    def rebuild(self) -> None:
+        """Make the index anew from the entries, in one transaction for what is gone and bounded ones for what comes.
+
+        Vectors whose text is the same stay.
+        """
+        with self._store.write() as execute:
+            execute("INSERT INTO chunks_fts(chunks_fts) VALUES ('delete-all')")
+            execute("DELETE FROM chunks_vec WHERE rowid IN (SELECT rowid FROM chunks_vec_rowids EXCEPT SELECT id FROM chunks)")
+            execute("UPDATE chunks SET embedder = NULL WHERE id NOT IN (SELECT rowid FROM chunks_vec_rowids)")
+            execute("DELETE FROM chunks_vec WHERE rowid IN (SELECT id FROM chunks WHERE embedder IS NULL)")
+            execute("INSERT INTO pending (entry) SELECT id FROM entries WHERE 1 ON CONFLICT DO NOTHING")
+        self.catch_up()
+
+
+def is_prose(entry: Entry) -> bool:
+    """Whether lines of an entry's text may be headings or messages."""
+    return entry.mime in (MARKDOWN, TEXT, "")
+
+
+def embedded(entry: Entry, found: Sequence[Chunk], n: int) -> str:
+    """The text that a chunk's vector stands for: title, description, source, then the chunk after the end of the one before.
+
+    A message stands for itself: who said what before it is in the words of the index alone.
+    """
+    chunk = found[n]
+    overlap = "" if chunk.who else chunks.before(entry.body, found, n)
+    parts = (entry.title, entry.description, f"Source: {display(entry.path)}", overlap, entry.body[chunk.start : chunk.stop])
+    return "\n".join(part for part in parts if part)
+
+
+def words(entry: Entry, found: Sequence[Chunk], n: int) -> tuple[str, str, str]:
+    """What full text knows of a chunk: what it is about, what it says, what is said around it."""
+    chunk = found[n]
+    head = (entry.title, entry.description, entry.path, chunk.heading)
+    near = (chunks.before(entry.body, found, n), chunks.after(entry.body, found, n))
+    return " ".join(filter(None, head)), entry.body[chunk.start : chunk.stop], "\n".join(filter(None, near))
+
+
+def hash_of(text: str) -> bytes:
+    """Tells one embedded text from another."""
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def packed(vector: Sequence[float]) -> bytes:
+    """A unit vector in one byte a number; cosine does not mind the scale."""
+    scale = max(127.0, SCALE * math.sqrt(len(vector) / DIMENSION))
+    return array("b", [max(-127, min(127, round(x * scale))) for x in vector]).tobytes()
+
+
+def _varints(data: bytes) -> list[int]:
+    """The numbers in which FTS5 keeps how many words each column has."""
+    found, value = [], 0
+    for byte in data:
+        value = value << 7 | byte & 127
+        if byte < 128:
+            found.append(value)
+            value = 0
+    return found

@@ -1,0 +1,24 @@
+"""The tool that reads kept files and pages again; adding is for people, who have files, at the command line."""
+
+from typing import Annotated
+
+from appliance.errors import NotFound
+from appliance.ingest import Refreshed
+from appliance.intake import Intake
+from appliance.signatures import Range
+from appliance.toolbox import Caller, tool
+
+
+@tool(group="context", menu=())
+def context_refresh(
+    ref: Annotated[str, Range(0, 4096), "an item's id, drive:/path, or a folder"] = "",
+    all: Annotated[bool, "everything that was read from somewhere"] = False,
+    *,
+    intake: Intake,
+    caller: Caller,
+) -> Refreshed:
+    """Read items again from where they came, and keep what has changed; give either ref or all."""
+    done = intake.refresh([ref] if ref else [], all, caller.run, caller.cancel.is_set)
+    if done.unresolved:
+        raise NotFound(done.unresolved[0], hint="context_tree shows what there is")
+    return done
