@@ -20,7 +20,7 @@ docs_tests := $(wildcard tests/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-calls docs clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-calls bench-queue docs clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -59,8 +59,20 @@ bench-engine: dev model ## the local engine: prefixes, turns, calls, answers, em
 bench-entries: dev ## entries beside plain SQL, the cost of undo, a large fork
 	$(bin)/python tests/bench_entries.py
 
+bench-ingest: dev ## adding Python's library and 2,000 notes: time, memory, killed and resumed, a second time
+	$(bin)/python tests/bench_ingest.py
+
+bench-retrieval: dev model ## finding: recall on LoCoMo (LOCOMO=file), latency and size beside FTS5 and numpy
+	$(bin)/python tests/bench_retrieval.py
+
+bench-packet: dev ## what a turn's prompt costs to make and to read again, beside the whole history
+	$(bin)/python tests/bench_packet.py
+
 bench-calls: dev model ## the whole function-calling set beside llama-cpp-python's own handler
 	$(bin)/python tests/bench_calls.py --all
+
+bench-queue: dev ## claims beside huey's SqliteHuey, and 16 processes over 5,000 tasks with dependencies
+	$(bin)/python tests/bench_queue.py
 
 docs: install ## write the reference documents from the code
 	$(bin)/owlbox docs --write docs/

@@ -15,11 +15,13 @@ from appliance.addresses import unique_slug
 from appliance.changes import By
 from appliance.entries import Content, Entries, Entry
 from appliance.errors import Conflict, NotFound
-from appliance.records import Outcome
+from appliance.records import Outcome, ToolCall
 from appliance.schemes import Tier
 from appliance.views import Actor, State, View, Views, Visibility
 
 MAX_CHARS = 400_000  # of what a log entry repeats: every path that a pattern touched (R-117)
+MAX_SUBJECT = 500
+SUBJECTS = ("path", "ref", "query", "command", "question", "name", "to", "body", "text")  # arguments, the first one counts
 WRITER = "system"  # of what is recorded, whoever acted
 CHANGE = "is_file_change"  # the attribute that tells a proposal from any other action that waits
 TEXTS = "content://"  # where a proposal's two texts are: no model sees this scheme
@@ -75,16 +77,53 @@ class Actions:
 
     def note(self, actor: Actor, verb: str, subject: str, outcome: Outcome, attributes: Mapping[str, Any] | None = None) -> str:
         """One log entry for an action of a run; returns its path. Call inside a transaction."""
-        path = self._free(actor, verb, subject)
+        path = self._place(actor, verb, subject)
         state: State = "failed" if outcome.is_error else "proposed" if outcome.status == 202 else "resolved"
         entry = self._put(actor, path, _cut(outcome.message), {"action": verb, "subject": subject, **(attributes or {})})
         self._views.show(actor, entry.id, "visible", state, outcome.status, outcome.outcome if state == "failed" else "")
         return path
 
+    def begin(self, actor: Actor, name: str, subject: str, attributes: Mapping[str, Any]) -> str:
+        """One log entry for an action that has not begun; returns its path, for the actor's `log`. Call inside a transaction."""
+        path = self._free(actor, name, subject)
+        entry = self._put(actor, path, "", {"action": name, "subject": subject, **attributes})
+        self._views.show(actor, entry.id, "visible", "streaming", 102)
+        return path
+
+    def is_open(self, actor: Actor) -> bool:
+        """Whether the action recorded in the actor's `log` has no result yet."""
+        view = self._views.find(actor.run, actor.log) if actor.log else None
+        return view is not None and view.state == "streaming"
+
+    def finish(self, actor: Actor, outcome: Outcome) -> None:
+        """What became of the action recorded in the actor's `log`, which is open. Call inside a transaction."""
+        given = self._entries.get(actor.log, scope=f"run:{actor.run}").attributes
+        self.note(actor, str(given.get("action", "")), str(given.get("subject", "")), outcome, given)
+
+    def trouble(self, actor: Actor, kind: str, subject: str, outcome: Outcome) -> str:
+        """One error entry for what failed and is no action; returns its path. Call inside a transaction."""
+        path = self._free(actor, kind, subject, scheme="error")
+        entry = self._put(actor, path, outcome.message, {"action": kind, "subject": subject})
+        self._views.show(actor, entry.id, "visible", "failed", outcome.status, outcome.outcome)
+        return path
+
+    def unfinished(self, run: str) -> list[str]:
+        """Log entries of actions that have begun, or never did, and have no result."""
+        open_ones = [view for view in self._views.of(run, prefix="log://", state="streaming") if view.path.startswith("log://")]
+        return [view.path for view in sorted(open_ones, key=lambda view: view.entry)]
+
+    def recorded(self, run: str, call: ToolCall) -> str:
+        """The log entry in which a call was recorded that has no result yet; "" when there is none."""
+        for path in self.unfinished(run):
+            given = self._entries.get(path, scope=f"run:{run}").attributes
+            if (given.get("action"), given.get("subject")) == (call.name, subject_of(call)):
+                return path
+        return ""
+
     def propose(self, actor: Actor, proposal: Proposal) -> str:
         """Leave a change of a file to somebody's decision, in the open proposal for that file if there is one."""
         known = self.waiting(actor.run, proposal.target)
-        path = self._free(actor, proposal.verb, proposal.target) if known is None else known[0].path
+        path = self._place(actor, proposal.verb, proposal.target) if known is None else known[0].path
         given = {name: value for name, value in vars(proposal).items() if name not in ("before", "after") and value}
         given |= {CHANGE: True, "action": proposal.verb, "subject": proposal.target, "patch": proposal.patch}
         entry = self._put(actor, path, proposal.merge, given)
@@ -123,10 +162,19 @@ class Actions:
         known = {name: value for name, value in given.items() if name in Proposal.__dataclass_fields__}
         return Proposal(**known, before=before.body if before else "", after=after.body if after else None)
 
-    def decide(self, actor: Actor, view: View, state: State, status: int, outcome: str = "") -> None:
-        """A proposal is over; what it showed stays, its texts go."""
+    def decide(self, actor: Actor, view: View, state: State, status: int, outcome: str = "", *, body: str | None = None) -> None:
+        """A proposal is over; what it showed stays, or gives way to a body, and its texts go."""
+        if body is not None:
+            given = self._entries.get(view.path, scope=view.scope).attributes
+            self._put(actor, view.path, _cut(body), given)
         self._views.resolve(view.run, view.entry, state, status, outcome)
         self._forget(actor, view.path)
+
+    def result(self, run: str, path: str) -> tuple[View, str] | None:
+        """How an action of a run stands, and what its log entry says; None for one that left no entry."""
+        view = self._views.find(run, path)
+        entry = None if view is None else self._entries.find(path, scope=view.scope)
+        return None if view is None or entry is None else (view, entry.body)
 
     def open(self, run: str, path: str) -> View:
         """What waits under this path; NotFound when nothing ever did, Conflict when it is decided."""
@@ -143,13 +191,26 @@ class Actions:
             if self._entries.find(_text_path(path, name), scope=scope) is not None:
                 self._entries.remove(_text_path(path, name), By(WRITER, actor.run), scope=scope)
 
-    def _free(self, actor: Actor, verb: str, subject: str) -> str:
-        folder, scope = f"log://turn_{actor.turn}/{verb}/", f"run:{actor.run}"
+    def _place(self, actor: Actor, verb: str, subject: str) -> str:
+        """Where an action is noted: where it was recorded, unless that has its result already."""
+        return actor.log if self.is_open(actor) else self._free(actor, verb, subject)
+
+    def _free(self, actor: Actor, verb: str, subject: str, scheme: str = "log") -> str:
+        folder, scope = f"{scheme}://turn_{actor.turn}/{verb}/", f"run:{actor.run}"
         return folder + unique_slug(subject, lambda name: self._entries.find(folder + name, scope=scope) is not None)
 
     def _put(self, actor: Actor, path: str, body: str, attributes: Mapping[str, Any]) -> Entry:
         content = Content(body=body, attributes=dict(attributes))
         return self._entries.put(path, content, By(WRITER, actor.run), scope=f"run:{actor.run}")
+
+
+def subject_of(call: ToolCall) -> str:
+    """What a call is about, in a few words: its target, or the beginning of what it says."""
+    for name in SUBJECTS:
+        value = call.arguments.get(name)
+        if isinstance(value, str) and value.strip():
+            return value.strip().partition("\n")[0][:MAX_SUBJECT]
+    return ""
 
 
 def _cut(text: str) -> str:

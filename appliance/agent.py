@@ -1,21 +1,23 @@
 """One prompt's worth of thinking, as a generator of steps.
 
-Calls the model, records every command before any is run, dispatches them in order (read-only ones of
-one answer side by side), and goes on until there is an answer, a stop, or a cap. It stores nothing:
-whoever iterates commits each step before asking for the next. Route, tools, packet and memory are
-arguments; it knows none of their makers.
+Asks for a packet, calls the model, has every command recorded and run (`dispatching`), and goes on until the voters
+(`verdicts`) end it. A command that waits for somebody's decision puts the loop down with status 202; begun again, it
+goes on behind that command. It stores nothing: whoever iterates commits each step before asking for the next. Route,
+tools, packets and memory are arguments; it knows none of their makers.
 """
 
-import contextvars
 import logging
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from appliance import answers, log
+from appliance import answers, cycles, log, modes, verdicts
 from appliance.answers import Answer
-from appliance.clock import monotonic_s, new_id
+from appliance.budget import Budget
+from appliance.clock import new_id
+from appliance.dispatching import Dispatch, Dispatched, Done, claim
+from appliance.dispatching import Scene as Commands
 from appliance.errors import BadInput, Cancelled, OwlError, TooLarge, Unavailable
+from appliance.modes import FREE
 from appliance.packet import Packets
 from appliance.records import (
     Ask,
@@ -27,29 +29,36 @@ from appliance.records import (
     Memory,
     Message,
     Model,
-    Outcome,
-    Part,
     Route,
+    RunSettings,
     Step,
+    Terms,
     ToolCall,
     Tools,
     ToolSpec,
     TurnBegun,
     TurnEnded,
 )
-from appliance.toolbox import as_text
+from appliance.scenes import Packet, Scene
+from appliance.verdicts import Caps, Deed, Past, Turn, Verdict
 
 LOG = logging.getLogger(__name__)
 SORRY = "I could not work that out: my answers were not usable. Please ask again in other words."
+CIRCLING = "I stopped, because I was going round in circles. Please ask again in other words."
+APOLOGIES = {"strikes": SORRY, "cycle": CIRCLING, "stagnation": CIRCLING}
+OF_ENTRIES = "run"  # the menu of a run that is shown its entries
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Caps of one loop, and how the model is asked."""
+    """Caps of one loop, and how the model is asked. `max_commands` is for one answer, `max_loop_commands` for all of them."""
 
     max_turns: int = 99
     max_commands: int = 99
     max_strikes: int = 3
+    max_cycles: int = cycles.REPETITIONS
+    max_period: int = cycles.PERIOD
+    max_loop_commands: int = 990
     history_messages: int = 80
     temperature: float = 0.1
     max_output_tokens: int = 512
@@ -60,7 +69,7 @@ class Limits:
 class Role:
     """As whom the model works: which menu it is offered, who answers, and how long it may take.
 
-    `max_turns` 0 leaves it to the limits. In the background people's questions go first.
+    `max_turns` 0 leaves it to the limits. In the background people's questions go first, and nobody is asked.
     """
 
     name: str = "chat"
@@ -72,6 +81,32 @@ class Role:
 CHAT = Role()
 
 
+def nobody() -> Sequence[Message]:
+    """Nothing has arrived."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where a loop stands when it is begun or taken up: its terms, what its run is set to, and the turns so far.
+
+    `turn` counts those of the whole run, `turns` those of this loop. `arrived` gives what the person has added since it
+    was last asked, `before_turn` is called before each call of the model. `tools` are used instead of everybody's.
+    """
+
+    terms: Terms = FREE
+    settings: RunSettings = RunSettings()
+    loop: int = 0
+    turn: int = 0
+    turns: int = 0
+    arrived: Callable[[], Sequence[Message]] = nobody
+    before_turn: Callable[[], object] = nobody
+    tools: Tools | None = None
+
+
+WORK = Work()
+
+
 @dataclass
 class Talk:
     """One loop's working state: the conversation as the model sees it, and what is counted."""
@@ -79,120 +114,200 @@ class Talk:
     run: str
     routes: Sequence[Route]
     cancel: Cancel
-    messages: list[Message]
-    specs: tuple[ToolSpec, ...]
     role: Role = CHAT
     person: str = ""
     session: str = ""
+    work: Work = WORK
+    messages: list[Message] = field(default_factory=list)
+    specs: tuple[ToolSpec, ...] = ()
     prompt: str = ""
     said: str = ""
-    strikes: int = 0
-    commands: int = 0
+    past: Past = field(default_factory=Past)
+    scene: Scene | None = None  # of the last call, with its packet and what that came to
+    packet: Packet | None = None
+    finish: Finish = Finish("stop")
+
+    @property
+    def commands(self) -> Commands:
+        """Where and on what terms its commands are run."""
+        return Commands(self.run, self.cancel, self.session, self.work.terms, self.specs, log.correlation())
 
 
 class Agent:
     """Thinks; holds no state between loops."""
 
-    def __init__(self, model: Model, tools: Tools, packets: Packets, memory: Memory, limits: Limits) -> None:
+    def __init__(
+        self,
+        model: Model,
+        tools: Tools,
+        packets: Packets,
+        memory: Memory,
+        limits: Limits,
+        dispatch: Dispatch | None = None,
+        budget: Budget | None = None,
+    ) -> None:
         self._model = model
         self._tools = tools
         self._packets = packets
         self._memory = memory
+        self._dispatch = dispatch or Dispatch(tools)
+        self._budget = budget
         self.limits = limits
 
     def loop(
-        self, run: str, routes: Sequence[Route], cancel: Cancel, person: str = "", *, session: str = "", role: Role = CHAT
+        self,
+        run: str,
+        routes: Sequence[Route],
+        cancel: Cancel,
+        person: str = "",
+        *,
+        session: str = "",
+        role: Role = CHAT,
+        work: Work = WORK,
     ) -> Iterator[Step]:
-        """Answer the newest prompt of a run, for a person whose turn it is when several wait.
+        """Answer the newest prompt of a run, for a person whose turn it is when several wait, or go on where it stopped.
 
         The last step is always a LoopEnded; our errors become one. Ended in the middle of an answer, the part
         that was streamed is in no event: the one who iterates has seen every delta and keeps it.
         """
-        talk = Talk(run, routes, cancel, [], (), role, person, session)
+        talk = Talk(run, routes, cancel, role, person, session, work, past=Past(turns=work.turns))
+        is_shown_entries = work.terms.layout == "entries" and role.name == CHAT.name
         try:
-            talk.specs = tuple(self._tools.specs(role.name))
+            tools = work.tools or self._tools
+            talk.specs = modes.menu(work.terms, tools.specs(OF_ENTRIES if is_shown_entries else role.name))
             talk.messages = list(self._memory.recent(run, self.limits.history_messages))
             talk.prompt = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
-            yield from self._turns(talk)
-        except Cancelled as error:
-            yield LoopEnded(499, "cancelled", error.message)
+            verdict = yield from self._turns(talk)
         except OwlError as error:
-            # Words were shown and then the model went away: that is an interruption, not a bad request.
-            is_cut = bool(talk.said) and isinstance(error, Unavailable)
-            yield LoopEnded(499, "interrupted", str(error)) if is_cut else LoopEnded(500, error.outcome, str(error))
+            verdict = verdicts.of_error(error, is_begun=bool(talk.said))
+        yield LoopEnded(verdict.status, verdict.outcome, verdict.text)
 
-    def _turns(self, talk: Talk) -> Iterator[Step]:
-        system = {r.name: self._packets.system(talk.specs, r.dialect, r.window, talk.role.name) for r in talk.routes}
-        base = Event(run=talk.run, kind="message", role="assistant", content="", correlation=log.correlation())
-        max_turns = talk.role.max_turns or self.limits.max_turns
-        for seq in range(1, max_turns + 1):
+    # -- turns --------------------------------------------------------------------------------------
+
+    def _turns(self, talk: Talk) -> Generator[Step, None, Verdict]:
+        caps = self._caps(talk)
+        verdict = yield from self._rest(talk, caps)
+        while not verdict.is_over:
+            if talk.past.turns >= caps.turns:
+                return Verdict(True, 499, "max_turns", f"Max turns exceeded ({caps.turns})")
             if talk.cancel.is_set():
                 raise Cancelled("stopped")
-            answer = _told_apart((yield from self._ask(talk, system, seq)), talk.messages)
-            if answer.is_malformed or (not answer.text and not answer.calls):
-                if (yield from self._strike(talk, base, answer)):
-                    return
-                continue
-            if answer.text and not answer.calls:
-                if sources := self._packets.sources(answer.text, talk.prompt):
-                    yield Delta(f" {sources}")
-                    answer = replace(answer, text=f"{answer.text} {sources}")
-            if answer.text:
-                yield replace(base, content=answer.text)
-            talk.messages.append(Message("assistant", answer.text, tool_calls=answer.calls))
-            talk.said = ""
-            if not answer.calls:
-                yield LoopEnded(200, "ok")
-                return
-            talk.commands += len(answer.calls)
-            if talk.commands > self.limits.max_commands:
-                yield LoopEnded(499, "too_many_commands", f"more than {self.limits.max_commands} commands")
-                return
-            results = yield from self._act(talk, answer.calls)
-            if mended := [w for w in answer.warnings if w not in answers.ORDINARY]:
-                last = talk.messages[-1]
-                talk.messages[-1] = replace(last, content=f"{last.content}\n(Note: {'; '.join(mended)}.)")
-            names = {s.name for s in talk.specs if s.is_terminal}
-            if any(c.name in names and not r.is_error for c, r in zip(answer.calls, results, strict=True)):
-                yield LoopEnded(200, "ok")
-                return
-        yield LoopEnded(499, "max_turns", f"Max turns exceeded ({max_turns})")
+            talk.work.before_turn()
+            for message in talk.work.arrived():
+                talk.messages.append(message)
+                talk.prompt += f"\n\n(Added meanwhile:) {message.content}" if talk.work.terms.layout == "entries" else ""
+            answer = _told_apart((yield from self._ask(talk, talk.past.turns + 1)), talk.messages)
+            turn, waits = yield from self._act(talk, answer)
+            if waits:
+                return _put_down(waits)
+            talk.past = talk.past.after(turn)
+            verdict = verdicts.judge(talk.past, turn, caps)
+            yield from self._follow(talk, turn, verdict)
+        return verdict
 
-    def _strike(self, talk: Talk, base: Event, answer: Answer) -> Generator[Step, None, bool]:
-        """Count an answer of no use and tell the model; True when that was one too many."""
-        talk.strikes += 1
-        if said := talk.said.strip():  # the person has seen it
-            yield replace(base, content=said)
-            talk.messages.append(Message("assistant", said))
-            talk.said = ""
-        note = "; ".join(answer.warnings) or "the answer was empty"
-        yield replace(base, kind="status_change", role="system", content=note, status=422, outcome="strike")
-        if talk.strikes >= self.limits.max_strikes:
-            yield Delta(SORRY)
-            yield replace(base, content=SORRY, status=422, outcome="strikes")
-            yield LoopEnded(499, "strikes", note)
-            return True
-        talk.messages.append(Message("user", f"({note}. Answer in words, or with one tool call.)"))
-        return False
+    def _caps(self, talk: Talk) -> Caps:
+        limits = self.limits
+        turns = talk.role.max_turns or limits.max_turns
+        return Caps(turns, limits.max_loop_commands, limits.max_strikes, limits.max_cycles, limits.max_period)
 
-    def _ask(self, talk: Talk, system: dict[str, tuple[Part, ...]], seq: int) -> Generator[Step, None, Answer]:
+    def _rest(self, talk: Talk, caps: Caps) -> Generator[Step, None, Verdict]:
+        """The commands behind one that waited for a decision: they are run now that it was accepted."""
+        at = next((i for i in range(len(talk.messages) - 1, -1, -1) if talk.messages[i].tool_calls), None)
+        if at is None or any(m.role == "user" for m in talk.messages[at:]):
+            return verdicts.ON
+        known = {m.tool_call_id for m in talk.messages[at:]}
+        left = [call for call in talk.messages[at].tool_calls if call.id not in known]
+        if not left:
+            return verdicts.ON
+        done = yield from self._commands(talk).rest(talk.commands, left)
+        turn = self._turn(talk, talk.messages[at].content, done, "")
+        if done.waits:
+            return _put_down(done.waits)
+        verdict = verdicts.judge(talk.past, turn, caps)
+        yield from self._follow(talk, turn, verdict)
+        return verdict
+
+    def _commands(self, talk: Talk) -> Dispatch:
+        return self._dispatch if talk.work.tools is None else self._dispatch.with_tools(talk.work.tools)
+
+    def _act(self, talk: Talk, answer: Answer) -> Generator[Step, None, tuple[Turn, tuple[str, ...]]]:
+        """Keep what an answer says, do what it asks for: the turn for the voters, and what has to be decided first."""
+        base = Event(run=talk.run, kind="message", role="assistant", content="", correlation=log.correlation())
+        is_of_use = not answer.is_malformed and bool(answer.text or answer.calls)
+        if is_of_use and not answer.calls and (sources := self._packets.sources(answer.text, talk.prompt)):
+            yield Delta(f" {sources}")
+            answer = replace(answer, text=f"{answer.text} {sources}")
+        text = answer.text if is_of_use else talk.said.strip()  # of a useless answer, what the person has seen
+        if text:
+            yield replace(base, content=text)
+        calls = answer.calls if is_of_use else ()
+        if text or calls:
+            talk.messages.append(Message("assistant", text, tool_calls=calls, reasoning=talk.finish.reasoning if calls else ""))
+        talk.said = ""
+        if not is_of_use:
+            trouble = "; ".join(answer.warnings) or "the answer was empty"
+            return Turn(text, trouble=trouble, is_malformed=True), ()
+        done = (yield from self._commands(talk).run(talk.commands, calls)) if calls else Dispatched()
+        trouble = "; ".join(w for w in answer.warnings if w not in answers.ORDINARY)
+        if calls and not done.waits and self._budget is not None and talk.scene is not None and talk.packet is not None:
+            self._budget.dispatched(talk.scene, talk.packet, talk.finish)
+        return self._turn(talk, text, done, trouble), done.waits
+
+    def _turn(self, talk: Talk, text: str, dispatched: Dispatched, trouble: str) -> Turn:
+        """What the voters are told; the results join the conversation."""
+        for one in dispatched.done:
+            talk.messages.append(Message("tool", one.text, tool_call_id=one.call.id))
+        meant = [one.meant for one in dispatched.done]
+        deeds = tuple(_deed(one) for one in dispatched.done)
+        return Turn(text, deeds, cycles.fingerprint(meant), cycles.touched(meant), trouble)
+
+    def _follow(self, talk: Talk, turn: Turn, verdict: Verdict) -> Iterator[Step]:
+        """Record what a turn's voters noticed and say what is left to be said, to the model or to the person."""
+        base = Event(run=talk.run, kind="status_change", role="system", content="", correlation=log.correlation())
+        if turn.trouble and not turn.deeds:
+            yield replace(base, content=turn.trouble, status=422, outcome="strike")
+        if turn.trouble:
+            self._commands(talk).trouble(talk.commands, turn.trouble)
+        if verdict.is_overridden:
+            text = "the update does not count: something failed in the same turn"
+            self._commands(talk).void(talk.commands, text)
+            yield replace(base, content=text, status=409, outcome="conflict")
+            _note(talk, text)
+        apology = APOLOGIES.get(verdict.outcome, "") if verdict.is_over else ""
+        left = verdict.text if verdict.is_over and verdict.status == verdicts.DONE and not turn.text else ""
+        if apology or left:
+            yield Delta(apology or left)
+            said = replace(base, kind="message", role="assistant", content=apology or left)
+            yield replace(said, status=422, outcome=verdict.outcome) if apology else said
+        elif turn.trouble and not turn.deeds:
+            talk.messages.append(Message("user", f"({turn.trouble}. Answer in words, or with one tool call.)"))
+        elif turn.trouble:
+            _note(talk, turn.trouble)
+
+    # -- the model ----------------------------------------------------------------------------------
+
+    def _ask(self, talk: Talk, seq: int) -> Generator[Step, None, Answer]:
         """One answer of the model, from the first route that begins one."""
+        settings = talk.work.settings
         for number, route in enumerate(talk.routes):
+            scene = self._scene(talk, route, seq)
+            packet = self._packets.assemble(scene) if self._budget is None else self._budget.assemble(scene)
             yield TurnBegun(seq, route.name)
             ask = Ask(
-                system=system[route.name],
-                messages=tuple(self._packets.fit(talk.messages, system[route.name], talk.specs, route)),
+                system=packet.system,
+                messages=packet.messages,
                 tools=talk.specs,
                 dialect=route.dialect,
                 slot=talk.run,
                 person=talk.person,
                 is_background=talk.role.is_background,
-                temperature=self.limits.temperature,
+                temperature=self.limits.temperature if settings.temperature is None else settings.temperature,
                 max_tokens=self.limits.max_output_tokens,
                 deadline_s=self.limits.deadline_s,
                 correlation=log.correlation(),
             )
             try:
+                talk.scene, talk.packet = scene, packet
                 return (yield from self._listen(talk, route, ask, seq))
             except (BadInput, Cancelled, TooLarge):
                 raise  # another route would not help, or must not be asked
@@ -201,6 +316,29 @@ class Agent:
                     raise
                 LOG.warning("route %s failed before it answered, trying the next: %s", route.name, error)
         raise Unavailable("no model can be asked", hint="owlbox doctor says what is missing")
+
+    def _scene(self, talk: Talk, route: Route, seq: int) -> Scene:
+        """What the next packet is made for; the one before it is told if the same route made it."""
+        work, before = talk.work, talk.packet
+        is_same = before is not None and talk.scene is not None and talk.scene.route.name == route.name
+        return Scene(
+            run=talk.run,
+            route=route,
+            specs=talk.specs,
+            messages=tuple(talk.messages),
+            layout=work.terms.layout,
+            role=talk.role.name,
+            loop=work.loop,
+            turn=work.turn + seq - work.turns,
+            prompt=talk.prompt,
+            person=talk.person,
+            persona=work.settings.persona,
+            mode=work.terms.mode,
+            context_limit=work.settings.context_limit or 0,
+            max_output_tokens=self.limits.max_output_tokens,
+            measured=(talk.finish.prompt_tokens or None) if is_same else None,
+            before=before if is_same else None,
+        )
 
     def _listen(self, talk: Talk, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
         """Stream an answer: deltas as they come, then thoughts and cost, then what it means."""
@@ -220,6 +358,9 @@ class Agent:
                     yield Delta(new)
         yield TurnEnded(seq, finish)
         thoughts = thoughts or finish.reasoning
+        talk.finish = replace(finish, reasoning=thoughts)
+        if self._budget is not None and talk.scene is not None and talk.packet is not None:
+            self._budget.answered(talk.scene, talk.packet, text, thoughts, finish)
         if thoughts:
             yield Event(run=talk.run, kind="thinking", role="assistant", content=thoughts, correlation=log.correlation())
         answer = answers.read(text, finish.tool_calls, talk.specs, self.limits.max_commands, is_cut=finish.reason == "length")
@@ -235,54 +376,23 @@ class Agent:
             answer = replace(answer, text=answer.text + mark)
         return answer
 
-    def _act(self, talk: Talk, calls: Sequence[ToolCall]) -> Generator[Step, None, list[Outcome]]:
-        """Record every call, run them, record every result in the order of the calls.
 
-        Read-only calls run side by side; one that changes something makes the answer sequential, and a
-        failure there aborts the calls after it.
-        """
-        base = Event(run=talk.run, kind="tool_use", role="assistant", content="", correlation=log.correlation())
-        for call in calls:
-            yield replace(base, tool=call.name, input=call.arguments, call_id=call.id)
-        quiet = {s.name for s in talk.specs if s.is_read_only}
-        if len(calls) > 1 and all(c.name in quiet for c in calls):
-            timed = self._side_by_side(talk, calls)
-        else:
-            timed = self._in_order(talk, calls)
-        results = []
-        for call, (result, ms) in zip(calls, timed, strict=True):
-            results.append(result)
-            text, given = as_text(result), replace(base, kind="tool_result", role="tool", tool=call.name, call_id=call.id)
-            yield replace(given, content=text, status=result.status, outcome=result.outcome, duration_ms=ms)
-            talk.messages.append(Message("tool", text, tool_call_id=call.id))
-        return results
+def _put_down(waits: Sequence[str]) -> Verdict:
+    return Verdict(True, 202, "proposed", "; ".join(waits))
 
-    def _side_by_side(self, talk: Talk, calls: Sequence[ToolCall]) -> Iterator[tuple[Outcome, int]]:
-        context = [contextvars.copy_context() for _ in calls]
-        with ThreadPoolExecutor(min(8, len(calls)), thread_name_prefix="calls") as pool:
-            yield from pool.map(lambda i: context[i].run(self._timed, talk, calls[i]), range(len(calls)))
 
-    def _in_order(self, talk: Talk, calls: Sequence[ToolCall]) -> Iterator[tuple[Outcome, int]]:
-        why, terminal = "", {s.name for s in talk.specs if s.is_terminal}
-        for call in calls:
-            if why:
-                yield Outcome(424, "aborted", f"{call.name} was not run: {why}", "see that result first"), 0
-                continue
-            result, ms = self._timed(talk, call)
-            if result.is_error:
-                why = "a call before it failed"
-            elif call.name in terminal:
-                why = f"{call.name} before it ended the work"
-            yield result, ms
+def _deed(one: Done) -> Deed:
+    """A command for the voters."""
+    outcome, name = one.outcome, one.meant.name
+    given = one.meant.arguments
+    status = claim(one.meant) or 102 if name == "update" and not outcome.is_error else 0
+    return Deed(name, outcome.status, outcome.outcome, one.is_terminal, status, str(given.get("body", "")) if status else "")
 
-    def _timed(self, talk: Talk, call: ToolCall) -> tuple[Outcome, int]:
-        if talk.cancel.is_set():
-            return Outcome(499, "cancelled", f"{call.name} was not run: stopped"), 0
-        if reason := answers.refusal(call):
-            return Outcome(400, "bad_input", f"{call.name} was not run: {reason}", "call it again with a short, plain target"), 0
-        started_s = monotonic_s()
-        result = self._tools.dispatch(call, talk.run, talk.cancel, talk.session)
-        return result, round((monotonic_s() - started_s) * 1000)
+
+def _note(talk: Talk, text: str) -> None:
+    """Tell the model, at the end of the last message, which it has not seen yet."""
+    last = talk.messages[-1]
+    talk.messages[-1] = replace(last, content=f"{last.content}\n(Note: {text}.)")
 
 
 def _told_apart(answer: Answer, before: Sequence[Message]) -> Answer:
@@ -291,7 +401,7 @@ def _told_apart(answer: Answer, before: Sequence[Message]) -> Answer:
     A model's own ids start over with every answer; results are matched with calls by id, so they may not.
     """
     used = {call.id for message in before for call in message.tool_calls} | {""}
-    calls = []
+    calls: list[ToolCall] = []
     for call in answer.calls:
         calls.append(replace(call, id=new_id()) if call.id in used else call)
         used.add(call.id)

@@ -323,6 +323,9 @@ def _typed(value: str | None, schema: Any) -> Any:
     if "string" in types or not types:
         return value
     word = value.strip()
+    choices = [choice for option in options if isinstance(option, dict) for choice in option.get("enum", ())]
+    if (chosen := next((choice for choice in choices if str(choice) == word), None)) is not None:
+        return chosen
     if "boolean" in types and word.lower() in TRUTHS:
         return TRUTHS[word.lower()]
     if types & {"integer", "number"} and INTEGER.fullmatch(word):

@@ -25,7 +25,6 @@ from appliance.terminal import say
 
 Handler = Callable[[argparse.Namespace, Home], int]
 DESCRIPTION = "A private assistant that lives in a small box."
-FOLLOW = "show a thread as it grows; ends when the thread ends; a chat stays open (Ctrl+C ends the showing)"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -165,22 +164,6 @@ def _looking(command: Command) -> None:
     command("reload", _reload, "make the running core read its configuration again")
 
 
-def _threads(command: Command) -> None:
-    known = command("thread", listings.threads, "earlier conversations").add_subparsers(metavar="ACTION", parser_class=Parser)
-    listing = command("list", listings.threads, "newest first", known)
-    listing.add_argument("--type", default="", choices=["chat", "ask", "tick"], help="only this type")
-    listing.add_argument("--limit", type=int, default=20)
-    listing.add_argument("--offset", type=int, default=0)
-    view = command("view", listings.thread_view, "everything in one thread", known)
-    view.add_argument("id")
-    view.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
-    delete = command("delete", listings.thread_delete, "delete a thread and everything said in it", known)
-    delete.add_argument("id")
-    follow = command("follow", listings.thread_follow, FOLLOW, known)
-    follow.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
-    follow.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
-
-
 def _knowing(command: Command) -> None:
     known = command("entry", listings.entries, "what the owl knows").add_subparsers(metavar="ACTION", parser_class=Parser)
     listing = command("list", listings.entries, "entries by reference", known)
@@ -211,6 +194,8 @@ def _verbs(command: Command, known: Any) -> None:
     get = command("get", listings.entry_get, "the text of an entry; of a pattern a list of what matches", known)
     get.add_argument("--line", type=int, help="first line to show, a negative one counts from the end")
     get.add_argument("--limit", type=int, help="how many lines")
+    kinds = ["add", "readonly", "ignore", "none"]
+    get.add_argument("--persist", choices=kinds, help="how files of the workspace that fit are followed, in every thread")
     rm = command("rm", listings.entry_rm, "remove an entry, or every entry of a pattern", known)
     rm.add_argument("--yes", action="store_true", help="remove everything that a pattern matches")
     for made in (get, rm):
@@ -262,10 +247,40 @@ def _models(command: Command) -> None:
     bench.add_argument("--seconds", type=float, default=180, metavar="N", help="longest wait (180); what does not fit is left out")
 
 
+def _record(command: Command) -> None:
+    from appliance import annals
+
+    annals.add(command, Parser)
+
+
 def _contexts(command: Command) -> None:
     from appliance import contexts
 
     contexts.add(command)
+
+
+def _tasks(command: Command) -> None:
+    from appliance import agenda
+
+    agenda.add(command)
+
+
+def _workers(command: Command) -> None:
+    from appliance import shifts
+
+    shifts.add(command)
+
+
+def _packets(command: Command) -> None:
+    from appliance import glimpses
+
+    glimpses.add(command)
+
+
+def _deciding(command: Command) -> None:
+    from appliance import deciding
+
+    deciding.add(command)
 
 
 def _past(command: Command) -> None:
@@ -289,11 +304,15 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("ask", "chat", "tui", "prompt-size"), _talking),
     (("status", "reload"), _looking),
     (("init", "serve", "broker", "doctor", "maintain", "door", "docs"), _services),
-    (("thread",), _threads),
     (("entry", "skill"), _knowing),
     (("model",), _models),
+    (("thread", "session", "run"), _record),
     (("context",), _contexts),
+    (("task",), _tasks),
+    (("worker",), _workers),
+    (("packet",), _packets),
     (("undo", "history", "sql"), _past),
+    (("approve", "reject"), _deciding),
 )
 
 
@@ -485,7 +504,9 @@ def _status(args: argparse.Namespace, home: Home) -> int:
         ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
         ("workspace", status["workspace"]),
         ("entries", str(status["entries"])),
+        ("search", "{vectors} of {chunks} passages have a vector; {state}".format(**status["search"])),
         ("answering", str(status["answering"])),
+        *((name, _counted(counts)) for name, counts in status["queue"].items()),
     ]
     if status["last_thread"]:
         last = status["last_thread"]
@@ -493,6 +514,11 @@ def _status(args: argparse.Namespace, home: Home) -> int:
     for name, value in lines:
         say(f"{name:<12} {value}")
     return 0
+
+
+def _counted(counts: dict[str, int]) -> str:
+    """Those of some counts that are not 0, in words."""
+    return ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items() if count) or "none"
 
 
 def _reload(args: argparse.Namespace, home: Home) -> int:

@@ -34,6 +34,11 @@ def iso(at_ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms // 1000)) + f".{at_ms % 1000:03d}Z"
 
 
+def local_hms() -> str:
+    """The local time of day such as 23:04:59."""
+    return time.strftime("%H:%M:%S")
+
+
 def new_id() -> str:
     """A UUID version 7 (RFC 9562): 48 bits of milliseconds, then 74 random bits."""
     return _uuid((now_ms() << 80) | int.from_bytes(os.urandom(10), "big"), 7)

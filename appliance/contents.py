@@ -1,7 +1,7 @@
 """What an entry holds: its fields, their limits, and what becomes of them when somebody writes.
 
 Owns `Entry` and `Content` and the rules between them; knows nothing about the database. An entry is
-text, or bytes without a text, or a folder, which has neither.
+text, perhaps with the bytes it was read from, or bytes without a text, or a folder, which has neither.
 """
 
 import hashlib
@@ -59,7 +59,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Content:
-    """What a write wants of an entry; None keeps what is stored. Text or bytes, not both."""
+    """What a write wants of an entry; None keeps what is stored. Text or bytes, not both.
+
+    `original` are the bytes that the body was read from, as of a PDF: kept until another body is written.
+    """
 
     body: str | None = None
     blob: bytes | None = None
@@ -68,6 +71,7 @@ class Content:
     mime: str | None = None
     source_url: str | None = None
     attributes: Mapping[str, Any] | None = None
+    original: bytes | None = None
 
 
 def digest(data: bytes) -> str:
@@ -97,8 +101,11 @@ def check(path: str, content: Content) -> None:
             size = len(_utf8(content.body, path, "body"))
         if size > MAX_BODY_BYTES:
             raise TooLarge(f"{path}: the body has {size} bytes or more, the limit is {MAX_BODY_BYTES}", hint="split it")
-    if content.blob is not None and len(content.blob) > MAX_BLOB_BYTES:
-        raise TooLarge(f"{path}: {len(content.blob)} bytes, the limit is {MAX_BLOB_BYTES}", hint="keep a smaller file")
+    if content.original is not None and content.body is None:
+        raise BadInput(f"{path}: the bytes of a text without the text", hint="give both")
+    for data in (content.blob, content.original):
+        if data is not None and len(data) > MAX_BLOB_BYTES:
+            raise TooLarge(f"{path}: {len(data)} bytes, the limit is {MAX_BLOB_BYTES}", hint="keep a smaller file")
     for name, most in MAX_CHARACTERS.items():
         text = getattr(content, name) or ""
         if len(text) > most:

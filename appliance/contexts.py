@@ -7,56 +7,34 @@ of the model. What is added here: content from a pipe or a file, whole texts ins
 import argparse
 import base64
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
-from appliance import terminal
-from appliance.errors import (
-    BadInput,
-    Cancelled,
-    Conflict,
-    DeadlineExceeded,
-    NotFound,
-    OwlError,
-    Refused,
-    TooLarge,
-    Unavailable,
-)
+from appliance import errands, terminal
+from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.places import Home
-from appliance.reach import reach
 from appliance.terminal import say
 
 ABOUT = "what the owl keeps, as drives and folders"
 PLACED = {"tree": "path", "size": "path"}  # arguments that need no option although they may be left out
 DRIVE = re.compile("[a-z][a-z0-9_-]*")
+MANY = ("query", "pattern")  # arguments of many words, so that nobody has to quote
 BINARY = 2_500_000  # bytes that fit into one call as base64; what is text may be as long as an entry
-ERRORS = {
-    400: BadInput,
-    403: Refused,
-    404: NotFound,
-    409: Conflict,
-    413: TooLarge,
-    499: Cancelled,
-    503: Unavailable,
-    504: DeadlineExceeded,
-}
-
 Command = Callable[..., argparse.ArgumentParser]
 
 
 def add(command: Command) -> None:
     """Add the group with one command for every tool that names one in it."""
     from appliance.toolbox import read_tool
-    from appliance.tools import context, context_changes
+    from appliance.tools import context, context_changes, finding
 
     root = command("context", call, ABOUT)
     root.set_defaults(tool="context_list_drives", fields=(), action="drives")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    for function in (f for module in (context, context_changes) for f in vars(module).values() if hasattr(f, "tool")):
+    for function in (f for module in (context, context_changes, finding) for f in vars(module).values() if hasattr(f, "tool")):
         made = read_tool(function)
         if not made.mark.command:
             continue
@@ -66,9 +44,10 @@ def add(command: Command) -> None:
         one.set_defaults(tool=made.mark.name, fields=tuple(f.name for f in fields), action=word)
         one.set_defaults(**{f.name: f.default for f in made.signature.fields if (word, f.name) in TAKEN})
         for field in fields:
-            _add_argument(one, word, field)
+            errands.add_option(one, field, is_placed=PLACED.get(word) == field.name, many=MANY)
         for name, options in MORE.get(word, ()):
             one.add_argument(name, **options)
+    _add_reading(command, known)
 
 
 # Arguments that have a form of their own on the command line, and what stands for them.
@@ -79,6 +58,7 @@ MORE: dict[str, Sequence[tuple[str, dict[str, Any]]]] = {
         ("--file", {"default": "", "metavar": "PATH", "help": "the content of this file instead"}),
         ("--overwrite", {"action": "store_const", "const": "overwrite", "dest": "on_conflict", "help": "replace what is there"}),
     ),
+    "search": (("-k", {"dest": "top_k", "type": int, "default": argparse.SUPPRESS, "metavar": "N", "help": "the same"}),),
     "edit": (
         ("start", {"nargs": "?", "type": int, "default": None, "help": "first line to change, from 1"}),
         ("end", {"nargs": "?", "type": int, "default": None, "help": "last line to change; 0 inserts before the first"}),
@@ -92,24 +72,33 @@ MORE: dict[str, Sequence[tuple[str, dict[str, Any]]]] = {
 }
 
 
-def _add_argument(made: argparse.ArgumentParser, word: str, field: Any) -> None:
-    """One argument as its type asks for: needed ones and the usual one by place, all others as options."""
-    option = f"--{field.name.replace('_', '-')}"
-    if field.is_required:
-        made.add_argument(field.name, nargs="+" if field.name in ("query", "pattern") else None, help=field.help)
-    elif PLACED.get(word) == field.name:
-        made.add_argument(field.name, nargs="?", default=field.default, help=field.help)
-    elif field.default is True:
-        made.set_defaults(**{field.name: True})
-        made.add_argument(
-            f"--non-{field.name}", dest=field.name, action="store_false", default=argparse.SUPPRESS, help=f"not {field.help}"
-        )
-    elif field.default is False:
-        made.add_argument(option, action="store_true", help=field.help)
-    else:
-        choices = get_args(field.type) if get_origin(field.type) is Literal else None
-        kind = int if isinstance(field.default, int) else str
-        made.add_argument(option, dest=field.name, type=kind, default=field.default, choices=choices, help=field.help)
+def _add_reading(command: Command, known: Any) -> None:
+    """The two commands that read files; what they need is loaded when they run."""
+    made = command("add", _read_files, "read files, folders and pages, and keep what they say", known)
+    made.add_argument("inputs", nargs="+", metavar="PATH|URL", help="a file, a folder with everything in it, or a page")
+    made.add_argument(
+        "--on-conflict",
+        choices=["skip", "overwrite", "error"],
+        default="skip",
+        help="what is kept already: leave it (skip), read it again, or do nothing at all",
+    )
+    made.add_argument("--hidden", action="store_true", help="hidden files of folders too")
+    made.add_argument("--no-ignore", action="store_true", help="what .gitignore leaves out too")
+    made = command("refresh", _read_again, "read what was added again, and keep what has changed", known)
+    made.add_argument("refs", nargs="*", metavar="REF", help="an id, drive:/path, a folder, or a path on this disk")
+    made.add_argument("--all", dest="is_all", action="store_true", help="everything that was read from somewhere")
+
+
+def _read_files(args: argparse.Namespace, home: Home) -> int:
+    from appliance import ingests
+
+    return ingests.add(args, home)
+
+
+def _read_again(args: argparse.Namespace, home: Home) -> int:
+    from appliance import ingests
+
+    return ingests.refresh(args, home)
 
 
 # -- commands ---------------------------------------------------------------------------------------
@@ -117,14 +106,14 @@ def _add_argument(made: argparse.ArgumentParser, word: str, field: Any) -> None:
 
 def call(args: argparse.Namespace, home: Home) -> int:
     """Call the tool with the arguments and print what it answers."""
-    return _print(args, _ask(home, args.tool, _arguments(args)))
+    return _print(args, errands.ask_once(home, args.tool, _arguments(args)))
 
 
 def read(args: argparse.Namespace, home: Home) -> int:
     """Print a text exactly as it is kept, however long; a terminal gets a line break after it."""
     given, parts, left = _arguments(args), [], args.limit
     while True:
-        data = _ask(home, args.tool, given)["data"]
+        data = errands.ask_once(home, args.tool, given)["data"]
         parts.append(data["content"])
         if args.limit:
             left -= data["content"].count("\n") + 1
@@ -154,7 +143,7 @@ def write(args: argparse.Namespace, home: Home) -> int:
         raise TooLarge(f"{len(data)} bytes that are not text, the limit is {BINARY}", hint="keep a smaller file")
     else:
         given["content_base64"] = base64.b64encode(data if isinstance(data, bytes) else b"").decode()
-    return _print(args, _ask(home, args.tool, given))
+    return _print(args, errands.ask_once(home, args.tool, given))
 
 
 def edit(args: argparse.Namespace, home: Home) -> int:
@@ -175,12 +164,12 @@ def edit(args: argparse.Namespace, home: Home) -> int:
             raise BadInput("what was read is not UTF-8 text", hint="only text can be edited in")
         patches = [{"start_line": args.start, "end_line": args.end, "content": text}]
     edits = [{"old": old, "new": new} for old, new in args.replace or ()]
-    return _print(args, _ask(home, args.tool, {**given, "patches": patches, "edits": edits}))
+    return _print(args, errands.ask_once(home, args.tool, {**given, "patches": patches, "edits": edits}))
 
 
 def exists(args: argparse.Namespace, home: Home) -> int:
     """Print whether it is there; the exit code says so too."""
-    outcome = _ask(home, args.tool, _arguments(args))
+    outcome = errands.ask_once(home, args.tool, _arguments(args))
     _print(args, outcome)
     return 0 if outcome["data"]["exists"] else NotFound.exit_code
 
@@ -200,19 +189,6 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
     return values
 
 
-def _ask(home: Home, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The outcome of a tool; its error when it has one."""
-    way = reach(home, os.environ)
-    try:
-        outcome: dict[str, Any] = way.call("tool.call", {"name": tool, "arguments": arguments})
-    finally:
-        way.close()
-    if outcome["status"] >= 400:
-        kind = ERRORS.get(outcome["status"], OwlError)
-        raise kind(outcome["message"], hint=outcome["hint"], outcome=outcome["outcome"])
-    return outcome
-
-
 def _print(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
     """What a tool answered: as data, or as text for people, which is not cut as the model's is."""
     data = outcome["data"]
@@ -230,6 +206,14 @@ def _print(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
         if data["has_more"]:
             say(f"only the first {len(data['matches'])} matches: --max-results shows more", sys.stderr)
     elif args.action == "search" and data["hits"]:
+        say(
+            "\n".join(
+                f"{h['ref']}{h['title'] and ' ({})'.format(h['title'])} {h['score']:.3f}\n  {h['snippet']}" for h in data["hits"]
+            )
+        )
+        if data["note"]:
+            say(data["note"], sys.stderr)
+    elif args.action == "find" and data["hits"]:
         say(
             "\n".join(
                 f"{h['ref']}{h['title'] and ' ({})'.format(h['title'])}\n  {' '.join(h['preview'].split())}" for h in data["hits"]

@@ -8,38 +8,68 @@ import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from appliance import __version__, config, log, markdown, notes, notify, places, policy, qualify, queries, tools
+from appliance import __version__, config, control, log, markdown, notes, notify, places, policy, qualify, queries, titles, tools
 from appliance.agent import Agent, Limits
-from appliance.channels.rpc import Means, Rpc, Shelf
+from appliance.approvals import Approvals, Decision
+from appliance.approvals import Means as Deciding
+from appliance.blocks import Blocks
+from appliance.briefing import Briefing
+from appliance.budget import Budget, Rows
+from appliance.channels.decisions import Decisions
+from appliance.channels.glance import Glance, Looks
+from appliance.channels.record import Record
+from appliance.channels.rpc import Means, Rpc, Shelf, Taking
+from appliance.chronicle import Chronicle
 from appliance.clock import CancelToken, now_ms, this_process
+from appliance.compaction import Compactor
+from appliance.copies import Copies
+from appliance.dispatching import Dispatch, RunLog
 from appliance.drives import Drives
 from appliance.entries import PROJECT, Entries
 from appliance.errors import ConfigError, DeadlineExceeded, Lost, OwlError, Refused
+from appliance.events import SPOKEN
 from appliance.grep import Texts
+from appliance.history import Recall
+from appliance.hooks import Hooks
 from appliance.inbox import Inbox
+from appliance.indexer import Indexer, Options, answering, embedding
+from appliance.intake import Intake
 from appliance.leases import Leases
+from appliance.lender import Lender
 from appliance.loops import Loops
 from appliance.models import Models
-from appliance.packet import Packets
+from appliance.office import Ground, Office
+from appliance.outbox import Patience
+from appliance.overflow import Overflow
+from appliance.packet import More, Packets
+from appliance.passages import Passages
+from appliance.phases import Phases
 from appliance.places import Home
-from appliance.records import Ask, Event, Message, Outbound, Outcome, Part, to_plain
-from appliance.runs import Runs
+from appliance.project import Project
+from appliance.records import Ask, Event, LoopEnded, Message, Outcome, Part, Route, Terms, to_plain
+from appliance.runs import Loop, Runs
 from appliance.schemes import Schemes
 from appliance.search import Search
 from appliance.settings import LOCAL, Config
 from appliance.shutdown import Shutdown
+from appliance.sight import Sight
 from appliance.skills import Skills
+from appliance.sources import Sources
 from appliance.steps import Passed, nobody
 from appliance.store import Store
 from appliance.supervisor import Broker, Given, Keeper
+from appliance.ticks import Parts
+from appliance.titles import Titles
 from appliance.toolbox import Toolbox
 from appliance.undo import Undo
 from appliance.verbs import Verbs
 from appliance.views import Actor, Views
 from appliance.watch import Watch, walk
+from appliance.workers import Post, Shift
 
 LOG = logging.getLogger(__name__)
 # Keys that `reload` takes into use, and those that a new broker does; they may be the beginnings of keys.
@@ -53,29 +83,23 @@ AT_ONCE = (
     "budget.ceiling",
     "budget.token_divisor",
     "budget.history_messages",
+    "budget.compact",
+    "budget.pruning",
+    "runs.copies",
     "runs.max_turns",
     "runs.max_commands",
     "runs.max_strikes",
+    "runs.max_cycles",
+    "runs.max_period",
     "prompt.",
     "policy.",
     "tools.deadline_s",
     "orchestrator.health_interval_ms",
     "orchestrator.disk_",
 )
+LOGGED = 400  # newest events of a run that its log may be made of
 QUERY_S = 10.0  # for a query that somebody typed
 BROKER = ("models.", "pools", "routes", "providers")
-
-
-class LogDoor:
-    """Status and channel port of the local door: clients follow by themselves, so it only notes things in the log."""
-
-    def show(self, session: str, state: str) -> None:
-        """Note what the owl is doing."""
-        LOG.debug("session %s is %s", session, state)
-
-    def deliver(self, message: Outbound) -> None:
-        """Note that an answer waits to be read; its text is in the thread and not repeated here."""
-        LOG.info("an answer waits in %s", message.metadata.get("run"), extra={"session": message.session})
 
 
 class Core:
@@ -84,6 +108,7 @@ class Core:
     def __init__(
         self, home: Home, environ: Mapping[str, str], *, process: str = "core", is_shared: bool = True, passed: Passed = nobody
     ) -> None:
+        """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker."""
         self.home = home.require()
         self.live = config.Live(home, environ)
         self.started_ms = now_ms()
@@ -95,29 +120,48 @@ class Core:
         self.store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
         me = this_process().encode()
         self.leases = Leases(self.store)
-        self.runs = Runs(self.store, me)
-        self.entries = Entries(self.store)
-        self.finder = Search(self.store)
+        self.runs = Runs(self.store, me, lambda: control.rules(self.live.current.sessions))
+        self.passages = Passages(self.store, lambda: self.indexer.wake())
+        self.entries = Entries(self.store, self.passages.index)
+        self.finder = Search(self.store, self.passages)
         more = [home.root / folder for folder in settings.skills.folders]
         self.skills = Skills(home.box, self.entries, environ, more=more, is_enabled=settings.skills.enabled)
         self.folder = notes.Folder(home.box, self.entries, self.skills.is_skill)
-        self.watch = Watch(home.box, self.folder.known, self._take)
-        # One broker for the core, systemd's or a child; a command that lives without a core has its own, private one.
-        given = environ.get("OWLBOX_BROKER_SOCKET", "") if is_shared else ""
-        path = places.broker_socket(self.runtime) if is_shared else self.runtime / f"broker-{os.getpid()}.sock"
-        self.broker: Keeper = Given(Path(given)) if given else Broker(home, path, environ, self.leases)
+        self.watch = Watch(home.box, self.folder.known, self._take, beside=[home.drop] if is_shared else [])
+        self._environ = environ
+        self.broker: Keeper = self._keeper(is_shared, is_worker=process == "worker")
         self.models = Models(
-            str(self.broker.socket),
+            lambda: str(self.broker.socket),
             token=lambda: self.broker.token,
             revive=self.broker.revive,
             wait_s=settings.llm.broker_wait_s,
             silence_s=settings.orchestrator.health_interval_ms / 1000,
         )
+        self.indexer = Indexer(
+            self.passages,
+            self.entries,
+            embedding(self.models),
+            answering(self.models, lambda: "small"),
+            Options(settings.context.chunker, settings.context.describe),
+        )
         services: dict[str, Any] = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
+        services |= {"passages": self.passages, "indexer": self.indexer}
+        self.hooks = Hooks()
+        overflow = services["overflow"] = Overflow(self.store, self.entries)
         kinds = Schemes()
-        services |= {"drives": Drives(self.store, self.entries, kinds), "texts": Texts(self.store, kinds)}
+        drives = Drives(self.store, self.entries, kinds)
+        services |= {"drives": drives, "texts": Texts(self.store, kinds)}
+        sources = Sources(self.store, self.entries, drives)
+        intake = services["intake"] = Intake(sources, home, environ)
         self.views = Views(self.store)
-        self.verbs = services["verbs"] = Verbs(self.store, self.entries, self.views, kinds)
+        self.verbs = services["verbs"] = Verbs(self.store, self.entries, self.views, kinds, veto=self._veto)
+        workspace = Path(settings.sandbox.workspace).expanduser() if settings.sandbox.workspace else None
+        self.project = Project(workspace, self.store, sources, self.verbs, intake.gather, closed=[home.root])
+        ground = Ground(home, environ, self.runtime, self.store, self.leases, self.runs)
+        patience = Patience(**asdict(settings.outbox))
+        self.office = Office(ground, lambda: self.live.current.workers, patience, self.broker, passed)
+        self.tasks, self.outbox = self.office.tasks, self.office.outbox
+        services |= {"tasks": self.tasks, "crew": self.office.crew}
         self.toolbox = Toolbox(
             tools.load(),
             services,
@@ -125,7 +169,10 @@ class Core:
             deadline_s=settings.tools.deadline_s,
             threads=settings.tools.parallel,
             interrupt=self.store.interrupt,
+            shorten=overflow.shorten,
         )
+        self.blocks = Blocks(self.store, self.entries, kinds, settings.budget.token_divisor)
+        beside = More(self.hooks, self.blocks, Chronicle(self.store, self._branch), lambda about: notes.contextual(home.box, about))
         self.packets = Packets(
             self._documents,
             self.finder,
@@ -133,11 +180,43 @@ class Core:
             override=settings.prompt.system_prompt_override,
             ceiling=settings.budget.ceiling,
             divisor=settings.budget.token_divisor,
+            more=beside,
         )
-        self.agent = Agent(self.models, self.toolbox, self.packets, self.runs, limits(settings))
-        door = LogDoor()
-        self.loops = Loops(self.store, self.runs, self.models, self.agent, status=door, passed=passed)
-        self.inbox = Inbox(self.store, self.runs, self.loops, relevant=self.packets.relevant, channel=door, passed=passed)
+        self.packets.strategy = settings.budget.pruning
+        self.copies = Copies(self.store, settings.runs.copies)
+        self.compactor = Compactor(self.runs, self.models, is_automatic=lambda: self.live.current.budget.compact)
+        rows = Rows(self.views, self.entries, self.copies)
+        self.budget = Budget(self.packets, rows, count=self._count, full=self.compactor.start)
+        self.approvals = Approvals(
+            self.store,
+            self.runs,
+            self.verbs,
+            Deciding(
+                start=lambda loop: self.inbox.start(loop),
+                free=lambda run: self.inbox.free(run),
+                show=lambda loop, item: self.loops.feed.put(loop, item),
+                policy=lambda: self.toolbox.policy,
+                hooks=self.hooks,
+            ),
+        )
+        self.recorder = RunLog(self.store, self.runs, self.verbs)
+        self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.recorder, approve=self.approvals.accept_now)
+        recall = Recall(self.runs, self.runs.question)
+        self.agent = Agent(self.models, self.toolbox, self.packets, recall, limits(settings), self.dispatch, budget=self.budget)
+        self.titles = Titles(self.runs, self.models, lambda: self.live.current.runs.titles, self._is_able)
+        self.loops = Loops(
+            self.store,
+            self.runs,
+            self.models,
+            self.agent,
+            status=self.office.door,
+            ended=self._ended,
+            before_turn=self._before_turn,
+            passed=passed,
+        )
+        self.inbox = Inbox(
+            self.store, self.runs, self.loops, relevant=self.packets.relevant, outbox=self.outbox, drop=self._drop, passed=passed
+        )
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         means = Means(
             self.toolbox.dispatch, self._tools, self.status, self.plan, self.prompt_size, self.reload, self.shut_down, self.bench
@@ -153,18 +232,30 @@ class Core:
             self._query,
             self._waiting,
         )
-        self.rpc = Rpc(self.inbox, self.runs, means, shelf)
+        taking = Taking(intake.known, intake.chosen, intake.tree, intake.piece, intake.keep)
+        self.rpc = Rpc(self.inbox, self.runs, means, shelf, taking)
+        self.decisions = Decisions(self.inbox, self._decide, self.approvals.loop_of)
+        self.record = Record(control.build(self.store, self.runs, self.inbox, self.views, self.models.plan))
+        sight = Sight(self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs)
+        self.glance = Glance(Looks(sight.size, sight.copy, sight.compact))
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
+        self.shutdown.component("courier", self.office.close)
+        self.shutdown.component("compactor", self.compactor.close)
+        self.shutdown.component("titles", self.titles.close)
         self.shutdown.component("toolbox", self.toolbox.close)
+        self.shutdown.component("indexer", self.indexer.stop)
         self.shutdown.component("broker", self.broker.stop)
         self.shutdown.component("sessions", self.runs.stop_sessions)
 
     def recover(self) -> None:
         """Mend what a killed process left behind, read the skills; writes nothing when there is nothing to mend."""
+        self.office.crew.recover()
         for lease in self.leases.bury():
             LOG.warning("%s %d ended without saying so: %s", lease.kind, lease.process.pid, lease.reason)
         for loop in self.runs.recover(_ignore):
             LOG.warning("run %s was interrupted and is marked so", loop.run)
+            self.recorder.mend(loop.run)
+        self.approvals.recover()
         try:
             self.skills.sync()
         except OwlError as error:
@@ -178,6 +269,31 @@ class Core:
         self.store.close()
         log.stop()
         return bad
+
+    # -- the queue ----------------------------------------------------------------------------------
+
+    def shift(self, post: Post, phases: Phases, *, is_scheduling: bool = True) -> Shift:
+        """A worker made of these parts; run it from the main thread of a process of its own."""
+        briefing = Briefing(self.tasks, self.runs, self.entries)
+        parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing)
+        return self.office.shift(post, phases, parts, is_scheduling=is_scheduling)
+
+    def _ended(self, loop: Loop, end: LoopEnded) -> None:
+        """Within the transaction that ended a loop."""
+        if not self.office.ended(loop, end):
+            self.inbox.ended(loop, end)
+            if end.status == 200:
+                self.titles.ended(loop.run)
+
+    def _keeper(self, is_shared: bool, *, is_worker: bool) -> Keeper:
+        """systemd's broker, or a child; a worker borrows the core's; a command without a core has its own, private one."""
+        given = self._environ.get("OWLBOX_BROKER_SOCKET", "") if is_shared or is_worker else ""
+        if given:
+            return Given(Path(given))
+        path = places.broker_socket(self.runtime) if is_shared else self.runtime / f"broker-{os.getpid()}.sock"
+        if not is_worker:
+            return Broker(self.home, path, self._environ, self.leases)
+        return Lender(self.home, self._environ, lambda: Broker(self.home, path, self._environ, self.leases))
 
     # -- what the door offers -----------------------------------------------------------------------
 
@@ -203,8 +319,10 @@ class Core:
             "channels": {"matrix": settings.channels.matrix.enabled, "email": settings.channels.email.enabled},
             "workspace": settings.sandbox.workspace or str(self.home.root / "sessions"),
             "entries": self.entries.count(),
+            "search": to_plain(self.indexer.status()),
             "folder": self._folder(),
             "answering": self.inbox.busy(),
+            "queue": self.office.counts(),
             "sessions": self.runs.sessions()[:10],
             "last_thread": to_plain(latest[0]) if latest else None,
             "processes": [lease.plain() for lease in self.leases.listing(10)],
@@ -273,6 +391,8 @@ class Core:
         self.agent.limits = limits(settings)
         self.packets.override = settings.prompt.system_prompt_override
         self.packets.ceiling, self.packets.divisor = settings.budget.ceiling, settings.budget.token_divisor
+        self.blocks.divisor, self.packets.strategy = settings.budget.token_divisor, settings.budget.pruning
+        self.copies.kept = settings.runs.copies
         self.toolbox.use(rules)
         self.toolbox.deadline_s = settings.tools.deadline_s
         self.models.wait_s = settings.llm.broker_wait_s
@@ -284,6 +404,7 @@ class Core:
         later = ", ".join(key for key in keys if not key.startswith(at_once))
         LOG.info("configuration reloaded: %s%s", now or "nothing changed", f"; after a restart: {later}" if later else "")
         self.skills.sync()  # folders of skills outside box/ are not watched
+        self.indexer.retry()
         return now, later
 
     def _renew_broker(self) -> bool:
@@ -299,16 +420,33 @@ class Core:
         self.shutdown.initiate(reason)
         os.kill(os.getpid(), signal.SIGTERM)
 
+    def _branch(self, run: str) -> list[Event]:
+        """What was said and done on the branch that a run is on."""
+        return self.runs.record.path(self.runs.get(run).head, kinds=SPOKEN, limit=LOGGED)
+
+    def _count(self, route: Route, ask: Ask) -> int:
+        """Tokens of a prompt, as the broker counts them on what it is sent."""
+        return self.models.measure(route, ask).total
+
     def _documents(self) -> list[Part]:
         parts, problems = notes.documents(self.home.box)
         for problem in problems:
             LOG.warning("prompt document left out: %s", problem)
         return [*parts, *self.skills.always()]
 
+    def _veto(self, path: str) -> str:
+        return self.project.veto(path)  # made after the verbs that ask it
+
     def _take(self, paths: Sequence[Path]) -> None:
-        """Files of box/ have changed."""
-        self.folder.take(paths)
-        self.skills.take(paths)
+        """Files of box/ or drop/ have changed."""
+        inside = [path for path in paths if path.is_relative_to(self.home.box.resolve())]
+        self.folder.take(inside)
+        self.skills.take(inside)
+        if len(inside) < len(paths):
+            try:
+                self.office.drops.take()
+            finally:
+                self.office.changed()  # as in `take_drops`
 
     def look(self) -> None:
         """Take what changed in box/ while nobody watched it: for a command that runs without a core."""
@@ -329,10 +467,43 @@ class Core:
 
     def _act(self, run: str, verb: str, given: dict[str, Any]) -> Outcome:
         """A verb on behalf of a person, outside of any thread or at the newest turn of one."""
+        if verb == "set" and given["ref"].startswith(control.RUN):
+            return self.record.control.start(given["ref"], given.get("body") or "", given.get("attributes") or {})
+        if verb == "persist":
+            known = self.runs.get(run) if run else None
+            actor = Actor("client") if known is None else Actor("client", known.id, *self.runs.moment(known.id))
+            has_repo = known is None or not known.settings.no_repo
+            return self.project.follow(actor, given["ref"], given["kind"], has_repo=has_repo)
         if not run:
             return self.verbs.perform(Actor("client"), verb, given)
         found = self.runs.get(run).id
+        if verb == "resolve":
+            return self._resolve(found, given["ref"], is_accepted=bool(given["is_accepted"]))
         return self.verbs.perform(Actor("client", found, *self.runs.moment(found)), verb, given)
+
+    def _resolve(self, run: str, ref: str, *, is_accepted: bool) -> Outcome:
+        """A decision as the outcome of a verb: an error only for what was to be done and could not be."""
+        resolved = self.approvals.resolve(ref, run, "accept" if is_accepted else "reject")
+        data = {"paths": [resolved.ref], "warnings": [], "status": resolved.status}
+        if is_accepted and resolved.outcome.is_error:
+            return replace(resolved.outcome, data=data)
+        return Outcome(200, "ok", f"{resolved.ref}: {'accepted' if is_accepted else 'rejected'}", data=data)
+
+    def _decide(self, ref: str, run: str, decision: Decision, output: str) -> dict[str, Any]:
+        resolved = self.approvals.resolve(ref, self.runs.get(run).id if run else "", decision, output)
+        plain: dict[str, Any] = to_plain(resolved)
+        return plain
+
+    def _is_able(self, route: Route) -> bool:
+        return titles.is_able(route, self.home.models)
+
+    def _drop(self, run: str) -> bool:
+        return self.approvals.drop(run)
+
+    def _before_turn(self, run: str, terms: Terms) -> None:
+        """A run that is shown its entries sees the workspace as it is now."""
+        if terms.layout == "entries":
+            self.project.before_turn(Actor("plugin", run, *self.runs.moment(run)), has_repo=terms.has_repo)
 
     def _waiting(self, run: str, limit: int) -> list[dict[str, Any]]:
         return [to_plain(one) for one in self.verbs.waiting(self.runs.get(run).id if run else "", limit)]
@@ -361,6 +532,8 @@ def limits(settings: Config) -> Limits:
         max_turns=settings.runs.max_turns,
         max_commands=settings.runs.max_commands,
         max_strikes=settings.runs.max_strikes,
+        max_cycles=settings.runs.max_cycles,
+        max_period=settings.runs.max_period,
         history_messages=settings.budget.history_messages,
         temperature=settings.models.temperature,
         max_output_tokens=settings.models.max_output_tokens,

@@ -21,6 +21,7 @@ from appliance.errors import AlreadyRunning, ConfigError, OwlError, Refused, Sto
 from appliance.jsonrpc import Peer
 from appliance.listener import Listener, listen
 from appliance.places import Home
+from appliance.signals import Signals
 
 LOG = logging.getLogger(__name__)
 
@@ -57,29 +58,6 @@ class Lock:
         self._file.close()
 
 
-class Signals:
-    """SIGTERM, SIGINT and SIGHUP as something to wait for.
-
-    Through the wake-up descriptor, which is written when a signal comes: a handler that fills a queue may be
-    called too late when it comes just before the wait, and the core slept on (2026-11-21).
-    """
-
-    def __init__(self) -> None:
-        self._bell, self._ear = socket.socketpair()
-        self._bell.setblocking(False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda number, frame: None)
-        signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
-
-    def wait(self, limit_s: float | None) -> int | None:
-        """The next signal's number; None when there is none in time."""
-        self._ear.settimeout(limit_s)
-        try:
-            return self._ear.recv(1)[0]
-        except TimeoutError:
-            return None
-
-
 def serve(home: Home, environ: Mapping[str, str]) -> int:
     """Run the core until a signal or a client ends it; returns the exit code."""
     lock = Lock(home.require().lock)
@@ -102,7 +80,7 @@ def _is_stuck(thread: threading.Thread) -> bool:
 
 
 def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
-    signals = Signals()
+    signals = Signals((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     notifier = notify.Notifier(environ)
     given = notify.given_socket(environ)
     core = Core(home, environ)
@@ -114,6 +92,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
         problems = [] if was_clean else core.store.problems(is_quick=True)
         if problems:
             raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint="owlbox doctor; backups are in backups/")
+        core.office.take_drops()
         core.recover()
         listener = _listener(core, given)
         lease = core.leases.begin("core")
@@ -124,7 +103,9 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
         core.broker.start()
         listener.start()
         lock.tell(listener.sock.getsockname())
+        core.office.courier.start()
         core.watch.start()
+        core.indexer.start()
         again = core.inbox.start_waiting()
         _announce(core)
         LOG.info("core is up", extra={"home": str(home.root), "waiting": again})
@@ -165,6 +146,7 @@ def _wait(core: Core, signals: Signals, notifier: notify.Notifier, path: str) ->
             notifier.reloading()
             try:
                 core.reload()
+                core.office.take_drops()
                 notifier.ready(f"serves {core.home.root}")
             except ConfigError as error:
                 notifier.ready(f"keeps the old configuration: {error}")  # logged too
@@ -204,5 +186,5 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         max_connections=settings.api.max_connections,
         is_given=given is not None,
     )
-    listener.offer(core.rpc)
+    listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance)
     return listener

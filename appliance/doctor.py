@@ -13,12 +13,17 @@ from typing import Any, Literal
 
 from appliance import catalogue, config, notes, places, policy, skills
 from appliance.errors import OwlError
+from appliance.leases import Leases, Roster
+from appliance.outbox import Outbox
+from appliance.passages import Passages
 from appliance.places import Home
 from appliance.runs import Runs
 from appliance.store import Store
+from appliance.tasks import Tasks
 
 LOG = logging.getLogger(__name__)
 State = Literal["ok", "warning", "problem"]
+LARGE_MB = 100  # of a database (R-042)
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = Fals
         ("documents", lambda: _documents(home)),
         ("folder", lambda: _folder(home)),
         ("runtime", lambda: _runtime(home, environ)),
+        ("queue", lambda: _queue(home, environ)),
         ("disk", lambda: _disk(home, environ)),
         ("sandbox", _sandbox),
     ]
@@ -76,18 +82,22 @@ def _configuration(home: Home, environ: Mapping[str, str]) -> Finding:
 def _database(home: Home, is_repairing: bool) -> Finding:
     store = Store.open(home.database)
     try:
-        problems = store.problems()
+        passages = Passages(store)
+        problems = store.problems() or passages.problems()
         if problems and is_repairing and all("index" in p for p in problems):
             copy = home.backups / "before-repair.db"
             store.snapshot(copy)
-            store.rebuild_index()
-            problems = store.problems()
+            passages.rebuild()
+            problems = store.problems() or passages.problems()
             if not problems:
-                return Finding("database", "ok", f"full-text index rebuilt; a copy from before is {copy}")
+                return Finding("database", "ok", f"search index rebuilt; a copy from before is {copy}")
         if problems:
             return Finding("database", "problem", "; ".join(problems), "owlbox doctor --repair, else restore from backups/")
         if lost := Runs(store, "").cut_off():
             return Finding("database", "warning", f"{lost} interrupted answers", "the next start of the core marks them")
+        size_mb = home.database.stat().st_size // 1_000_000
+        if size_mb > LARGE_MB:
+            return Finding("database", "warning", f"{size_mb} MB, intact", "delete threads you no longer need: owlbox thread list")
         return Finding("database", "ok", f"version {store.version}, intact")
     finally:
         store.close()
@@ -133,6 +143,25 @@ def _runtime(home: Home, environ: Mapping[str, str]) -> Finding:
             "runtime", "problem", f"socket path of {places_used} bytes: {folder}", "set XDG_RUNTIME_DIR to a shorter folder"
         )
     return Finding("runtime", "ok", str(folder))
+
+
+def _queue(home: Home, environ: Mapping[str, str]) -> Finding:
+    """Whether what waits has somebody to do it, and what was to be told has been."""
+    store = Store.open(home.database)
+    try:
+        roster = Roster(store, Leases(store), places.runtime_folder(home, environ) / "workers")
+        tasks, letters = Tasks(store), Outbox(store, "")
+        if gone := roster.gone(None):
+            return Finding("queue", "warning", f"{len(gone)} workers died; what they held waits", "owlbox worker reap")
+        if failed := letters.counts().get("failed", 0):
+            return Finding("queue", "warning", f"{failed} letters could not be delivered", "the log of the core says why")
+        if tasks.is_work() and not roster.running():
+            return Finding("queue", "warning", "tasks wait and no worker runs", "owlbox worker start --persist")
+        if waiting := tasks.counts()["waiting"]:
+            return Finding("queue", "ok", f"{waiting} tasks wait for a person: owlbox task list --status waiting")
+        return Finding("queue", "ok", f"{len(roster.running())} workers run")
+    finally:
+        store.close()
 
 
 def _disk(home: Home, environ: Mapping[str, str]) -> Finding:

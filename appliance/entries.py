@@ -1,13 +1,14 @@
 """What the owl knows: one row per (scope, path), searchable by its words the moment it is committed.
 
-Owns the `entries` and `blobs` tables; the full-text index follows by triggers and the history through
-`changes`, in the same transaction. Paths are `scheme://locator` or a bare file path; the display form
-`drive:/path` is accepted everywhere. Writes are durable, so a transaction they join must be durable too.
-Knows nothing about runs' views, chunks or vectors, nor who may write what: `schemes` tells, callers ask.
+Owns the `entries` and `blobs` tables; the history follows through `changes` and the search index by what is
+handed in as `index`, in the same transaction; without that, a trigger notes what waits to be indexed. Paths are
+`scheme://locator` or a bare file path; the display form `drive:/path` is accepted everywhere. Writes are
+durable, so a transaction they join must be durable too.
+Knows nothing about runs' views or about chunks, nor who may write what: `schemes` tells, callers ask.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -43,6 +44,8 @@ MAX_CODE = chr(0x10FFFF)  # sorts after everything that may follow a prefix
 MAX_HELD = 32_000_000  # characters of texts that are kept in memory for the history of an undo
 EMPTY = digest(b"")
 
+Index = Callable[[Execute, Entry], int | None]  # indexes an entry as it now is; when that was
+
 
 @dataclass(frozen=True)
 class Line:
@@ -67,9 +70,10 @@ class Draft:
 class Entries:
     """Reads and writes entries."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, index: Index | None = None) -> None:
         self._store = store
         self._changes = Changes(store)
+        self._index = index
 
     # -- reading one ------------------------------------------------------------------------------
 
@@ -101,7 +105,7 @@ class Entries:
         return found
 
     def blob(self, entry: Entry) -> bytes:
-        """The bytes of an entry that is not text; NotFound for one that has none."""
+        """The bytes of an entry that is not text, or those its text was read from; NotFound for one that has none."""
         data = self._store.value("SELECT data FROM blobs WHERE entry = ?", (entry.id,))
         if data is None:
             raise NotFound(f"{entry.path} holds no bytes", hint="read its text")
@@ -152,11 +156,12 @@ class Entries:
                 raise _collision(before)
             _check_unchanged(path, before, expected_hash)
             after = merged(before or self._new(scope, path), content)
-            if before is not None and is_same(before, after):
+            if before is not None and is_same(before, after) and content.original in (None, self._bytes(before)):
                 return before
             if before != seen:
                 difference = _difference(path, before, content)  # somebody was quicker
-            self._save(execute, after, by, content.blob)
+            keeps_bytes = content.body is None and content.blob is None
+            self._save(execute, after, by, content.original if content.blob is None else content.blob, keeps_bytes=keeps_bytes)
             return self._told(execute, path, scope, by, before, difference)
 
     def make_folder(self, ref: str, by: By = CLIENT, *, scope: str = PROJECT) -> tuple[Entry, bool]:
@@ -182,9 +187,9 @@ class Entries:
             kept = there or self._new(scope, path)
             names = ("title", "body", "attributes", "hash", "description", "mime", "source_url", "is_textual")
             made = replace(kept, **{name: getattr(found, name) for name in names})
-            if there is not None and is_same(there, made):
+            data = self._bytes(found)
+            if there is not None and is_same(there, made) and self._bytes(there) == data:
                 return there
-            data = None if found.is_textual or found.is_folder else self.blob(found)
             self._save(execute, replace(made, indexed_ms=None), by, data)
             return self._told(execute, path, scope, by, there, patch(kept.body, found.body, path))
 
@@ -239,6 +244,8 @@ class Entries:
                     told = changed(by, was, new.hash, self._size_bytes(new), _undone_patch(old, new))
                     self._changes.add(execute, new.scope, new.path, told)
                     execute("UPDATE entries SET indexed_ms = NULL WHERE id = ? AND indexed_ms IS NOT NULL", (new.id,))
+                    if self._index is not None:
+                        self._index(execute, new)
         return [new or old for old, new in pairs if new or old]  # type: ignore[misc]
 
     # -- many -------------------------------------------------------------------------------------
@@ -358,8 +365,8 @@ class Entries:
             self._new(scope, target)  # refuses what may not be made
         return found, there
 
-    def _save(self, execute: Execute, entry: Entry, by: By, blob: bytes | None) -> None:
-        """Write the row of an entry, a new one when its id is 0, and its bytes."""
+    def _save(self, execute: Execute, entry: Entry, by: By, blob: bytes | None, *, keeps_bytes: bool = False) -> None:
+        """Write the row of an entry, a new one when its id is 0, and its bytes; a text loses those of the text before it."""
         names = ("scope", "path", "title", "body", "hash", "description", "mime", "source_url", "indexed_ms")
         values = {name: getattr(entry, name) for name in names} | {
             "attributes": attributes_text(entry.path, entry.attributes),
@@ -375,7 +382,7 @@ class Entries:
             values |= {"uid": new_id(), "created_ms": values["updated_ms"]}
             places = ", ".join(f":{name}" for name in values)
             execute(f"INSERT INTO entries ({', '.join(values)}) VALUES ({places})", values)
-        if entry.is_textual:
+        if entry.is_textual and blob is None and not keeps_bytes:
             execute(
                 "DELETE FROM blobs WHERE entry = (SELECT id FROM entries WHERE scope = ? AND path = ?)", (entry.scope, entry.path)
             )
@@ -391,7 +398,9 @@ class Entries:
         after = self.get(path, scope=scope)
         told = changed(by, before.hash if before else "", after.hash, self._size_bytes(after), difference)
         self._changes.add(execute, scope, path, told)
-        return after
+        if self._index is None:
+            return after
+        return replace(after, indexed_ms=self._index(execute, after))
 
     def _remove(self, execute: Execute, entry: Entry, by: By) -> None:
         execute("DELETE FROM entries WHERE id = ?", (entry.id,))
@@ -403,12 +412,18 @@ class Entries:
         after = merged(replace(old, mime="") if old.is_folder else old, Content(draft.body, title=draft.title))
         if before is not None and (after.hash, after.title) == (before.hash, before.title):
             text = attributes_text(draft.path, draft.attributes)
-            execute("UPDATE entries SET attributes = ? WHERE id = ?", (text, before.id))
+            if text != attributes_text(draft.path, before.attributes):
+                execute("UPDATE entries SET attributes = ? WHERE id = ?", (text, before.id))
             return
         self._save(execute, replace(after, attributes=dict(draft.attributes)), by, None)
         # A new file's text is in the file; what a text was before is nowhere else.
         difference = patch(old.body, draft.body, draft.path) if before else ""
         self._told(execute, draft.path, scope, by, before, difference)
+
+    def _bytes(self, entry: Entry) -> bytes | None:
+        """The bytes that are kept of an entry, None when there are none."""
+        data = self._store.value("SELECT data FROM blobs WHERE entry = ?", (entry.id,)) if entry.id else None
+        return None if data is None else bytes(data)
 
     def _size_bytes(self, entry: Entry) -> int:
         if entry.is_textual:

@@ -8,6 +8,7 @@ from typing import Any
 
 from appliance import config, tools
 from appliance.broker import Service
+from appliance.channels.queue import Queue
 from appliance.channels.rpc import Rpc
 from appliance.packet import tool_line
 from appliance.schema import LATEST, MIGRATIONS
@@ -100,7 +101,7 @@ def _methods() -> str:
         '`hello {"client": NAME, "version": VERSION, "token": TOKEN}`. A request may carry `correlation` (UUID) and `deadline_s`. '
         "`cancel {id}` stops a running request. Errors carry `data` with `status`, `outcome` and `hint`.\n"
     )
-    for title, owner in (("Core", Rpc), ("Broker", Service)):
+    for title, owner in (("Core", Rpc), ("Core: the queue", Queue), ("Broker", Service)):
         lines.append(f"## {title}\n")
         for name, function in sorted(_marked(owner).items()):
             sign = signature(function, skip=("self", "call"))

@@ -16,8 +16,10 @@ from appliance import log
 from appliance.clock import CancelToken, is_alive, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
 from appliance.loops import Loops
-from appliance.records import Channel, Delta, Event, Inbound, LoopEnded, Outbound
-from appliance.runs import DONE, FAILED, RUNNING, STOPPED, WAITING, Loop, Runs
+from appliance.outbox import Letter, Outbox
+from appliance.records import Delta, Event, Inbound, LoopEnded, RunSettings
+from appliance.runs import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs, Start
+from appliance.sessions import NO_DOOR
 from appliance.steps import Passed, Step, nobody
 from appliance.store import Store
 
@@ -28,6 +30,7 @@ LOCK_POLL_S = 0.2
 FOLLOW_S = 0.3
 
 LATER = LoopEnded(WAITING, "waiting", "it will be answered after the restart")
+HELD = LoopEnded(WAITING, "waiting", "this thread waits for a decision: it will be answered afterwards")
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,24 @@ class Inbox:
         loops: Loops,
         *,
         relevant: Callable[[str], str],
-        channel: Channel,
+        outbox: Outbox,
+        drop: Callable[[str], bool] = lambda run: False,
         passed: Passed = nobody,
     ) -> None:
+        """`drop` ends a thread's loop that waits for a decision; False when none does."""
         self._store = store
         self._runs = runs
         self._loops = loops
         self._relevant = relevant
-        self._channel = channel
+        self._outbox = outbox
+        self._drop = drop
         self._passed = passed
         self._guard = threading.Lock()
         self._cancels: dict[int, CancelToken] = {}
         self._queues: dict[str, list[Loop]] = {}
         # Prompts that a busy or full database kept us from beginning, by session.
         self._late: dict[str, list[Loop]] = {}
+        self._held: set[str] = set()  # threads with prompts behind a loop that waits for a decision
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="turn")
         self._is_closing = False
         self.feed = loops.feed
@@ -86,6 +93,7 @@ class Inbox:
             )
             if seen:
                 return Accepted(seen[0][0], seen[0][1], 0, is_new=False)
+            self._outbox.require_room()
             self._runs.touch_session(inbound)
             run = self._run_for(inbound)
             event = self._runs.append(
@@ -101,22 +109,27 @@ class Inbox:
                     at_ms=inbound.at_ms,
                 )
             )
-            loop = self._runs.enqueue(run, event.id, correlation)
+            loop = self._runs.enqueue(run, event.id, correlation, inbound.mode)
             execute(
                 "INSERT INTO inbox (channel, message_id, run, loop, received_ms) VALUES (?, ?, ?, ?, ?)",
                 (inbound.channel, inbound.message_id, run, loop, now_ms()),
             )
         self._passed(Step.ACCEPTED)
+        if inbound.is_injected:
+            self._loops.inject(run, loop)
         return Accepted(run, loop, event.seq, is_new=True)
 
     def _run_for(self, inbound: Inbound) -> str:
         title = " ".join(inbound.text.split())
         title = title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + "…"
         if not inbound.thread:
-            return self._runs.begin(inbound.session, inbound.kind, title=title).id
+            start = Start(inbound.alias, settings=inbound.settings or RunSettings())
+            return self._runs.begin(inbound.session, inbound.kind, title=title, start=start).id
         run = self._runs.get(inbound.thread)
         if run.session != inbound.session:
-            raise Conflict(f"thread {run.id} belongs to {run.session}", hint="start one of your own")
+            theirs, ours = (self._runs.people.get(session) for session in (run.session, inbound.session))
+            if theirs.channel != NO_DOOR or theirs.context != ours.context:  # the same name at another door is somebody else
+                raise Conflict(f"thread {run.id} belongs to {run.session}", hint="start one of your own")
         if not run.title:
             self._runs.entitle(run.id, title)
         return run.id
@@ -126,6 +139,16 @@ class Inbox:
     def start(self, loop_id: int) -> None:
         """Answer a queued prompt in a thread of its own, after what its session has before it."""
         loop = self._runs.loop(loop_id)
+        if loop.status not in (WAITING, RUNNING):
+            self.feed.put(loop_id, LoopEnded(loop.status, loop.outcome))
+            return
+        for one in self._runs.queue(loop.run):
+            if one.id < loop_id and one.status == WAITING and one.process == self._runs.process:
+                self._start(one)  # accepted before: first come, first served, whoever gets here first
+        self._start(loop)
+
+    def _start(self, loop: Loop) -> None:
+        loop_id = loop.id
         with self._guard:
             is_closing = self._is_closing
             if not is_closing and loop_id not in self._cancels:
@@ -151,6 +174,12 @@ class Inbox:
             self.start(loop.id)
         return len(loops)
 
+    def free(self, run: str) -> None:
+        """Begin what was held up in a thread by a loop that waited for a decision."""
+        for loop in self._runs.waiting():
+            if loop.run == run and (loop.process == self._runs.process or not is_alive(loop.process)):
+                self.start(loop.id)
+
     def stop(self, run: str) -> bool:
         """Stop what runs or waits in a thread; False when there is nothing."""
         with self._guard:
@@ -158,7 +187,39 @@ class Inbox:
         hit = [token for loop_id, token in tokens.items() if self._runs.loop(loop_id).run == run]
         for token in hit:
             token.set()
-        return bool(hit)
+        return self._drop(run) or bool(hit)
+
+    def abort(self, run: str) -> bool:
+        """Stop only what is being answered in a thread: prompts that wait come next. False when nothing is."""
+        for loop in self._runs.queue(run):
+            with self._guard:
+                token = self._cancels.get(loop.id)
+            if loop.status == RUNNING and token is not None:
+                token.set()
+                return True
+        return self._drop(run)
+
+    def waiting(self, session: str) -> list[Loop]:
+        """The prompts of a session that were accepted and not begun, oldest first."""
+        with self._guard:
+            stopped = {loop_id for loop_id, token in self._cancels.items() if token.is_set()}
+        return [loop for loop in self._runs.waiting() if loop.session == session and loop.id not in stopped]
+
+    def clear(self, session: str) -> int:
+        """Answer none of the prompts that wait in a session; how many. What is being answered goes on."""
+        count = 0
+        for loop in self.waiting(session):
+            with self._guard:
+                token = self._cancels.get(loop.id)
+            if token is not None:
+                token.set()
+                count += 1
+                continue
+            with self._store.write(durable=True):
+                if self._runs.loop(loop.id).status == WAITING:
+                    self._runs.end_loop(loop, STOPPED, "cancelled")
+                    count += 1
+        return count
 
     def busy(self) -> int:
         """How many prompts are being answered or wait for their turn in this process."""
@@ -192,18 +253,39 @@ class Inbox:
             except Exception:
                 LOG.exception("loop %d of run %s failed", loop.id, loop.run)
             finally:
-                if end.status == DONE and not self.feed.is_heard(loop.id):
-                    self._deliver(loop)
                 self._next(loop, is_late=end is LATER)
                 self.feed.put(loop.id, end)
+                if end.status == PROPOSED and self._runs.loop(loop.id).status == WAITING:
+                    self.start(loop.id)  # decided before we had let go of it
+                if loop.run in self._held and end.status not in (WAITING, PROPOSED):
+                    self._held.discard(loop.run)
+                    self._loops.settle(loop.session, partial(self.free, loop.run))
 
-    def _deliver(self, loop: Loop) -> None:
-        """Nobody listens to this answer: hand it to the door it belongs to."""
-        try:
-            if said := self._runs.said(loop.id):
-                self._channel.deliver(Outbound(loop.session, said, metadata={"run": loop.run}))
-        except Exception:
-            LOG.exception("the answer of loop %d was not delivered", loop.id)
+    def ended(self, loop: Loop, end: LoopEnded) -> None:
+        """Within the transaction that ends a loop: a letter to the door it came from, when nobody listens to its answer.
+
+        Also about what waits for a decision, once for each time.
+        """
+        if end.status not in (DONE, PROPOSED) or self.feed.is_heard(loop.id):
+            return
+        key, (seq, said) = f"answer:{loop.id}", self._runs.last_words(loop.id)
+        if end.status == PROPOSED:
+            key, seq = f"proposal:{loop.id}:{self._runs.get(loop.run).last_seq}", self._runs.get(loop.run).last_seq
+            said = f"This waits for your decision: {end.message}. Decide with owlbox approve or owlbox reject."
+        if said.strip():
+            session = self._runs.session(loop.session)
+            letter = Letter(
+                key,
+                session["person"],
+                said,
+                session["context"],
+                loop.session,
+                session["channel"],
+                loop.run,
+                metadata={"seq": seq},
+                correlation=loop.correlation,
+            )
+            self._outbox.put(letter)
 
     def _next(self, loop: Loop, *, is_late: bool) -> None:
         """This prompt is done with, or put off: begin the session's next one."""
@@ -221,6 +303,9 @@ class Inbox:
     def _locked(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
         try:
             try:
+                if self._runs.paused_loop(loop.run) is not None:
+                    self._held.add(loop.run)
+                    return HELD
                 is_ours = self._begin(loop, cancel)
             except OwlError as error:
                 return self._unbegun(loop, error)

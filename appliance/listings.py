@@ -158,6 +158,8 @@ def entry_set(args: argparse.Namespace, home: Home) -> int:
 
 
 def entry_get(args: argparse.Namespace, home: Home) -> int:
+    if args.persist:
+        return _verb(args, home, "get", {"persist": args.persist})
     return _verb(args, home, "get", {"wanted": args.wanted, "line": args.line, "limit": args.limit, "is_preview": args.preview})
 
 

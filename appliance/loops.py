@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from appliance.agent import CHAT, Agent, Role
+from appliance import modes
+from appliance.agent import CHAT, Agent, Role, Work
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import NotFound, OwlError
-from appliance.records import Delta, Event, LoopEnded, Model, Status, TurnBegun, TurnEnded
+from appliance.errors import NotFound, OwlError, StoreError, Unavailable
+from appliance.events import as_messages
+from appliance.records import Delta, Event, LoopEnded, Message, Model, Status, Terms, Tools, TurnBegun, TurnEnded
 from appliance.records import Step as AgentStep
-from appliance.runs import DONE, FAILED, RUNNING, WAITING, Loop, Runs, TurnCost
+from appliance.runs import DONE, FAILED, PROPOSED, RUNNING, WAITING, Loop, Runs, TurnCost
 from appliance.steps import Passed, Step, nobody
 from appliance.store import Store
 
@@ -25,10 +27,14 @@ MOMENTS = {"message": Step.ANSWERED, "tool_use": Step.CALL_RECORDED, "tool_resul
 
 Shown = Delta | Event | LoopEnded  # what a listener is told
 Ended = Callable[[Loop, LoopEnded], None]
+BeforeTurn = Callable[[str, Terms], object]
 
 
 class Subscription:
-    """A mailbox of one listener: stored events all, deltas joined while it is slow, then the end."""
+    """A mailbox of one listener: stored events all, deltas joined while it is slow, then the end.
+
+    A loop that waits for a decision (202) says so and has not ended: a listener who stays hears how it goes on.
+    """
 
     def __init__(self) -> None:
         self._wake = threading.Condition()
@@ -61,7 +67,7 @@ class Subscription:
                 items, self._items = self._items, []
             for item in items:
                 yield item
-                if isinstance(item, LoopEnded):
+                if isinstance(item, LoopEnded) and item.status != PROPOSED:
                     return
 
 
@@ -113,30 +119,40 @@ class Loops:
         *,
         status: Status,
         ended: Ended | None = None,
+        before_turn: BeforeTurn | None = None,
         passed: Passed = nobody,
     ) -> None:
+        """`before_turn` is called before each call of the model."""
         self._store = store
         self._runs = runs
         self._model = model
         self._agent = agent
+        self._before_turn = before_turn
         self._status = status
         self._ended = ended
         self._passed = passed
         self._owed: dict[str, list[Callable[[], None]]] = {}
+        self._guard = threading.Lock()
+        self._injected: dict[str, list[int]] = {}
         self.is_closing = False
         self.feed = Feed()
 
-    def answer(self, loop: Loop, cancel: CancelToken, role: Role = CHAT) -> LoopEnded:
-        """Drive the agent through a loop that `Runs.start_loop` has begun; how it ended. The end is recorded, or owed."""
+    def answer(self, loop: Loop, cancel: CancelToken, role: Role = CHAT, *, tools: Tools | None = None) -> LoopEnded:
+        """Drive the agent through a loop that `Runs.start_loop` has begun; how it ended. The end is recorded, or owed.
+
+        With status 202 it has not ended: it waits for a decision, and whoever hears of that starts it again. `tools`
+        are used instead of everybody's, this time.
+        """
         self._passed(Step.LOOP_STARTED)
         self._status.show(loop.session, "thinking")
         draft = Draft(self._runs, loop.id)
         end = LoopEnded(FAILED, "failed", "the agent ended without a verdict")
         try:
-            routes = self._model.plan(role.pool)
-            turn: int | None = None
+            work = replace(self._work(loop, role), tools=tools)
+            routes = self._model.plan(work.settings.model or role.pool)
+            turn = self._runs.last_turn(loop.id)
             person = self._runs.person(loop.session)
-            for step in self._agent.loop(loop.run, routes, cancel, person, session=loop.session, role=role):
+            for step in self._agent.loop(loop.run, routes, cancel, person, session=loop.session, role=role, work=work):
                 turn, ended = self._commit(loop, step, turn, draft)
                 end = ended or end
         except OwlError as error:
@@ -145,9 +161,36 @@ class Loops:
             if end.outcome == "cancelled" and self.is_closing:
                 end = replace(end, outcome="stopped", message="the owl was shut down")
             self._runs.leave(loop.id)
+            self.pay(loop.session)  # what was said before how it ended
             self.settle(loop.session, partial(self.finish, loop, draft.text, end))
             self._status.show(loop.session, "idle")
         return end
+
+    def _work(self, loop: Loop, role: Role) -> Work:
+        """Where a loop stands, and on what terms: they are fixed with its mode and what its run is set to now."""
+        run = self._runs.get(loop.run)
+        terms = modes.terms(loop.mode, run.settings, is_attended=not role.is_background)
+        turn, turns = self._runs.moment(loop.run)[1], self._runs.turns_of(loop.id)
+        work = Work(terms, run.settings, loop.seq, turn, turns, arrived=partial(self._arrived, loop.run))
+        return work if self._before_turn is None else replace(work, before_turn=partial(self._before_turn, loop.run, terms))
+
+    def inject(self, run: str, loop_id: int) -> None:
+        """A prompt of a run is shown to the model at its next call, if one comes before its own turn."""
+        with self._guard:
+            self._injected.setdefault(run, []).append(loop_id)
+
+    def _arrived(self, run: str) -> list[Message]:
+        """What was added to a run's answer since the last call: prompts that are answered with it."""
+        with self._guard:
+            loops = self._injected.pop(run, [])
+        found = []
+        for loop_id in loops:
+            prompt = self._runs.absorb(loop_id)
+            event = None if prompt is None else self._runs.record.get(prompt)
+            if event is not None:
+                found += as_messages([event])
+                self.feed.put(loop_id, LoopEnded(DONE, "injected", "it is answered with the one before"))
+        return found
 
     def finish(self, loop: Loop, draft: str, end: LoopEnded) -> None:
         """Record how a loop ended, in one transaction; nothing when it was mended meanwhile."""
@@ -155,11 +198,14 @@ class Loops:
         with self._store.write(durable=True):
             if self._runs.loop(loop.id).status not in (WAITING, RUNNING):
                 return
-            if end.status != DONE:
+            if end.status == PROPOSED:
+                self._runs.pause_loop(loop)
+            elif end.status != DONE:
                 why = end.outcome if not end.message else f"{end.outcome}: {end.message}"
                 events = self._runs.close_open(loop, draft, why)
-            self._runs.end_loop(loop, end.status, end.outcome)
-            self._runs.rest_session(loop.session, "stopped" if self.is_closing else "idle")
+            if end.status != PROPOSED:
+                self._runs.end_loop(loop, end.status, end.outcome)
+            self._runs.rest_session(loop.session, "stopped" if self.is_closing else "active")
             if self._ended is not None:
                 self._ended(loop, end)
         self._passed(Step.LOOP_ENDED)
@@ -197,7 +243,7 @@ class Loops:
             f = step.finish
             if turn is not None:
                 cost = TurnCost(f.provider, f.model, f.reason, f.prompt_tokens, f.evaluated_tokens, f.output_tokens)
-                self._runs.end_turn(turn, cost)
+                self.settle(loop.session, partial(self._end_turn, loop, turn, cost))
             return turn, None
         if isinstance(step, Delta):
             draft.add(step.text)
@@ -207,16 +253,34 @@ class Loops:
             self._passed(Step.CALL_DONE)
         # A tool may act as soon as its record is committed: that commit must survive a power cut.
         is_message = step.kind == "message"
-        with self._store.write(durable=is_message or step.kind == "tool_use"):
-            stored = self._runs.append(replace(step, turn=turn))
-            if is_message:  # together, or a crash in between would keep the text twice
-                self._runs.keep_draft(loop.id, "")
+        stored = replace(step, turn=turn)
+        try:
+            with self._store.write(durable=is_message or step.kind == "tool_use"):
+                stored = self._runs.append(stored)
+                if is_message:  # together, or a crash in between would keep the text twice
+                    self._runs.keep_draft(loop.id, "")
+        except (StoreError, Unavailable) as error:
+            if not is_message:
+                raise
+            # The person has the answer all the same (S-014); nothing is done on the strength of it.
+            LOG.error("an answer is shown and kept for later: %s", error, extra={"session": loop.session})
+            self._owed.setdefault(loop.session, []).append(partial(self._keep, stored))
         if is_message:
             draft.clear()
         if step.kind in MOMENTS:
             self._passed(MOMENTS[step.kind])
         self.feed.put(loop.id, stored)
         return turn, None
+
+    def _end_turn(self, loop: Loop, turn: int, cost: TurnCost) -> None:
+        """Record what a call of the model took, and that another model answers than before."""
+        self._runs.end_turn(turn, cost)
+        if changed := self._runs.note_model(turn, loop.correlation):
+            self.feed.put(loop.id, changed)
+
+    def _keep(self, event: Event) -> None:
+        """Record what was shown already."""
+        self._runs.append(event, durable=True)
 
 
 class Draft:

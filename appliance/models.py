@@ -27,7 +27,7 @@ class Models:
 
     def __init__(
         self,
-        path: str,
+        path: str | Callable[[], str],
         *,
         token: Callable[[], str],
         revive: Callable[[str], str],
@@ -35,12 +35,17 @@ class Models:
         silence_s: float = 30.0,
         health_s: float = HEALTH_S,
     ) -> None:
-        self._path = path
+        self._where = path
         self._token = token
         self._revive = revive
         self.wait_s = wait_s
         self.silence_s = silence_s
         self._health_s = health_s
+
+    @property
+    def _path(self) -> str:
+        """Where the broker listens now: a worker's may be another one each time."""
+        return self._where if isinstance(self._where, str) else self._where()
 
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The routes of a pool ("" for the one `models.pool` names), best first; Unavailable says what is missing."""

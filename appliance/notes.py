@@ -21,6 +21,7 @@ from appliance import entries, markdown, watch
 from appliance.entries import Draft, Entries
 from appliance.errors import BadInput, Conflict
 from appliance.records import Part
+from appliance.search import words_of
 
 LOG = logging.getLogger(__name__)
 # In the order of docs/requirements/overlaps.md section 9; BOOTSTRAP comes after the tools.
@@ -55,32 +56,80 @@ def install(box: Path) -> list[Path]:
 
 
 def documents(box: Path) -> tuple[list[Part], list[str]]:
-    """The documents for the prompt, in order, and what is wrong with those that could not be read."""
+    """The documents for every prompt, in order, and what is wrong with those that could not be read.
+
+    Front matter decides: `loading: contextual` leaves one out here, `loading: always` takes any other Markdown
+    file of the folder itself in, after ours.
+    """
     parts, problems = [], []
-    for name in (*ALWAYS, LAST):
+    extra = [path.stem for path, loading in _marked(box) if loading == "always" and path.stem not in SHIPPED]
+    for name in (*ALWAYS, *extra, LAST):
         try:
-            text = _read(box / f"{name}.md")
+            front, text = _read(box / f"{name}.md")
         except BadInput as error:
             problems.append(f"{name}.md: {error.message}")
             continue
-        if text:
+        if text and front.get("loading") != "contextual":
             parts.append(Part(name, text))
     return parts, problems
 
 
-def _read(path: Path) -> str:
-    """The document's visible text, or "" when there is nothing to say; BadInput when it is unreadable."""
+def contextual(box: Path, about: str) -> list[Part]:
+    """The documents marked `loading: contextual` that hold a word of what is asked or to be done, named by reference.
+
+    Words of three letters and fewer, and those that carry no meaning, do not count; without any there is none.
+    """
+    words = [word for word in words_of(about, 500) if len(word) > 3]
+    parts = []
+    for path, loading in _marked(box) if words else ():
+        if loading != "contextual":
+            continue
+        try:
+            _, text = _read(path)
+            ref = ref_of(box, path)
+        except BadInput as error:
+            LOG.warning("prompt document left out: %s: %s", path.name, error.message)
+            continue
+        known = text.lower()
+        if any(word in known for word in words):
+            parts.append(Part(ref, text))
+    return parts
+
+
+def _marked(box: Path) -> Iterator[tuple[Path, str]]:
+    """The Markdown files of the folder itself that say when they are loaded, by name; HEARTBEAT is loaded elsewhere."""
+    try:
+        found = [entry for entry in os.scandir(box) if entry.name.endswith(".md") and entry.is_file(follow_symlinks=False)]
+    except OSError:
+        return
+    for name in sorted(entry.name for entry in found):
+        path = box / name
+        if path.stem == "HEARTBEAT":
+            continue
+        try:
+            with path.open("rb") as file:
+                if file.read(6).removeprefix(b"\xef\xbb\xbf")[:3] != b"---":
+                    continue
+            loading = _read(path)[0].get("loading")
+        except (OSError, BadInput):
+            continue
+        if isinstance(loading, str):
+            yield path, loading
+
+
+def _read(path: Path) -> tuple[dict[str, Any], str]:
+    """Front matter and the document's visible text, "" when there is nothing to say; BadInput when it is unreadable."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             raw = file.read(MAX_CHARS + 1)
     except FileNotFoundError:
-        return ""
+        return {}, ""
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}") from None
     if len(raw) > MAX_CHARS:
         raw = raw[:MAX_CHARS] + f"\n[cut: only the first {MAX_CHARS} characters of this document are read]"
-    _, body = markdown.split(raw)
-    return markdown.visible(body) if markdown.has_text(body) else ""
+    front, body = markdown.split(raw)
+    return front, markdown.visible(body) if markdown.has_text(body) else ""
 
 
 # -- files as entries -------------------------------------------------------------------------------

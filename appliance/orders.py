@@ -14,7 +14,7 @@ from appliance.tokens import estimate
 from appliance.views import MAX_SUMMARY, Actor, Visibility
 
 MAX_KNOWLEDGE_TOKENS = 512
-FIELDS = tuple(f.name for f in fields(Content) if f.name not in ("body", "blob"))
+FIELDS = tuple(f.name for f in fields(Content) if f.name not in ("body", "blob", "original"))
 
 
 @dataclass(frozen=True)

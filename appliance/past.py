@@ -36,9 +36,9 @@ def undo(args: argparse.Namespace, home: Home) -> int:
         say(f"thread {done['run']} cannot be taken back, these were changed since:")
         terminal.table([[_last(c), c["path"]] for c in done["later"]], ["change", "reference"], sys.stdout)
     elif not done["changes"] and not done["by"]:
-        say(f"nothing to undo: thread {done['run']} has changed no entries")
+        say(f"nothing to undo: thread {done['run']} has changed no entries or tasks")
     else:
-        count = f"{len(rows)} {'entry' if len(rows) == 1 else 'entries'}"
+        count = _counted([c["kind"] for c in done["changes"] if c not in noted])
         more = f", and {len(noted)} in its own log" if noted else ""
         say(f"{'would take back' if args.dry_run else 'took back'} {count}{more}")
         if rows:
@@ -46,6 +46,14 @@ def undo(args: argparse.Namespace, home: Home) -> int:
         if done["by"]:
             say(f"owlbox undo {done['by']} brings it back")
     return code
+
+
+def _counted(kinds: list[str]) -> str:
+    """So many entries and tasks."""
+    tasks = kinds.count("task")
+    entries = len(kinds) - tasks
+    said = [f"{entries} {'entry' if entries == 1 else 'entries'}"] if entries or not tasks else []
+    return " and ".join([*said, *([f"{tasks} {'task' if tasks == 1 else 'tasks'}"] if tasks else [])])
 
 
 def _last(change: dict[str, Any]) -> str:

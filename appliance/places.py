@@ -29,6 +29,8 @@ FOLDERS = (
     "sessions",
     "logs",
     "backups",
+    "drop/users",
+    "drop/groups",
 )
 
 
@@ -56,6 +58,11 @@ class Home(NamedTuple):
     def box(self) -> Path:
         """The folder people drop Markdown into."""
         return self.root / "box"
+
+    @property
+    def drop(self) -> Path:
+        """Where programs of this box leave requests as files, one folder for each person and group."""
+        return self.root / "drop"
 
     @property
     def models(self) -> Path:

@@ -23,7 +23,8 @@ TABLES = """
     SELECT t.name AS "table", t.type AS kind,
         (SELECT group_concat(c.name, ', ') FROM pragma_table_xinfo(t.name) AS c WHERE c.hidden <> 1) AS columns
     FROM pragma_table_list AS t
-    WHERE t.schema = 'main' AND t.type <> 'shadow' AND t.name NOT GLOB 'sqlite_*' ORDER BY t.name
+    WHERE t.schema = 'main' AND t.type <> 'shadow' AND t.name NOT GLOB 'sqlite_*'
+        AND t.name NOT GLOB '*_vector_chunks[0-9]*' ORDER BY t.name -- which sqlite-vec does not call a shadow
 """
 
 READING = (apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_RECURSIVE)

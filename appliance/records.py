@@ -14,7 +14,20 @@ import msgspec
 T = TypeVar("T")
 Role = Literal["system", "user", "assistant", "tool"]
 Dialect = Literal["native", "grammar", "tags"]
-Kind = Literal["message", "thinking", "tool_use", "tool_result", "context_update", "status_change"]
+Kind = Literal[
+    "message",
+    "thinking",
+    "tool_use",
+    "tool_result",
+    "context_update",
+    "status_change",
+    "delegate",
+    "compaction",
+    "model_change",
+    "proposal",
+]
+Mode = Literal["ask", "act"]  # of a loop: reading only, or everything
+Approval = Literal["ask", "review", "auto"]  # of a run: reading only, changes wait for a person, or changes happen
 
 
 def to_plain(record: object) -> Any:
@@ -54,8 +67,31 @@ class Message:
 
 
 @dataclass(frozen=True)
+class RunSettings:
+    """What one run is set to; None and "" leave it to the configuration.
+
+    `model` is a pool or a route. `layout` is how a packet is laid out: history as messages, or blocks of entries.
+    """
+
+    model: str = ""
+    temperature: float | None = None
+    context_limit: int | None = None
+    persona: str = ""
+    approval: Approval = "review"
+    layout: Literal["chat", "entries"] = "chat"
+    no_repo: bool = False
+    no_web: bool = False
+    no_interaction: bool = False
+    no_proposals: bool = False
+    is_yolo: bool = False
+
+
+@dataclass(frozen=True)
 class Inbound:
-    """What a channel hands in. `message_id` is the channel's own id: the same one is accepted once."""
+    """What a channel hands in. `message_id` is the channel's own id: the same one is accepted once.
+
+    `is_injected`: while an answer is being given in its thread, it is shown to the model at its next call.
+    """
 
     channel: str
     sender_id: str
@@ -65,6 +101,10 @@ class Inbound:
     thread: str = ""
     kind: Literal["chat", "ask"] = "chat"
     metadata: dict[str, Any] = field(default_factory=dict)
+    mode: Mode = "act"
+    alias: str = ""  # of a thread that begins with it
+    settings: RunSettings | None = None
+    is_injected: bool = False
 
     @property
     def session(self) -> str:
@@ -74,12 +114,19 @@ class Inbound:
 
 @dataclass(frozen=True)
 class Outbound:
-    """What a channel is asked to deliver."""
+    """What a channel is asked to deliver: `key` names the letter for ever, `run` the thread it belongs to, if any.
+
+    `metadata` holds what the session's last message brought for the way back, then what the letter adds.
+    """
 
     session: str
     text: str
     attachment: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
+    person: str = ""
+    run: str = ""
+    correlation: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,6 +168,34 @@ class Outcome:
     def is_error(self) -> bool:
         """True for status 400 and above."""
         return self.status >= 400
+
+
+# -- what a loop may do -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a loop may do. `is_attended`: a person can be asked; otherwise nothing ever waits for one."""
+
+    mode: Mode = "act"
+    approval: Literal["review", "auto"] = "review"
+    layout: Literal["chat", "entries"] = "chat"
+    has_repo: bool = True
+    has_web: bool = True
+    has_interaction: bool = True
+    has_proposals: bool = True
+    is_attended: bool = True
+
+    @property
+    def bars_files(self) -> str:
+        """Why no file may be changed; "" when a change can at least be proposed."""
+        if self.mode == "ask":
+            return "this question is answered without changing files"
+        if self.approval == "auto":
+            return ""
+        if not self.has_proposals:
+            return "this run proposes nothing"
+        return "" if self.is_attended else "it needs approval, and nobody is here to give it"
 
 
 # -- models ---------------------------------------------------------------------------------------
@@ -284,8 +359,15 @@ class Model(Protocol):
 
 
 class Channel(Protocol):
-    """Channel port: delivers a text to a person."""
+    """Channel port: delivers a text to a person; when it returns, it is delivered.
 
+    An error of our tree says that it was not, but Lost and DeadlineExceeded, after which nobody knows: then, and
+    when we die meanwhile, it comes again with a mark. BadInput, NotFound, Refused and TooLarge are final, Busy
+    costs no attempt. `is_idempotent`: it knows letters by their key and delivers each once, however often it comes.
+    """
+
+    @property
+    def is_idempotent(self) -> bool: ...
     def deliver(self, message: Outbound) -> None: ...
 
 
@@ -293,7 +375,11 @@ class Tools(Protocol):
     """Tool port: what may be called, and the one way to call it. `dispatch` never raises."""
 
     def specs(self, role: str = "chat") -> Sequence[ToolSpec]: ...
-    def dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str = "") -> Outcome: ...
+    def spec(self, name: str) -> ToolSpec | None: ...
+    def meant(self, call: ToolCall) -> ToolCall: ...
+    def dispatch(
+        self, call: ToolCall, run: str, cancel: Cancel, session: str = "", *, terms: Terms = Terms(), log: str = ""
+    ) -> Outcome: ...
 
 
 class Memory(Protocol):

@@ -1,33 +1,37 @@
-"""The record of every conversation: sessions, runs, loops, turns and events.
+"""Runs: pieces of the agent's work in a session; the record of every conversation as one thing.
 
-Owns those five tables. session > run > loop > turn > event: a session is one person at one door, a run
-is one thread of work in it, a loop answers one prompt, a turn is one call of the model, an event is
-the finest record. Events are appended with a gap-free sequence per run, each pointing at its parent,
-and never changed. Status numbers: 100 waiting, 102 running, 200 done, 202 proposal, 499 stopped,
-500 failed. Knows nothing about models or doors; telling people what happened is `inbox`.
+Owns the `runs` table but for the status, which follows from its loops. session > run > loop > turn > event: the tables
+below are `sessions`, `turns` and `events`, and are reached through here. A run has a name, what it is set to, and
+the branch on which it goes on; one that was forked begins where it left another one, without a copy. A deleted run
+stays as far as its forks need it, out of sight. Knows nothing about models or doors; telling people what happened is `inbox`.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
-from appliance.clock import is_alive, new_id, now_ms
+from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
-from appliance.records import Event, Inbound, Message, ToolCall
-from appliance.store import Row, Store
+from appliance.events import SPOKEN, as_messages, compacted
+from appliance.records import Event, Inbound, Message, RunSettings, from_plain
+from appliance.sessions import COLUMNS as SESSION_COLUMNS
+from appliance.store import Row
+from appliance.turns import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, TurnCost, Turns
 
-WAITING, RUNNING, DONE, PROPOSED, STOPPED, FAILED = 100, 102, 200, 202, 499, 500
-EVENT_COLUMNS = (
-    "id, run, seq, parent, turn, kind, role, content, tool, input, call_id, duration_ms, tokens, "
-    "status, outcome, channel, sender_id, correlation, at_ms"
+__all__ = ["DONE", "FAILED", "PROPOSED", "RUNNING", "STOPPED", "WAITING", "Loop", "Run", "Runs", "Start", "TurnCost", "as_messages"]
+
+RUN_COLUMNS = (
+    "id, session, parent, kind, task, title, status, outcome, metadata, last_seq, created_ms, updated_ms, ended_ms, "
+    "alias, role, settings, head, turn_base, is_branched, deleted_ms"
 )
-RUN_COLUMNS = "id, session, parent, kind, task, title, status, outcome, metadata, last_seq, created_ms, updated_ms, ended_ms"
+ALIAS = re.compile(r"[a-zA-Z0-9_]+")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One thread of work (B-052 calls it a thread)."""
+    """One thread of work (B-052 calls it a thread); `head` is the event under which the next one hangs."""
 
     id: str
     session: str
@@ -42,85 +46,53 @@ class Run:
     created_ms: int = 0
     updated_ms: int = 0
     ended_ms: int | None = None
+    alias: str = ""
+    role: str = ""
+    settings: RunSettings = RunSettings()
+    head: int | None = None
+    turn_base: int = 0
+    is_branched: bool = False
+    is_hidden: bool = False  # deleted, but for what its forks need
 
 
 @dataclass(frozen=True)
-class Loop:
-    """One prompt being answered; `prompt` is the id of its event."""
+class Start:
+    """How a run begins when it is not just a new one: its name, what it is set to, where it was forked."""
 
-    id: int
-    run: str
-    session: str
-    seq: int
-    prompt: int
-    status: int
-    process: str
-    correlation: str
-    outcome: str = ""
+    alias: str = ""
+    role: str = ""
+    settings: RunSettings = RunSettings()
+    head: int | None = None
+    turn_base: int = 0
 
 
-@dataclass(frozen=True)
-class TurnCost:
-    """What one call of the model took, in tokens, and who answered."""
-
-    provider: str
-    model: str
-    reason: str
-    prompt_tokens: int
-    evaluated_tokens: int
-    output_tokens: int
-
-
-class Runs:
+class Runs(Turns):
     """Reads and writes the record."""
 
-    def __init__(self, store: Store, process: str) -> None:
-        self._store = store
-        self.process = process
-        self._begun: set[int] = set()  # what this process is answering now, whatever the rows say
-
-    # -- sessions and runs --------------------------------------------------------------------------
+    # -- sessions -----------------------------------------------------------------------------------
 
     def touch_session(self, inbound: Inbound) -> None:
         """Make sure the message's session exists and is active. Call inside a transaction."""
-        with self._store.write() as execute:
-            execute(
-                "INSERT INTO sessions "
-                "(id, channel, sender_id, person, context, status, process, created_ms, last_active_ms, metadata) "
-                "VALUES (?1, ?2, ?3, ?3, 'user:' || ?3, 'active', ?4, ?5, ?5, ?6) "
-                "ON CONFLICT (id) DO UPDATE "
-                "SET status = 'active', process = ?4, last_active_ms = ?5, archived_ms = NULL, metadata = ?6",
-                (inbound.session, inbound.channel, inbound.sender_id, self.process, now_ms(), json.dumps(inbound.metadata)),
-            )
+        self.people.touch(inbound)
 
     def open_session(self, session: str, person: str, context: str) -> None:
         """A session of nobody's door, such as a task's, for a person or group; active from now on. Call inside a transaction."""
-        channel, _, sender = session.partition(":")
-        with self._store.write() as execute:
-            execute(
-                "INSERT INTO sessions (id, channel, sender_id, person, context, status, process, created_ms, last_active_ms) "
-                "VALUES (?1, ?2, ?3, ?4, ?5, 'active', ?6, ?7, ?7) "
-                "ON CONFLICT (id) DO UPDATE SET status = 'active', process = ?6, last_active_ms = ?7, archived_ms = NULL",
-                (session, channel, sender, person, context, self.process, now_ms()),
-            )
+        self.people.open(session, person, context)
 
     def session(self, session: str) -> dict[str, Any]:
         """One session: `channel`, `person`, `context`, `status`, and `metadata`, the return address of its last message."""
-        columns = "id, channel, sender_id, person, context, status, last_active_ms, metadata"
-        row = self._store.row(f"SELECT {columns} FROM sessions WHERE id = ?", (session,))
-        if row is None:
+        found = self.people.find(session)
+        if found is None:
             raise NotFound(f"no session {session}")
-        found = dict(zip(columns.split(", "), row, strict=True))
-        return {**found, "metadata": json.loads(found["metadata"])}
+        return vars(found)
 
-    def rest_session(self, session: str, status: str = "idle") -> None:
+    def rest_session(self, session: str, status: Literal["active", "idle", "stopped"] = "active") -> None:
         """Nobody works in this session any more."""
-        with self._store.write() as execute:
-            execute("UPDATE sessions SET status = ?, process = '' WHERE id = ? AND status <> ?", (status, session, status))
+        self.people.rest(session, status)
 
     def sessions(self) -> list[dict[str, Any]]:
-        """All sessions with the state needed to recover them, newest first."""
-        columns = "id, channel, sender_id, person, context, status, process, created_ms, last_active_ms, archived_ms"
+        """All sessions with the state needed to recover them as it was written down, newest first."""
+        columns = SESSION_COLUMNS.removesuffix(", metadata")
         rows = self._store.rows(f"SELECT {columns} FROM sessions ORDER BY last_active_ms DESC")
         return [dict(zip(columns.split(", "), row, strict=True)) for row in rows]
 
@@ -128,366 +100,300 @@ class Runs:
         """Whose session it is; "" for one that does not exist."""
         return str(self._store.value("SELECT person FROM sessions WHERE id = ?", (session,)) or "")
 
+    def stop_sessions(self) -> None:
+        """At shutdown: sessions this process is working in are marked stopped (A-276)."""
+        self.people.stop()
+
+    # -- runs ---------------------------------------------------------------------------------------
+
     def begin(
-        self, session: str, kind: str, *, parent: str | None = None, title: str = "", run_id: str = "", task: int | None = None
+        self,
+        session: str,
+        kind: str,
+        *,
+        parent: str | None = None,
+        title: str = "",
+        run_id: str = "",
+        task: int | None = None,
+        start: Start = Start(),
     ) -> Run:
-        """A new run in a session that exists; with a new id of its own when none is given."""
+        """A new run in a session that exists; with a new id and name of its own when none are given."""
         run_id, now = run_id or new_id(), now_ms()
+        check_settings(start.settings)
         with self._store.write() as execute:
+            alias = self._free_alias(start.settings.model or kind, now) if not start.alias else self._own_alias(start.alias)
             execute(
-                "INSERT INTO runs (id, session, parent, kind, task, title, status, created_ms, updated_ms) "
-                "VALUES (?, ?, ?, ?, ?, ?, 100, ?, ?)",
-                (run_id, session, parent, kind, None if task is None else str(task), title, now, now),
+                "INSERT INTO runs (id, session, parent, kind, task, title, status, created_ms, updated_ms, alias, role, settings, "
+                "head, turn_base) VALUES (?, ?, ?, ?, ?, ?, 100, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(run_id, session, parent, kind, None if task is None else str(task), title, now, now),
+                    *(alias, start.role, json.dumps(_given(start.settings)), start.head, start.turn_base),
+                ),
             )
         return self.get(run_id)
 
     def get(self, ref: str) -> Run:
-        """The run with this id, or the only one whose id starts or ends with it (at least 4 characters)."""
-        rows = self._store.rows(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", (ref,))
+        """The run with this id or name, or the only one whose id starts or ends with it (at least 4 characters)."""
+        rows = self._runs("id = ?1 OR alias = ?1", ref)
+        if len(rows) > 1:
+            rows = [row for row in rows if row[0] == ref]
         if not rows and len(ref) >= 4 and ref.replace("-", "").isalnum():
-            rows = self._store.rows(f"SELECT {RUN_COLUMNS} FROM runs WHERE id LIKE ?1 || '%' OR id LIKE '%' || ?1 LIMIT 2", (ref,))
+            rows = self._runs("id LIKE ?1 || '%' OR id LIKE '%' || ?1", ref)
         if len(rows) > 1:
             raise BadInput(f"thread {ref} is ambiguous", hint="give more of its id; owlbox thread list shows them")
         if not rows:
             raise NotFound(f"no thread {ref}", hint="owlbox thread list shows them")
         return _run(rows[0])
 
-    def listing(self, *, kind: str = "", limit: int = 20, offset: int = 0, beside: str = "") -> list[Run]:
-        """Runs, newest first; with `beside`, only those of the same person or group as that run."""
+    def listing(self, *, kind: str = "", limit: int = 20, offset: int = 0, beside: str = "", session: str = "") -> list[Run]:
+        """Runs, newest first; with `beside`, only those of the same person or group as that run; only of one session."""
         rows = self._store.rows(
-            f"SELECT {RUN_COLUMNS} FROM runs WHERE ?1 IN ('', kind) AND (?4 = '' OR session IN (SELECT id FROM sessions "
+            f"SELECT {RUN_COLUMNS} FROM runs WHERE ?1 IN ('', kind) AND ?5 IN ('', session) AND deleted_ms IS NULL "
+            "AND (?4 = '' OR session IN (SELECT id FROM sessions "
             "WHERE context = (SELECT s.context FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ?4))) "
             "ORDER BY created_ms DESC, id DESC LIMIT ?2 OFFSET ?3",
-            (kind, limit, offset, beside),
+            (kind, limit, offset, beside, session),
         )
         return [_run(row) for row in rows]
+
+    def forks(self, run: str) -> list[Run]:
+        """The runs that were forked off a run, oldest first."""
+        return [_run(row) for row in self._runs("parent = ?1", run, limit=100_000)]
+
+    def rename(self, run: str, alias: str) -> Run:
+        """Give a run another name; its id, loops and entries stay. Conflict when the name is taken."""
+        found = self.get(run)
+        if alias != found.alias:
+            with self._store.write() as execute:
+                execute("UPDATE runs SET alias = ?, updated_ms = ? WHERE id = ?", (self._own_alias(alias), now_ms(), found.id))
+        return self.get(found.id)
+
+    def configure(self, run: str, changes: dict[str, Any]) -> Run:
+        """Change what a run is set to, from its next turn on; its persona stays what it was when the run began."""
+        found = self.get(run)
+        if "persona" in changes and changes["persona"] != found.settings.persona:
+            raise BadInput("a run keeps the persona it began with", hint="begin another run with this persona")
+        if strange := set(changes) - set(RunSettings.__dataclass_fields__):
+            known = ", ".join(RunSettings.__dataclass_fields__)
+            raise BadInput(f"a run has no setting {min(strange)}", hint=f"it has {known}")
+        settings = check_settings(replace(found.settings, **changes))
+        with self._store.write() as execute:
+            execute("UPDATE runs SET settings = ?, updated_ms = ? WHERE id = ?", (json.dumps(_given(settings)), now_ms(), found.id))
+        return self.get(found.id)
+
+    def any(self, run: str) -> Run:
+        """The run with this id, also one that is deleted but for its forks."""
+        row = self._store.row(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", (run,))
+        if row is None:
+            raise NotFound(f"no thread {run}", hint="owlbox thread list shows them")
+        return _run(row)
+
+    def has(self, run: str) -> bool:
+        """Whether there is a run with this id, deleted but for its forks or not."""
+        return self._store.row("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
+
+    def restore(self, run: Run, start: Start, *, is_hidden: bool = False) -> None:
+        """A run out of an export, without its events; under a name of its own when the wanted one is taken."""
+        check_settings(start.settings)
+        with self._store.write() as execute:
+            try:
+                alias = self._own_alias(start.alias)
+            except (BadInput, Conflict):
+                alias = self._free_alias(start.alias or run.kind, run.created_ms)
+            execute(
+                "INSERT INTO runs (id, session, parent, kind, task, title, status, outcome, metadata, created_ms, updated_ms, "
+                "ended_ms, alias, role, settings, head, turn_base, is_branched, deleted_ms) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(run.id, run.session, run.parent, run.kind, run.task, run.title, run.status, run.outcome),
+                    *(json.dumps(run.metadata), run.created_ms, run.updated_ms, run.ended_ms, alias, start.role),
+                    *(json.dumps(_given(start.settings)), start.head, start.turn_base, run.is_branched),
+                    now_ms() if is_hidden else None,
+                ),
+            )
+
+    def set_head(self, run: str, event: int | None) -> None:
+        """The next event of a run hangs under this one; from now on the run has branches."""
+        with self._store.write() as execute:
+            execute("UPDATE runs SET head = ?, is_branched = 1, updated_ms = ? WHERE id = ?", (event, now_ms(), run))
 
     def is_beside(self, run: str, other: str) -> bool:
         """True when two runs belong to the same person or group."""
         contexts = "SELECT COUNT(DISTINCT s.context) FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id IN (?, ?)"
         return bool(self._store.value(contexts, (run, other)) == 1)
 
-    def is_answering(self, run: str) -> bool:
-        """True while somebody works on an answer in a run; not for one whose process died."""
-        busy = self._store.rows("SELECT id, process FROM loops WHERE run = ? AND status = 102", (run,))
-        return any(self._is_answered(int(loop), str(process)) for loop, process in busy)
-
     def end(self, run: str, outcome: str, status: int = DONE) -> None:
         """A run that had nothing to answer is over."""
-        with self._store.write() as execute:
-            now = now_ms()
-            execute(
-                "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?",
-                (status, outcome, now, now, run),
-            )
+        with self._store.write():
+            self._become(run, status, outcome, now_ms())
 
-    def entitle(self, run: str, title: str) -> None:
-        """Name a run."""
+    def entitle(self, run: str, title: str, *, instead_of: str | None = None) -> bool:
+        """Give a run a title, only `instead_of` that one where it is given; whether it has it now."""
         with self._store.write() as execute:
-            execute("UPDATE runs SET title = ?, updated_ms = ? WHERE id = ?", (title, now_ms(), run))
+            rows = execute(
+                "UPDATE runs SET title = ?, updated_ms = ? WHERE id = ? AND (?4 IS NULL OR title = ?4) RETURNING 1",
+                (title, now_ms(), run, instead_of),
+            )
+        return bool(rows)
 
     def delete(self, run: str) -> int:
-        """Delete a run with its events; Conflict while it is being answered. Returns the number of events."""
+        """Delete a run with its events, but those where its forks began; Conflict while it is being answered.
+
+        Returns the number of events it had. What its forks need goes with the last of them.
+        """
         found = self.get(run)
         with self._store.write(durable=True) as execute:
             if self.is_answering(found.id):
                 raise Conflict(f"thread {found.id} is being answered right now", hint="wait for it, or stop it first")
             count = int(execute("SELECT COUNT(*) FROM events WHERE run = ?", (found.id,))[0][0])
-            execute("UPDATE runs SET parent = NULL WHERE parent = ?", (found.id,))
-            execute("DELETE FROM runs WHERE id = ?", (found.id,))
+            self._remove(found.id, found.parent)
         return count
+
+    def _remove(self, run: str, parent: str | None) -> None:
+        """Delete a run, or what of it no fork needs; then the one it was forked off, if only this one still needed it."""
+        with self._store.write() as execute:
+            below = (
+                "WITH RECURSIVE below (id) AS (SELECT id FROM runs WHERE parent = ?1 "
+                "UNION SELECT r.id FROM below JOIN runs r ON r.parent = below.id) "
+            )
+            starts = execute(
+                below + "SELECT e.parent FROM events e JOIN below ON below.id = e.run "
+                "UNION SELECT r.head FROM runs r JOIN below ON below.id = r.id WHERE r.head IS NOT NULL",
+                (run,),
+            )
+            needed = self.record.ancestors([row[0] for row in starts if row[0] is not None])
+            marks = json.dumps(needed)
+            if execute("SELECT 1 FROM events WHERE run = ? AND id IN (SELECT value FROM json_each(?)) LIMIT 1", (run, marks)):
+                self.record.drop(run, needed)
+                execute("DELETE FROM loops WHERE run = ? AND prompt NOT IN (SELECT value FROM json_each(?))", (run, marks))
+                execute(
+                    "UPDATE runs SET deleted_ms = ?, title = '', settings = '{}', metadata = '{}' WHERE id = ?", (now_ms(), run)
+                )
+                return
+            execute("UPDATE runs SET parent = ? WHERE parent = ?", (parent, run))
+            execute("DELETE FROM runs WHERE id = ?", (run,))
+            above = execute("SELECT parent FROM runs WHERE id = ? AND deleted_ms IS NOT NULL", (parent,)) if parent else []
+            if parent and above:
+                self._remove(parent, above[0][0])
 
     # -- events -------------------------------------------------------------------------------------
 
     def append(self, event: Event, *, durable: bool = False) -> Event:
         """Store an event; returns it with id, sequence, parent and time. Committed before it returns."""
-        with self._store.write(durable=durable) as execute:
-            rows = execute(
-                "UPDATE runs SET last_seq = last_seq + 1, updated_ms = ? WHERE id = ? RETURNING last_seq", (now_ms(), event.run)
-            )
-            if not rows:
-                raise NotFound(f"no thread {event.run}")
-            seq = int(rows[0][0])
-            parent = event.parent
-            if parent is None and seq > 1:
-                parent = execute("SELECT id FROM events WHERE run = ? AND seq = ?", (event.run, seq - 1))[0][0]
-            event = replace(event, seq=seq, parent=parent, at_ms=event.at_ms or now_ms())
-            given = None if event.input is None else json.dumps(event.input, ensure_ascii=False)
-            values = (event.run, seq, parent, event.turn, event.kind, event.role, event.content, event.tool, given, event.call_id)
-            more = (event.duration_ms, event.tokens, event.status, event.outcome, event.channel, event.sender_id)
-            marks = ", ".join("?" * 18)
-            row_id = execute(
-                f"INSERT INTO events ({EVENT_COLUMNS.removeprefix('id, ')}) VALUES ({marks}) RETURNING id",
-                (*values, *more, event.correlation, event.at_ms),
-            )[0][0]
-        return replace(event, id=int(row_id))
+        return self.record.append(event, durable=durable)
 
-    def events(self, run: str, *, after: int = 0, roles: Sequence[str] = (), limit: int = 100_000) -> list[Event]:
-        """A run's events in order, optionally only those after a sequence number or of some roles."""
-        rows = self._store.rows(
-            f"SELECT {EVENT_COLUMNS} FROM events WHERE run = ?1 AND seq > ?2 "
-            "AND (?3 = '[]' OR role IN (SELECT value FROM json_each(?3))) ORDER BY seq LIMIT ?4",
-            (run, after, json.dumps(list(roles)), limit),
-        )
-        return [_event(row) for row in rows]
+    def events(
+        self, run: str, *, after: int = 0, roles: Sequence[str] = (), limit: int = 100_000, is_branch: bool = False
+    ) -> list[Event]:
+        """A run's events in order, only those after a sequence number or of some roles, on all branches or on the present one."""
+        if is_branch and (found := self.get(run)).is_branched:
+            path = [
+                e for e in self.record.path(found.head) if e.run == found.id and e.seq > after and (not roles or e.role in roles)
+            ]
+            return path[:limit]
+        return self.record.of(run, after=after, roles=roles, limit=limit)
 
     def recent(self, run: str, limit: int) -> list[Message]:
         """Memory port: the last `limit` messages, as the model saw and said them, oldest first."""
-        rows = self._store.rows(
-            f"SELECT {EVENT_COLUMNS} FROM (SELECT * FROM events WHERE run = ? AND kind IN ('message', 'tool_use', 'tool_result') "
-            "ORDER BY seq DESC LIMIT ?) ORDER BY seq",
-            (run, limit),
-        )
-        return as_messages(self._as_answered(run, [_event(row) for row in rows]))
+        head = self._store.value("SELECT head FROM runs WHERE id = ?", (run,))
+        events = self.record.path(head, kinds=(*SPOKEN, "thinking"), limit=2 * max(limit, 0))
+        spoken = [at for at, event in enumerate(events) if event.kind != "thinking"]
+        first = spoken[-limit] if 0 < limit <= len(spoken) else 0
+        while first and events[first - 1].kind == "thinking":
+            first -= 1
+        return as_messages(compacted(self._as_answered(events[first:]), self.record.compaction(run, head)))
 
-    def _as_answered(self, run: str, events: list[Event]) -> list[Event]:
+    def question(self, run: str) -> list[Message]:
+        """Only the newest prompt of a run, for when nothing else of it can be read."""
+        prompt = self._store.value("SELECT prompt FROM loops WHERE run = ? AND status <> 100 ORDER BY seq DESC LIMIT 1", (run,))
+        event = None if prompt is None else self.record.get(int(prompt))
+        return [] if event is None else as_messages([event])
+
+    def _as_answered(self, events: list[Event]) -> list[Event]:
         """Each prompt right before its answer: one that arrived during another's answer is not part of that one."""
+        prompts = json.dumps([event.id for event in events if event.role == "user"])
         loops = self._store.rows(
-            "SELECT l.prompt, l.status, MIN(t.id) FROM loops l LEFT JOIN turns t ON t.loop = l.id WHERE l.run = ? GROUP BY l.id",
-            (run,),
+            "SELECT l.prompt, l.status, MIN(t.id) FROM loops l LEFT JOIN turns t ON t.loop = l.id WHERE l.run IN "
+            "(SELECT value FROM json_each(?)) AND l.prompt IN (SELECT value FROM json_each(?)) GROUP BY l.id",
+            (json.dumps(sorted({event.run for event in events})), prompts),
         )
         begun = {prompt: (status, turn) for prompt, status, turn in loops}
-        end = events[-1].seq + 1 if events else 0
+        end, free = len(events), _between_calls(events)
         placed = []
-        for event in events:
+        for at, event in enumerate(events):
             status, turn = begun.get(event.id, (DONE, None))
             if status == WAITING:
                 continue
-            answers = (e.seq for e in events if turn is not None and e.turn is not None and e.turn >= turn)
-            at = next(answers, end if status == RUNNING else event.seq)
-            placed.append((at, event.id not in begun, event.seq, event))
+            answers = (n for n, e in enumerate(events) if turn is not None and e.turn is not None and e.turn >= turn)
+            before = next(answers, end if status == RUNNING else free[at] if event.id in begun else at)
+            placed.append((before, event.id not in begun, at, event))
         return [event for *_, event in sorted(placed, key=lambda p: p[:3])]
 
-    # -- loops and turns ----------------------------------------------------------------------------
+    def expired(self, before_ms: int) -> list[str]:
+        """Runs that have come to an end and were not touched since then; those that are deleted but for their forks too."""
+        rows = self._store.rows("SELECT id FROM runs WHERE status IN (200, 499, 500) AND updated_ms < ? ORDER BY id", (before_ms,))
+        return [str(row[0]) for row in rows]
 
-    def enqueue(self, run: str, prompt: int, correlation: str) -> int:
-        """A prompt waits to be answered, by this process as long as it lives; returns the loop's id."""
-        with self._store.write() as execute:
-            return int(
-                execute(
-                    "INSERT INTO loops (run, seq, prompt, status, process, correlation, created_ms) "
-                    "SELECT ?1, COALESCE(MAX(seq), 0) + 1, ?2, 100, ?3, ?4, ?5 FROM loops WHERE run = ?1 RETURNING id",
-                    (run, prompt, self.process, correlation, now_ms()),
-                )[0][0]
-            )
+    # -- inside -------------------------------------------------------------------------------------
 
-    def release(self, loop_id: int) -> None:
-        """This process will not answer it: whoever starts next may."""
-        with self._store.write() as execute:
-            execute("UPDATE loops SET process = '' WHERE id = ? AND status = 100 AND process = ?", (loop_id, self.process))
+    def _runs(self, where: str, value: str, limit: int = 2) -> list[Row]:
+        sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE ({where}) AND deleted_ms IS NULL ORDER BY created_ms, id LIMIT {limit}"
+        return self._store.rows(sql, (value,))
 
-    def loop(self, loop_id: int) -> Loop:
-        """One loop."""
-        found = self._loops("l.id = ?", loop_id)
-        if not found:
-            raise NotFound(f"no loop {loop_id}")
-        return found[0]
+    def _own_alias(self, alias: str) -> str:
+        """A name that somebody wants; BadInput for one that cannot be, Conflict for one that another run has."""
+        if not ALIAS.fullmatch(alias):
+            raise BadInput(f"{alias!r} cannot be a run's name", hint="use letters, digits and _")
+        if self._store.row("SELECT 1 FROM runs WHERE alias = ? OR id = ?", (alias, alias)):
+            raise Conflict(f"another run is called {alias}", hint="choose another name, owlbox run list shows them")
+        return alias
 
-    def waiting(self) -> list[Loop]:
-        """Prompts that were accepted and not begun, oldest first."""
-        return self._loops("l.status = ?", WAITING)
-
-    def cut_off(self) -> int:
-        """How many answers a process that is gone left unfinished; `recover` mends them."""
-        return sum(not is_alive(loop.process) for loop in self._loops("l.status = ?", RUNNING))
-
-    def start_loop(self, loop_id: int) -> None:
-        """This process begins to answer, until `leave`."""
-        self._begun.add(loop_id)
-        try:
-            with self._store.write(durable=True) as execute:
-                rows = execute(
-                    "UPDATE loops SET status = 102, process = ?, started_ms = ? WHERE id = ? AND status = 100 RETURNING run",
-                    (self.process, now_ms(), loop_id),
-                )
-                if not rows:
-                    raise Conflict(f"loop {loop_id} is not waiting")
-                execute("UPDATE runs SET status = 102, outcome = '', updated_ms = ? WHERE id = ?", (now_ms(), rows[0][0]))
-        except BaseException:
-            self._begun.discard(loop_id)
-            raise
-
-    def leave(self, loop_id: int) -> None:
-        """This process answers it no longer, even if the end cannot be recorded yet."""
-        self._begun.discard(loop_id)
-
-    def _is_answered(self, loop_id: int, process: str) -> bool:
-        """True while somebody works on a loop that is marked as running."""
-        return loop_id in self._begun if process == self.process else is_alive(process)
-
-    def said(self, loop_id: int) -> str:
-        """The last words of an answer; "" when there are none."""
-        found = self._store.value(
-            "SELECT e.content FROM events e JOIN turns t ON t.id = e.turn "
-            "WHERE t.loop = ? AND e.kind = 'message' AND e.role = 'assistant' ORDER BY e.seq DESC LIMIT 1",
-            (loop_id,),
-        )
-        return str(found or "")
-
-    def end_loop(self, loop: Loop, status: int, outcome: str) -> None:
-        """The answer is complete, stopped or failed; one that has ended already stays as it is."""
-        with self._store.write(durable=True) as execute:
-            now = now_ms()
-            ended_loop = execute(
-                "UPDATE loops SET status = ?, outcome = ?, draft = '', ended_ms = ? "
-                "WHERE id = ? AND status IN (100, 102) RETURNING id",
-                (status, outcome, now, loop.id),
-            )
-            if not ended_loop:
-                return  # it ended before, or its run was deleted
-            ended = now if self.get(loop.run).kind in ("ask", "tick") else None
-            execute(
-                "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?",
-                (status, outcome, now, ended, loop.run),
-            )
-
-    def keep_draft(self, loop_id: int, text: str) -> None:
-        """Keep what was streamed so far, so that a power cut loses at most the last moments of an answer."""
-        with self._store.write() as execute:
-            execute("UPDATE loops SET draft = ?1 WHERE id = ?2 AND draft <> ?1", (text, loop_id))
-
-    def start_turn(self, loop_id: int, seq: int, route: str) -> int:
-        """The model is about to be called; returns the turn's id. The next route for the same turn takes its place."""
-        with self._store.write() as execute:
-            return int(
-                execute(
-                    "INSERT INTO turns (loop, seq, route, started_ms) VALUES (?, ?, ?, ?) "
-                    "ON CONFLICT (loop, seq) DO UPDATE SET route = excluded.route RETURNING id",
-                    (loop_id, seq, route, now_ms()),
-                )[0][0]
-            )
-
-    def end_turn(self, turn: int, cost: TurnCost) -> None:
-        """The model has answered."""
-        with self._store.write() as execute:
-            execute(
-                "UPDATE turns SET provider = ?, model = ?, reason = ?, prompt_tokens = ?, evaluated_tokens = ?, output_tokens = ?, "
-                "ended_ms = ? WHERE id = ?",
-                (
-                    cost.provider,
-                    cost.model,
-                    cost.reason,
-                    cost.prompt_tokens,
-                    cost.evaluated_tokens,
-                    cost.output_tokens,
-                    now_ms(),
-                    turn,
-                ),
-            )
-
-    def turns(self, run: str) -> list[dict[str, Any]]:
-        """Every call of the model in a run with its cost."""
-        columns = (
-            "t.id, t.seq, route, provider, model, reason, prompt_tokens, evaluated_tokens, output_tokens, t.started_ms, t.ended_ms"
-        )
-        rows = self._store.rows(
-            f"SELECT {columns} FROM turns t JOIN loops l ON l.id = t.loop WHERE l.run = ? ORDER BY t.id", (run,)
-        )
-        names = [c.removeprefix("t.") for c in columns.split(", ")]
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
-    def moment(self, run: str) -> tuple[int, int]:
-        """Where a run stands: the number of its newest loop, and how many turns it has had; 0 for none."""
-        row = self._store.row(
-            "SELECT COALESCE(MAX(l.seq), 0), COUNT(t.id) FROM loops l LEFT JOIN turns t ON t.loop = l.id WHERE l.run = ?", (run,)
-        )
-        return (0, 0) if row is None else (int(row[0]), int(row[1]))
-
-    def recover(self, say: Callable[[Event], None]) -> list[Loop]:
-        """End the loops whose process died: status 499 "interrupted", the part that was said is kept.
-
-        Transcripts stay valid: a call without a result gets one. `say` is told each event written.
-        Writes nothing when there is nothing to mend.
-        """
-        mended = []
-        for loop in self._loops("l.status = ?", RUNNING):
-            if self._is_answered(loop.id, loop.process):
-                continue
-            with self._store.write(durable=True) as execute:
-                if execute("SELECT status FROM loops WHERE id = ?", (loop.id,))[0][0] != RUNNING:
-                    continue  # another process was quicker
-                draft = str(execute("SELECT draft FROM loops WHERE id = ?", (loop.id,))[0][0])
-                events = self.close_open(loop, draft, "interrupted")
-                self.end_loop(loop, STOPPED, "interrupted")
-                self.rest_session(loop.session, "stopped")
-            for event in events:
-                say(event)
-            mended.append(loop)
-        return mended
-
-    def close_open(self, loop: Loop, draft: str, outcome: str) -> list[Event]:
-        """Events that make a stopped loop's transcript whole: missing results, the unfinished text, the reason."""
-        said = self.events(loop.run)
-        missing: dict[str, Event] = {}  # models use an id again in a later answer
-        for event in said:
-            if event.kind == "tool_use":
-                missing[event.call_id] = event
-            elif event.kind == "tool_result":
-                missing.pop(event.call_id, None)
-        base = Event(
-            run=loop.run,
-            kind="message",
-            role="assistant",
-            content="",
-            correlation=loop.correlation,
-            status=STOPPED,
-            outcome=outcome,
-        )
-        written = []
-        for call in missing.values():
-            text = f"{call.tool} was not finished: {outcome}. It may or may not have taken effect."
-            written.append(replace(base, kind="tool_result", role="tool", content=text, tool=call.tool, call_id=call.call_id))
-        if draft:
-            written.append(replace(base, content=draft))
-        written.append(replace(base, kind="status_change", role="system", content=outcome))
-        return [self.append(event) for event in written]
-
-    def stop_sessions(self) -> None:
-        """At shutdown: sessions this process was active in are marked stopped (A-276)."""
-        mine = self._store.rows("SELECT id FROM sessions WHERE status = 'active' AND process = ?", (self.process,))
-        for (session,) in mine:
-            self.rest_session(str(session), "stopped")
-
-    def _loops(self, where: str, value: Any) -> list[Loop]:
-        rows = self._store.rows(
-            "SELECT l.id, l.run, r.session, l.seq, l.prompt, l.status, l.process, l.correlation, l.outcome "
-            f"FROM loops l JOIN runs r ON r.id = l.run WHERE {where} ORDER BY l.id",
-            (value,),
-        )
-        return [Loop(*row) for row in rows]
+    def _free_alias(self, model: str, now: int) -> str:
+        """The name of a run that was given none: its model and when it began (R-032)."""
+        stem = f"{re.sub(r'[^a-zA-Z0-9]+', '_', model).strip('_')}_{now}"
+        rows = self._store.rows("SELECT alias FROM runs WHERE alias GLOB ? || '*'", (stem,))
+        taken = {row[0] for row in rows}
+        return next(name for n in range(1, len(taken) + 3) if (name := stem if n == 1 else f"{stem}_{n}") not in taken)
 
 
-def as_messages(events: Sequence[Event]) -> list[Message]:
-    """The conversation a model is shown; a result whose call was cut off by a limit is left out."""
-    messages: list[Message] = []
-    known: set[str] = set()
+def check_settings(settings: RunSettings) -> RunSettings:
+    """The settings themselves; BadInput names the first that is out of its range (R-034)."""
+    if settings.temperature is not None and not 0 <= settings.temperature <= 2:
+        raise BadInput(f"temperature {settings.temperature}", hint="use 0 to 2")
+    if settings.context_limit is not None and settings.context_limit < 1024:
+        raise BadInput(f"context_limit {settings.context_limit}", hint="use at least 1024 tokens")
+    for name, words in (("approval", ("ask", "review", "auto")), ("layout", ("chat", "entries"))):
+        if getattr(settings, name) not in words:
+            raise BadInput(f"{name} {getattr(settings, name)}", hint=f"use {', '.join(words)}")
+    return settings
+
+
+def _given(settings: RunSettings) -> dict[str, Any]:
+    """What differs from the defaults, which may change with a later version."""
+    default = asdict(RunSettings())
+    return {name: value for name, value in asdict(settings).items() if value != default[name]}
+
+
+def _between_calls(events: Sequence[Event]) -> list[int]:
+    """For each place the next one, or itself, at which every call has its result."""
+    found, waiting = [], set[str]()
+    closed = []
     for event in events:
+        closed.append(not waiting)
         if event.kind == "tool_use":
-            known.add(event.call_id)
-            call = ToolCall(event.call_id, event.tool, event.input or {})
-            last = messages[-1] if messages else None
-            if last is not None and last.role == "assistant":
-                messages[-1] = replace(last, tool_calls=(*last.tool_calls, call))
-            else:
-                messages.append(Message("assistant", "", tool_calls=(call,), at_ms=event.at_ms))
-        elif event.kind == "tool_result" and event.call_id in known:
-            messages.append(Message("tool", event.content, tool_call_id=event.call_id, at_ms=event.at_ms))
-        elif event.kind == "message" and event.role in ("user", "assistant"):
-            text = event.content
-            if event.role == "user" and event.input and event.input.get("relevant"):
-                text = f"{event.input['relevant']}\n\nQuestion: {text}"
-            role: Any = event.role
-            messages.append(Message(role, text, at_ms=event.at_ms, channel=event.channel, sender_id=event.sender_id))
-    return messages
+            waiting.add(event.call_id)
+        elif event.kind == "tool_result":
+            waiting.discard(event.call_id)
+    after = len(events)
+    for at in reversed(range(len(events))):
+        after = at if closed[at] else after
+        found.append(after)
+    return found[::-1]
 
 
 def _run(row: Row) -> Run:
     values = list(row)
     values[8] = json.loads(values[8])
+    values[15] = from_plain(RunSettings, json.loads(values[15]))
+    values[18], values[19] = bool(values[18]), values[19] is not None
     return Run(*values)
-
-
-def _event(row: Row) -> Event:
-    values: dict[str, Any] = dict(zip(EVENT_COLUMNS.split(", "), row, strict=True))
-    values["input"] = None if values["input"] is None else json.loads(values["input"])
-    return Event(**values)

@@ -9,6 +9,13 @@ APPLICATION_ID = 0x4F574C42  # "OWLB", in the file's header
 UNDOABLE = ("entries", "blobs", "tasks", "task_deps")  # tables whose changes are recorded per run, so that a run can be taken back
 # Columns of those that follow from the rest: a change of them keeps nothing from being taken back.
 DERIVED = ("indexed_ms", "open_blockers")
+# What brings them in line after rows were brought back in any order.
+SETTLING = (
+    """UPDATE tasks SET open_blockers = n.open FROM (
+        SELECT t.id, (SELECT COUNT(*) FROM task_deps d LEFT JOIN tasks b ON b.id = d.blocker
+            WHERE d.task = t.id AND b.status IS NOT 'complete') AS open FROM tasks t) AS n
+    WHERE tasks.id = n.id AND tasks.open_blockers <> n.open""",
+)
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (  # 1: the spine
@@ -281,6 +288,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE INDEX tasks_ready ON tasks((CASE priority WHEN 'high' THEN 0 WHEN 'medium' THEN 1 ELSE 2 END), id)
             WHERE status = 'pending' AND open_blockers = 0""",
         "CREATE INDEX tasks_claimed ON tasks(claimed_by) WHERE status = 'in_progress'",
+        "CREATE INDEX tasks_due ON tasks(deadline_ms) WHERE status = 'pending' AND deadline_ms IS NOT NULL",
         # A blocker that does not exist is one that is not complete, so it is no foreign key.
         """CREATE TABLE task_deps (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -342,16 +350,190 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             status TEXT NOT NULL CHECK (status IN ('waiting', 'sending', 'sent', 'logged', 'failed', 'cancelled')),
             attempts INTEGER NOT NULL DEFAULT 0,
             may_repeat INTEGER NOT NULL DEFAULT 0 CHECK (may_repeat IN (0, 1)),
+            via TEXT NOT NULL DEFAULT '',
             error TEXT NOT NULL DEFAULT '',
             process TEXT NOT NULL DEFAULT '',
             due_ms INTEGER NOT NULL,
             created_ms INTEGER NOT NULL,
             ended_ms INTEGER
         ) STRICT""",
-        "CREATE INDEX outbox_due ON outbox(due_ms, id) WHERE status IN ('waiting', 'sending')",
+        "CREATE INDEX outbox_open ON outbox(context, session, channel, id) WHERE status IN ('waiting', 'sending')",
         # writer: runs
         "ALTER TABLE sessions ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}' CHECK (json_type(metadata) = 'object')",
         "CREATE INDEX sessions_by_context ON sessions(context, last_active_ms)",
+    ),
+    (  # 4: finding: passages of entries, their words and their vectors
+        "DROP TRIGGER entries_added",
+        "DROP TRIGGER entries_removed",
+        "DROP TRIGGER entries_changed",
+        "DROP TABLE entries_fts",
+        # writer: passages
+        """CREATE TABLE embedders (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            model TEXT NOT NULL,
+            dimension INTEGER NOT NULL,
+            UNIQUE (model, dimension)
+        ) STRICT""",
+        # A place in the text of an entry (characters), never a copy of it; the hash is of the text that its vector stands for.
+        """CREATE TABLE chunks (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            entry INTEGER NOT NULL REFERENCES entries(id) ON DELETE CASCADE,
+            seq INTEGER NOT NULL,
+            start INTEGER NOT NULL,
+            stop INTEGER NOT NULL,
+            heading TEXT NOT NULL DEFAULT '',
+            who TEXT NOT NULL DEFAULT '',
+            chunker TEXT NOT NULL DEFAULT '',
+            hash BLOB NOT NULL,
+            embedder INTEGER REFERENCES embedders(id) ON DELETE SET NULL,
+            UNIQUE (entry, seq)
+        ) STRICT""",
+        "CREATE INDEX chunks_waiting ON chunks(id) WHERE embedder IS NULL",
+        "CREATE INDEX chunks_by_speaker ON chunks(who) WHERE who <> ''",
+        """CREATE VIRTUAL TABLE chunks_fts USING fts5(
+            head, text, near, content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2'
+        )""",
+        "CREATE VIRTUAL TABLE chunks_vec USING vec0(embedding int8[384] distance_metric=cosine, chunk_size=256)",
+        """CREATE TRIGGER chunks_removed AFTER DELETE ON chunks BEGIN
+            DELETE FROM chunks_fts WHERE rowid = old.id;
+            DELETE FROM chunks_vec WHERE rowid = old.id;
+        END""",
+        # Entries whose words are not indexed as they now are.
+        "CREATE TABLE pending (entry INTEGER PRIMARY KEY REFERENCES entries(id) ON DELETE CASCADE) STRICT",
+        """CREATE TRIGGER entries_added AFTER INSERT ON entries BEGIN
+            INSERT INTO pending (entry) VALUES (new.id) ON CONFLICT DO NOTHING;
+        END""",
+        """CREATE TRIGGER entries_changed AFTER UPDATE OF title, path, body, description, mime, is_textual, attributes ON entries
+            WHEN (old.title, old.path, old.description, old.mime, old.is_textual, old.attributes, old.body)
+                IS NOT (new.title, new.path, new.description, new.mime, new.is_textual, new.attributes, new.body) BEGIN
+            INSERT INTO pending (entry) VALUES (new.id) ON CONFLICT DO NOTHING;
+        END""",
+        "CREATE INDEX entries_documents ON entries(id) WHERE attributes ->> 'is_document' IS 1",
+        "INSERT INTO pending (entry) SELECT id FROM entries",
+    ),
+    (  # 5: where entries were read from, and what of a workspace is read
+        # writer: sources
+        """CREATE TABLE sources (
+            entry INTEGER PRIMARY KEY REFERENCES entries(id) ON DELETE CASCADE,
+            file TEXT NOT NULL DEFAULT '',
+            mark TEXT NOT NULL DEFAULT '',
+            sha256 TEXT NOT NULL,
+            hash TEXT NOT NULL,
+            reader TEXT NOT NULL,
+            uid INTEGER NOT NULL,
+            read_ms INTEGER NOT NULL
+        ) STRICT""",
+        # writer: project
+        """CREATE TABLE constraints (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            scope TEXT NOT NULL,
+            pattern TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('add', 'readonly', 'ignore')),
+            created_ms INTEGER NOT NULL,
+            UNIQUE (scope, pattern)
+        ) STRICT""",
+    ),
+    (  # turns: what a run is set to, branches, states that the database itself keeps in order
+        # writer: runs
+        "ALTER TABLE runs ADD COLUMN alias TEXT",
+        "UPDATE runs SET alias = 'thread_' || created_ms || '_' || rowid",
+        "CREATE UNIQUE INDEX runs_by_alias ON runs(alias)",
+        "ALTER TABLE runs ADD COLUMN role TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE runs ADD COLUMN settings TEXT NOT NULL DEFAULT '{}' CHECK (json_type(settings) = 'object')",
+        # The event under which the next one hangs: of this run, or where it was forked, of another one.
+        "ALTER TABLE runs ADD COLUMN head INTEGER",
+        "UPDATE runs SET head = (SELECT id FROM events WHERE events.run = runs.id AND events.seq = runs.last_seq)",
+        # Turns of the lineage before this run's first one.
+        "ALTER TABLE runs ADD COLUMN turn_base INTEGER NOT NULL DEFAULT 0",
+        # Whether it has more than one branch: then its events by number are not a conversation.
+        "ALTER TABLE runs ADD COLUMN is_branched INTEGER NOT NULL DEFAULT 0 CHECK (is_branched IN (0, 1))",
+        # Deleted, while forks of it still need where they began.
+        "ALTER TABLE runs ADD COLUMN deleted_ms INTEGER",
+        "CREATE INDEX runs_by_parent ON runs(parent) WHERE parent IS NOT NULL",
+        "CREATE INDEX runs_by_session ON runs(session)",
+        """CREATE TRIGGER run_transitions BEFORE UPDATE OF status ON runs
+            WHEN old.status <> new.status AND old.status || '>' || new.status NOT IN ('100>102', '100>499', '102>200', '102>202',
+                '102>500', '102>499', '202>102', '202>200', '202>499', '200>102', '200>499', '500>102', '500>499', '499>102') BEGIN
+            SELECT RAISE(ABORT, 'a run cannot change its status so');
+        END""",
+        # What a deleted run saw and changed is forgotten, also while its row stays for its forks.
+        """CREATE TRIGGER run_hidden AFTER UPDATE OF deleted_ms ON runs WHEN new.deleted_ms IS NOT NULL BEGIN
+            DELETE FROM views WHERE run = new.id;
+            DELETE FROM entries WHERE scope = 'run:' || new.id AND NOT EXISTS (SELECT 1 FROM views WHERE views.entry = entries.id);
+            DELETE FROM changes WHERE scope = 'run:' || new.id;
+            UPDATE changesets SET change = x'' WHERE run = new.id;
+        END""",
+        "ALTER TABLE loops ADD COLUMN mode TEXT NOT NULL DEFAULT 'act' CHECK (mode IN ('ask', 'act'))",
+        """UPDATE loops SET status = 499, outcome = 'interrupted' WHERE status = 102
+            AND id <> (SELECT MAX(id) FROM loops o WHERE o.run = loops.run AND o.status = 102)""",
+        "CREATE UNIQUE INDEX loops_active ON loops(run) WHERE status = 102",
+        # A column's CHECK goes with its column: the same column again, with more words.
+        "DROP TRIGGER events_are_final",
+        """ALTER TABLE events ADD COLUMN sort TEXT NOT NULL DEFAULT 'message' CHECK (sort IN ('message', 'thinking', 'tool_use',
+            'tool_result', 'context_update', 'status_change', 'delegate', 'compaction', 'model_change', 'proposal'))""",
+        "UPDATE events SET sort = kind",
+        "ALTER TABLE events DROP COLUMN kind",
+        "ALTER TABLE events RENAME COLUMN sort TO kind",
+        """CREATE TRIGGER events_are_final BEFORE UPDATE ON events BEGIN
+            SELECT RAISE(ABORT, 'events are never changed');
+        END""",
+        # writer: sessions
+        """ALTER TABLE sessions ADD COLUMN state TEXT NOT NULL DEFAULT 'created'
+            CHECK (state IN ('created', 'active', 'idle', 'stopped', 'archived', 'closing', 'closed'))""",
+        "UPDATE sessions SET state = status",
+        "ALTER TABLE sessions DROP COLUMN status",
+        "ALTER TABLE sessions RENAME COLUMN state TO status",
+        """CREATE TRIGGER session_transitions BEFORE UPDATE OF status ON sessions
+            WHEN old.status <> new.status AND old.status || '>' || new.status NOT IN ('created>active', 'created>archived',
+                'created>closed', 'active>idle', 'active>stopped', 'active>archived', 'active>closing', 'active>closed',
+                'idle>active', 'idle>stopped', 'idle>archived', 'idle>closing', 'idle>closed', 'stopped>active', 'stopped>idle',
+                'stopped>archived', 'stopped>closing', 'stopped>closed', 'archived>active', 'archived>closing',
+                'archived>closed', 'closing>closed') BEGIN
+            SELECT RAISE(ABORT, 'a session cannot change its status so');
+        END""",
+        """CREATE TABLE attachments (
+            session TEXT NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
+            process TEXT NOT NULL,
+            attached_ms INTEGER NOT NULL,
+            PRIMARY KEY (session, process)
+        ) STRICT, WITHOUT ROWID""",
+        # writer: views
+        # When and in which turn a run's summary last changed because of its view of an entry; promoting changes nothing there.
+        "ALTER TABLE views ADD COLUMN since_ms INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE views ADD COLUMN since_turn INTEGER NOT NULL DEFAULT 0",
+        "UPDATE views SET since_ms = updated_ms, since_turn = turn",
+        "CREATE INDEX views_shown ON views(run, since_ms, id) WHERE visibility <> 'archived'",
+        """CREATE TRIGGER view_came AFTER INSERT ON views WHEN new.since_ms = 0 BEGIN
+            UPDATE views SET since_ms = new.updated_ms, since_turn = new.turn WHERE id = new.id;
+        END""",
+        """CREATE TRIGGER view_changed AFTER UPDATE OF visibility, summary, status, writes, entry ON views
+            WHEN (old.visibility = 'archived' AND new.visibility <> 'archived')
+                OR (old.summary, old.status, old.writes, old.entry) IS NOT (new.summary, new.status, new.writes, new.entry) BEGIN
+            UPDATE views SET since_ms = new.updated_ms, since_turn = new.turn WHERE id = new.id;
+        END""",
+        "CREATE INDEX events_compacted ON events(run) WHERE kind = 'compaction'",
+        # writer: copies
+        # What a model was sent and said, turn by turn, for people to look at. Equal texts are kept once, compressed.
+        """CREATE TABLE copied_texts (
+            id INTEGER PRIMARY KEY,
+            hash BLOB NOT NULL UNIQUE,
+            chars INTEGER NOT NULL,
+            data BLOB NOT NULL
+        ) STRICT""",
+        """CREATE TABLE copies (
+            id INTEGER PRIMARY KEY,
+            run TEXT NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+            turn INTEGER NOT NULL,
+            route TEXT NOT NULL,
+            parts TEXT NOT NULL CHECK (json_type(parts) = 'array'),
+            tokens INTEGER NOT NULL DEFAULT 0,
+            at_ms INTEGER NOT NULL,
+            UNIQUE (run, turn)
+        ) STRICT""",
+        "CREATE INDEX copies_by_time ON copies(at_ms)",
+        """CREATE TRIGGER run_hidden_copies AFTER UPDATE OF deleted_ms ON runs WHEN new.deleted_ms IS NOT NULL BEGIN
+            DELETE FROM copies WHERE run = new.id;
+        END""",
     ),
 )
 

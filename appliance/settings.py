@@ -14,6 +14,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
+Pruning = Literal["opening", "recent", "ends", "important"]
+Copied = Literal["entries", "all", "none"]
 Level = Literal["", "silent", "error", "warn", "info", "debug"]
 DAY_S = 86_400
 DAY_MS = DAY_S * 1000
@@ -167,6 +169,8 @@ class Budget:
     history_messages: int = setting(
         80, "Newest messages in a chat's prompt.", seed="S history_context_messages", within=(1, 100_000)
     )
+    pruning: Pruning = setting("opening", "Which messages of a chat stay when not all fit.", seed="A pruning strategies")
+    compact: bool = setting(True, "Summarize the older part of a chat when it nears its limit.", seed="A automatic compaction")
 
 
 @dataclass(frozen=True)
@@ -176,12 +180,18 @@ class Runs:
     max_turns: int = setting(99, "Turns in one loop.", seed="R loop turns", within=(1, 100_000))
     max_commands: int = setting(99, "Commands taken from one answer.", seed="R commands", within=(1, 100_000))
     max_strikes: int = setting(3, "Bad answers in a row before giving up.", seed="R strikes", within=(1, 1000))
-    max_cycles: int = setting(3, "Repetitions of a pattern before giving up.", seed="R cycles", within=(1, 1000), mark="later")
-    max_period: int = setting(4, "Longest pattern looked for.", seed="R period", within=(1, 1000), mark="later")
+    max_cycles: int = setting(3, "Repetitions of a pattern before giving up.", seed="R cycles", within=(2, 1000))
+    max_period: int = setting(4, "Longest pattern looked for.", seed="R period", within=(1, 20))
     retention_days: int = setting(
-        31, "Inner records of a run are kept this long.", seed="R retention", within=(1, 36_500), mark="later"
+        31, "Inner records of a run are kept this long; what was said is never dropped.", seed="R retention", within=(1, 36_500)
+    )
+    titles: Literal["auto", "model", "words"] = setting(
+        "auto",
+        "What a chat is called: by the pool `small` where its model is large enough, always by that pool, or by its first words.",
+        seed="B chat titles",
     )
     think: bool = setting(False, "Let models think before they answer.", seed="R think", mark="later")
+    copies: Copied = setting("entries", "Runs that keep what their model was sent: of entries, all, or none.", seed="R audit")
 
 
 @dataclass(frozen=True)
@@ -453,6 +463,16 @@ class Workers:
 
 
 @dataclass(frozen=True)
+class Outbox:
+    """What people are to be told."""
+
+    retry_s: float = setting(5, "Pause after a delivery that failed; twice as long each time.", within=(0.05, DAY_S))
+    retry_max_s: float = setting(3600, "Longest such pause.", within=(0.05, DAY_S))
+    max_attempts: int = setting(24, "Attempts before a letter counts as failed.", within=(1, 1000))
+    max_waiting: int = setting(1000, "Prompts and letters that may wait together.", seed="A queue of 1000", within=(1, 1_000_000))
+
+
+@dataclass(frozen=True)
 class Archival:
     """Putting sessions away."""
 
@@ -460,7 +480,7 @@ class Archival:
     inactivity_s: float = setting(
         DAY_S, "Silence after which a session is archived.", seed="A inactivity_timeout", within=(60, 3650 * DAY_S)
     )
-    memory_extraction: bool = setting(True, "Write memories first.", seed="A memory_extraction")
+    memory_extraction: bool = setting(True, "Write memories first.", seed="A memory_extraction", mark="later")
 
 
 @dataclass(frozen=True)
@@ -469,6 +489,9 @@ class Sessions:
 
     idle_s: float = setting(600, "Silence after which a session is idle.", seed="A active to idle", within=(1, 365 * DAY_S))
     max_sessions: int = setting(100, "Open sessions at a time.", seed="A maximum sessions", within=(1, 100_000))
+    max_processes: int = setting(
+        0, "Processes that may work in one session at a time; 0 for any number.", seed="A process cap", within=(0, 1000)
+    )
     archival: Archival = Archival()
 
 
@@ -489,6 +512,16 @@ class Store:
     busy_delays_ms: tuple[int, ...] = setting(
         (100, 200, 400, 800, 1600, 3200, 6400, 12800), "Pauses before each new try on a busy file.", within=(0, 600_000)
     )
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is kept, and how it is made findable."""
+
+    chunker: Literal["structure", "model"] = setting(
+        "structure", "What long texts are cut by: their structure, or the small model, when there is time.", seed="B chunking"
+    )
+    describe: bool = setting(False, "Let the small model describe texts that have no description.", seed="B descriptions")
 
 
 @dataclass(frozen=True)
@@ -559,7 +592,9 @@ class Config:
     skills: Skills = Skills()
     scheduler: Scheduler = setting(Scheduler(), "", mark="later")
     heartbeat: Heartbeat = setting(Heartbeat(), "", mark="later")
-    workers: Workers = setting(Workers(), "", mark="later")
-    sessions: Sessions = setting(Sessions(), "", mark="later")
+    workers: Workers = setting(Workers(), "")
+    outbox: Outbox = Outbox()
+    sessions: Sessions = Sessions()
     api: Api = Api()
     store: Store = Store()
+    context: Context = Context()

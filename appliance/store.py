@@ -9,6 +9,7 @@ commit survives a power cut. Ask for `durable=True` before anything is acknowled
 
 import errno
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from appliance import queries
 from appliance.clock import monotonic_s, now_ms, sleep_s
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError, Unavailable
 from appliance.functions import FUNCTIONS
-from appliance.schema import APPLICATION_ID, DERIVED, MIGRATIONS, UNDOABLE
+from appliance.schema import APPLICATION_ID, DERIVED, MIGRATIONS, SETTLING, UNDOABLE
 
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
 READ_TIMEOUT_MS = 5000
@@ -69,7 +70,28 @@ def _functions(db: apsw.Connection) -> None:
         db.create_scalar_function(function.name, function.call, function.value_count, deterministic=function.is_deterministic)
 
 
-SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (_wal, _foreign_keys, _normal, _temporary_in_memory, _functions)
+def _vectors(db: apsw.Connection) -> None:
+    """Load sqlite-vec: its library alone, because its package imports sqlite3."""
+    found = next((place for path in sys.path if (place := Path(path or ".", "sqlite_vec")).is_dir()), None)
+    if found is None:
+        raise StoreError("the package sqlite-vec is not installed", hint="pip install sqlite-vec")
+    db.enable_load_extension(True)
+    try:
+        db.load_extension(str(found / "vec0"))
+    except apsw.ExtensionLoadingError as error:
+        raise StoreError(f"sqlite-vec does not load: {error}", hint="pip install --force-reinstall sqlite-vec") from None
+    finally:
+        db.enable_load_extension(False)
+
+
+SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (
+    _wal,
+    _foreign_keys,
+    _normal,
+    _temporary_in_memory,
+    _functions,
+    _vectors,
+)
 
 
 @dataclass(frozen=True)
@@ -251,6 +273,7 @@ class Store:
         try:
             db.set_busy_timeout(READ_TIMEOUT_MS)
             _functions(db)
+            _vectors(db)
             with self._errors():
                 return queries.ask(db, sql, limit, deadline_s, is_stopped)
         finally:
@@ -286,6 +309,9 @@ class Store:
                 db.execute("UPDATE changesets SET undone_by = ? WHERE run = ? AND seq = ?", (by, run, seq))
             if clashes:
                 db.execute("ROLLBACK TO taking_back")
+            else:
+                for statement in SETTLING:
+                    db.execute(statement)
             db.execute("RELEASE taking_back")
         return clashes
 
@@ -318,8 +344,8 @@ class Store:
             left, wanted, now = (_values(names, values) for values in (row.old, row.new, row.conflict))
             if reason == apsw.SQLITE_CHANGESET_DATA and all(left[n] == now[n] for n in left if n not in DERIVED):
                 return apsw.SQLITE_CHANGESET_REPLACE
-            if reason == apsw.SQLITE_CHANGESET_NOTFOUND and (row.name, row.op) == ("blobs", "DELETE"):
-                return apsw.SQLITE_CHANGESET_OMIT  # it went with its entry
+            if reason == apsw.SQLITE_CHANGESET_NOTFOUND and row.name in ("blobs", "task_deps") and row.op == "DELETE":
+                return apsw.SQLITE_CHANGESET_OMIT  # it went with its entry or task
             clashes.append(Clash(row.name, _key(row.old or row.new), REASONS.get(reason, "changed"), left, wanted))
             return apsw.SQLITE_CHANGESET_OMIT
 
@@ -339,7 +365,7 @@ class Store:
             db.interrupt()
 
     def problems(self, *, is_quick: bool = False) -> list[str]:
-        """What SQLite's integrity check and the full-text index's own check find; empty when all is well."""
+        """What SQLite's own checks find; empty when all is well. Whether the search index fits the entries: `passages`."""
         # A connection that has read the index before takes what others wrote since for damage (FTS5 in 3.54.1).
         fresh = Store(self.path, busy_delays_ms=self._busy_delays_ms)
         try:
@@ -352,22 +378,11 @@ class Store:
         try:
             found = [str(row[0]) for row in self.rows(f"PRAGMA {check}(20)") if row[0] != "ok"]
             found += [f"foreign key of {row[0]} row {row[1]} to {row[2]}" for row in self.rows("PRAGMA foreign_key_check")]
-            if not is_quick:
-                try:
-                    with self.write() as execute:
-                        execute("INSERT INTO entries_fts(entries_fts, rank) VALUES ('integrity-check', 1)")
-                except StoreError:
-                    found.append("the full-text index does not agree with the entries")
         except (Unavailable, Cancelled):
             raise
         except OwlError as error:
             return [error.message]  # damage has many names, "malformed JSON" is one
         return found
-
-    def rebuild_index(self) -> None:
-        """Make the full-text index anew from the entries."""
-        with self.write() as execute:
-            execute("INSERT INTO entries_fts(entries_fts) VALUES ('rebuild')")
 
     def optimize(self) -> list[str]:
         """Refresh the planner's statistics where they are stale; which tables. Writes nothing when none is."""

@@ -68,6 +68,11 @@ class Answer:
             self.run = value["run"]
         elif name == "delta":
             self._write(value["text"])
+        elif name == "proposal" and self._aside is not None:
+            self.end_line()
+            say(f"? {value['text']}", self._aside)
+            for ref in value["refs"]:
+                say(f"  owlbox approve {ref} --thread {value['run']} (or reject)", self._aside)
         elif name == "event":
             self.events.append(value)
             if value["kind"] == "message" and value["role"] == "assistant":
@@ -117,6 +122,8 @@ def verdict(result: dict[str, Any]) -> OwlError | None:
     status = int(result.get("status", 200))
     if status in (102, 200):
         return None
+    if status == 202:
+        return Unavailable("it waits for your decision", hint="owlbox approve lets it happen, owlbox reject does not")
     if status == 100:
         return Unavailable(f"kept: {result.get('message')}: owlbox thread view {result.get('run')}")
     outcome = str(result.get("outcome", "failed"))

@@ -17,17 +17,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from appliance import log
+from appliance import log as logs
+from appliance import modes
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import BadInput, Conflict, OwlError
+from appliance.errors import BadInput, Conflict, NotFound, OwlError
+from appliance.modes import FREE
 from appliance.policy import Policy
-from appliance.records import Cancel, Outcome, ToolCall, ToolSpec
+from appliance.records import Cancel, Outcome, Terms, ToolCall, ToolSpec
 from appliance.signatures import Signature, signature
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_CHARS = 10_000  # of one result, with what says that there is more
 EVERY = ("chat", "worker")
+MAX_NAMED = 6  # tools of a group that a menu names
+OF_RUNS = ("run", "tools")  # groups that mean nothing outside of the roles that are shown them
 GRACE_S = 2.0  # how long a stopped tool may take to notice
 
 
@@ -44,6 +48,7 @@ class Mark:
     is_read_only: bool
     is_terminal: bool
     menu: tuple[str, ...] = EVERY
+    is_detour: bool = False  # it returns the call that is meant, which is run in its place
 
 
 def tool(
@@ -54,12 +59,13 @@ def tool(
     is_read_only: bool = False,
     is_terminal: bool = False,
     menu: tuple[str, ...] = EVERY,
+    is_detour: bool = False,
 ) -> Callable[[F], F]:
     """Mark a function as a tool. Its docstring is a prompt: the first paragraph is what the model reads."""
 
     def mark(function: F) -> F:
         function.tool = Mark(  # type: ignore[attr-defined]
-            name or function.__name__, group, command, is_read_only, is_terminal, menu
+            name or function.__name__, group, command, is_read_only, is_terminal, menu, is_detour
         )
         return function
 
@@ -93,12 +99,15 @@ class Tool:
 class Caller:
     """Who calls and when to stop: a tool that declares `caller` gets this as a service.
 
-    `session` is the one of the run, or of the person who calls outside of any.
+    `session` is the one of the run, or of the person who calls outside of any. `terms` say what the run may do,
+    `log` is the entry in which the call was recorded, "" where none was.
     """
 
     run: str
     cancel: Cancel
     session: str = ""
+    terms: Terms = FREE
+    log: str = ""
 
 
 def read_tool(function: Callable[..., Any]) -> Tool:
@@ -124,8 +133,11 @@ class Toolbox:
         deadline_s: float = 60.0,
         threads: int = 4,
         interrupt: Callable[[int], None] | None = None,
+        shorten: Callable[[str, str], str] | None = None,
     ) -> None:
-        self._services = dict(services)
+        """`shorten` keeps a run's result that is too long and gives what to show instead; without it, it is cut."""
+        self._shorten = shorten
+        self._services = {**services, "toolbox": self}
         self._policy = policy
         self.deadline_s = deadline_s
         self._interrupt = interrupt
@@ -144,16 +156,72 @@ class Toolbox:
         self._specs = {}
         return made
 
+    def remove(self, name: str) -> None:
+        """Offer a tool no longer; nothing happens when there is none."""
+        self._tools.pop(name, None)
+        self._specs = {}
+
+    def extended(self, functions: Sequence[Callable[..., Any]]) -> "Toolbox":
+        """The same tools and some more, for one run: this toolbox does not get to know them."""
+        made = Toolbox((), self._services, policy=self._policy, deadline_s=self.deadline_s, interrupt=self._interrupt)
+        made._pool.shutdown(wait=False)
+        made._pool, made._tools = self._pool, dict(self._tools)
+        for function in functions:
+            made.add(function)
+        return made
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that holds now."""
+        return self._policy
+
     def use(self, policy: Policy) -> None:
         """Another policy from now on; calls that run already go on."""
         self._policy, self._specs = policy, {}
 
     def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
-        """A role's menu, as far as the policy allows, in the order of registration; made once and again after `add`."""
+        """A role's menu, as far as the policy allows, in the one order of `modes`; made once and again after `add`."""
         if role not in self._specs:
-            menu = (t for t in self._tools.values() if role in t.mark.menu)
-            self._specs[role] = tuple(t.spec for t in menu if self._policy.check(t.mark.name).allowed)
+            menu = [t for t in self._tools.values() if role in t.mark.menu and self._policy.check(t.mark.name).allowed]
+            self._specs[role] = modes.menu(FREE, [self._told(t, role) for t in menu])
         return self._specs[role]
+
+    def spec(self, name: str) -> ToolSpec | None:
+        """What a model may be told about one tool, whatever its menu; None for one that does not exist."""
+        found = self._tools.get(name)
+        return None if found is None else found.spec
+
+    def meant(self, call: ToolCall) -> ToolCall:
+        """The call that is to be run: another tool's for a detour such as `use`, else the same one."""
+        found = self._tools.get(call.name)
+        if found is None or not found.mark.is_detour:
+            return call
+        try:
+            inner: ToolCall = found.function(**found.signature.bind(call.arguments))
+        except BadInput:
+            return call  # dispatch says what is wrong with it
+        return replace(inner, id=call.id)
+
+    def groups(self, role: str) -> dict[str, list[str]]:
+        """The tools beside a role's menu that it may use all the same, as far as the policy allows, by group."""
+        found: dict[str, list[str]] = {}
+        for mark in (one.mark for one in self._tools.values()):
+            is_ours = role in mark.menu or mark.is_terminal or mark.group in OF_RUNS
+            if not is_ours and self._policy.check(mark.name).allowed:
+                found.setdefault(mark.group, []).append(mark.name)
+        return found
+
+    def manual(self, name: str) -> str:
+        """Everything a caller needs to know about one tool, or a line about each of a group; NotFound for neither."""
+        found = self._tools.get(name)
+        if found is None and (same := [t for t in self._tools.values() if t.mark.group == name]):
+            return "\n".join(f"{t.mark.name}: {t.description}" for t in same)
+        if found is None:
+            raise NotFound(f"no tool {name}", hint=f"there are {', '.join(self._tools)}")
+        text = " ".join((found.function.__doc__ or "").split())
+        fields = [f"- {f.name}{'' if f.is_required else ' (may be left out)'}: {f.help}" for f in found.signature.fields if f.help]
+        schema = json.dumps(found.signature.schema(), ensure_ascii=False)
+        return "\n".join([f"{name}: {text}", *fields, f"Schema of its arguments: {schema}"])
 
     def tools(self) -> Sequence[Tool]:
         """Every tool."""
@@ -169,10 +237,14 @@ class Toolbox:
         found = self._tools.get(name)
         return found is not None and found.mark.is_terminal
 
-    def dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str = "") -> Outcome:
+    def dispatch(
+        self, call: ToolCall, run: str, cancel: Cancel, session: str = "", *, terms: Terms = FREE, log: str = ""
+    ) -> Outcome:
         """The result of a call, good or bad."""
         started_s = monotonic_s()
-        outcome = self._dispatch(call, run, cancel, session)
+        outcome = self._dispatch(self.meant(call), Caller(run, cancel, session, terms, log))
+        if run and self._shorten is not None and not outcome.is_error:
+            outcome = replace(outcome, message=self._shorten(run, outcome.message))
         outcome = replace(outcome, message=cut(outcome.message))
         LOG.info(
             "tool",
@@ -184,7 +256,17 @@ class Toolbox:
         """Take no more calls."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str) -> Outcome:
+    def _told(self, found: Tool, role: str) -> ToolSpec:
+        """A tool as its menu shows it: a detour names what it leads to, one line a group."""
+        if not found.mark.is_detour:
+            return found.spec
+        lines = []
+        for group, names in self.groups(role).items():
+            is_long = len(names) > MAX_NAMED
+            lines.append(f"{group}: {len(names)} tools, see tool_help {group}" if is_long else f"{group}: {', '.join(names)}")
+        return replace(found.spec, description="\n".join([found.description, *lines]))
+
+    def _dispatch(self, call: ToolCall, caller: Caller) -> Outcome:
         found = self._tools.get(call.name)
         if found is None:
             return Outcome(404, "not_found", f"Unknown tool {call.name}", f"use one of: {', '.join(s.name for s in self.specs())}")
@@ -197,21 +279,25 @@ class Toolbox:
             return Outcome(
                 400, "invalid_arguments", f"Invalid input for {call.name}: {error.message}", "correct the input and call it again"
             )
+        if found.mark.is_detour:
+            return Outcome(400, "bad_input", f"{call.name} does not lead to itself", "name another tool")
+        if reason := modes.refusal(caller.terms, call.name, found.mark.group):
+            return Outcome(403, "permission", f"{call.name} is not allowed here: {reason}", "do without it")
         missing = [name for name in found.signature.services if name not in self._services and name != "caller"]
         if missing:
             return Outcome(503, "unavailable", f"{call.name} is not available here: no {', '.join(missing)}", "do without it")
-        return self._run(found, arguments, Caller(run, cancel, session))
+        return self._run(found, arguments, caller)
 
     def _run(self, found: Tool, arguments: dict[str, Any], caller: Caller) -> Outcome:
         """Run in a pool thread, so that a deadline or a stop is honoured even inside a long query."""
-        stop, thread, correlation = CancelToken(), [0], log.correlation()
+        stop, thread, correlation = CancelToken(), [0], logs.correlation()
         services = {name: self._services[name] for name in found.signature.services if name != "caller"}
         if "caller" in found.signature.services:
             services["caller"] = replace(caller, cancel=stop)
 
         def work() -> Outcome:
             thread[0] = threading.get_ident()
-            with log.correlated(correlation):
+            with logs.correlated(correlation):
                 value = found.function(**arguments, **services)
                 if isinstance(value, Outcome):
                     return value

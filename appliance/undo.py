@@ -1,10 +1,10 @@
-"""Takes back everything that a run changed in what the owl knows, or nothing.
+"""Takes back everything that a run changed in what the owl knows and in what it is to do, or nothing.
 
 A run's changes are kept by `store`, one set for each transaction; they are inverted, newest first, in one
-transaction, which is a run itself and can be taken back too. What somebody changed after the run is never
-overwritten: then nothing is changed and each such entry is named. What the run saw of entries that go is gone
-with them, and does not come back when they do. Not taken back: what was said, sent, or done outside of the
-database. Knows nothing about how rows are compared.
+transaction, which is a run itself and can be taken back too. What somebody changed after the run, or a worker
+has begun, is never overwritten: then nothing is changed and each such entry or task is named. What the run saw
+of entries that go is gone with them, and does not come back when they do. Not taken back: what was said, sent,
+or done outside of the database. Knows nothing about how rows are compared.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,25 @@ from appliance.errors import Conflict
 from appliance.records import Event
 from appliance.runs import Run, Runs
 from appliance.store import Clash, Store
+from appliance.tasks import Task, Tasks
 
-NAMED = 10  # entries that an error names
+NAMED = 10  # entries and tasks that an error names
+OF_TASKS = ("tasks", "task_deps")
 
 
 @dataclass(frozen=True)
 class Restored:
-    """An entry that an undo changed: `how` is gone, back, changed or moved; `path` is where it is, or was."""
+    """An entry or a task that an undo changed: `how` is gone, back, changed or moved; `path` is where it is, or was."""
 
     path: str
     scope: str
     how: str
+    kind: str = "entry"
 
 
 @dataclass(frozen=True)
 class Later:
-    """What stands in the way of an undo: an entry that is not as the run left it, and who changed it last."""
+    """What stands in the way of an undo: an entry or task that is not as the run left it, and who changed it last."""
 
     path: str
     scope: str
@@ -41,6 +44,7 @@ class Later:
     writer: str = ""
     run: str = ""
     at_ms: int = 0
+    kind: str = "entry"
 
     def __str__(self) -> str:
         who = f" by {self.writer}" if self.writer else ""
@@ -72,6 +76,7 @@ class Undo:
         self._entries = entries
         self._runs = runs
         self._changes = Changes(store)
+        self._tasks = Tasks(store)
 
     def undo(self, ref: str, sender: str = "", *, is_dry_run: bool = False) -> Undone:
         """Take a run back, or only say what that would do.
@@ -105,13 +110,27 @@ class Undo:
         keys = self._store.changed_by(run.id)
         if not keys:
             return done
-        ids = sorted({key for rows in keys.values() for key in rows})  # a blob has the key of its entry
-        before = self._entries.by_ids(ids)
+        ids = sorted({key for table, rows in keys.items() if table not in OF_TASKS for key in rows})  # a blob has its entry's key
+        numbers = keys.get("tasks", [])  # what a task waits for changes with the task
+        before, planned = self._entries.by_ids(ids), self._planned(numbers)
         clashes = self._store.take_back(run.id, by)
+        now = self._planned(numbers)
+        again = [number for number, task in now.items() if number not in planned or task.blocked_by != planned[number].blocked_by]
+        circles = [] if clashes else [number for number in again if self._tasks.circle(number)]
+        clashes += [Clash("tasks", number, "waits for itself", {}, {}) for number in circles]
         if clashes:
-            return replace(done, later=self._named(run.id, clashes, before))
+            of_tasks = [clash for clash in clashes if clash.table in OF_TASKS]
+            of_entries = [clash for clash in clashes if clash.table not in OF_TASKS]
+            later = (*(self._named(run.id, of_entries, before) if of_entries else ()), *_named_tasks(of_tasks, planned))
+            return replace(done, later=later)
         after = self._entries.restored(before, ids, By("client", by))
-        return replace(done, by=by, changes=tuple(self._how(before.get(entry.id), entry) for entry in after))
+        changes = [self._how(before.get(entry.id), entry) for entry in after]
+        return replace(done, by=by, changes=(*changes, *_tasks_changed(planned, now)))
+
+    def _planned(self, numbers: Sequence[int]) -> dict[int, Task]:
+        """Those of these tasks that exist, by number."""
+        found = {number: self._tasks.find(number) for number in numbers}
+        return {number: task for number, task in found.items() if task is not None}
 
     def _how(self, old: Entry | None, entry: Entry) -> Restored:
         if old is None:
@@ -125,7 +144,7 @@ class Undo:
     def _record(self, run: Run, done: Undone, sender: str) -> None:
         """The undo as a run of the same person, ended at once."""
         self._runs.begin(run.session, "ask", title=f"undo of {run.title or run.id}"[:60], run_id=done.by)
-        said = f"took back what thread {run.id} had changed: {len(done.changes)} entries"
+        said = f"took back what thread {run.id} had changed: {_counted(done.changes)}"
         self._runs.append(Event(done.by, "status_change", "system", said, sender_id=sender))
         self._runs.end(done.by, "done")
 
@@ -157,11 +176,52 @@ class Undo:
         return self._changes.left(run, str(clash.left.get("hash"))) or ("", f"entry {clash.key}, which is gone")
 
 
+def _named_tasks(clashes: Sequence[Clash], planned: dict[int, Task]) -> tuple[Later, ...]:
+    """How the tasks stand that are not as they were, by number."""
+    reasons: dict[int, str] = {}
+    for clash in clashes:
+        key = clash.key if clash.table == "tasks" else int(clash.wanted.get("task") or clash.left.get("task") or 0)
+        reasons.setdefault(key, clash.reason)
+    found = []
+    for number, reason in sorted(reasons.items()):
+        task = planned.get(number)
+        if task is None:
+            found.append(Later(f"task {number}", "", reason, kind="task"))
+        else:
+            how = task.status.replace("_", " ") if reason == "changed" else reason
+            at_ms = task.updated_ms
+            found.append(Later(_titled(task), "", how, writer=task.claimed_by or "", at_ms=at_ms, kind="task"))
+    return tuple(found)
+
+
+def _tasks_changed(before: dict[int, Task], after: dict[int, Task]) -> tuple[Restored, ...]:
+    """What became of each task, by number."""
+    found = []
+    for number in sorted({*before, *after}):
+        old, new = before.get(number), after.get(number)
+        how = "gone" if new is None else "back" if old is None else "changed"
+        task = new or old
+        if task is not None and old != new:
+            found.append(Restored(_titled(task), "", how, kind="task"))
+    return tuple(found)
+
+
+def _titled(task: Task) -> str:
+    return f"task {task.id}: {task.name}"
+
+
+def _counted(changes: Sequence[Restored | Later]) -> str:
+    """How many entries and tasks these are, in words."""
+    kinds = [one.kind for one in changes]
+    words = {"entry": ("entry", "entries"), "task": ("task", "tasks")}
+    said = [f"{n} {words[kind][n != 1]}" for kind in words if (n := kinds.count(kind)) or (kind == "entry" and not kinds)]
+    return " and ".join(said)
+
+
 def _refusal(run: Run, later: Sequence[Later]) -> Conflict:
     named = ", ".join(str(one) for one in later[:NAMED])
     more = f" and {len(later) - NAMED} more" if len(later) > NAMED else ""
-    count = "1 entry was" if len(later) == 1 else f"{len(later)} entries were"
     return Conflict(
-        f"thread {run.id} is not taken back, {count} changed since: {named}{more}",
-        hint="undo the later thread first, or change these entries by hand",
+        f"thread {run.id} is not taken back, {_counted(later)} {'was' if len(later) == 1 else 'were'} changed since: {named}{more}",
+        hint="undo the later thread first, or change these by hand",
     )

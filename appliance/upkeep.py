@@ -13,16 +13,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance import places
+from appliance import config, places
 from appliance.clock import now_ms
-from appliance.errors import AlreadyRunning
+from appliance.control import rules
+from appliance.copies import Copies
+from appliance.entries import Entries
+from appliance.errors import AlreadyRunning, ConfigError
 from appliance.leases import Leases
 from appliance.log import MAX_BYTES
+from appliance.outbox import Outbox
+from appliance.overflow import Overflow
 from appliance.places import Home
+from appliance.runs import Runs
+from appliance.sessions import Sessions
+from appliance.settings import DAY_MS, Config
 from appliance.store import Store
 
 CHECK_EVERY_MS = 24 * 3600 * 1000
 KEEP_LOGS_MS = 31 * 24 * 3600 * 1000
+OF_A_WORKER = "????????-????-7???-????-????????????.log"  # named by its id
 STAMP = "maintained"
 
 
@@ -33,6 +42,9 @@ class Round:
     is_due: bool
     problems: tuple[str, ...] = ()
     processes: int = 0
+    letters: int = 0
+    sessions: int = 0
+    records: int = 0
     statistics: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
 
@@ -40,6 +52,9 @@ class Round:
         """For people; one line when nothing was done."""
         done = [f"problem: {problem}" for problem in self.problems]
         done += [f"forgot {self.processes} ended processes"] if self.processes else []
+        done += [f"forgot {self.letters} old letters"] if self.letters else []
+        done += [f"put {self.sessions} silent sessions to rest"] if self.sessions else []
+        done += [f"dropped {self.records} old inner records of runs"] if self.records else []
         done += [f"refreshed the statistics of {', '.join(self.statistics)}"] if self.statistics else []
         done += [f"cut or removed {name}" for name in self.logs]
         return done or ["the database is well; nothing to do" if self.is_due else "nothing is due"]
@@ -58,12 +73,37 @@ def maintain(home: Home, environ: Mapping[str, str], *, now: int | None = None, 
             problems = tuple(store.problems(is_quick=True))
             if problems:
                 return Round(True, problems, logs=logs)
-            done = Round(True, (), Leases(store).forget(), tuple(store.optimize()), logs)
+            settings = _settings(home, environ)
+            idle, archived = Sessions(store, "", lambda: rules(settings.sessions)).settle(now)
+            done = Round(
+                True,
+                processes=Leases(store).forget(),
+                letters=Outbox(store, "").forget(),
+                sessions=idle + archived,
+                records=_expire(store, settings.runs.retention_days, now),
+                statistics=tuple(store.optimize()),
+                logs=logs,
+            )
         finally:
             store.close()
         stamp.touch(mode=0o600)
         os.utime(stamp, ns=(now * 1_000_000, now * 1_000_000))
         return done
+
+
+def _settings(home: Home, environ: Mapping[str, str]) -> Config:
+    """The configuration; the defaults while it cannot be read, because the database needs its care all the same."""
+    try:
+        return config.load(home, environ)
+    except ConfigError:
+        return Config()
+
+
+def _expire(store: Store, days: int, now: int) -> int:
+    """Drop the inner records of runs that came to an end long ago; how many. What was said stays (R-042)."""
+    overflow = Overflow(store, Entries(store))
+    pages = sum(overflow.clear(run) for run in Runs(store, "").expired(now - days * DAY_MS))
+    return pages + Copies(store).expire(days)
 
 
 @contextmanager
@@ -85,6 +125,10 @@ def _prune_logs(folder: Path, now: int) -> Iterator[str]:
         if now - _at_ms(path) > KEEP_LOGS_MS:
             path.unlink(missing_ok=True)
             yield str(path.relative_to(folder))
+    for path in sorted(folder.glob(OF_A_WORKER)):
+        if now - _at_ms(path) > KEEP_LOGS_MS:
+            path.unlink(missing_ok=True)
+            yield path.name
     for path in sorted(folder.rglob("output.log")):
         if path.stat().st_size > MAX_BYTES:
             # The child goes on writing at the end of the same file: copied and emptied, not renamed.

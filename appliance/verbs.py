@@ -45,13 +45,21 @@ class Verbs:
     """Does what models, people and plugins ask for."""
 
     def __init__(
-        self, store: Store, entries: Entries, views: Views, schemes: Schemes, *, is_file_change_proposed: bool = True
+        self,
+        store: Store,
+        entries: Entries,
+        views: Views,
+        schemes: Schemes,
+        *,
+        is_file_change_proposed: bool = True,
+        veto: Callable[[str], str] = lambda path: "",
     ) -> None:
         self._store = store
         self._entries = entries
         self._views = views
         self._schemes = schemes
         self._is_proposing = is_file_change_proposed
+        self._veto = veto  # why a change of a path may not be accepted, "" when it may
         self._selection = Selection(store, entries, views, schemes)
         self.actions = Actions(entries, views)
 
@@ -91,9 +99,24 @@ class Verbs:
             path = self.actions.note(actor, kind, subject, outcome, attributes)
         return replace(outcome, data={"paths": [], "proposals": [path], "warnings": []})
 
-    def resolve(self, actor: Actor, ref: str, is_accepted: bool) -> Outcome:
-        """Accept or reject what waits in the actor's run; 409 when the file has changed since."""
-        return self._act(actor, "resolve", ref, lambda: self._resolve(actor, parse_ref(ref), is_accepted), is_noted=False)
+    def resolve(self, actor: Actor, ref: str, is_accepted: bool, body: str | None = None) -> Outcome:
+        """Accept or reject what waits in the actor's run, with what is to be stored for it; 409 when the file has changed since."""
+        return self._act(actor, "resolve", ref, lambda: self._resolve(actor, parse_ref(ref), is_accepted, body), is_noted=False)
+
+    def refuse(self, actor: Actor, ref: str, outcome: Outcome) -> None:
+        """What waits in the actor's run has failed, with this outcome as its body."""
+        with self._store.write(run=actor.run, durable=True):
+            view = self.actions.open(actor.run, parse_ref(ref))
+            self.actions.decide(actor, view, "failed", outcome.status, outcome.outcome, body=outcome.message)
+
+    def override(self, actor: Actor, why: str) -> None:
+        """The updates of the actor's turn that claimed an end are void: stored as a conflict."""
+        with self._store.write(run=actor.run, durable=True):
+            for view in self._views.of(actor.run, prefix=f"update://turn_{actor.turn}/"):
+                if view.status in STATUSES[1:]:
+                    self._views.resolve(actor.run, view.entry, "failed", 409, "conflict")
+            for view in self._views.of(actor.run, prefix=f"log://turn_{actor.turn}/update/", state="resolved"):
+                self.actions.decide(actor, view, "failed", 409, "conflict", body=why)
 
     def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
         """What waits for a decision, oldest first: in one run, or in all."""
@@ -350,7 +373,7 @@ class Verbs:
             self._views.show(actor, entry.id, "visible", "resolved", status)
         return Outcome(200, "ok", f"noted with {status}", data={"paths": [entry.path], "status": status, "warnings": []})
 
-    def _resolve(self, actor: Actor, path: str, is_accepted: bool) -> Outcome:
+    def _resolve(self, actor: Actor, path: str, is_accepted: bool, body: str | None) -> Outcome:
         check_run(actor, "resolve")
         if actor.tier == "model":
             raise Refused(f"{actor.tier} may not decide about {path}", hint="a person decides")
@@ -358,14 +381,25 @@ class Verbs:
             view = self.actions.open(actor.run, path)
             data = {"paths": [path], "warnings": []}
             if not is_accepted:
-                self.actions.decide(actor, view, "failed", 403, "rejected")
+                self.actions.decide(actor, view, "failed", 403, "rejected", body=body)
                 return Outcome(200, "ok", f"{path}: rejected", data=data)
+            if reason := self._vetoed(view):
+                self.actions.decide(actor, view, "failed", 403, "permission")
+                return Outcome(403, REFUSED, f"{path}: {reason}", "the constraint can be released", data=data)
             reason = self._accept(actor, view)
             if reason:
                 self.actions.decide(actor, view, "failed", 409, "conflict")
                 return Outcome(409, "conflict", f"{path}: {reason}", "ask for the change again", data=data)
-            self.actions.decide(actor, view, "resolved", 200)
+            self.actions.decide(actor, view, "resolved", 200, body=body)
             return Outcome(200, "ok", f"{path}: accepted", data=data)
+
+    def _vetoed(self, view: View) -> str:
+        """Why what was proposed may not be done, "" when it may; what is only read of another file is no change of it."""
+        proposal = self.actions.proposal(view)
+        if proposal is None:
+            return ""
+        changed = [proposal.target, *([proposal.source] if proposal.verb == "mv" and proposal.source else [])]
+        return next((why for path in changed if (why := self._veto(path))), "")
 
     def _accept(self, actor: Actor, view: View) -> str:
         """Do what was proposed; the reason when that is not possible any more."""
@@ -477,8 +511,11 @@ class Verbs:
         return self._schemes.scope_for(path, actor.run, actor.project)
 
     def _waits(self, actor: Actor, path: str) -> bool:
-        """Whether a change of this path waits for a decision: a model's, of a file."""
-        return self._is_proposing and actor.tier == "model" and bool(actor.run) and is_file(path)
+        """Whether a change of this path waits for a decision: a model's, of a file. Refused where its run may change none."""
+        is_waiting = self._is_proposing and actor.tier == "model" and bool(actor.run) and is_file(path)
+        if is_waiting and actor.bars_files:
+            raise Refused(f"{path} was not changed: {actor.bars_files}", hint="say what should be changed instead")
+        return is_waiting
 
     def _show(self, actor: Actor, entry: int, visibility: Visibility | None, summary: str | None) -> None:
         if visibility is not None:

@@ -27,13 +27,19 @@ MAX_CODE = chr(0x10FFFF)  # sorts after everything that may follow a prefix
 
 @dataclass(frozen=True)
 class Actor:
-    """Who does something and where: a writer's tier, and the run with its loop and turn, "" for a person outside of one."""
+    """Who does something and where: a writer's tier, and the run with its loop and turn, "" for a person outside of one.
+
+    `log` is the entry in which the action was recorded before it began, if it was. `bars_files` says why a model's
+    run may change no file; "" when it may propose to.
+    """
 
     tier: Tier
     run: str = ""
     loop: int = 0
     turn: int = 0
     project: int | None = 1
+    log: str = ""
+    bars_files: str = ""
 
 
 @dataclass(frozen=True)
@@ -190,8 +196,9 @@ class Views:
         with self._store.write() as execute:
             return len(
                 execute(
-                    "INSERT INTO views (run, entry, visibility, state, status, outcome, summary, loop, turn, writes, updated_ms) "
-                    "SELECT ?2, entry, visibility, state, status, outcome, summary, loop, turn, writes, ?3 "
+                    "INSERT INTO views (run, entry, visibility, state, status, outcome, summary, loop, turn, writes, updated_ms, "
+                    "since_ms, since_turn) "
+                    "SELECT ?2, entry, visibility, state, status, outcome, summary, loop, turn, writes, ?3, since_ms, since_turn "
                     "FROM views WHERE run = ?1 AND state <> 'proposed' ORDER BY id RETURNING id",
                     (parent, child, now_ms()),
                 )

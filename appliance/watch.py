@@ -143,11 +143,19 @@ class Watch:
     """Tells `take` about changed paths, in batches, from a thread of its own.
 
     `known` names the paths that the taker believes exist: those that do not are told at the start. What
-    `take` cannot accept (OwlError) is told again after a while.
+    `take` cannot accept (OwlError) is told again after a while. Trees `beside` the root are watched along with it,
+    without any more wake-ups; they have to be there at the start.
     """
 
-    def __init__(self, root: Path, known: Callable[[], Iterable[Path]], take: Callable[[Sequence[Path]], None]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        known: Callable[[], Iterable[Path]],
+        take: Callable[[Sequence[Path]], None],
+        beside: Sequence[Path] = (),
+    ) -> None:
         self._root = root.resolve()
+        self._roots = (self._root, *(other.resolve() for other in beside))
         self._known = known
         self._take = take
         self._stop = threading.Event()
@@ -242,8 +250,13 @@ class Watch:
     # -- what changed -------------------------------------------------------------------------------
 
     def _look(self) -> Tree:
-        """Walk the tree and note every difference to what was told."""
-        tree = walk(self._root)
+        """Walk the trees and note every difference to what was told."""
+        trees = [walk(root) for root in self._roots]
+        tree = Tree(
+            {folder: inode for one in trees for folder, inode in one.folders.items()},
+            tuple(path for one in trees for path in one.files),
+            tuple(path for one in trees for path in one.closed),
+        )
         here = {*tree.files, *tree.closed}
         for path in here:
             self._note(path, is_known=True)
@@ -265,11 +278,11 @@ class Watch:
         self._moving[path] = (mark, monotonic_s())
 
     def _is_ours(self, path: str) -> bool:
-        """True for a file or link of the tree no part of whose name is ignored; folders are walked instead."""
-        try:
-            parts = Path(path).relative_to(self._root).parts
-        except ValueError:
+        """True for a file or link of a tree no part of whose name is ignored; folders are walked instead."""
+        root = next((root for root in self._roots if Path(path).is_relative_to(root)), None)
+        if root is None:
             return False
+        parts = Path(path).relative_to(root).parts
         is_folder = os.path.isdir(path) and not os.path.islink(path)
         return bool(parts) and not is_folder and not any(map(is_ignored, parts))
 

@@ -12,9 +12,11 @@ import pytest
 from appliance import log
 from appliance.agent import SORRY, Agent, Limits
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
+from appliance.courier import Courier
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, OwlError, TooLarge, Unavailable
 from appliance.inbox import Inbox
 from appliance.loops import Loops
+from appliance.outbox import Outbox
 from appliance.packet import Packets
 from appliance.policy import Policy
 from appliance.records import (
@@ -83,7 +85,13 @@ class PlayedTools:
         schema = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
         return [ToolSpec(name, "Do it.", schema, is_terminal=name == "end") for name in self.names]
 
-    def dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str = "") -> Outcome:
+    def spec(self, name: str) -> ToolSpec | None:
+        return next((s for s in self.specs() if s.name == name), None)
+
+    def meant(self, call: ToolCall) -> ToolCall:
+        return call
+
+    def dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str = "", **given: Any) -> Outcome:
         self.called.append(call)
         return self.act(call)
 
@@ -101,6 +109,8 @@ class Quiet:
 
     def lines(self) -> Sequence[str]:
         return ["knots: how to tie them"]
+
+    is_idempotent = False
 
     def show(self, session: str, state: str) -> None:
         self.shown.append((session, state))
@@ -292,11 +302,11 @@ def test_a_model_that_never_answers_is_ended_after_its_turns() -> None:
     assert steps[-1] == LoopEnded(499, "max_turns", "Max turns exceeded (3)") and len(model.asked) == 3
 
 
-def test_too_many_commands_are_not_run() -> None:
+def test_a_loop_of_too_many_commands_ends() -> None:
     tools = PlayedTools()
-    steps, _ = think([native(look("a"), look("b"))], [native(look("c"), look("d"))], tools=tools, max_commands=3)
+    steps, model = think([native(look("a"), look("b"))], [native(look("c"), look("d"))], tools=tools, max_loop_commands=3)
     assert steps[-1] == LoopEnded(499, "too_many_commands", "more than 3 commands")
-    assert [c.arguments["at"] for c in tools.called] == ["a", "b"]
+    assert [c.arguments["at"] for c in tools.called] == ["a", "b", "c", "d"] and len(model.asked) == 2
 
 
 def test_a_terminal_tool_ends_it_when_it_worked() -> None:
@@ -515,15 +525,25 @@ def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
     model, tools = PlayedModel([[native(look("moon"))], ["Full."]]), PlayedTools()
     packets = Packets(lambda: (), quiet, quiet)
     mind = Agent(model, tools, packets, quiet, Limits())
-    inbox = Inbox(store, runs, Loops(store, runs, model, mind, status=quiet), relevant=packets.relevant, channel=quiet)
+    outbox = Outbox(store, runs.process)
+    courier = Courier(outbox)
+    courier.register("local", quiet)
+    courier.start()
+    loops = Loops(store, runs, model, mind, status=quiet, ended=lambda loop, end: inbox.ended(loop, end))
+    inbox = Inbox(store, runs, loops, relevant=packets.relevant, outbox=outbox)
     accepted = inbox.accept(Inbound("local", "ada", "real question", "m1", now_ms()), "corr")
     inbox.start(accepted.loop)
     while inbox.busy():
         sleep_s(0.01)
     inbox.close("test")
+    while not quiet.delivered:
+        sleep_s(0.01)
+    courier.close()
     store.close()
     # Nobody listened, so the answer went to the door it belongs to.
-    assert quiet.delivered == [Outbound("local:ada", "Full.", metadata={"run": accepted.run})]
+    assert quiet.delivered == [
+        Outbound("local:ada", "Full.", None, {"seq": 4}, f"answer:{accepted.loop}", "ada", accepted.run, "corr")
+    ]
     assert tools.called == [look("moon")]
     assert quiet.shown == [("local:ada", "thinking"), ("local:ada", "idle")]
     first = model.asked[0][1]

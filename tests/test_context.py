@@ -471,10 +471,15 @@ def test_items_are_listed_by_drive_folder_and_page(bench: Bench) -> None:
 
 
 @pytest.mark.covers("B-084")
-def test_chunks_says_that_an_item_is_indexed_whole(bench: Bench) -> None:
+def test_chunks_shows_the_passages_of_an_item(bench: Bench) -> None:
     bench.data("context_write", path="/a", content="the barn owl\nhunts")
     data = bench.data("context_chunks", path="agent:/a")
-    assert [(p["first_line"], p["last_line"], p["words"]) for p in data["passages"]] == [(1, 2, 4)] and "whole" in data["note"]
+    assert [(p["first_line"], p["last_line"], p["words"]) for p in data["passages"]] == [(1, 2, 4)]
+    bench.data("context_write", path="/b", content="# Owls\n\n" + "The barn owl hunts.\n" * 100)
+    found = bench.data("context_chunks", path="agent:/b")["passages"]
+    assert [p["number"] for p in found] == list(range(1, len(found) + 1)) and len(found) > 1
+    assert (found[0]["first_line"], found[-1]["last_line"]) == (1, 102) and found[1]["first_line"] == found[0]["last_line"] + 1
+    assert {p["heading"] for p in found} == {"Owls"}
 
 
 # -- finding ------------------------------------------------------------------------------------------
@@ -495,7 +500,7 @@ def test_search_is_case_insensitive_newest_first_and_bounded(bench: Bench) -> No
     assert bench.call("context_search", query="zebra").message == "Nothing holds 'zebra'."
 
 
-@pytest.mark.covers("E-202")
+@pytest.mark.covers("E-202", "B-110")
 @pytest.mark.parametrize("name", ["context_grep", "search_grep"])
 def test_grep_finds_lines_within_bounds(bench: Bench, name: str) -> None:
     for path, text in (("/a.md", "one\nTwo owls\nthree"), ("/sub/b.txt", "two owls\n" * 5), ("/c.md", "none")):
@@ -515,7 +520,7 @@ def test_grep_finds_lines_within_bounds(bench: Bench, name: str) -> None:
     assert bench.data(name, pattern="owls", drive="disk")["matches"] == []
 
 
-@pytest.mark.covers("E-202")
+@pytest.mark.covers("E-202", "B-110")
 def test_a_hopeless_regular_expression_ends_in_time(bench: Bench) -> None:
     bench.data("context_write", path="/a", content="a" * 5000 + "!")
     outcome = bench.call("context_grep", pattern="(a|aa)+$")
@@ -673,7 +678,7 @@ def test_lists_are_tables_or_json(box: Box) -> None:
     assert {"drive": "agent", "items": 3} in box.json("context", "drives")["drives"]
     assert "agent:/ (3 items)" in box.run("context").stdout
     assert box.run("context", "size", "agent:/a").stdout == "agent:/a: 20 B (20 bytes) in 2 items\n"
-    assert [h["ref"] for h in box.json("context", "search", "some", "words", "--limit", "2")["hits"]] == [
+    assert [h["ref"] for h in box.json("context", "find", "some", "words", "--limit", "2")["hits"]] == [
         "agent:/c",
         "agent:/a/b/2",
     ]

@@ -61,7 +61,7 @@ def test_trouble_is_found_and_comes_with_the_next_step(box: Box, case: str) -> N
 def test_an_index_that_disagrees_is_made_anew_with_repair(box: Box) -> None:
     box.run("remember", "the well is deep", "--title", "well")
     with box.store() as store, store.write() as execute:
-        execute("INSERT INTO entries_fts(entries_fts) VALUES ('delete-all')")
+        execute("INSERT INTO chunks_fts(chunks_fts) VALUES ('delete-all')")
     assert findings(box)["database"][0] == "problem"
     assert "well" not in box.run("search", "well").stdout.splitlines()[0].replace("'well'", "")
     done = box.run("doctor", "--repair")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_store import ROOT, child, finished, killed, until
@@ -15,9 +16,10 @@ from test_store import ROOT, child, finished, killed, until
 from appliance.agent import Agent, Limits
 from appliance.channels.rpc import LocalCall, Rpc
 from appliance.clock import CancelToken, monotonic_s, process, this_process
-from appliance.errors import BadInput, Conflict, NotFound, OwlError, Unavailable
+from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError, Unavailable
 from appliance.inbox import Inbox
 from appliance.loops import Feed, Loops, Shown, Subscription
+from appliance.outbox import Outbox, Patience
 from appliance.packet import Packets
 from appliance.records import (
     Ask,
@@ -102,20 +104,23 @@ class Glass:
     def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
         return [ToolSpec("look", "Look.", {"type": "object"})]
 
-    def dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str = "") -> Outcome:
+    def spec(self, name: str) -> ToolSpec | None:
+        return next((s for s in self.specs() if s.name == name), None)
+
+    def meant(self, call: ToolCall) -> ToolCall:
+        return call
+
+    def dispatch(self, call: ToolCall, run: str, cancel: Cancel, session: str = "", **given: Any) -> Outcome:
         return Outcome(200, "ok", self.look(cancel))
 
 
 class Quiet:
-    """Skills, status and channel port with nothing to say."""
+    """Skills and status port with nothing to say."""
 
     def lines(self) -> Sequence[str]:
         return ()
 
     def show(self, session: str, state: str) -> None:
-        pass
-
-    def deliver(self, message: object) -> None:
         pass
 
 
@@ -139,8 +144,9 @@ class Desk:
         packets = Packets(list, Search(store), Quiet())
         self.tools = tools or Glass()
         agent = Agent(self.model, self.tools, packets, self.runs, Limits())
-        self.loops = Loops(store, self.runs, self.model, agent, status=Quiet())
-        self.inbox = Inbox(store, self.runs, self.loops, relevant=packets.relevant, channel=Quiet())
+        self.outbox = Outbox(store, self.me)
+        self.loops = Loops(store, self.runs, self.model, agent, status=Quiet(), ended=lambda loop, end: self.inbox.ended(loop, end))
+        self.inbox = Inbox(store, self.runs, self.loops, relevant=packets.relevant, outbox=self.outbox)
 
     def accept(self, text: str, sender: str = "ann", message_id: str = "", thread: str = "", kind: str = "chat"):
         inbound = Inbound("local", sender, text, message_id or text, 5, thread=thread, kind=kind)  # type: ignore[arg-type]
@@ -760,19 +766,54 @@ def test_prompt_that_another_process_took_is_followed_to_its_end(desk: Callable[
     assert here.model.asks == []  # type: ignore[attr-defined]
 
 
-def test_answer_that_nobody_heard_is_delivered_although_another_prompt_came(desk: Callable[..., Desk]) -> None:
-    here, delivered = desk(), []
-
-    class Door(Quiet):
-        def show(self, session: str, state: str) -> None:
-            if state == "idle" and not delivered:
-                here.accept("late", thread=run)
-
-        def deliver(self, message: object) -> None:
-            delivered.append(message.text)  # type: ignore[attr-defined]
-
-    here.loops._status = here.inbox._channel = Door()
-    run = here.accept("hoot").run
+def test_answer_that_nobody_heard_is_put_into_the_outbox_in_the_transaction_that_ends_it(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    accepted = here.accept("hoot")
+    ends: list[tuple[str, int]] = []
+    # Within that transaction both are there already, or neither is: whoever looks sees the bell before the commit.
+    here.outbox.bell = lambda: ends.append(("rung", here.runs.loop(accepted.loop).status))
     here.inbox.start_waiting()
     until(lambda: here.inbox.busy() == 0)
-    assert delivered == ["tooh"]
+    (posting,) = here.outbox.listing()
+    letter = posting.letter
+    assert (letter.key, letter.person, letter.text, letter.run) == (f"answer:{accepted.loop}", "ann", "tooh", accepted.run)
+    assert (letter.context, letter.session, letter.channel, letter.correlation) == ("user:ann", "local:ann", "local", "c-hoot")
+    assert here.runs.events(accepted.run)[letter.metadata["seq"] - 1].content == "tooh" and ends == [("rung", 200)]
+
+
+def test_answers_that_are_heard_or_fail_are_no_letters(desk: Callable[..., Desk]) -> None:
+    here = desk(routes=("broken",))
+    here.accept("hoot")
+    here.inbox.start_waiting()
+    until(lambda: here.inbox.busy() == 0)
+    there = desk()
+    list(there.ask("heard"))
+    until(lambda: there.inbox.busy() == 0)
+    assert here.outbox.listing() == there.outbox.listing() == []
+
+
+@pytest.mark.covers("A-193")
+def test_prompts_that_wait_in_a_session_are_listed_and_cleared(desk: Callable[..., Desk]) -> None:
+    here = desk(until_stopped)
+    first = here.ask("first")
+    assert next(iter(first))  # being answered
+    run = here.accept("second").run
+    here.accept("third"), here.accept("of another", sender="bob")
+    here.inbox.start(here.inbox.waiting("local:ann")[0].id)  # one in our queue, one that nobody has begun to queue
+    assert [here.runs.events(loop.run)[0].content for loop in here.inbox.waiting("local:ann")] == ["second", "third"]
+    assert here.inbox.clear("local:ann") == 2 and here.inbox.waiting("local:ann") == []
+    assert len(here.inbox.waiting("local:bob")) == 1 and here.inbox.busy() == 2
+    assert here.inbox.clear("local:bob") == 1
+    here.inbox.stop(here.runs.listing(limit=10)[-1].id)
+    until(lambda: here.inbox.busy() == 0)
+    assert here.runs.get(run).status == 499 and here.runs.waiting() == []
+
+
+@pytest.mark.covers("A-193")
+def test_a_full_queue_accepts_nothing_more_but_knows_what_it_has(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    here.outbox.patience = Patience(max_waiting=2)
+    here.accept("one"), here.accept("two")
+    with pytest.raises(Busy, match="queue full: 2"):
+        here.accept("three")
+    assert not here.accept("two").is_new and len(here.runs.waiting()) == 2

@@ -22,7 +22,18 @@ ROOT = Path(__file__).parent.parent
 #   listener    the server's side of the socket, as client is the caller's; core and broker share it;
 #   shutdown    the orderly end of a process, for core and broker alike;
 #   core        builds every part, apart from daemon, which serves it: one file would pass 600 lines;
+#   cycles      and verdicts, modes: what ends a loop and what it may do, pure, apart from agent, which thinks;
+#   dispatching every command of an answer recorded, then run, apart from agent;
 #   loops       one loop of a run driven to its end, for inbox and workers alike;
+#   events      and sessions, turns: the tables below runs, which alone would pass 600 lines;
+#   branches    the tree of events: forks and jumps; transcripts: sessions as JSON lines; titles: a chat's name;
+#   history     what was asked and answered, over all runs;
+#   control     what people do with sessions and runs, for every door;
+#   annals      the commands about sessions and runs;
+#   relay       a loop as it happens, for every door;
+#   notices     what connected clients are told unasked, a hub below the doors that fill and serve it;
+#   courier     sends letters, apart from outbox, which keeps them;
+#   drops       requests that came as files;
 #   steps       the moments of a message's and a task's life at which a process may be killed;
 #   supervisor  keeps the broker child running, so that core only wires;
 #   reach       how a command gets to the core, by socket or in its own process;
@@ -41,7 +52,24 @@ ROOT = Path(__file__).parent.parent
 #   functions   the SQL functions that the store offers to every query;
 #   queries     what a typed query may do, apart from store, which opens the file it reads;
 #   past        the commands undo, history and sql, apart from listings;
+#   errands     one tool called by a command, for contexts and agenda alike;
+#   signals     signals as something to wait for, for core and workers alike;
+#   crew        workers as seen from outside: started, stopped, buried; below the tool that starts one;
+#   phases      what a worker says while it works, in its log or on a terminal;
+#   briefing    what a worker is told about a task before it begins;
+#   ticks       one claim and what becomes of it, apart from workers, which keeps the process alive;
+#   office      the queue's parts of a core, apart from core: one file would pass 600 lines;
+#   lender      the core's broker for a worker, or one of its own;
+#   shifts      the commands about workers, apart from listings;
+#   agenda      the commands about tasks, apart from listings;
 #   views       what a run sees of the entries, a table of its own;
+#   blocks      entries as a model reads them; chronicle: what was said and done, as lines of a log;
+#   pruning     which messages of a conversation are sent when not all fit: pure, below packet;
+#   scenes      what packet, budget and agent hand to each other; sections: the words of an entries packet;
+#   copies      what a model was sent and said, kept for people, a table of its own;
+#   overflow    results too long for one look, by page;
+#   compaction  the older part of a conversation as a summary;
+#   sight       what a run's model is and was sent, for people; glimpses: the commands about it;
 #   actions     what a run did and what waits for a decision, as log entries;
 #   orders      what a verb is asked to do, and what of that cannot be;
 #   selecting   which entries a reference or a pattern means to an actor;
@@ -49,49 +77,65 @@ ROOT = Path(__file__).parent.parent
 #   qualify     whether device and model fit together, above packet: it tries the words that packet uses;
 #   drives      entries as drives and folders, for the context tools;
 #   grep        texts searched letter by letter, apart from search, which has an index;
+#   passages    the index of entries, which two above it read: search and the indexer, which asks models;
+#   indexer     vectors in the background, apart from search, which a prompt must not wait for;
 #   convert     a sentence encoder's weights as GGUF, run as a child so that nobody else pays for numpy;
 #   states      prefix states on disk;
 #   matching    what a grammar allows next, in pure Python;
 #   scheduler   who may use the CPU now, apart from pool, which knows models;
 #   amend       one key of owlbox.toml changed in place, apart from config, which reads it;
 #   download    one large file by HTTP, apart from catalogue, which knows what it is for;
-#   shelf       the commands about models, apart from listings: together they would pass 300 lines.
+#   shelf       the commands about models, apart from listings: together they would pass 300 lines;
+#   outlines    and pages, ignores: what source code defines, what a page says, what git leaves out;
+#   readers     what a file says, whatever its form; clerk runs it in children;
+#   gather      files of a disk as what an entry could hold, with no database;
+#   sources     where entries were read from, apart from entries, which keeps them;
+#   intake      what clients have read, at the core's side;
+#   project     the files of the workspace as every run sees them;
+#   ingests     the commands that read files, apart from contexts, which only asks the core.
 LAYERS = """\
 __init__ errors records clock steps
-globs bounds spans fuzzy markers
-jsonpaths xpaths loose tags diffs
-markdown patterns edits healing timing tokens hooks jsonrpc schema signatures gguf settings addresses
-places reference answers schemes contents
+globs bounds spans fuzzy markers cycles modes
+jsonpaths xpaths loose tags diffs verdicts
+markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses outlines ignores pages
+places signals reference answers schemes contents chunks pruning
+readers
 config log notify
-vault fetch sandbox watch functions queries convert client listener shutdown doorman amend
+vault fetch sandbox watch functions queries convert client listener shutdown doorman amend clerk phases
+gather
 store
 providers.library providers.room providers.template providers.streaming providers.states providers.matching
 providers.grammar providers.sequences
 providers.writing
 providers.*
-changes
+changes events sessions
+turns
 entries runs people outbox ledger leases
-tasks schedules approvals views
-actions selecting orders
+tasks schedules views history
+actions selecting orders crew briefing branches transcripts titles
 scheduler
 download
 models pool catalogue
-chunks search policy verbs drives grep
-notes skills
-roles memory ingest undo
+passages
+search policy verbs drives grep blocks chronicle
+notes skills indexer sources scenes overflow
+roles memory ingest undo copies sections
+intake project
 toolbox
 packet
-budget qualify
+budget qualify approvals dispatching compaction
 tools.*
-agent
+agent sight
 loops
-inbox
-workers
+inbox courier drops ticks relay
+workers control
 heartbeat
 channels.* backup broker bridge
 doctor firstboot metrics onboard upkeep
 update
 supervisor
+lender
+office
 tui.link tui.commands tui.look tui.owl tui.rows tui.confirm tui.prose tui.bubbles
 tui.sender tui.composer
 tui.panel
@@ -100,14 +144,18 @@ daemon
 tui.app
 reach handbook
 terminal launch
-listings shelf contexts past
+errands
+ingests
+listings shelf contexts past deciding
+agenda shifts annals
+glimpses
 cli
 __main__
 """
 # Groups that may import only these, however low the target is.
 WALLS = """\
 providers: errors records clock tokens fetch gguf providers
-channels: errors records clock jsonrpc signatures config log client runs outbox people inbox
+channels: errors records clock jsonrpc signatures config log client runs outbox notices people inbox relay sessions control
 tui: errors records clock jsonrpc config client tui
 """
 # Who may import an outside package. The standard library is free except where it would be a side door.
@@ -139,8 +187,12 @@ log: systemd
 notify: systemd
 supervisor: subprocess
 launch: subprocess
-workers: subprocess
+crew: subprocess
 catalogue: subprocess
+clerk: subprocess
+ignores: pathspec
+pages: trafilatura
+readers: pypdf
 download: requests
 sandbox: subprocess
 bridge: subprocess
@@ -148,8 +200,15 @@ clock: time
 cli: argparse readline
 listings: argparse
 contexts: argparse
+errands: argparse
+deciding: argparse
+agenda: argparse
+shifts: argparse
+glimpses: argparse
 shelf: argparse
+ingests: argparse
 past: argparse
+annals: argparse
 nobody: sqlite3
 """
 # Parts of those that open no side door: data files of the package, versions of what is installed.

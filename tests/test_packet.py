@@ -1,6 +1,8 @@
 """What the model sees: system text that never moves, notes that fit the question, and what is left out first."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -10,9 +12,11 @@ from hypothesis import strategies as st
 from appliance import notes
 from appliance.clock import sleep_s
 from appliance.entries import Entries
-from appliance.packet import INSTRUCTIONS, STYLE, Packets, cut, tool_line
+from appliance.hooks import Hooks
+from appliance.packet import INSTRUCTIONS, STYLE, More, Packets, cut, tool_line
 from appliance.places import Home
 from appliance.records import Message, Part, Route, ToolCall, ToolSpec
+from appliance.scenes import Scene
 from appliance.search import Search
 from appliance.signatures import Range
 from appliance.store import Store
@@ -59,6 +63,7 @@ def packets(store: Store, *skills: str, documents: Sequence[Part] = DOCUMENTS, o
     return Packets(lambda: documents, Search(store), Skills(*skills), override=override, ceiling=CEILING, divisor=DIVISOR)
 
 
+@pytest.mark.covers("B-115")
 def test_the_system_text_is_the_same_to_the_byte_at_any_time_in_any_process(store: Store, home: Home) -> None:
     notes.install(home.box)
     made = [Packets(lambda: notes.documents(home.box)[0], Search(store), Skills("a", "b")) for _ in range(2)]
@@ -69,6 +74,7 @@ def test_the_system_text_is_the_same_to_the_byte_at_any_time_in_any_process(stor
     assert made[0].system([LOOK], "grammar", 8192) == made[1].system([LOOK], "grammar", 8192) == first
 
 
+@pytest.mark.covers("B-115", "A-101")
 def test_the_parts_stand_in_one_order(store: Store) -> None:
     system = packets(store, "knots: tie", override="Be brief.").system([LOOK], "grammar")
     assert [p.name for p in system] == ["SOUL", "USER", "instructions", "skills", "tools", "override", "BOOTSTRAP", "style"]
@@ -131,12 +137,13 @@ def exchange(n: int, size: int = 100) -> list[Message]:
     ]
 
 
-def test_whole_exchanges_are_left_out_oldest_first(store: Store) -> None:
+@pytest.mark.covers("B-064", "E-232")
+def test_whole_exchanges_after_the_first_message_are_left_out_oldest_first(store: Store) -> None:
     history = [m for n in range(1, 6) for m in exchange(n)] + [Message("user", "now?")]
     assert packets(store).fit(history, [], [], route(8192)) == history
-    fitted = packets(store).fit(history, [], [], route(400))
-    assert fitted == history[-len(fitted) :] and 1 < len(fitted) < len(history)
-    assert fitted[0].role == "user" and fitted[-1].content == "now?"
+    fitted = packets(store).fit(history, [], [], route(600))
+    assert fitted == [history[0], *history[1 - len(fitted) :]] and 2 < len(fitted) < len(history)
+    assert fitted[1].role == "user" and fitted[-1].content == "now?"
 
 
 def test_the_last_user_message_stays_however_long_it_is(store: Store) -> None:
@@ -157,7 +164,8 @@ def test_system_text_and_native_schemas_take_their_room(store: Store) -> None:
 def test_what_is_kept_is_the_newest_and_fits_or_is_one_exchange(store: Store, sizes: list[int], window: int) -> None:
     history = [m for n, size in enumerate(sizes) for m in exchange(n, size)] + [Message("user", "now?")]
     fitted = packets(store).fit(history, [], [], route(window))
-    assert fitted == history[-len(fitted) :] and fitted[0].role == "user" and fitted[-1] == history[-1]
+    assert fitted in (history[-len(fitted) :], [history[0], *history[1 - len(fitted) :]])
+    assert fitted[0].role == "user" and fitted[-1] == history[-1]
     spent = sum(estimate(m.content, DIVISOR) for m in fitted)
     assert spent <= window * CEILING or len(fitted) == 1
 
@@ -178,3 +186,87 @@ def test_cut_parts_fit_and_none_is_cut_needlessly(sizes: list[int], room: int) -
     done = cut(parts, room)
     assert [p.name for p in done] == [p.name for p in parts]
     assert (done == parts) is (sum(sizes) <= room)
+
+
+# -- style, persona, sections of others -----------------------------------------------------------------
+
+
+@pytest.mark.covers("B-118", "E-229")
+def test_the_style_stands_last_also_without_a_folder_of_documents(store: Store, home: Home) -> None:
+    made = Packets(lambda: notes.documents(home.root / "nowhere")[0], Search(store), Skills())
+    system = made.system([], "grammar")
+    assert [part.name for part in system] == ["instructions", "style"]
+    assert "No flattery" in system[-1].text and "failed" in system[-1].text
+
+
+@pytest.mark.covers("B-115", "B-118")
+def test_what_others_add_and_the_persona_come_before_the_style(store: Store) -> None:
+    hooks = Hooks()
+    made = Packets(lambda: DOCUMENTS, Search(store), Skills("a"), override="Be brief.", more=More(hooks))
+    hooks.add("packet.system", lambda parts, scene: (*parts, Part("weather", "It rains.")), 35)
+    hooks.add("packet.system", lambda parts, scene: (*parts, Part("late", "At the end.")), 99)
+    hooks.add("packet.system", lambda parts, scene: parts.nothing, 36)
+    packet = made.assemble(Scene("r", route(8192), (LOOK,), (Message("user", "hi"),), persona="I am Athene."))
+    names = [part.name for part in packet.system]
+    assert names == "SOUL USER instructions skills weather tools persona override BOOTSTRAP late style".split()
+    assert packet.messages == (Message("user", "hi"),) and packet.tokens == estimate("x" * packet.chars)
+
+
+@pytest.mark.covers("B-115")
+def test_documents_are_read_anew_for_every_prompt_and_stay_within_one(store: Store) -> None:
+    texts = ["I am an owl.", "I am a tawny owl."]
+    made = Packets(lambda: [Part("SOUL", texts[0])], Search(store), Skills())
+    scene = Scene("r", route(8192), (), (Message("user", "hi"),))
+    first = made.assemble(scene)
+    texts.pop(0)
+    assert made.assemble(replace(scene, before=first)).system == first.system
+    assert made.assemble(scene).system[0].text == "I am a tawny owl."
+
+
+# -- documents that are shown when they fit ----------------------------------------------------------------
+
+
+@pytest.fixture
+def box(home: Home) -> Path:
+    notes.install(home.box)
+    text = "---\nloading: contextual\n---\n# Money\n\nUnpaid invoices are in the blue folder, the oldest first.\n"
+    (home.box / "MONEY.md").write_text(text, encoding="utf-8")
+    (home.box / "HOUSE.md").write_text("---\nloading: always\n---\nThe house has two floors.\n", encoding="utf-8")
+    (home.box / "plain.md").write_text("# Plain\n\nNothing about invoices is loaded from here.\n", encoding="utf-8")
+    return home.box
+
+
+@pytest.mark.covers("E-228")
+@pytest.mark.parametrize(
+    ("about", "is_shown"),
+    [("Pay the INVOICES today", True), ("the", False), ("Is the old cat in?", False), ("", False), ("What about this?", False)],
+)
+def test_a_contextual_document_is_there_when_a_long_word_is_shared(box: Path, store: Store, about: str, is_shown: bool) -> None:
+    assert [part.name for part in notes.contextual(box, about)] == (["box://MONEY.md"] if is_shown else [])
+    made = Packets(lambda: (), Search(store), Skills(), more=More(contextual=lambda said: notes.contextual(box, said)))
+    assert ("blue folder" in made.relevant(about)) is is_shown
+
+
+def test_front_matter_decides_whether_a_document_is_in_every_prompt(box: Path) -> None:
+    (box / "GOALS.md").write_text("---\nloading: contextual\n---\nGrow tomatoes.\n", encoding="utf-8")
+    (box / "SOUL.md").write_text("I am an owl.\n", encoding="utf-8")
+    (box / "HEARTBEAT.md").write_text("---\nloading: always\n---\n- look around\n", encoding="utf-8")
+    parts, problems = notes.documents(box)
+    names = [part.name for part in parts]
+    assert names[0] == "SOUL" and "HOUSE" in names and not {"GOALS", "MONEY", "plain", "HEARTBEAT"} & set(names) and problems == []
+    assert names.index("HOUSE") > names.index("SOUL") and names[-1] in ("HOUSE", "BOOTSTRAP")
+    assert [part.name for part in notes.contextual(box, "tomatoes please")] == ["box://GOALS.md"]
+
+
+@pytest.mark.covers("B-115")
+def test_what_was_found_is_bounded_and_each_reference_stands_once(store: Store) -> None:
+    rows = Entries(store)
+    for n in range(9):
+        rows.set(f"memory://notes/{n}", f"Door {n} is blue. " + "word " * 900)
+    long = Part("memory://notes/0", "blue door " * 500)
+    made = Packets(lambda: (), Search(store), Skills(), more=More(contextual=lambda said: [long]))
+    shown = made.relevant("Which door is blue?")
+    assert shown.count("[memory://notes/0]") == 1 and len(shown) < 1200 + 3 * 450
+    packet = made.assemble(Scene("r", route(100_000), layout="entries", prompt="Which door is blue?"))
+    relevant = next(part.text for part in packet.blocks if part.name == "relevant")
+    assert relevant.count("[memory://notes/") in (5, 6) and len(relevant) < 6 * 1100

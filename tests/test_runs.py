@@ -1,5 +1,6 @@
 """The record: gap-free, never changed, whole after a crash, text unchanged to the character."""
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_store import a_run, child, finished, said
 
+from appliance.changes import By
 from appliance.clock import this_process
-from appliance.errors import BadInput, Conflict, NotFound, OwlError
-from appliance.records import Event, Inbound, Message, Outbound, ToolCall, from_plain, to_plain
-from appliance.runs import FAILED, STOPPED, Loop, Runs, TurnCost, as_messages
+from appliance.entries import Content, Entries
+from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError
+from appliance.history import History, Owner, Recall, label
+from appliance.records import Event, Inbound, Message, Outbound, RunSettings, ToolCall, from_plain, to_plain
+from appliance.runs import FAILED, STOPPED, Loop, Runs, Start, TurnCost, as_messages
 from appliance.store import Store
+from appliance.turns import NEXT
 
 ANYTHING = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -245,7 +250,8 @@ def test_inbound_and_outbound_carry_what_a_channel_needs() -> None:
     inbound = Inbound("local", "ann", "hi", "m1", 5, metadata={"room": "!r"})
     assert (inbound.session, inbound.text, inbound.at_ms, inbound.metadata) == ("local:ann", "hi", 5, {"room": "!r"})
     outbound = Outbound("local:ann", "hoot", "owl.png", {"room": "!r"})
-    assert to_plain(outbound) == {"session": "local:ann", "text": "hoot", "attachment": "owl.png", "metadata": {"room": "!r"}}
+    given = {"session": "local:ann", "text": "hoot", "attachment": "owl.png", "metadata": {"room": "!r"}}
+    assert {name: value for name, value in to_plain(outbound).items() if value} == given
     assert Outbound("local:ann", "hoot") == Outbound("local:ann", "hoot", None, {})
     assert from_plain(Inbound, to_plain(inbound)) == inbound
 
@@ -379,3 +385,339 @@ def test_loop_that_has_ended_stays_as_it_ended(store: Store, runs: Runs) -> None
     assert (runs.loop(loop.id).status, runs.get(run).status) == (200, 200)
     with pytest.raises(Conflict, match="not waiting"):
         runs.start_loop(loop.id)
+
+
+# -- status, queue, settings ------------------------------------------------------------------------
+
+
+@pytest.mark.covers("R-035", "R-036")
+@pytest.mark.parametrize("after", list(NEXT))
+@pytest.mark.parametrize("before", list(NEXT))
+def test_database_itself_refuses_every_other_change_of_a_runs_status(store: Store, before: int, after: int) -> None:
+    run = a_run(store)
+    with store.write() as execute:
+        execute("DELETE FROM runs")
+        execute(
+            "INSERT INTO runs (id, session, kind, status, created_ms, updated_ms, alias) "
+            "VALUES (?, 'local:ann', 'chat', ?, 1, 1, 'a')",
+            (run, before),
+        )
+    is_allowed = after == before or after in NEXT[before]
+    try:
+        with store.write() as execute:
+            execute("UPDATE runs SET status = ?", (after,))
+    except OwlError as error:
+        assert not is_allowed and "cannot change its status so" in str(error)
+    assert store.value("SELECT status FROM runs") == (after if is_allowed else before)
+    if before not in (100, 102):
+        assert 102 in NEXT[before]  # whatever has ended takes another prompt
+
+
+@pytest.mark.covers("R-035")
+def test_table_of_changes_is_the_required_one() -> None:
+    required = "100>102|499; 102>200|202|500|499; 202>102|200|499; 200>102|499; 500>102|499; 499>102"
+    table = {int(a): {int(x) for x in b.split("|")} for a, b in (one.split(">") for one in required.split("; "))}
+    assert {before: set(after) for before, after in NEXT.items()} == table
+
+
+@pytest.mark.covers("R-036")
+@pytest.mark.parametrize(("status", "outcome"), [(200, "ok"), (499, "cancelled"), (500, "failed")])
+def test_run_that_has_ended_takes_another_prompt(store: Store, runs: Runs, status: int, outcome: str) -> None:
+    run = a_run(store)
+    runs.end_loop(begun(runs, run), status, outcome)
+    assert runs.get(run).status == status
+    again = begun(runs, run, "again")
+    assert (runs.get(run).status, again.seq) == (102, 2)
+    runs.end_loop(again, 200, "ok")
+    assert (runs.get(run).status, runs.get(run).outcome) == (200, "ok")
+
+
+@pytest.mark.covers("R-037")
+def test_prompts_are_a_queue_with_one_active(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    first = begun(runs, run)
+    waiting = [runs.enqueue(run, runs.append(said(run, name)).id, "c") for name in ("second", "third")]
+    assert [(loop.id, loop.seq, loop.status) for loop in runs.queue(run)] == [
+        (first.id, 1, 102),
+        (waiting[0], 2, 100),
+        (waiting[1], 3, 100),
+    ]
+    with pytest.raises(Busy, match="is being answered"):
+        runs.start_loop(waiting[0])
+    with pytest.raises(OwlError, match="UNIQUE"), store.write() as execute:
+        execute("UPDATE loops SET status = 102")  # the database says so by itself
+    runs.end_loop(first, 200, "ok")
+    runs.start_loop(waiting[0])
+    assert [loop.status for loop in runs.queue(run)] == [102, 100]
+
+
+@pytest.mark.covers("R-037", "R-042")
+def test_prompt_is_begun_although_a_dead_process_left_another_one_open(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    begun(Runs(store, "no-such-boot/1/1"), run)
+    runs.end_loop(begun(runs, run, "next"), 200, "ok")
+    assert [e.outcome for e in runs.events(run) if e.kind == "status_change"] == ["interrupted"]
+
+
+@pytest.mark.covers("R-038")
+def test_prompt_that_is_withdrawn_leaves_the_running_one_alone(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    first = begun(runs, run)
+    waiting = runs.loop(runs.enqueue(run, runs.append(said(run, "second")).id, "c"))
+    runs.end_loop(waiting, STOPPED, "cancelled")
+    assert (runs.get(run).status, runs.loop(first.id).status) == (102, 102)
+    runs.end_loop(first, 200, "ok")
+    assert runs.get(run).status == 200
+
+
+@pytest.mark.covers("R-001", "R-002")
+def test_every_level_is_a_row_that_points_at_the_one_above(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    loops = []
+    for text in ("one", "two"):  # one run holds any number of loops, a loop any number of turns
+        loop = begun(runs, run, text)
+        for seq in (1, 2):
+            runs.end_turn(runs.start_turn(loop.id, seq, "local"), TurnCost("p", "m", "stop", 1, 1, 1))
+        runs.end_loop(loop, 200, "ok")
+        loops.append(loop)
+    rows = store.rows(
+        "SELECT s.id, r.id, l.seq, t.seq FROM sessions s JOIN runs r ON r.session = s.id JOIN loops l ON l.run = r.id "
+        "JOIN turns t ON t.loop = l.id ORDER BY t.id"
+    )
+    assert rows == [("local:ann", run, loop, turn) for loop in (1, 2) for turn in (1, 2)]
+    assert [t["number"] for t in runs.turns(run)] == [1, 2, 3, 4]
+    assert [loop.mode for loop in loops] == ["act", "act"]
+    with pytest.raises(OwlError, match="FOREIGN KEY"), store.write() as execute:
+        execute("INSERT INTO loops (run, seq, status, created_ms) VALUES ('nobody', 1, 100, 1)")
+
+
+@pytest.mark.covers("R-032")
+def test_run_is_called_by_its_model_and_the_time_and_no_two_the_same(store: Store, runs: Runs) -> None:
+    session = runs.get(a_run(store)).session
+    with ThreadPoolExecutor(8) as pool:
+        start = Start(settings=RunSettings(model="local/Owl-1.5B"))
+        made = list(pool.map(lambda n: runs.begin(session, "chat", start=start), range(40)))
+    aliases = [run.alias for run in made]
+    assert len(set(aliases)) == 40
+    assert all(re.fullmatch(r"local_Owl_1_5B_\d{13}(_\d+)?", alias) for alias in aliases)
+    assert runs.get(aliases[7]).id == made[7].id
+    with pytest.raises(OwlError, match="UNIQUE"), store.write() as execute:
+        execute("UPDATE runs SET alias = 'same'")
+
+
+@pytest.mark.covers("R-033", "E-102")
+def test_rename_takes_plain_free_names_and_keeps_everything_else(store: Store, runs: Runs) -> None:
+    run, other = a_run(store), a_run(store)
+    runs.end_loop(begun(runs, run), 200, "ok")
+    for wrong in ("a-b", "", "a b", "é", "a\n"):
+        with pytest.raises(BadInput, match="cannot be a run's name"):
+            runs.rename(run, wrong)
+    renamed = runs.rename(run, "a_b1")
+    assert (renamed.id, renamed.alias, renamed.last_seq) == (run, "a_b1", 1)
+    assert runs.get("a_b1") == renamed and runs.rename(run, "a_b1") == renamed
+    with pytest.raises(Conflict, match="another run is called a_b1"):
+        runs.rename(other, "a_b1")
+    assert [loop["seq"] for loop in runs.loops_of(run)] == [1]
+
+
+@pytest.mark.covers("R-034")
+@pytest.mark.parametrize(
+    ("changes", "is_right"),
+    [
+        ({"temperature": 0}, True),
+        ({"temperature": 2}, True),
+        ({"temperature": 2.01}, False),
+        ({"temperature": -0.1}, False),
+        ({"context_limit": 1024}, True),
+        ({"context_limit": 1023}, False),
+        ({"model": "other"}, True),
+        ({"approval": "auto"}, True),
+        ({"approval": "never"}, False),
+        ({"wings": 2}, False),
+        ({"persona": "another"}, False),
+    ],
+)
+def test_settings_of_a_run_have_their_ranges(store: Store, runs: Runs, changes: dict[str, object], is_right: bool) -> None:
+    session = runs.get(a_run(store)).session
+    run = runs.begin(session, "chat", start=Start(settings=RunSettings(model="local", persona="a poet")))
+    if is_right:
+        after = runs.configure(run.id, dict(changes)).settings
+        assert after == replace(run.settings, **changes)  # type: ignore[arg-type]
+    else:
+        with pytest.raises(BadInput):
+            runs.configure(run.id, dict(changes))
+        if "persona" not in changes and "wings" not in changes:
+            with pytest.raises(BadInput):
+                runs.begin(session, "chat", start=Start(settings=replace(run.settings, **changes)))  # type: ignore[arg-type]
+        assert runs.get(run.id).settings == run.settings
+
+
+@pytest.mark.covers("R-042")
+def test_only_runs_that_came_to_an_end_long_ago_have_expired(store: Store, runs: Runs) -> None:
+    old, running, young = a_run(store), a_run(store), a_run(store)
+    runs.end_loop(begun(runs, old), 200, "ok")
+    begun(runs, running)
+    with store.write() as execute:
+        execute("UPDATE runs SET updated_ms = 5 WHERE id <> ?", (young,))
+    runs.end_loop(begun(runs, young), 200, "ok")
+    assert runs.expired(10) == [old]
+
+
+# -- what is remembered -----------------------------------------------------------------------------
+
+
+@pytest.mark.covers("E-237")
+def test_resumed_chat_shows_earlier_tool_calls_in_order(store: Store) -> None:
+    first = Runs(store, this_process().encode())
+    run = a_run(store)
+    for number in range(3):
+        loop = begun(first, run, f"q{number}")
+        turn = first.start_turn(loop.id, 1, "local")
+        for event in (_call(f"c{number}"), _result(f"c{number}"), replace(said(run, f"a{number}"), role="assistant")):
+            first.append(replace(event, run=run, turn=turn))
+        first.end_loop(loop, 200, "ok")
+    later = Runs(store, "another process").recent(run, 80)
+    assert [c.id for m in later for c in m.tool_calls] == ["c0", "c1", "c2"]
+    assert [m.role for m in later] == ["user", "assistant", "tool", "assistant"] * 3
+
+
+@pytest.mark.covers("E-251", "E-254")
+@pytest.mark.parametrize(("limit", "first"), [(80, 20), (100, 0), (1, 99), (0, None), (-1, None)])
+def test_newest_of_a_hundred_are_remembered_in_order(store: Store, runs: Runs, limit: int, first: int | None) -> None:
+    run = a_run(store)
+    for number in range(100):
+        runs.append(Event(run, "thinking", "assistant", "does not count"))
+        runs.append(replace(said(run, str(number)), role="user" if number % 2 == 0 else "assistant"))
+    expected = [] if first is None else [str(n) for n in range(first, 100)]
+    assert [m.content for m in runs.recent(run, limit)] == expected
+
+
+@pytest.mark.covers("E-255")
+def test_thoughts_are_remembered_with_what_they_led_to(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    for event in (said(run, "q"), Event(run, "thinking", "assistant", "hm"), _call("c"), _result("c")):
+        runs.append(replace(event, run=run))
+    runs.append(replace(said(run, "answer"), role="assistant"))
+    runs.append(said(run, "old record", channel=""))
+    messages = runs.recent(run, 80)
+    roles = [("user", ""), ("assistant", "hm"), ("tool", ""), ("assistant", ""), ("user", "")]
+    assert [(m.role, m.reasoning) for m in messages] == roles
+    assert messages[1].tool_calls == (ToolCall("c", "look", {}),)
+    assert messages[-1].channel == ""
+
+
+@pytest.mark.covers("A-105")
+def test_change_of_the_model_is_an_event_and_the_conversation_stays(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    told = []
+    for model in ("owl", "owl", "lark", "lark"):
+        loop = begun(runs, run, f"for {model}")
+        turn = runs.start_turn(loop.id, 1, "local")
+        runs.end_turn(turn, TurnCost("llama", model, "stop", 1, 1, 1))
+        told.append(runs.note_model(turn))
+        runs.append(replace(said(run, "re"), role="assistant", turn=turn))
+        runs.end_loop(loop, 200, "ok")
+    assert [event is not None for event in told] == [False, False, True, False]
+    [event] = [e for e in runs.events(run) if e.kind == "model_change"]
+    assert event.input == {"previous": "llama/owl", "new": "llama/lark"}
+    assert len(runs.recent(run, 80)) == 8
+
+
+class Broken:
+    """Memory port that cannot be read."""
+
+    def recent(self, run: str, limit: int) -> list[Message]:
+        raise OwlError("the disk says no")
+
+
+@pytest.mark.covers("S-014", "E-247")
+def test_when_memory_cannot_be_read_the_prompt_is_left(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    runs.end_loop(begun(runs, run, "old"), 200, "ok")
+    begun(runs, run, "the question")
+    assert [m.content for m in Recall(Broken(), runs.question).recent(run, 80)] == ["the question"]
+    assert [m.content for m in Recall(runs, runs.question).recent(run, 80)] == ["old", "the question"]
+    with store.write() as execute:  # one row of old is no JSON any more
+        execute("DROP TRIGGER events_are_final")
+        execute("PRAGMA ignore_check_constraints = on")
+        execute("UPDATE events SET input = '{half' WHERE seq = 1")
+    assert [m.content for m in Recall(runs, runs.question).recent(run, 80)] == ["the question"]
+
+
+@pytest.mark.covers("S-016", "E-251", "E-254")
+def test_history_has_two_records_for_each_prompt_that_was_answered(store: Store, runs: Runs) -> None:
+    def exchange(run: str, text: str, status: int = 200, channel: str = "local") -> None:
+        prompt = runs.append(said(run, text, channel=channel, sender_id="ann"))
+        loop = runs.loop(runs.enqueue(run, prompt.id, "c"))
+        runs.start_loop(loop.id)
+        turn = runs.start_turn(loop.id, 1, "local")
+        for event in (_call(text), _result(text), replace(said(run, "let me see"), role="assistant")):
+            runs.append(replace(event, run=run, turn=turn))
+        runs.append(replace(said(run, f"re: {text}"), role="assistant", turn=turn))
+        runs.end_loop(loop, status, "ok")
+
+    one, other = a_run(store), a_run(store, "bob")
+    two = runs.begin("local:ann", "ask").id
+    task = runs.begin("local:ann", "tick").id
+    exchange(one, "first")
+    exchange(two, "second", channel="matrix")
+    exchange(one, "failed", status=500)
+    exchange(other, "not mine")
+    exchange(task, "for a worker")
+    exchange(one, "third")
+    history = History(store)
+    told = history.last("user:ann", 80)
+    assert [(t.role, t.text, t.channel, t.sender) for t in told] == [
+        ("user", "first", "local", "ann"),
+        ("assistant", "re: first", "local", "assistant"),
+        ("user", "second", "matrix", "ann"),
+        ("assistant", "re: second", "matrix", "assistant"),
+        ("user", "third", "local", "ann"),
+        ("assistant", "re: third", "local", "assistant"),
+    ]
+    assert [t.text for t in history.last("user:ann", 3)] == ["re: second", "third", "re: third"]
+    assert [history.last("user:ann", n) for n in (0, -1)] == [[], []]
+
+
+@pytest.mark.covers("S-016")
+def test_history_reads_only_the_end(store: Store, runs: Runs) -> None:
+    a_run(store)
+    plan = " ".join(
+        str(row)
+        for row in store.rows(
+            "EXPLAIN QUERY PLAN SELECT l.id FROM loops l CROSS JOIN runs r ON r.id = l.run "
+            "CROSS JOIN sessions s ON s.id = r.session CROSS JOIN events p ON p.id = l.prompt WHERE s.context = 'user:ann' AND l.status = 200 ORDER BY l.id DESC LIMIT 3"
+        )
+    )
+    assert "TEMP B-TREE" not in plan  # no sorting: it stops as soon as there are enough
+
+
+@pytest.mark.covers("E-252")
+@pytest.mark.parametrize(
+    ("channel", "sender", "expected"),
+    [
+        ("mail", "ann@example.org", "[mail / owner]"),
+        ("matrix", "@ann:x", "[matrix / owner]"),
+        ("mail", "@ann:x", "[mail / @ann:x]"),
+        ("mail", "Ann@example.org", "[mail / Ann@example.org]"),
+        ("mail", "", "[mail / unknown]"),
+        ("", "ann@example.org", ""),
+        ("mail", "assistant", "[mail / assistant]"),
+    ],
+)
+def test_message_is_labelled_with_its_channel_and_sender(channel: str, sender: str, expected: str) -> None:
+    owners = (Owner("ann@example.org"), Owner("@ann:x", "matrix"))
+    assert label(channel, sender, owners) == expected
+
+
+@pytest.mark.covers("A-106")
+def test_what_a_run_notes_goes_with_it_and_what_is_kept_for_a_person_stays(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    entries = Entries(store)
+    entries.put("known://plan", Content(body="only here"), By("model", run), scope=f"run:{run}")
+    for scope in ("user:ann", "group:owls"):
+        entries.put("memory://tea", Content(body="green"), By("model", run), scope=scope)
+    assert entries.find("known://plan", scope=f"run:{a_run(store)}") is None
+    runs.delete(run)
+    assert entries.find("known://plan", scope=f"run:{run}") is None
+    assert [entries.get("memory://tea", scope=scope).body for scope in ("user:ann", "group:owls")] == ["green", "green"]

@@ -15,13 +15,14 @@ from appliance.clock import CancelToken
 from appliance.entries import By, Content, Entries
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, Refused, TooLarge
 from appliance.functions import FUNCTIONS
+from appliance.passages import Passages
 from appliance.store import Store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     made = Store.create(tmp_path / "owlbox.db")
-    entries = Entries(made)
+    entries = Entries(made, Passages(made).index)
     entries.set("memory://garden", "The tomatoes want water.", title="Garden")
     entries.put("agent:/owl.png", Content(blob=bytes(300)))
     yield made
@@ -59,8 +60,8 @@ def test_all_functions_are_there(store: Store) -> None:
 @pytest.mark.parametrize(
     ("sql", "rows"),
     [
-        ("SELECT path FROM entries_fts WHERE entries_fts MATCH 'tomatoes'", [("memory://garden",)]),
-        ("SELECT highlight(entries_fts, 2, '[', ']') FROM entries_fts('water')", [("The tomatoes want [water].",)]),
+        ("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH 'tomatoes'", [(1,)]),
+        ("SELECT vec_length(vec_int8(x'0102')), (SELECT COUNT(*) FROM chunks_vec)", [(2, 0)]),
         ("SELECT value FROM json_each('[1, 2]')", [(1,), (2,)]),
         ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3) SELECT i FROM n", [(1,), (2,), (3,)]),
         ("VALUES (1, 'a')", [(1, "a")]),
@@ -79,7 +80,7 @@ CHANGING = [
     "UPDATE entries SET body = ''",
     "INSERT INTO changes SELECT * FROM changes",
     "WITH x AS (SELECT 1) DELETE FROM entries",
-    "INSERT INTO entries_fts(entries_fts) VALUES ('rebuild')",
+    "INSERT INTO chunks_fts(chunks_fts) VALUES ('delete-all')",
     "CREATE TABLE x (y)",
     "CREATE TEMP TABLE x (y)",
     "CREATE TEMP VIEW x AS SELECT 1",
@@ -180,11 +181,11 @@ def test_writers_and_queries_do_not_disturb_each_other(store: Store) -> None:
 def test_list_of_tables_names_all_but_the_inner_ones(store: Store) -> None:
     found = {row[0]: row for row in ask(store, queries.TABLES)}
     made = {
-        row[0] for row in store.rows("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT GLOB '*_fts_*'")
+        row[0] for row in store.rows("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT GLOB 'chunks_*_*'")
     }
     assert set(found) == {name for name in made if not name.startswith("sqlite_")}
     assert found["blobs"] == ("blobs", "table", "entry, data") and found["run_entries"][1] == "view"
-    assert found["entries_fts"][1:] == ("virtual", "title, path, body")
+    assert found["chunks_fts"][1:] == ("virtual", "head, text, near")
 
 
 # -- at the door ------------------------------------------------------------------------------------
@@ -241,6 +242,6 @@ def test_sql_as_a_command(box: Box, is_served: bool) -> None:
     assert (wrong.returncode, wrong.stdout) == (2, "") and wrong.stderr.startswith('owlbox: near "SELEC": syntax error (')
     assert box.run("sql", "DELETE FROM entries").returncode == 2 and box.run("entry", "view", "memory://owl").returncode == 0
     listed = box.run("sql").stdout
-    assert "entries_fts  virtual" in listed and "entry, data" in listed and all(f.name in listed for f in FUNCTIONS)
+    assert "chunks_fts " in listed and " virtual " in listed and "entry, data" in listed and all(f.name in listed for f in FUNCTIONS)
     assert box.run("sql", "-", text="SELECT 1 + 1").stdout == "2\n"
     assert box.run("sql", "-", text="").returncode == 2

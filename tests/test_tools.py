@@ -19,6 +19,7 @@ from appliance.entries import Entries
 from appliance.grep import Texts
 from appliance.inbox import Inbox
 from appliance.loops import Loops
+from appliance.outbox import Outbox
 from appliance.packet import Packets
 from appliance.places import Home
 from appliance.policy import Policy
@@ -202,8 +203,6 @@ class Nobody:
 
     def show(self, session: str, state: str) -> None: ...
 
-    def deliver(self, message: object) -> None: ...
-
 
 def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, ScriptedModel]:
     path = bench.home.root / "play.json"
@@ -212,7 +211,7 @@ def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, Scr
     packets = Packets(list, Search(bench.store), Nobody())
     agent = Agent(model, bench.toolbox, packets, bench.runs, Limits(max_turns=len(turns), max_commands=len(turns)))
     loops = Loops(bench.store, bench.runs, model, agent, status=Nobody())
-    made = Inbox(bench.store, bench.runs, loops, relevant=packets.relevant, channel=Nobody())
+    made = Inbox(bench.store, bench.runs, loops, relevant=packets.relevant, outbox=Outbox(bench.store, bench.runs.process))
     return made, model
 
 

@@ -8,9 +8,10 @@ import pytest
 from process import Box, a_box, tree
 
 from appliance import upkeep
-from appliance.clock import Process, boot_id, now_ms
+from appliance.clock import Process, boot_id, new_id, now_ms
 from appliance.errors import AlreadyRunning
 from appliance.leases import Leases
+from appliance.outbox import Letter, Outbox
 
 __all__ = ["a_box"]
 DAY_MS = 24 * 3600 * 1000
@@ -80,6 +81,19 @@ def test_a_damaged_database_is_said_every_time(box: Box):
         assert "Traceback" not in done.stderr
 
 
+def test_letters_of_last_month_are_forgotten_or_given_up(box: Box):
+    with box.store() as store:
+        outbox = Outbox(store, "")
+        outbox.end(outbox.put(Letter("told", "ann", "hoot")), "logged")
+        outbox.put(Letter("never told", "ann", "hoot"))
+        with store.write() as execute:
+            execute("UPDATE outbox SET created_ms = 1, ended_ms = ended_ms - ended_ms + 1")
+    done = upkeep.maintain(box.home, box.environ, is_forced=True)
+    assert done.letters == 2 and "forgot 2 old letters" in done.lines()
+    with box.store() as store:
+        assert [(p.letter.key, p.status) for p in Outbox(store, "").listing()] == [("never told", "failed")]
+
+
 def test_processes_of_last_year_are_forgotten(box: Box):
     with box.store() as store:
         leases = Leases(store)
@@ -111,3 +125,12 @@ def test_old_logs_go_and_a_long_output_is_turned_over(box: Box):
     assert left == {"core.log", "core.log.1", "broker/output.log", "broker/output.log.1"}
     assert output.read_bytes() == b"goes on\n"
     assert Path(f"{output}.1").stat().st_size == upkeep.MAX_BYTES + 1
+
+
+def test_logs_of_workers_of_long_ago_are_removed(box: Box) -> None:
+    old, young = (box.home.logs / f"{new_id()}.log" for _ in range(2))
+    for path in (old, young):
+        path.write_text("12:00:00 [[tick-start]] #1\n")
+    os.utime(old, (1, 1))
+    box.run("maintain")
+    assert not old.exists() and young.exists()

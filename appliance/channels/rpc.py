@@ -3,10 +3,9 @@
 One table of methods serves the socket and, when no core runs, the command line in its own process. The
 caller's identity is what the kernel says, never what it claims. Whoever may open the socket is trusted
 with every thread and entry of the box; what a model may see on a person's behalf is narrower. Streams are notifications: `accepted`
-after the commit, `delta` for text, `event` for every stored event.
+after the commit, then those of `relay`.
 """
 
-import json
 import math
 import os
 import pwd
@@ -15,16 +14,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from appliance.clock import CancelToken, correlation_id, new_id, now_ms
-from appliance.errors import BadInput, Lost, Refused, from_outcome
+from appliance.errors import BadInput, Lost, Refused, Unavailable, from_outcome
 from appliance.inbox import Inbox
 from appliance.jsonrpc import Call, method
-from appliance.records import Delta, Event, Inbound, LoopEnded, Outcome, ToolCall, to_plain
+from appliance.records import Inbound, Outcome, ToolCall, to_plain
+from appliance.relay import MAX_CHARS, fit, relay
 from appliance.runs import Runs
 from appliance.signatures import Range
 
 CHANNEL = "local"
-# An event and a page of them leave room in a frame of 4 MiB: a character takes up to 6 bytes, escaped.
-MAX_CHARS = 100_000
 PAGE_CHARS = 400_000
 BATCH = 100
 TURNS = 1000
@@ -63,6 +61,17 @@ class Shelf:
     waiting: Callable[[str, int], list[dict[str, Any]]]  # thread, how many
 
 
+@dataclass(frozen=True)
+class Taking:
+    """What the door does with what clients have read; numbers are those of their users."""
+
+    known: Callable[[Sequence[str]], dict[str, Any]]
+    chosen: Callable[[str, str], dict[str, Any]]
+    tree: Callable[[str], str]
+    piece: Callable[[str, str, int], int]
+    keep: Callable[[Sequence[dict[str, Any]], int], list[dict[str, Any]]]
+
+
 class LocalCall:
     """A call from this very process."""
 
@@ -77,11 +86,12 @@ class LocalCall:
 class Rpc:
     """The method table."""
 
-    def __init__(self, inbox: Inbox, runs: Runs, means: Means, shelf: Shelf) -> None:
+    def __init__(self, inbox: Inbox, runs: Runs, means: Means, shelf: Shelf, intake: Taking | None = None) -> None:
         self._inbox = inbox
         self._runs = runs
         self._means = means
         self._shelf = shelf
+        self._intake = intake
 
     @method("message.send", is_long=True)
     def send(
@@ -108,15 +118,7 @@ class Rpc:
             if not wait or not accepted.is_new:
                 return known
             call.cancel.then(subscription.close)
-            end = LoopEnded(100, "waiting", "the answer goes on without this listener")
-            for item in subscription:
-                if isinstance(item, Delta):
-                    for start in range(0, len(item.text), MAX_CHARS):  # a slow listener gets them joined
-                        call.notify("delta", {"text": item.text[start : start + MAX_CHARS]})
-                elif isinstance(item, LoopEnded):
-                    end = item
-                else:
-                    call.notify("event", fit(item)[0])
+            end = relay(subscription, call.notify)
             return {**known, "status": end.status, "outcome": end.outcome, "message": end.message}
         except Lost:
             return known
@@ -246,9 +248,14 @@ class Rpc:
         line: Annotated[int | None, "first line, negative from the end"] = None,
         limit: Annotated[int | None, "how many lines"] = None,
         is_preview: Annotated[bool, "only list what matches"] = False,
+        persist: Annotated[
+            Literal["add", "readonly", "ignore", "none"] | None, "how files that fit are followed from now on"
+        ] = None,
         run: Thread = "",
     ) -> dict[str, Any]:
         """The text of an entry as `message`, its hash in `data`; of a pattern a listing."""
+        if persist is not None:
+            return self._act(run, "persist", {"ref": ref, "kind": persist})
         return self._act(run, "get", {"ref": ref, "wanted": wanted, "line": line, "limit": limit, "is_preview": is_preview})
 
     @method("entry.rm")
@@ -351,6 +358,45 @@ class Rpc:
             rows.append(cells)
         return {"columns": list(columns), "rows": rows, "has_more": has_more, "is_cut": is_cut}
 
+    @method("ingest.known", is_quiet=True)
+    def known(self, call: Call, refs: Annotated[list[str], "stored paths"]) -> dict[str, Any]:
+        """What is known of those that exist, by path: `hash`, and as it was read `kept_hash`, `sha256`, `mark`, `file`."""
+        return self._taking().known(refs[:1000])
+
+    @method("ingest.chosen", is_quiet=True)
+    def chosen(
+        self,
+        call: Call,
+        ref: Annotated[str, "an id, drive:/path or a folder; empty means everything"] = "",
+        after: Annotated[str, "only after this stored path"] = "",
+    ) -> dict[str, Any]:
+        """A page of the items a reference means, as `ingest.known` tells them; ask again with `next_after` until it is empty."""
+        return self._taking().chosen(ref, after)
+
+    @method("ingest.tree", is_quiet=True)
+    def tree(self, call: Call, folder: Annotated[str, "a stored path; empty is every drive"] = "") -> dict[str, Any]:
+        """What is in a folder, as a picture."""
+        return {"tree": self._taking().tree(folder)}
+
+    @method("ingest.piece", is_quiet=True)
+    def piece(
+        self, call: Call, key: Annotated[str, Range(1, 64), "a name of the caller's choice"], data: Annotated[str, "base64"]
+    ) -> dict[str, Any]:
+        """Hand in a part of something large; parts of one name follow each other. `ingest.keep` takes them."""
+        return {"size_bytes": self._taking().piece(key, data, call.uid)}
+
+    @method("ingest.keep")
+    def keep(
+        self, call: Call, items: Annotated[list[dict[str, Any]], "ref, body or body_key, blob_key, original_key, title, mime, ..."]
+    ) -> list[dict[str, Any]]:
+        """Keep what the caller has read, in one transaction: `ref`, `status` added, updated, unchanged or error, `message`."""
+        return self._taking().keep(items, call.uid)
+
+    def _taking(self) -> Taking:
+        if self._intake is None:
+            raise Unavailable("nothing can be added here")
+        return self._intake
+
     @method("skill.list")
     def skills(self, call: Call) -> list[dict[str, Any]]:
         """Every skill by name; `missing` says why one cannot be used."""
@@ -408,19 +454,6 @@ class Rpc:
         """Stop the core in good order."""
         self._means.shutdown(reason)
         return {"state": "initiated"}
-
-
-def fit(event: Event) -> tuple[dict[str, Any], int]:
-    """An event ready to be sent, and its size in characters; what is too long is cut and says so."""
-    plain: dict[str, Any] = to_plain(event)
-    given = json.dumps(event.input, ensure_ascii=False) if event.input else ""
-    if len(given) > MAX_CHARS:
-        plain["input"] = {"cut": f"{len(given)} characters are too many to show"}
-        given = ""
-    size = len(event.content)
-    if size > MAX_CHARS:
-        plain["content"] = f"{event.content[:MAX_CHARS]}\n[cut: {MAX_CHARS} of {size} characters shown]"
-    return plain, min(size, MAX_CHARS) + len(given) + 500
 
 
 def _cell(value: Any) -> Any:

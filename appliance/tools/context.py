@@ -157,31 +157,6 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Passage:
-    """A part of a text as the index knows it."""
-
-    number: int
-    first_line: int
-    last_line: int
-    words: int
-    preview: str
-
-
-@dataclass(frozen=True)
-class Passages:
-    """The parts of an item that search looks at."""
-
-    ref: str
-    passages: tuple[Passage, ...]
-    note: str
-
-    def text(self) -> str:
-        """One line a passage, then how it is indexed."""
-        rows = [f"{p.number}. lines {p.first_line}-{p.last_line}, {p.words} words: {p.preview}" for p in self.passages]
-        return "\n".join([*rows, self.note])
-
-
-@dataclass(frozen=True)
 class Previews:
     """What a search found, newest first."""
 
@@ -217,10 +192,6 @@ class Matches:
                 rows.append("--")
         more = [f"[only the first {len(self.matches)} matches: narrow path, glob or pattern]"] if self.has_more else []
         return "\n".join(rows + more) or f"No line matches {self.pattern!r}."
-
-
-def _word_count(body: str) -> int:
-    return len("".join(c if c.isalnum() else " " for c in body).split())
 
 
 # -- looking ------------------------------------------------------------------------------------------
@@ -352,20 +323,10 @@ def context_count_lines(path: Path, drive: DriveName = "", *, drives: Drives, ca
     return Lines(display(found.path), line_count(found.body))
 
 
-@tool(group="context", command="context chunks", is_read_only=True, menu=())
-def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Passages:
-    """Show the passages under which search knows an item."""
-    found = drives.text(path, drive, is_model=bool(caller.run))
-    whole = Passage(1, 1, max(line_count(found.body), 1), _word_count(found.body), " ".join(found.body[:200].split()))
-    return Passages(
-        display(found.path), (whole,) if found.body else (), "Indexed whole: this item is one passage." if found.body else "Empty."
-    )
-
-
 # -- finding ------------------------------------------------------------------------------------------
 
 
-@tool(group="context", command="context search", is_read_only=True, menu=())
+@tool(group="context", command="context find", is_read_only=True, menu=())
 def context_search(
     query: Annotated[str, Range(1, 1000), "letters to look for, in whatever case"],
     limit: Annotated[int, Range(1, 200), "how many to show"] = 20,

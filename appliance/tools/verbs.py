@@ -3,28 +3,21 @@
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+from appliance.dispatching import actor_of
 from appliance.entries import Content
 from appliance.orders import Look, Write
 from appliance.records import Outcome
 from appliance.runs import Runs
 from appliance.toolbox import Caller, tool
 from appliance.verbs import Verbs
-from appliance.views import Actor, Visibility
+from appliance.views import Visibility
 
 Path = Annotated[str, "scheme://path, a file's path, or a pattern with * or **"]
 Filter = Annotated[str, "only entries whose text matches: words, a glob or /regex/"]
 Seen = Annotated[Visibility | None, "how you see it from now on"]
 
 
-def actor(runs: Runs, caller: Caller) -> Actor:
-    """The model in its run, at the run's newest turn; a person when no run is named."""
-    if not caller.run:
-        return Actor("client")
-    loop, turn = runs.moment(caller.run)
-    return Actor("model", caller.run, loop, turn)
-
-
-@tool(group="entries", name="set", menu=())
+@tool(group="entries", name="set", menu=("run",))
 def set_entry(
     path: Annotated[str, "scheme://path, a file's path, or a pattern; may be empty for kind known"] = "",
     body: Annotated[str | None, "the whole text, or edit markers such as <<SEARCH old SEARCH <<REPLACE new REPLACE"] = None,
@@ -43,10 +36,10 @@ def set_entry(
     """Write or edit an entry, or change how you see it."""
     content = Content(attributes=attributes)
     write = Write(body, search, replace, visibility, summary, wanted=filter, kind=kind, content=content)
-    return verbs.set(actor(runs, caller), path, write)
+    return verbs.set(actor_of(runs, caller), path, write)
 
 
-@tool(group="entries", name="get", menu=())
+@tool(group="entries", name="get", menu=("run",))
 def get_entry(
     path: Path,
     body: Filter = "",
@@ -59,11 +52,11 @@ def get_entry(
     caller: Caller,
 ) -> Outcome:
     """Read an entry; a pattern lists what matches and makes it visible."""
-    outcome = verbs.get(actor(runs, caller), path, Look(body, line, limit, preview))
+    outcome = verbs.get(actor_of(runs, caller), path, Look(body, line, limit, preview))
     return outcome if outcome.message else replace(outcome, message=f"{path} is empty")
 
 
-@tool(group="entries", name="rm", menu=())
+@tool(group="entries", name="rm", menu=("run",))
 def rm_entry(
     path: Path,
     body: Filter = "",
@@ -74,10 +67,10 @@ def rm_entry(
     caller: Caller,
 ) -> Outcome:
     """Remove an entry, or all that match a pattern."""
-    return verbs.rm(actor(runs, caller), path, Look(body, is_preview=preview))
+    return verbs.rm(actor_of(runs, caller), path, Look(body, is_preview=preview))
 
 
-@tool(group="entries", name="cp", menu=())
+@tool(group="entries", name="cp", menu=("run",))
 def cp_entry(
     path: Path,
     to: Annotated[str, "the destination"] = "",
@@ -89,10 +82,10 @@ def cp_entry(
     caller: Caller,
 ) -> Outcome:
     """Copy an entry."""
-    return verbs.cp(actor(runs, caller), path, to or body.strip(), visibility)
+    return verbs.cp(actor_of(runs, caller), path, to or body.strip(), visibility)
 
 
-@tool(group="entries", name="mv", menu=())
+@tool(group="entries", name="mv", menu=("run",))
 def mv_entry(
     path: Path,
     to: Annotated[str, "the destination"] = "",
@@ -104,10 +97,10 @@ def mv_entry(
     caller: Caller,
 ) -> Outcome:
     """Move or rename an entry."""
-    return verbs.mv(actor(runs, caller), path, to or body.strip(), visibility)
+    return verbs.mv(actor_of(runs, caller), path, to or body.strip(), visibility)
 
 
-@tool(group="entries", name="update", menu=())
+@tool(group="run", name="update", menu=("run",))
 def update_run(
     body: Annotated[str, "how it stands, in a sentence"] = "",
     status: Annotated[Literal[102, 200, 204, 422], "102 goes on, 200 done, 204 done without an answer, 422 cannot be done"] = 102,
@@ -117,4 +110,4 @@ def update_run(
     caller: Caller,
 ) -> Outcome:
     """Say how the work stands."""
-    return verbs.update(actor(runs, caller), body, status)
+    return verbs.update(actor_of(runs, caller), body, status)

@@ -1,0 +1,212 @@
+"""Entries as a model reads them: one line each in the summary, whole where they are visible, in stable bytes.
+
+Owns the rendering of what a run sees. An entry's line changes only when the entry or what the run says of it
+does, never because it was opened, and lines stand in the order of their last change, so that what comes before
+the newest change is the same text as in the turn before. What did not change is not read or rendered again.
+Writes nothing. Not promised: that a text inside a fence is harmless; it is information, never an order.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from appliance.addresses import scheme_of
+from appliance.contents import Entry
+from appliance.entries import Entries
+from appliance.schemes import BARE, Category, Schemes
+from appliance.store import Row, Store
+from appliance.tokens import DIVISOR, Share, of_chars
+
+PROJECTED = 500  # characters of a summarized text
+OUTLINED = 2000  # characters of what a file defines
+RUNS_HELD = 8  # runs whose renderings are kept in memory
+FILES = frozenset({BARE, "disk", "github"})
+PAGES = frozenset({"http", "https", "url"})
+SHOWN = """SELECT v.entry, e.path, v.visibility, v.status, v.outcome, v.summary, v.turn, v.since_turn,
+        MAX(e.updated_ms, v.since_ms), v.id, e.hash
+    FROM views v JOIN entries e ON e.id = v.entry
+    WHERE v.run = ? AND v.visibility <> 'archived' AND v.state <> 'proposed' AND v.status <> 202"""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An entry that a run sees. `summary` and `full` are its renderings, `full` only of one that is visible.
+
+    `turn` is the one in which the view was last touched; `changed` orders the summary, `view` the log.
+    """
+
+    entry: int
+    path: str
+    scheme: str
+    category: Category
+    is_visible: bool
+    is_failed: bool
+    turn: int
+    changed: tuple[int, int]
+    view: int
+    share: Share
+    summary: str
+    full: str = ""
+
+
+@dataclass
+class Counts:
+    """How often something was rendered, for measurements."""
+
+    rendered: int = 0
+    reused: int = 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run sees, by block, each in its order."""
+
+    data: list[Item] = field(default_factory=list)
+    log: list[Item] = field(default_factory=list)
+    unknowns: list[Item] = field(default_factory=list)
+
+    def all(self) -> Iterator[Item]:
+        """Every item."""
+        yield from self.data
+        yield from self.log
+        yield from self.unknowns
+
+
+class Blocks:
+    """Renders what runs see, and remembers it as long as it stays true."""
+
+    def __init__(self, store: Store, entries: Entries, schemes: Schemes, divisor: float = DIVISOR) -> None:
+        self._store = store
+        self._entries = entries
+        self._schemes = schemes
+        self.divisor = divisor
+        self.counts = Counts()
+        self._held: OrderedDict[str, dict[int, tuple[Row, float, Item]]] = OrderedDict()
+
+    def seen(self, run: str) -> Seen:
+        """What the run sees now: neither archived nor waiting for a decision, and of no scheme that is hidden."""
+        before = self._held.get(run, {})
+        now: dict[int, tuple[Row, float, Item]] = {}
+        for row in self._store.rows(SHOWN, (run,)):
+            known = before.get(int(row[0]))
+            if known is not None and known[0] == row and known[1] == self.divisor:
+                now[int(row[0])] = known
+                self.counts.reused += 1
+            elif self._schemes.of(str(row[1])).is_visible_to_model and (item := self._item(row)) is not None:
+                now[int(row[0])] = (row, self.divisor, item)
+                self.counts.rendered += 1
+        self._held[run] = now
+        self._held.move_to_end(run)
+        while len(self._held) > RUNS_HELD:
+            self._held.popitem(last=False)
+        found = Seen()
+        for _, _, item in now.values():
+            blocks = {"data": found.data, "unknown": found.unknowns}
+            blocks.get(item.category, found.log).append(item)
+        found.data.sort(key=lambda item: item.changed)
+        found.log.sort(key=lambda item: item.view)
+        found.unknowns.sort(key=lambda item: item.changed)
+        return found
+
+    def forget(self, run: str) -> None:
+        """Drop what is remembered of a run."""
+        self._held.pop(run, None)
+
+    def _item(self, row: Row) -> Item | None:
+        entry = self._entries.by_ids([int(row[0])]).get(int(row[0]))
+        if entry is None or entry.is_folder:
+            return None
+        scheme = scheme_of(entry.path) or BARE
+        category = self._schemes.of(entry.path).category
+        short = projection(entry, str(row[5]), scheme)
+        more = of_chars(len(entry.body), self.divisor)
+        if category != "data":  # there once, long or short: open data keeps its line in the summary beside its text
+            more = max(0, more - of_chars(len(short), self.divisor))
+        line, full = _rendered(entry, scheme, row, short, more, is_data=category == "data")
+        cost = of_chars(len(line), self.divisor)
+        return Item(
+            entry=int(row[0]),
+            path=entry.path,
+            scheme=scheme,
+            category=category,
+            is_visible=row[2] == "visible",
+            is_failed=int(row[3]) >= 400,
+            turn=int(row[6]),
+            changed=(int(row[8]), int(row[9])),
+            view=int(row[9]),
+            share=Share(cost + more, cost),
+            summary=line,
+            full=full,
+        )
+
+
+def _rendered(entry: Entry, scheme: str, row: Row, short: str, more: int, *, is_data: bool) -> tuple[str, str]:
+    """An entry's line in a summary, and its whole text where it is visible."""
+    _, _, visibility, status, outcome, summary, turn, since_turn, *_ = row
+    head = f'<{scheme} path="{_quoted(entry.path)}"'
+    state = "" if status == 200 and is_data else f' status="{status}"'
+    if outcome:
+        state += f' outcome="{_quoted(str(outcome))}"'
+    note = f' summary="{_quoted(str(summary))}"' if summary else ""
+    line = f'{head} visibility="summarized"{state} turn="{since_turn}" tokens="{more}"{note}'
+    line = f"{line}>{_safe(short)}</{scheme}>" if short else f"{line}/>"
+    if visibility != "visible":
+        return line, ""
+    opened = f'{head} visibility="visible"{state} turn="{turn}" tokens="{more}"'
+    return line, f"{opened}>{_exact(entry.path, entry.body)}</{scheme}>" if entry.body else f"{opened}/>"
+
+
+def projection(entry: Entry, summary: str = "", scheme: str = "") -> str:
+    """What stands for an entry that is not open: the beginning of a text, what a file defines, what a page is about."""
+    scheme = scheme or scheme_of(entry.path) or BARE
+    if not entry.is_textual:
+        return summary or entry.description or f"[{entry.mime}]"
+    if scheme in FILES:
+        return _short(entry.description, OUTLINED) or summary or _short(entry.body)
+    if scheme in PAGES:
+        return _short(entry.description) or _short(_paragraph(entry.body)) or summary
+    return _short(entry.body) or summary or _short(entry.description)
+
+
+def fenced(path: str, text: str) -> str:
+    """A text between two lines that do not occur in it, so that it is clear where it ends."""
+    name = path
+    while f":::{name}" in text:
+        name += "'"
+    return f"<<:::{name}\n{text}\n:::{name}"
+
+
+def _exact(path: str, text: str) -> str:
+    """A text to the letter: as it is on one line, else within a fence."""
+    return fenced(path, text) if "\n" in text or "</" in text else text
+
+
+def of(items: Sequence[Item], *, is_full: bool = False) -> str:
+    """The items of a block as its text: whole where they are visible and `is_full`."""
+    return "\n".join(item.full if is_full and item.full else item.summary for item in items)
+
+
+def _paragraph(text: str) -> str:
+    """The first part of a text that is long enough to say something."""
+    for part in text.split("\n\n"):
+        words = " ".join(part.split())
+        if len(words) > 80 and not words.startswith("#"):
+            return words
+    return text
+
+
+def _short(text: str, limit: int = PROJECTED) -> str:
+    text = text.strip()
+    if len(text) <= limit:
+        return text
+    end = max(text.rfind(" ", limit // 2, limit), text.rfind("\n", limit // 2, limit))
+    return f"{text[: end if end > 0 else limit].rstrip()}…"
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', "&quot;").replace("<", "&lt;").replace("\n", " ")
+
+
+def _safe(text: str) -> str:
+    """A short text that closes no tag."""
+    return text.replace("</", "< /")

@@ -1,0 +1,55 @@
+"""Decisions at the local socket: accept or reject what waits, and hear how the answer goes on.
+
+Beside `rpc` because one table would pass 600 lines. Whoever may open the socket may decide.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from appliance.errors import Lost
+from appliance.inbox import Inbox
+from appliance.jsonrpc import Call, method
+from appliance.records import to_plain
+from appliance.relay import relay
+from appliance.signatures import Range
+
+Decision = Literal["accept", "reject", "error"]
+Decide = Callable[[str, str, Decision, str], dict[str, Any]]  # reference, run, decision, output
+
+
+class Decisions:
+    """The method table of decisions. `waits_for` tells the loop that a proposal holds up, 0 for none."""
+
+    def __init__(self, inbox: Inbox, decide: Decide, waits_for: Callable[[str, str], int]) -> None:
+        self._inbox = inbox
+        self._decide = decide
+        self._waits_for = waits_for
+
+    @method("run.resolve", is_long=True)
+    def resolve(
+        self,
+        call: Call,
+        ref: Annotated[str, Range(1, 2048), "what waits, as entry.waiting names it, or the end of it"],
+        action: Annotated[Decision, "error: it was tried and went wrong"] = "accept",
+        run: Annotated[str, "the thread in which it waits; empty where only one such waits"] = "",
+        output: Annotated[str, "the answer to a question, what a command printed, or the reason"] = "",
+        wait: Annotated[bool, "stream how the answer goes on, as message.send does"] = False,
+    ) -> dict[str, Any]:
+        """Decide about what a thread proposed. `status` is the thread's: 102 while it goes on, 202 while more waits.
+
+        `outcome` says what became of the proposal. Once decided it stays so: a conflict otherwise.
+        """
+        loop = self._waits_for(ref, run)
+        subscription = self._inbox.feed.subscribe(loop)
+        try:
+            known = self._decide(ref, run, action, output)
+            if not wait or not loop or known["status"] == 202:
+                return known
+            call.notify("resolved", known)
+            call.cancel.then(subscription.close)
+            end = relay(subscription, call.notify)
+            return {**known, "status": end.status, "end": to_plain(end)}
+        except Lost:
+            return known
+        finally:
+            self._inbox.feed.leave(loop, subscription)

@@ -1,0 +1,68 @@
+"""Hooks: named places where others may listen, decide or change a value, in an order that priorities fix.
+
+Lower priorities come first, equal ones in the order in which they were added. What a handler raises is logged
+and contained: the others run, and a value stays as it was before. Pure: knows nothing of what any name means,
+and does not promise that a handler is quick.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+LOG = logging.getLogger(__name__)
+PRIORITY = 10
+T = TypeVar("T")
+Handler = Callable[..., Any]
+
+
+class Hooks:
+    """The handlers of one process, by name; a name nobody listens to does nothing."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._handlers: dict[str, tuple[tuple[int, Handler], ...]] = {}
+
+    def add(self, name: str, handler: Handler, priority: int = PRIORITY) -> Callable[[], None]:
+        """Have a handler called under this name; returns what takes it away again."""
+        mine = (priority, handler)
+        with self._guard:
+            self._handlers[name] = tuple(sorted((*self._handlers.get(name, ()), mine), key=lambda one: one[0]))
+
+        def remove() -> None:
+            with self._guard:
+                self._handlers[name] = tuple(one for one in self._handlers.get(name, ()) if one is not mine)
+
+        return remove
+
+    def names(self) -> list[str]:
+        """The names somebody listens to."""
+        with self._guard:
+            return sorted(name for name, handlers in self._handlers.items() if handlers)
+
+    def tell(self, name: str, *given: Any) -> None:
+        """An event: every handler is called, what they return does not matter."""
+        for handler in self._of(name):
+            self._call(name, handler, given)
+
+    def handle(self, name: str, *given: Any) -> bool:
+        """A chain: handlers are called until one returns False; False when one did."""
+        return all(self._call(name, handler, given) is not False for handler in self._of(name))
+
+    def filter(self, name: str, value: T, *given: Any) -> T:
+        """A value after every handler has had it and returned what it shall be; one that raises leaves it as it was."""
+        for handler in self._of(name):
+            value = self._call(name, handler, (value, *given), otherwise=value)
+        return value
+
+    def _of(self, name: str) -> list[Handler]:
+        with self._guard:
+            return [handler for _, handler in self._handlers.get(name, ())]
+
+    @staticmethod
+    def _call(name: str, handler: Handler, given: tuple[Any, ...], otherwise: Any = None) -> Any:
+        try:
+            return handler(*given)
+        except Exception:  # hook events are a boundary: one plugin must not end everybody's turn
+            LOG.exception("a handler of %s failed", name)
+            return otherwise

@@ -1,0 +1,63 @@
+"""On what terms a loop works: read-only or with everything, who decides about changes, and which tools that leaves.
+
+Pure: what a mode and its flags take away, the order in which tools are shown, and why a single call is refused.
+Fixed when a loop begins. What a policy forbids comes before and is none of its business.
+"""
+
+from collections.abc import Sequence
+
+from appliance.records import Mode, RunSettings, Terms, ToolSpec
+
+# Tools that a flag takes away, by name or by group.
+SHELL = ("sh", "exec", "shell")
+LOOKING = ("env",)  # a command that only looks
+ASKING = ("ask_user",)
+WEB_GROUPS = ("web",)
+# The order in which tools are shown: gather, reason, act, communicate. Others come after those of their kind.
+GATHER = ("think", "get", "search", "read", "env")
+ACT = ("set", "cp", "mv", "rm", "sh")
+COMMUNICATE = ("update", "ask_user")
+
+
+FREE = Terms()
+
+
+def terms(mode: Mode, settings: RunSettings, *, is_attended: bool = True) -> Terms:
+    """The terms of a loop from its mode and the settings of its run; in doubt the narrower ones."""
+    return Terms(
+        mode="ask" if "ask" in (mode, settings.approval) else "act",
+        approval="auto" if settings.is_yolo or settings.approval == "auto" else "review",
+        layout=settings.layout,
+        has_repo=not settings.no_repo,
+        has_web=not settings.no_web,
+        has_interaction=not settings.no_interaction,
+        has_proposals=not settings.no_proposals,
+        is_attended=is_attended,
+    )
+
+
+def refusal(terms: Terms, name: str, group: str = "") -> str:
+    """Why a tool is not to be had on these terms; "" when it is."""
+    if name in SHELL and terms.mode == "ask":
+        return "this question is answered without running commands"
+    if (name in (*SHELL, *LOOKING, *ASKING)) and not terms.has_proposals:
+        return "this run proposes nothing"
+    if name in ASKING and not terms.has_interaction:
+        return "this run asks nobody"
+    if name in ASKING and not terms.is_attended:
+        return "it needs approval, and nobody is here to answer"
+    if group in WEB_GROUPS and not terms.has_web:
+        return "this run stays away from the web"
+    return ""
+
+
+def menu(terms: Terms, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """The tools that these terms leave, in the order in which a model is shown them."""
+    return tuple(sorted((s for s in specs if not refusal(terms, s.name, s.group)), key=_place))
+
+
+def _place(spec: ToolSpec) -> tuple[int, int]:
+    for stage, names in ((0, GATHER), (2, ACT), (4, COMMUNICATE)):
+        if spec.name in names:
+            return stage, names.index(spec.name)
+    return (1 if spec.is_read_only else 3), int(spec.name == "use")  # which leads to all the others

@@ -1,0 +1,23 @@
+"""Tools that lead to other tools: use, tool_help. With them a menu of eight opens all the rest."""
+
+from typing import Annotated, Any
+
+from appliance.records import ToolCall
+from appliance.signatures import Range
+from appliance.toolbox import Toolbox
+from appliance.toolbox import tool as a_tool
+
+Name = Annotated[str, Range(1, 100), "the other tool's name"]
+Arguments = Annotated[dict[str, Any] | None, "its arguments by name"]
+
+
+@a_tool(group="tools", is_detour=True)
+def use(tool: Name, arguments: Arguments = None) -> ToolCall:
+    """Call another tool; see tool_help first. There are:"""
+    return ToolCall("", tool, arguments or {})
+
+
+@a_tool(group="tools", is_read_only=True)
+def tool_help(name: Name, *, toolbox: Toolbox) -> str:
+    """Explain another tool and its arguments, or list a group."""
+    return toolbox.manual(name)

@@ -1,0 +1,23 @@
+"""Reading on in what was too long to be shown: read_large_result."""
+
+from typing import Annotated
+
+from appliance.errors import BadInput
+from appliance.overflow import Overflow
+from appliance.signatures import Range
+from appliance.toolbox import Caller, tool
+
+
+@tool(group="results", is_read_only=True, menu=())
+def read_large_result(
+    id: Annotated[str, Range(1, 20), "the id that the shortened result names, such as lr_1"],
+    page: Annotated[int, Range(1, 1_000_000), "which page, from 1"] = 1,
+    *,
+    overflow: Overflow,
+    caller: Caller,
+) -> str:
+    """Read a page of a result that was too long to be shown at once."""
+    if not caller.run:
+        raise BadInput("large results belong to a thread", hint="call it within one")
+    found = overflow.page(caller.run, id, page)
+    return f"[{id}, page {found.page} of {found.total_pages}]\n{found.content}"

@@ -1,0 +1,314 @@
+"""What people do with runs, through the methods and commands: queue, abort, name, set, address, write out and read in."""
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from test_inbox import Desk, Speech, Voice, echo, until_stopped
+from test_store import until
+
+from appliance import annals, control
+from appliance.channels.record import Record
+from appliance.channels.rpc import LocalCall
+from appliance.errors import BadInput, Conflict, NotFound
+from appliance.jsonrpc import marked
+from appliance.records import Ask, Cancel, Delta, Event, Finish, LoopEnded, Piece, Route
+from appliance.signatures import signature
+from appliance.store import Store
+from appliance.views import Views
+
+
+class Bench:
+    """A desk whose record can be called like a client does."""
+
+    def __init__(self, store: Store, speech: Speech = echo) -> None:
+        self.desk = Desk(store, Voice(speech))
+        self.runs, self.inbox = self.desk.runs, self.desk.inbox
+        self.control = control.build(store, self.runs, self.inbox, Views(store), self._plan)
+        self.methods = marked(Record(self.control))
+        self.told: list[tuple[str, dict[str, Any]]] = []
+
+    def _plan(self, pool: str) -> list[Route]:
+        if pool == "nowhere":
+            raise NotFound("there is no pool or route nowhere")
+        return list(self.desk.model.plan(pool))
+
+    def call(self, method: str, **params: object) -> Any:
+        function = self.methods[method]
+        bound = signature(function, skip=("self", "call")).bind(params)
+        return function(LocalCall(lambda name, value: self.told.append((name, value))), **bound)
+
+    def texts(self, run: str) -> list[str]:
+        return [e.content for e in self.runs.events(run) if e.kind == "message"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store.create(tmp_path / "owlbox.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def bench(store: Store) -> Bench:
+    return Bench(store)
+
+
+# -- asking -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("R-034")
+def test_model_is_needed_and_must_exist(bench: Bench, store: Store) -> None:
+    with pytest.raises(BadInput, match="no model is given"):
+        bench.call("run.ask", prompt="hi")
+    with pytest.raises(NotFound, match="nowhere"):
+        bench.call("run.act", prompt="hi", model="nowhere")
+    assert store.value("SELECT COUNT(*) FROM runs") == 0
+    for wrong in (
+        {"temperature": 3},
+        {"context_limit": 5},
+        {"temperature": "hot"},
+        {"no_web": "yes"},
+        {"wings": 2},
+        {"is_yolo": 1},
+    ):
+        with pytest.raises(BadInput):
+            bench.call("run.ask", prompt="hi", model="double", settings=wrong)
+
+
+@pytest.mark.covers("R-002", "R-032", "R-034")
+def test_request_is_answered_in_a_run_that_keeps_what_it_was_set_to(bench: Bench) -> None:
+    given = {"temperature": 0.3, "persona": "a poet", "no_web": True}
+    done = bench.call("run.ask", prompt="hoot", model="double", settings=given)
+    assert (done["status"], done["outcome"]) == (200, "ok")
+    run = bench.runs.get(done["run"])
+    assert (run.settings.layout, run.settings.persona, run.settings.no_web) == ("entries", "a poet", True)
+    assert run.alias.startswith("double_") and done["alias"] == run.alias
+    assert [loop["mode"] for loop in bench.runs.loops_of(run.id)] == ["ask"]
+    again = bench.call("run.act", prompt="more", model="double", run=run.alias)
+    assert (again["run"], again["status"]) == (run.id, 200)
+    assert [(loop["mode"], loop["status"]) for loop in bench.runs.loops_of(run.id)] == [("ask", 200), ("act", 200)]
+    forked = bench.call("run.act", prompt="aside", model="double", run=run.alias, fork=True, alias="aside")
+    assert bench.runs.get("aside").parent == run.id and forked["run"] != run.id
+    assert [name for name, _ in bench.told].count("accepted") == 3
+
+
+@pytest.mark.covers("R-037")
+def test_prompt_sent_while_one_is_active_is_queued_and_answers_100(store: Store) -> None:
+    bench = Bench(store, until_stopped)
+    first = bench.call("run.act", prompt="one", model="double", wait=False)
+    until(lambda: bench.runs.queue(first["run"])[0].status == 102)
+    second = bench.call("run.act", prompt="two", model="double", run=first["run"], wait=False)
+    third = bench.call("run.act", prompt="three", model="double", run=first["run"], wait=False)
+    assert (second["status"], third["status"]) == (100, 100)
+    assert [(loop.id, loop.status) for loop in bench.runs.queue(first["run"])] == [
+        (first["loop"], 102),
+        (second["loop"], 100),
+        (third["loop"], 100),
+    ]
+    for loop in (first, second, third):  # first come, first served
+        until(lambda loop=loop: bench.runs.loop(loop["loop"]).status == 102)  # type: ignore[misc]
+        assert bench.call("run.abort", run=first["run"])["aborted"]
+        until(lambda loop=loop: bench.runs.loop(loop["loop"]).status == 499)  # type: ignore[misc]
+
+
+@pytest.mark.covers("R-038")
+def test_abort_ends_only_the_current_loop_and_stop_ends_all(store: Store) -> None:
+    bench = Bench(store, until_stopped)
+    run = bench.call("run.act", prompt="one", model="double", wait=False)["run"]
+    assert bench.call("run.abort", run=bench.desk.accept("idle").run)["aborted"] is False
+    loops = [bench.call("run.inject", run=run, text=text)["loop"] for text in ("two", "three")]
+    until(lambda: bench.runs.queue(run)[0].status == 102)
+    bench.call("run.abort", run=run)
+    until(lambda: [loop.status for loop in bench.runs.queue(run)] == [102, 100])
+    assert bench.runs.get(run).status == 102
+    bench.inbox.stop(run)
+    until(lambda: bench.runs.queue(run) == [])
+    assert [bench.runs.loop(loop).status for loop in loops] == [499, 499]
+
+
+def test_earlier_prompt_goes_first_whoever_starts_first(store: Store) -> None:
+    bench = Bench(store)
+    first = bench.desk.accept("one")
+    second = bench.desk.accept("two", thread=first.run)
+    bench.inbox.start(second.loop)
+    bench.inbox.start(first.loop)
+    until(lambda: bench.inbox.busy() == 0)
+    answers = [e.content for e in bench.runs.events(first.run) if e.role == "assistant"]
+    assert answers == ["eno", "owt"]
+
+
+@pytest.mark.covers("R-043")
+def test_any_client_may_use_any_run_of_the_same_user(bench: Bench) -> None:
+    made = bench.call("run.act", prompt="one", model="double", alias="shared")
+    another = {name: method for name, method in marked(Record(bench.control)).items()}
+    call = LocalCall(lambda name, value: None, client="another")
+    done = another["run.act"](call, prompt="two", model="double", run="shared", wait=True)
+    assert (done["run"], done["status"]) == (made["run"], 200)
+    for method, more in (("run.view", {}), ("run.config", {"settings": {"no_web": True}}), ("run.rename", {"alias": "renamed"})):
+        assert another[method](call, run=made["run"], **more)
+    assert bench.runs.get("renamed").settings.no_web
+
+
+@pytest.mark.covers("R-031")
+def test_write_to_a_runs_address_starts_it_and_a_cancelled_state_aborts_it(store: Store) -> None:
+    bench = Bench(store, until_stopped)
+    outcome = bench.call("run.write", ref="run://errand", body="go", attributes={"model": "double", "noWeb": True, "mode": "ask"})
+    assert (outcome["status"], outcome["outcome"]) == (100, "queued")
+    run = bench.runs.get("errand")
+    assert (run.settings.model, run.settings.no_web, bench.runs.queue(run.id)[0].mode) == ("double", True, "ask")
+    until(lambda: bench.runs.queue(run.id)[0].status == 102)
+    assert bench.call("run.write", ref="run://errand", attributes={"state": "cancelled"})["status"] == 499
+    until(lambda: bench.runs.get("errand").status == 499)
+    assert bench.control.start("run://errand", "again", {}).status == 100  # the model is known by now
+    until(lambda: bench.runs.get("errand").status == 102)
+    bench.inbox.stop(run.id)
+    until(lambda: bench.inbox.busy() == 0)
+    with pytest.raises(BadInput, match="nothing to do"):
+        bench.call("run.write", ref="run://errand")
+    with pytest.raises(BadInput, match="no model"):
+        bench.call("run.write", ref="run://unknown", body="go")
+
+
+def test_persona_stays_and_settings_change(bench: Bench) -> None:
+    made = bench.call("run.act", prompt="one", model="double", settings={"persona": "a poet"})
+    with pytest.raises(BadInput, match="persona it began with"):
+        bench.call("run.config", run=made["run"], settings={"persona": "a judge"})
+    assert bench.call("run.config", run=made["run"], settings={"temperature": 1})["settings"]["temperature"] == 1
+    assert bench.call("run.config", run=made["run"])["settings"]["persona"] == "a poet"
+    with pytest.raises(Conflict, match="another run"):
+        bench.call("run.rename", run=bench.desk.accept("x").run, alias=made["alias"])
+
+
+@pytest.mark.covers("A-215", "A-216")
+def test_branches_are_seen_grown_and_walked_by_method(bench: Bench) -> None:
+    run = bench.call("run.act", prompt="one", model="double", alias="tree")["run"]
+    bench.call("run.act", prompt="left", model="double", run=run)
+    bench.call("run.jump", run=run, seq=2)
+    bench.call("run.act", prompt="right", model="double", run=run)
+    assert [(b["text"], b["is_head"]) for b in bench.call("run.tree", run=run)] == [("one", False), ("right", True)]
+    path = bench.call("run.path", run=run)
+    assert [e["content"] for e in path["events"] if e["kind"] == "message"][::2] == ["one", "right"] and not path["has_more"]
+    assert bench.call("run.path", run=run, limit=1)["has_more"]
+    fork = bench.call("run.fork", run=run, seq=2, alias="fork")
+    assert bench.call("run.view", run=run)["forks"] == [{"id": fork["id"], "alias": "fork"}]
+
+
+def test_history_is_the_callers_own(bench: Bench) -> None:
+    bench.call("run.act", prompt="one", model="double")
+    bench.desk.answer("not mine", sender="somebody else")
+    assert [t["text"] for t in bench.call("history.list")] == ["one", "eno"]
+
+
+# -- answers that cannot be kept --------------------------------------------------------------------
+
+
+@pytest.mark.covers("S-014", "E-247")
+def test_answer_that_cannot_be_kept_is_delivered_and_kept_later(tmp_path: Path) -> None:
+    Store.create(tmp_path / "owlbox.db").close()
+    store = Store.open(tmp_path / "owlbox.db", busy_delays_ms=(5,))
+    lock = apsw.Connection(str(store.path))
+
+    def speak(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        yield Piece("The answer")
+        if ask.messages[-1].content == "first":
+            lock.execute("BEGIN IMMEDIATE")  # from now on nothing can be written
+        yield Finish("stop", provider="double", model="d")
+
+    bench = Bench(store, speak)
+    heard = list(bench.desk.ask("first"))
+    run = bench.runs.listing()[0].id
+    assert heard[-1] == LoopEnded(200, "ok")
+    assert "".join(item.text for item in heard if isinstance(item, Delta)) == "The answer"
+    assert [item.content for item in heard if isinstance(item, Event) and item.kind == "message"] == ["The answer"]
+    assert bench.texts(run) == ["first"]
+    lock.execute("ROLLBACK")
+    bench.desk.answer("second", thread=run)
+    until(lambda: bench.inbox.busy() == 0)
+    assert sorted(bench.texts(run)) == ["The answer", "The answer", "first", "second"]
+    assert [loop["status"] for loop in bench.runs.loops_of(run)] == [200, 200]
+    assert [t["model"] for t in bench.runs.turns(run)] == ["d", "d"]
+    lock.close()
+    store.close()
+
+
+@pytest.mark.covers("A-105")
+def test_other_model_is_told_while_it_answers(store: Store) -> None:
+    def speak(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        yield Piece("hoot")
+        yield Finish("stop", provider="double", model=ask.messages[-1].content)
+
+    bench = Bench(store, speak)
+    run = bench.desk.accept("owl")
+    bench.inbox.start(run.loop)
+    until(lambda: bench.inbox.busy() == 0)
+    heard = bench.desk.answer("lark", thread=run.run)
+    [event] = [item for item in heard if isinstance(item, Event) and item.kind == "model_change"]
+    assert event.input == {"previous": "double/owl", "new": "double/lark"}
+    assert [m.content for m in bench.runs.recent(run.run, 80)] == ["owl", "hoot", "lark", "hoot"]
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+class Way:
+    """A reach that calls the bench."""
+
+    is_remote = False
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def call(self, method: str, params: dict[str, Any] | None = None, listen: Any = None) -> Any:
+        if listen is None:
+            return self._bench.call(method, **(params or {}))
+        self._bench.told.clear()
+        result = self._bench.call(method, **(params or {}))
+        for name, value in self._bench.told:
+            listen(name, value)
+        return result
+
+    def stop(self, run: str) -> None:
+        self._bench.inbox.stop(run)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.covers("A-218", "A-220")
+def test_export_is_one_private_file_whole_or_not_at_all(bench: Bench, tmp_path: Path) -> None:
+    bench.desk.answer("y" * 90_000)
+    target = tmp_path / "deep" / "er" / "ann.jsonl"
+    assert annals._write(Way(bench), "session.export", "local:ann", str(target)) == 0
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert stat.S_IMODE(target.parent.stat().st_mode) == 0o700
+    lines = target.read_text("utf-8").splitlines()
+    assert len(json.loads(next(line for line in lines if '"role": "user"' in line))["content"]) == 90_000
+    before = target.read_bytes()
+    with pytest.raises(NotFound):
+        annals._write(Way(bench), "session.export", "local:nobody", str(target))
+    assert target.read_bytes() == before and [p.name for p in target.parent.iterdir()] == ["ann.jsonl"]
+
+
+@pytest.mark.covers("A-024", "A-025", "A-219", "A-220", "E-253")
+def test_folder_of_files_is_read_as_far_as_it_can_be(bench: Bench, tmp_path: Path) -> None:
+    bench.desk.answer("one")
+    folder = tmp_path / "sessions" / "user"
+    annals._write(Way(bench), "session.export", "local:ann", str(folder / "good.jsonl"))
+    (folder / "bad.jsonl").write_bytes(b"\xff\xfe nonsense\n{half\n")
+    (folder / "notes.txt").write_text("not ours")
+    found = annals.files([str(tmp_path / "sessions")])
+    assert [Path(one).name for one in found] == ["bad.jsonl", "good.jsonl"]
+    assert annals.files([str(tmp_path / "nothing here")]) == []  # nothing to restore is no error
+    other = Bench(Store.create(tmp_path / "other.db"))
+    damaged = 0
+    for path in found:
+        for lines, bad in annals.parts(open(path, "rb")):
+            damaged += bad + other.call("session.import", lines=lines)["damaged"]
+    assert damaged == 2
+    assert [s["id"] for s in other.call("session.list")] == ["local:ann"]
+    assert other.texts(other.runs.listing()[0].id) == ["one", "eno"]
