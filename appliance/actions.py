@@ -171,10 +171,13 @@ class Actions:
         self._forget(actor, view.path)
 
     def result(self, run: str, path: str) -> tuple[View, str] | None:
-        """How an action of a run stands, and what its log entry says; None for one that left no entry."""
+        """How a proposal of a run stands, and what came of it in words; None for one that left no entry."""
         view = self._views.find(run, path)
         entry = None if view is None else self._entries.find(path, scope=view.scope)
-        return None if view is None or entry is None else (view, entry.body)
+        if view is None or entry is None:
+            return None
+        is_change = entry.attributes.get(CHANGE)  # whose body shows both texts
+        return view, f"{entry.attributes.get('subject', '')}: accepted" if is_change else entry.body
 
     def open(self, run: str, path: str) -> View:
         """What waits under this path; NotFound when nothing ever did, Conflict when it is decided."""

@@ -124,6 +124,14 @@ class Approvals:
                 count += 1
         return count
 
+    def go_on(self, run: str) -> bool:
+        """Go on with a run's loop if all it waits for was decided before it was put down; False when it really waits."""
+        paused = self._paused(run, "")
+        if paused is None or self._left(paused):
+            return False
+        self._settle(paused)
+        return True
+
     def accept_now(self, run: str, refs: Sequence[str]) -> Outcome:
         """Accept what a run that needs nobody's word has just proposed, by the same steps."""
         texts, worst, actor = [], None, self._actor(run)
@@ -145,7 +153,7 @@ class Approvals:
             return False
         for ref in self._left(paused):
             self._verbs.refuse(self._actor(run), ref, Outcome(499, why, f"not decided: {why}"))
-        with self._store.write(durable=True):
+        with self._store.write(run=run, durable=True):
             calls = (paused.event, *paused.later)
             events = [self._append(paused, call, Outcome(499, why, f"{call.tool} was not run: {why}")) for call in calls]
             events += self._runs.close_open(paused.loop, "", why)
@@ -229,7 +237,9 @@ class Approvals:
         """
         result, loop = self._result(paused), paused.loop
         is_over = (result.status, result.outcome) == (403, "rejected")
-        with self._store.write(durable=True):
+        with self._store.write(run=loop.run, durable=True):
+            if (now := self._runs.loop(loop.id).status) != PROPOSED:
+                return now  # somebody else was quicker
             written = [self._append(paused, paused.event, result)]
             if result.is_error:
                 why = "a call before it was rejected" if is_over else "a call before it failed"

@@ -57,6 +57,8 @@ class Control:
         transcripts: Transcripts,
         history: History,
         plan: Callable[[str], Sequence[object]],
+        *,
+        is_served: bool = True,
     ) -> None:
         self.runs = runs
         self.inbox = inbox
@@ -64,6 +66,7 @@ class Control:
         self.transcripts = transcripts
         self.history = history
         self._plan = plan
+        self._is_served = is_served
 
     @property
     def sessions(self) -> Sessions:
@@ -146,9 +149,16 @@ class Control:
     def start(self, ref: str, body: str, attributes: Mapping[str, Any]) -> Outcome:
         """The same on behalf of this process's user, and begun at once."""
         outcome, accepted = self.write(getuser(os.getuid()), ref, body, attributes, log.correlation() or correlation_id())
-        if accepted is not None and accepted.is_new:
-            self.inbox.start(accepted.loop)
+        if accepted is not None:
+            self.begin(accepted)
         return outcome
+
+    def begin(self, accepted: Accepted) -> None:
+        """Have a prompt answered that nobody waits for; a command without a core leaves it to the next core."""
+        if accepted.is_new and self._is_served:
+            self.inbox.start(accepted.loop)
+        elif accepted.is_new:
+            self.runs.release(accepted.loop)
 
     # -- sessions -----------------------------------------------------------------------------------
 
@@ -229,9 +239,18 @@ class Control:
         return self.history.last(context, count)
 
 
-def build(store: Store, runs: Runs, inbox: Inbox, views: Views, plan: Callable[[str], Sequence[object]]) -> Control:
-    """All of this for one core."""
-    return Control(runs, inbox, Branches(store, runs, views), Transcripts(store, runs), History(store), plan)
+def build(
+    store: Store,
+    runs: Runs,
+    inbox: Inbox,
+    views: Views,
+    plan: Callable[[str], Sequence[object]],
+    *,
+    is_served: bool = True,
+) -> Control:
+    """All of this for one core, or with `is_served` False for one command."""
+    parts = Branches(store, runs, views), Transcripts(store, runs), History(store)
+    return Control(runs, inbox, *parts, plan, is_served=is_served)
 
 
 def rules(table: SessionTable) -> Rules:

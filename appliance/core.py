@@ -137,10 +137,11 @@ class Core:
             wait_s=settings.llm.broker_wait_s,
             silence_s=settings.orchestrator.health_interval_ms / 1000,
         )
+        patient = Models(str(self.broker.socket), token=lambda: self.broker.token, revive=lambda reason: "", wait_s=0)
         self.indexer = Indexer(
             self.passages,
             self.entries,
-            embedding(self.models),
+            embedding(self.models, patient, lambda: self.indexer.is_running),
             answering(self.models, lambda: "small"),
             Options(settings.context.chunker, settings.context.describe),
         )
@@ -215,7 +216,14 @@ class Core:
             passed=passed,
         )
         self.inbox = Inbox(
-            self.store, self.runs, self.loops, relevant=self.packets.relevant, outbox=self.outbox, drop=self._drop, passed=passed
+            self.store,
+            self.runs,
+            self.loops,
+            relevant=self.packets.relevant,
+            outbox=self.outbox,
+            drop=self.approvals.drop,
+            go_on=self.approvals.go_on,
+            passed=passed,
         )
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         means = Means(
@@ -235,7 +243,8 @@ class Core:
         taking = Taking(intake.known, intake.chosen, intake.tree, intake.piece, intake.keep)
         self.rpc = Rpc(self.inbox, self.runs, means, shelf, taking)
         self.decisions = Decisions(self.inbox, self._decide, self.approvals.loop_of)
-        self.record = Record(control.build(self.store, self.runs, self.inbox, self.views, self.models.plan))
+        made = control.build(self.store, self.runs, self.inbox, self.views, self.models.plan, is_served=is_shared)
+        self.record = Record(made)
         sight = Sight(self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs)
         self.glance = Glance(Looks(sight.size, sight.copy, sight.compact))
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
@@ -275,7 +284,7 @@ class Core:
     def shift(self, post: Post, phases: Phases, *, is_scheduling: bool = True) -> Shift:
         """A worker made of these parts; run it from the main thread of a process of its own."""
         briefing = Briefing(self.tasks, self.runs, self.entries)
-        parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing)
+        parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing, self.office.roster.held_s)
         return self.office.shift(post, phases, parts, is_scheduling=is_scheduling)
 
     def _ended(self, loop: Loop, end: LoopEnded) -> None:
@@ -496,9 +505,6 @@ class Core:
 
     def _is_able(self, route: Route) -> bool:
         return titles.is_able(route, self.home.models)
-
-    def _drop(self, run: str) -> bool:
-        return self.approvals.drop(run)
 
     def _before_turn(self, run: str, terms: Terms) -> None:
         """A run that is shown its entries sees the workspace as it is now."""

@@ -126,7 +126,11 @@ class Crew:
             mouth = -1
             # Collected when it ends: a dead child that nobody waits for stays in the table of processes.
             threading.Thread(target=child.wait, name=f"worker-{child.pid}", daemon=True).start()
-            self._await(ear, path)
+            try:
+                self._await(ear, path)
+            except Unavailable:
+                child.terminate()  # or it would work all the same, after we have said that it does not
+                raise
         finally:
             os.close(ear)
             if mouth >= 0:
@@ -176,7 +180,8 @@ class Crew:
     def reap(self, *, now: int | None = None) -> list[Worker]:
         """Bury the dead and the silent, give back what they held, forget stopped ones of long ago; those buried."""
         settings = self._settings()
-        buried = self._bury(settings.dead_after_s, now)
+        # Nobody can be heard more often than they beat.
+        buried = self._bury(max(settings.dead_after_s, 2 * settings.heartbeat_s), now)
         self._roster.prune(settings.stopped_retention_s, now)
         return buried
 

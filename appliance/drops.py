@@ -58,7 +58,8 @@ class Drops:
         """Make the folders that are missing; where that cannot be, nothing is dropped either."""
         for name in FOLDERS:
             try:
-                (self.root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.root.mkdir(mode=0o700, exist_ok=True)
+                (self.root / name).mkdir(mode=0o700, exist_ok=True)
             except OSError as error:
                 LOG.error("no requests are taken from files, %s cannot be made: %s", self.root / name, error)
 

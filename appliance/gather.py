@@ -2,9 +2,9 @@
 
 Owns walking folders and opening files, as the user of this process and nobody else. Links are never followed,
 wherever they stand; pipes, devices and sockets are never opened; nothing is read beyond a limit. What is left
-out of a folder: hidden files, what git ignores, and the owl's own home (a descriptor of its database that is
-closed would drop the locks of the whole process). Also owns the facts that go between whoever reads and
-whoever keeps. Knows nothing about the database.
+out of a folder: hidden files, what git ignores, keys and passwords as far as a name or the first line tells, and
+the owl's own home (a descriptor of its database that is closed would drop the locks of the whole process). Also
+owns the facts that go between whoever reads and whoever keeps. Knows nothing about the database.
 """
 
 import os
@@ -15,11 +15,11 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
-from appliance import clerk, ignores, readers, watch
+from appliance import clerk, ignores, readers, secrecy, watch
 from appliance.addresses import parse_ref
 from appliance.clock import now_ms
 from appliance.contents import MAX_BLOB_BYTES, MAX_BODY_BYTES, MAX_CHARACTERS, digest
-from appliance.errors import BadInput, NotFound, TooLarge
+from appliance.errors import BadInput, NotFound, Refused, TooLarge
 from appliance.readers import Reading
 
 DISK = "disk://"
@@ -28,6 +28,7 @@ MAX_FILE_BYTES = 64 * 1024 * 1024  # of a document whose text is wanted although
 HEAD_BYTES = 8192  # by which a form is known
 RACY_MS = 100  # a file that changed so lately may change again without a new time
 NEVER = frozenset((".git", ".hg", ".svn", ".jj"))  # folders of version control: not even with hidden files
+KERNEL = ("/proc", "/sys", "/dev")  # what is there is made while it is read, and reading some of it does something
 OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -124,6 +125,7 @@ class Rules:
     has_ignored: bool = False
     closed: tuple[str, ...] = ()
     skips: Callable[[str], bool] = lambda path: False
+    has_secrets: bool = False
 
 
 @dataclass
@@ -133,6 +135,7 @@ class Counts:
     hidden: int = 0
     ignored: int = 0
     links: int = 0
+    secret: int = 0
     special: int = 0
     problems: list[Wanted] = field(default_factory=list)
 
@@ -219,7 +222,7 @@ def walk(root: str, rules: Rules, counts: Counts) -> Iterator[Wanted]:
 
 
 def _is_taken(entry: "os.DirEntry[str]", is_folder: bool, scope: ignores.Ignores, rules: Rules, counts: Counts) -> bool:
-    if entry.name in NEVER or entry.path in rules.closed:
+    if entry.name in NEVER or entry.path in rules.closed or entry.path in KERNEL:
         return False
     if entry.name.startswith(".") and not rules.has_hidden:
         counts.hidden += 1
@@ -229,6 +232,8 @@ def _is_taken(entry: "os.DirEntry[str]", is_folder: bool, scope: ignores.Ignores
         counts.special += 1
     elif not rules.has_ignored and scope.is_ignored(entry.path, is_folder):
         counts.ignored += 1
+    elif not rules.has_secrets and secrecy.is_secret(entry.name):
+        counts.secret += 1
     else:
         return True
     return False
@@ -258,6 +263,11 @@ def _check_closed(path: str, rules: Rules) -> None:
     for folder in rules.closed:
         if is_within(path, folder):
             raise BadInput(f"is in the owl's own home {folder}", hint="what is in box/ is known already, as box:/")
+    for folder in KERNEL:
+        if is_within(path, folder):
+            raise BadInput(f"is in {folder}, where there are no files but what the kernel makes up", hint="add files of a disk")
+    if inside := NEVER.intersection(Path(path).parts):
+        raise BadInput(f"belongs to {min(inside)}, what version control keeps for itself", hint="add the files around it")
 
 
 def _why(error: OSError) -> str:
@@ -275,7 +285,7 @@ class Gather:
         self._private = private
 
     def item(self, wanted: Wanted, known: Known | None = None) -> Item | None:
-        """A file as it is to be kept, None when it says what is `known`; BadInput, NotFound or TooLarge when it cannot be."""
+        """A file as it is to be kept, None when it says what is `known`; an OwlError says why it cannot be."""
         data, form, mark = self._read(wanted.file)
         if (
             known is not None
@@ -302,7 +312,7 @@ class Gather:
         self._clerks.close()
 
     def _read(self, path: str) -> tuple[bytes, str, str]:
-        """All bytes of a file, its form and how it looked."""
+        """All bytes of a file, its form and how it looked; Refused for a private key."""
         try:
             self._check_private(path)
             with open(os.open(path, OPEN), "rb", buffering=0) as file:
@@ -311,7 +321,9 @@ class Gather:
                     raise BadInput("is not a file")
                 if os.readlink(f"/proc/self/fd/{file.fileno()}") != path:
                     raise BadInput("lies behind a link, and links are not followed", hint="name the place itself")
-                head = file.read(HEAD_BYTES)
+                head = file.read(HEAD_BYTES) or b""
+                if secrecy.is_key(head):
+                    raise Refused("holds a private key: whoever talks to the owl could read it", hint="leave it where it is")
                 form = readers.form_of(os.path.basename(path), head)
                 _check_size(before.st_size, form)
                 data = head + _rest(file, before.st_size - len(head) + 1)

@@ -8,7 +8,10 @@ from typing import Any
 
 from appliance import config, tools
 from appliance.broker import Service
+from appliance.channels.decisions import Decisions
+from appliance.channels.glance import Glance
 from appliance.channels.queue import Queue
+from appliance.channels.record import Record
 from appliance.channels.rpc import Rpc
 from appliance.packet import tool_line
 from appliance.schema import LATEST, MIGRATIONS
@@ -28,6 +31,16 @@ NAMES = (
     ("search", "B context_search, R search, S search_history", "tool: find notes by their words"),
     ("read", "B context_read, R get, S read_file", "tool: read a note"),
     ("remember", "B context_write, R set, S memory_write", "tool: keep a note"),
+)
+
+
+DOORS: tuple[tuple[str, type], ...] = (
+    ("Core", Rpc),
+    ("Core: the record", Record),
+    ("Core: decisions", Decisions),
+    ("Core: packets", Glance),
+    ("Core: the queue", Queue),
+    ("Broker", Service),
 )
 
 
@@ -101,7 +114,7 @@ def _methods() -> str:
         '`hello {"client": NAME, "version": VERSION, "token": TOKEN}`. A request may carry `correlation` (UUID) and `deadline_s`. '
         "`cancel {id}` stops a running request. Errors carry `data` with `status`, `outcome` and `hint`.\n"
     )
-    for title, owner in (("Core", Rpc), ("Core: the queue", Queue), ("Broker", Service)):
+    for title, owner in DOORS:
         lines.append(f"## {title}\n")
         for name, function in sorted(_marked(owner).items()):
             sign = signature(function, skip=("self", "call"))

@@ -1,11 +1,12 @@
 """Which files of a folder git would ignore, by the `.gitignore` files on the way to each of them.
 
 Owns reading those files and asking them; the patterns themselves are `pathspec`'s. The deepest file that
-says something about a path decides. Not read: the person's global ignore file. Knows nothing about walking:
-whoever walks does not enter a folder that is ignored, which is what git means by it.
+says something about a path decides. A pattern that fits a folder says nothing about what is in it: whoever walks
+does not enter a folder that is ignored, and that is all git means by it. Not read: the person's global ignore file.
 """
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 
@@ -15,6 +16,10 @@ NAME = ".gitignore"
 EXCLUDES = ".git/info/exclude"
 MAX_BYTES = 256 * 1024  # of one file of patterns; a longer one is not what it says it is
 MAX_PATTERN = 1000
+FOLDER = "ps_d"  # the group in which pathspec's expressions hold the slash after a folder
+EVERY_FOLDER = f"(?P<{FOLDER}>/)"  # its expression for `*/`
+CLASSES = {"alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "xdigit": "0-9a-fA-F"}
+CLASS = re.compile(r"\[:([a-z]+):\]")  # pathspec takes it for letters
 
 
 @dataclass(frozen=True)
@@ -26,17 +31,21 @@ class Ignores:
     above: "Ignores | None" = None
 
     def enter(self, folder: str) -> "Ignores":
-        """The same for a folder below, with what its own file says; this very one when it has none."""
+        """The same for a folder below, with what its own file says; this very one when it has none.
+
+        In a repository of its own, what the one around it says does not count.
+        """
+        found = Ignores(folder, _read(os.path.join(folder, EXCLUDES))) if _is_repository(folder) and folder != self.folder else self
         spec = _read(os.path.join(folder, NAME))
-        return self if spec is None else Ignores(folder, spec, self)
+        return found if spec is None else Ignores(folder, spec, found)
 
     def is_ignored(self, path: str, is_folder: bool) -> bool:
-        """Whether git would leave this path out; a path below a folder that is left out may be asked about too."""
+        """Whether git would leave this path out, when the folders on the way to it are not left out."""
         scope: Ignores | None = self
         while scope is not None:
             if scope.spec is not None and path.startswith(f"{scope.folder.rstrip('/')}/"):
                 inside = path[len(scope.folder.rstrip("/")) + 1 :]
-                verdict = scope.spec.check_file(f"{inside}/" if is_folder else inside).include
+                verdict = _verdict(scope.spec, f"{inside}/" if is_folder else inside)
                 if verdict is not None:
                     return verdict
             scope = scope.above
@@ -63,15 +72,38 @@ def around(folder: str) -> Ignores:
     return found.enter(folder)
 
 
+def _verdict(spec: GitIgnoreSpec, path: str) -> bool | None:
+    """What the last pattern that fits a path says of it; a folder's path ends in a slash."""
+    for pattern in reversed(spec.patterns):
+        found = None if pattern.regex is None else pattern.regex.search(path)
+        if found is not None and _is_whole(found, path):
+            return pattern.include
+    return None
+
+
+def _is_whole(found: re.Match[str], path: str) -> bool:
+    """Whether what was found is the path itself, not a folder on the way to it."""
+    is_folder = path.endswith("/")
+    if found.re.pattern == EVERY_FOLDER:
+        return is_folder
+    if FOLDER in found.re.groupindex and found[FOLDER]:
+        return found.end(FOLDER) == len(path)
+    return not (is_folder and found.end() == len(path))  # `a/**` is what is in the folder, without the folder
+
+
 def _repository(folder: str) -> str:
     """The folder with `.git` in it that is nearest above or here, "" for none."""
     while True:
-        if os.path.lexists(os.path.join(folder, ".git")):
+        if _is_repository(folder):
             return folder
         above = os.path.dirname(folder)
         if above == folder:
             return ""
         folder = above
+
+
+def _is_repository(folder: str) -> bool:
+    return os.path.lexists(os.path.join(folder, ".git"))
 
 
 def _read(path: str) -> GitIgnoreSpec | None:
@@ -81,10 +113,11 @@ def _read(path: str) -> GitIgnoreSpec | None:
             info = os.fstat(file.fileno())
             if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_BYTES:
                 return None
-            text = file.read(MAX_BYTES).decode("utf-8", "surrogateescape")
+            text = file.read(MAX_BYTES).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     except OSError:
         return None
-    known = [line for line in text.splitlines() if len(line) <= MAX_PATTERN and _is_pattern(line)]
+    lines = (CLASS.sub(lambda found: CLASSES.get(found[1], found[0]), line) for line in text.replace("\r\n", "\n").split("\n"))
+    known = [line for line in lines if len(line) <= MAX_PATTERN and _is_pattern(line)]
     return GitIgnoreSpec.from_lines(known) if known else None
 
 

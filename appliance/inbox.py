@@ -55,15 +55,17 @@ class Inbox:
         relevant: Callable[[str], str],
         outbox: Outbox,
         drop: Callable[[str], bool] = lambda run: False,
+        go_on: Callable[[str], bool] = lambda run: False,
         passed: Passed = nobody,
     ) -> None:
-        """`drop` ends a thread's loop that waits for a decision; False when none does."""
+        """`drop` ends a thread's loop that waits for a decision, `go_on` begins it again if all is decided already."""
         self._store = store
         self._runs = runs
         self._loops = loops
         self._relevant = relevant
         self._outbox = outbox
         self._drop = drop
+        self._go_on = go_on
         self._passed = passed
         self._guard = threading.Lock()
         self._cancels: dict[int, CancelToken] = {}
@@ -255,11 +257,18 @@ class Inbox:
             finally:
                 self._next(loop, is_late=end is LATER)
                 self.feed.put(loop.id, end)
-                if end.status == PROPOSED and self._runs.loop(loop.id).status == WAITING:
-                    self.start(loop.id)  # decided before we had let go of it
+                if end.status == PROPOSED:
+                    self._loops.settle(loop.session, partial(self._put_down, loop))
                 if loop.run in self._held and end.status not in (WAITING, PROPOSED):
                     self._held.discard(loop.run)
                     self._loops.settle(loop.session, partial(self.free, loop.run))
+
+    def _put_down(self, loop: Loop) -> None:
+        """A loop waits for a decision, which may have been made before we let go of it."""
+        if self._runs.loop(loop.id).status == WAITING:
+            self.start(loop.id)
+        else:
+            self._go_on(loop.run)
 
     def ended(self, loop: Loop, end: LoopEnded) -> None:
         """Within the transaction that ends a loop: a letter to the door it came from, when nobody listens to its answer.

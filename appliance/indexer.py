@@ -275,11 +275,15 @@ def answering(models: Models, pool: Callable[[], str]) -> Answer:
     return answer
 
 
-def embedding(models: Models) -> Embed:
-    """Embeds with the broker's model; its name is known once it has answered."""
+def embedding(models: Models, patient: Models, is_patient: Callable[[], bool]) -> Embed:
+    """Embeds with the broker's model; its name is known once it has answered.
+
+    Work in the background goes through `patient` while `is_patient`: it must not bring back a broker that ended.
+    """
 
     def embed(texts: Sequence[str], deadline_s: float, is_background: bool) -> tuple[str, Sequence[Sequence[float]]]:
-        vectors = models.embed(texts, is_background=is_background, deadline_s=deadline_s)
-        return str(models.status()["embedding"]), vectors
+        through = patient if is_background and is_patient() else models
+        vectors = through.embed(texts, is_background=is_background, deadline_s=deadline_s)
+        return str(through.status()["embedding"]), vectors
 
     return embed

@@ -16,8 +16,9 @@ from typing import Literal
 
 from appliance import readers
 from appliance.addresses import display, locator_of, parse_ref, route_url, scheme_of
-from appliance.errors import BadInput, Cancelled, NotFound, OwlError, PathConflict, TooLarge, Unavailable
+from appliance.errors import BadInput, Cancelled, NotFound, OwlError, PathConflict, Refused, TooLarge, Unavailable
 from appliance.gather import (
+    MAX_FILE_BYTES,
     MAX_FILES,
     Counts,
     Gather,
@@ -155,7 +156,8 @@ class Ingest:
                 doubtful.append((one, there))
         items += self._compare(doubtful)
         items += self._work("adding", todo)
-        left_out = {"hidden": counts.hidden, "ignored": counts.ignored, "links": counts.links, "special": counts.special}
+        items = [replace(item, status="error", message="is gone") if item.status == "missing" else item for item in items]
+        left_out = {what: getattr(counts, what) for what in ("hidden", "ignored", "secret", "links", "special")}
         return Added(tuple(items), {name: count for name, count in left_out.items() if count})
 
     def _compare(self, doubtful: Sequence[tuple[Wanted, Known]]) -> list[Kept]:
@@ -221,7 +223,7 @@ class Ingest:
             except (NotFound, BadInput) as error:
                 unresolved.append(f"{ref}: {error.message}")
         for kept in self._work("reading", todo):
-            done[kept.ref] = kept
+            done[kept.ref] = replace(kept, status="error") if kept.status == "skipped" else kept
         return self._told(tuple(done.values()), skipped, folders, tuple(unresolved))
 
     def _told(self, items: tuple[Kept, ...], skipped: int, folders: list[str], unresolved: tuple[str, ...]) -> Refreshed:
@@ -285,11 +287,11 @@ class Ingest:
 
     def _work(self, stage: str, todo: Sequence[tuple[Wanted, Known | None]]) -> list[Kept]:
         """Read everything, some at a time, and keep what is new; what became of each, in no particular order."""
-        total, read = sum(max(1, wanted.size_bytes) for wanted, _ in todo), 0
+        total, read = sum(_weight(wanted) for wanted, _ in todo), 0
         done: list[Kept] = []
         basket: list[Item] = []
         for wanted, known, found in self._readings(todo):
-            read += max(1, wanted.size_bytes)
+            read += _weight(wanted)
             if isinstance(found, Kept):
                 done.append(found)
             elif known is not None and known.is_as_read and (found.sha256, found.reader) == (known.sha256, known.reader):
@@ -315,14 +317,14 @@ class Ingest:
         is_whole, ahead_bytes = False, 0
         try:
             while left or begun:
-                while left and len(begun) < AHEAD and (not begun or ahead_bytes + left[0][0].size_bytes <= AHEAD_BYTES):
+                while left and len(begun) < AHEAD and (not begun or ahead_bytes + _weight(left[0][0]) <= AHEAD_BYTES):
                     wanted, known = left.popleft()
-                    ahead_bytes += wanted.size_bytes
+                    ahead_bytes += _weight(wanted)
                     begun.append((wanted, known, pool.submit(self._read, wanted, known)))
                 self._check_stopped()
                 wanted, known, future = begun.popleft()
                 yield wanted, known, future.result()
-                ahead_bytes -= wanted.size_bytes
+                ahead_bytes -= _weight(wanted)
             is_whole = True
         finally:
             if not is_whole:
@@ -336,6 +338,8 @@ class Ingest:
             return found or Kept(wanted.ref, "unchanged")
         except NotFound:
             return Kept(wanted.ref, "missing" if wanted.file and not os.path.lexists(wanted.file) else "error", "is gone")
+        except Refused as error:
+            return Kept(wanted.ref, "skipped", str(error))
         except OwlError as error:
             return Kept(wanted.ref, "error", str(error))
 
@@ -366,6 +370,11 @@ def _page(url: str) -> Wanted:
         return Wanted(parse_ref(route_url(url)), url=url)
     except OwlError as error:
         return Wanted("", url, problem=error.message)
+
+
+def _weight(wanted: Wanted) -> int:
+    """How much there is to read of it; a file that is too large is not read."""
+    return max(1, wanted.size_bytes) if wanted.size_bytes <= MAX_FILE_BYTES else 1
 
 
 def _is_same(wanted: Wanted, known: Known) -> bool:

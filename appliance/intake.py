@@ -14,14 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from appliance.addresses import parse_ref
+from appliance.clock import monotonic_s
 from appliance.entries import By
 from appliance.errors import BadInput, TooLarge
-from appliance.gather import Gather, Item
+from appliance.gather import DISK, Gather, Item, ref_of
 from appliance.ingest import Fetch, Ingest, Refreshed, no_fetch
 from appliance.places import Home
 from appliance.sources import Desk, Sources
 
 MAX_STAGED = 96 * 1024 * 1024  # bytes of pieces of everybody together
+KEY_BYTES = 1024  # that a name costs, however little has come under it
+STALE_S = 600.0  # what nobody asked for by then was sent by somebody who is gone
 CLIENT, PLUGIN = "client", "plugin"
 
 
@@ -48,30 +52,42 @@ class Parcel:
 class Staging:
     """What has come in pieces, by the user it came from and the name it was given."""
 
-    def __init__(self, limit_bytes: int = MAX_STAGED) -> None:
+    def __init__(self, limit_bytes: int = MAX_STAGED, stale_s: float = STALE_S) -> None:
         self._limit = limit_bytes
-        self._held: dict[tuple[int, str], bytearray] = {}
+        self._stale_s = stale_s
+        self._held: dict[tuple[int, str], bytearray] = {}  # the one that grew last at the end
+        self._grown_s: dict[tuple[int, str], float] = {}
         self._guard = threading.Lock()
 
     def add(self, uid: int, key: str, data: bytes) -> int:
         """Put this after what has come under the name before; how many bytes there are now. The oldest make way."""
         with self._guard:
+            now_s = monotonic_s()
             whole = self._held.pop((uid, key), bytearray())
             whole += data
             if len(whole) > self._limit:
+                self._grown_s.pop((uid, key), None)
                 raise TooLarge(f"{len(whole)} bytes in pieces, the limit is {self._limit}", hint="send less")
-            while self._held and sum(map(len, self._held.values())) + len(whole) > self._limit:
-                self._held.pop(next(iter(self._held)))
+            held = sum(map(len, self._held.values())) + KEY_BYTES * len(self._held)
+            while self._held and (held + len(whole) > self._limit or self._oldest_s() < now_s - self._stale_s):
+                oldest = next(iter(self._held))
+                held -= len(self._held.pop(oldest)) + KEY_BYTES
+                del self._grown_s[oldest]
             self._held[uid, key] = whole
+            self._grown_s[uid, key] = now_s
             return len(whole)
 
     def take(self, uid: int, key: str) -> bytes:
         """All that has come under a name, which is forgotten then; BadInput when nothing has."""
         with self._guard:
             whole = self._held.pop((uid, key), None)
+            self._grown_s.pop((uid, key), None)
         if whole is None:
             raise BadInput(f"no pieces have come as {key!r}", hint="send them, then the item")
         return bytes(whole)
+
+    def _oldest_s(self) -> float:
+        return self._grown_s[next(iter(self._held))]
 
 
 class Intake:
@@ -151,4 +167,6 @@ def _parcel(given: Mapping[str, Any]) -> Parcel:
     parcel = Parcel(**given)
     if sum((parcel.body is not None, bool(parcel.body_key), bool(parcel.blob_key))) != 1:
         raise BadInput(f"{parcel.ref}: neither or more than one of body, body_key and blob_key", hint=hint)
+    if parcel.file and (not parcel.file.startswith("/") or parse_ref(parcel.ref) != ref_of(parcel.file)):
+        raise BadInput(f"{parcel.ref} cannot have been read from {parcel.file!r}", hint=f"a file is kept as {DISK} and its path")
     return parcel

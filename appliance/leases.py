@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from appliance import clock
 from appliance.clock import Process, boot_id, monotonic_s, new_id, now_ms, this_process
-from appliance.errors import AlreadyRunning, BadInput, NotFound
+from appliance.errors import AlreadyRunning, BadInput, NotFound, Refused
 from appliance.store import Row, Store
 
 Mode = Literal["once", "persist"]
@@ -125,7 +125,8 @@ class Worker:
 class Pulse:
     """A worker's sign of life: a file that it keeps locked, and into which it writes the clock that never jumps.
 
-    A wall clock that is set (a Pi has no battery) must not make every worker look silent.
+    With it stands since when it has held its claim, 0 for none. A wall clock that is set (a Pi has no battery) must
+    neither make every worker look silent nor every claim look old.
     """
 
     def __init__(self, path: Path) -> None:
@@ -137,11 +138,17 @@ class Pulse:
         except BlockingIOError:
             os.close(self._fd)
             raise AlreadyRunning(f"worker {path.name} is registered already", hint="each worker has an id of its own") from None
+        self._since_s = 0.0
         self.beat()
 
     def beat(self) -> None:
         """Another sign of life."""
-        os.pwrite(self._fd, f"{monotonic_s():018.3f}".encode(), 0)
+        os.pwrite(self._fd, f"{monotonic_s():018.3f} {self._since_s:018.3f}".encode(), 0)
+
+    def hold(self, is_held: bool) -> None:
+        """It begins to work on a claim, or holds none any more."""
+        self._since_s = monotonic_s() if is_held else 0.0
+        self.beat()
 
     def end(self) -> None:
         """No more of them."""
@@ -227,10 +234,15 @@ class Roster:
 
     def silent_s(self, worker: Worker, now: int | None = None) -> float:
         """For how long it has given no sign of life: by the clock that never jumps, without its file by the wall clock."""
-        try:
-            return monotonic_s() - float((self._folder / worker.id).read_text("ascii"))
-        except (OSError, ValueError):
-            return ((now_ms() if now is None else now) - worker.beat_ms) / 1000
+        seen = self._pulse(worker.id)
+        if seen is not None:
+            return monotonic_s() - seen[0]
+        return ((now_ms() if now is None else now) - max(worker.beat_ms, self._claimed_ms(worker.id) or 0)) / 1000
+
+    def held_s(self, worker: str) -> float | None:
+        """For how long a worker has held its claim, by the clock that never jumps; None where that cannot be seen."""
+        seen = self._pulse(worker)
+        return None if seen is None or not seen[1] else monotonic_s() - seen[1]
 
     def gone(self, dead_after_s: float | None, now: int | None = None) -> list[tuple[Worker, str]]:
         """Workers that count as running and are dead, with the reason; the silent ones only with a limit."""
@@ -240,7 +252,10 @@ class Roster:
                 why = "killed" if worker.process.startswith(f"{boot_id()}/") else "power lost or restarted"
                 found.append((worker, why))
             elif dead_after_s is not None and (silent_s := self.silent_s(worker, now)) > dead_after_s:
-                found.append((worker, f"silent for {silent_s:.0f} s"))
+                # Its file may be where we do not look (another XDG_RUNTIME_DIR) or gone (a logout clears the folder),
+                # and an idle one does not beat its row: as it holds nothing, it harms nobody.
+                if self._pulse(worker.id) is not None or self._claimed_ms(worker.id) is not None:
+                    found.append((worker, f"silent for {silent_s:.0f} s"))
         return found
 
     def strays(self) -> list[str]:
@@ -273,9 +288,25 @@ class Roster:
             signal.pidfd_send_signal(handle, number)
         except ProcessLookupError:
             return False
+        except PermissionError:
+            raise Refused(f"worker {worker.id} belongs to another user", hint="ask as its user, or the core") from None
         finally:
             os.close(handle)
         return True
+
+    def _pulse(self, worker: str) -> tuple[float, float] | None:
+        """What stands in its file: the last sign of life, and since when it has held its claim; None without one."""
+        try:
+            beat_s, since_s, *_ = [*map(float, (self._folder / worker).read_text("ascii").split()), 0.0]
+        except (OSError, ValueError):
+            return None
+        return beat_s, since_s
+
+    def _claimed_ms(self, worker: str) -> int | None:
+        """When it claimed the last of the tasks it holds; None when it holds none."""
+        sql = "SELECT MAX(claimed_ms) FROM tasks WHERE claimed_by = ? AND status = 'in_progress'"
+        found = self._store.value(sql, (worker,))
+        return None if found is None else int(found)
 
     def _is_held(self, worker: str) -> bool:
         """True while somebody holds the lock of a sign of life: also a process that we cannot see from here."""

@@ -72,7 +72,7 @@ class Office:
         self.drops = Drops(ground.home.drop, store, runs, self.outbox, self.tasks, passed=passed)
         self.ticks: Ticks | None = None
         crew = self.crew
-        staff = Staff(crew.listing, crew.view, self._start, crew.stop, crew.kill, self._reap, crew.log, self._lend)
+        staff = Staff(crew.listing, crew.view, self._start, crew.stop, self._kill, self._reap, crew.log, self._lend)
         self.queue = Queue(staff, self.outbox, self.notices, self.changed, self.counts)
 
     def shift(self, post: Post, phases: Phases, parts: Parts, *, is_scheduling: bool = True) -> Shift:
@@ -143,7 +143,7 @@ class Office:
             channel = LOCAL if task.session.partition(":")[0] in ("", LOCAL) else ""
         key = f"task:{task.id}:{task.attempts}:{task.status}"
         text = f"Task {task.id} ({task.name}) {STATES.get(task.status, task.status)}:\n{task.text}"
-        person = task.person or pwd.getpwuid(os.getuid()).pw_name
+        person = task.person or _owner()
         self.outbox.put(Letter(key, person, text, context, task.session, channel, run=task.origin))
 
     def _tell(self) -> None:
@@ -155,6 +155,12 @@ class Office:
 
     def _start(self, mode: Mode, task: int | None, is_scheduling: bool) -> dict[str, Any]:
         return self.crew.start(mode, task, is_scheduling=is_scheduling)
+
+    def _kill(self, ref: str) -> dict[str, Any]:
+        killed = self.crew.kill(ref)
+        self._ground.runs.recover(_ignore)
+        self.changed()
+        return killed
 
     def _reap(self) -> list[dict[str, Any]]:
         buried = [to_plain(worker) for worker in self.crew.reap()]
@@ -168,6 +174,14 @@ class Office:
         if reason:
             self._broker.revive(reason)
         return {"socket": str(self._broker.socket), "token": self._broker.token}
+
+
+def _owner() -> str:
+    """Who runs this process; by number when it has no name, as in a container: the end of a task must not fail for that."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _nothing() -> None:

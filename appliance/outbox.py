@@ -25,6 +25,7 @@ OPEN = "status IN ('waiting', 'sending')"  # as the index has it
 # Of letters put for the same context, session and channel only the oldest may go.
 HEADS = f"SELECT MIN(id) FROM outbox WHERE {OPEN} GROUP BY context, session, channel"
 DAY_MS = 24 * 3600 * 1000
+CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
 
 
 @dataclass(frozen=True)
@@ -314,6 +315,10 @@ class Outbox:
         if not self._store.value(f"SELECT 1 FROM outbox WHERE {old}", (before_ms,)):
             return 0
         with self._store.write() as execute:
+            # Put before the clock was set (a Pi without a battery begins in 1970): nobody knows how old they are.
+            execute(
+                "UPDATE outbox SET created_ms = ?1 WHERE status = 'waiting' AND created_ms < ?2 AND ?1 > ?2", (now, CLOCKLESS_MS)
+            )
             gone = execute("DELETE FROM outbox WHERE ended_ms < ? RETURNING id", (before_ms,))
             error = f"not delivered within {self.patience.keep_days:g} days"
             given_up = execute(

@@ -184,7 +184,7 @@ class Packets:
         system = before.system if before is not None else self._system(scene)
         if scene.layout == "chat":
             return self._chat(scene, system)
-        return self._blocks(scene, system, before)
+        return self._blocks(replace(scene, prompt=asked(scene.prompt)), system, before)
 
     def fit(self, messages: Sequence[Message], system: Sequence[Part], tools: Sequence[ToolSpec], route: Route) -> list[Message]:
         """The messages that leave room for the answer: the first and the newest, never half of a call.
@@ -279,6 +279,14 @@ class More:
     blocks: Blocks | None = None
     chronicle: Chronicle | None = None
     contextual: Callable[[str], Sequence[Part]] = lambda prompt: ()
+
+
+def asked(prompt: str) -> str:
+    """What a person said, without the notes that a chat's message carries before it."""
+    notes, mark, question = prompt.partition(QUESTION)
+    first, *lines = notes.split("\n")
+    is_ours = bool(mark) and first == NOTES and bool(lines) and all(NOTE.fullmatch(line) for line in lines)
+    return question if is_ours else prompt
 
 
 def _chars(system: Sequence[Part], messages: Sequence[Message], scene: Scene) -> int:

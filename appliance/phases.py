@@ -121,8 +121,11 @@ class Screen:
             self._is_open = False
 
     def _put(self, text: str) -> None:
-        self._out.write(self._shown(text))
-        self._out.flush()
+        try:
+            self._out.write(self._shown(text))
+            self._out.flush()
+        except OSError:
+            pass  # the terminal was closed, or the pipe: the work goes on
         self._is_open = True
 
 

@@ -29,6 +29,7 @@ FOLDERS = (
     "sessions",
     "logs",
     "backups",
+    "drop",
     "drop/users",
     "drop/groups",
 )

@@ -69,10 +69,11 @@ class Pool:
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The pool's routes that can be asked now, in order; Unavailable or NotFound says why there is none.
 
-        `local/STEM` is the pool of that one local model.
+        `local/STEM` is the pool of that one local model, and a route that some pool names is one of itself.
         """
         name = pool or self._config.models.pool
-        if name not in self._config.pools and name.startswith(NAMED):
+        is_route = name.startswith(NAMED) or any(name in routes for routes in self._config.pools.values())
+        if name not in self._config.pools and is_route:
             return (self.route(name),)
         if name not in self._config.pools:
             raise NotFound(f"no pool named {name}", hint=f"there are: {', '.join(sorted(self._config.pools))}")

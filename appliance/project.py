@@ -173,7 +173,7 @@ class Project:
         rules = self.constraints()
         found = dict(self._walked(rules, Rules(closed=self._closed)))
         if any(rule.kind != "ignore" for rule in rules):  # what would be left out may have been added by name
-            everything = self._walked(rules, Rules(has_hidden=True, has_ignored=True, closed=self._closed))
+            everything = self._walked(rules, Rules(has_hidden=True, has_ignored=True, has_secrets=True, closed=self._closed))
             found |= {path: wanted for path, wanted in everything if _kind_of(path, rules)}
         if len(found) > MAX_FOLLOWED:
             LOG.warning("%d files in %s, the first %d are followed", len(found), self.root, MAX_FOLLOWED)

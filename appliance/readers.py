@@ -35,6 +35,7 @@ HEAD_CHARS = 20_000  # in which a title is looked for
 CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 CPU_S = 30  # for one file, in the child
+MAX_ATTACHMENTS = 200  # named of one mail
 MEMORY = 1024 * 1024 * 1024  # bytes of addresses of the child
 # What parsers raise over broken input; anything else ends the child, and the parent says so.
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, AssertionError, OSError, MemoryError)
@@ -110,7 +111,8 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
 def as_bytes(name: str, note: str = "", mime: str = "", reader: str = "bytes/1") -> Reading:
     """A file of which only the bytes are kept, why, and who tried; with "" as the reader it is tried again another time."""
     found = mime or guess_mime(name, False)
-    return Reading(None, BYTES if found == TEXT else found, reader, note=note)
+    told = note.encode("utf-8", "backslashreplace").decode()  # it may quote what was read
+    return Reading(None, BYTES if found == TEXT else found, reader, note=told)
 
 
 def is_current(name: str, reader: str) -> bool:
@@ -175,10 +177,12 @@ def _mail(data: bytes, reader: str) -> Reading:
             if body.get_content_type() == "text/html"
             else pages.decoded(content, charset)
         )
-    for part in message.iter_attachments():
+    parts = list(message.iter_attachments())
+    for part in parts[:MAX_ATTACHMENTS]:
         held = part.get_payload(decode=True)
         size = len(held) if isinstance(held, bytes) else 0
         lines.append(f"Attachment: {part.get_filename() or 'unnamed'} ({part.get_content_type()}, {size} bytes)")
+    lines += [f"Attachment: … and {len(parts) - MAX_ATTACHMENTS} more"] if len(parts) > MAX_ATTACHMENTS else []
     text = "\n".join(lines) + "\n\n" + said.replace("\r\n", "\n").strip() + "\n"
     return Reading(text, "message/rfc822", reader, subject, " · ".join(lines[1:3]))
 
@@ -238,7 +242,11 @@ def _checked(found: Reading, name: str) -> Reading:
 
 def main() -> None:
     """Answer requests of standard input until it ends: a line of JSON and so many bytes, for which comes a line of JSON."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    with open("/proc/self/oom_score_adj", "w") as file:  # when memory ends, this goes and not a core or a database
+        file.write("1000")
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    memory = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(5)  # a person who waits for an answer goes first
@@ -247,7 +255,8 @@ def main() -> None:
     while line := source.readline():
         # Whatever becomes of the parent, no file is read for ever.
         used = resource.getrusage(resource.RUSAGE_SELF)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + CPU_S, resource.RLIM_INFINITY))
+        limit_s, most_s = int(used.ru_utime + used.ru_stime) + CPU_S, resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s if most_s == resource.RLIM_INFINITY else min(limit_s, most_s), most_s))
         answer.write(json.dumps(asdict(_answered(json.loads(line), source))).encode() + b"\n")
         answer.flush()
 

@@ -153,11 +153,15 @@ class Search:
         """The best entries by words and, with the query's vector, by meaning; each once, with its best passage."""
         self.catch_up()
         words, names = words_of(query), self.names()
-        note, nearest = self._by_meaning(vector, where)
+        note, nearest = self._by_meaning(vector, where, is_filtered=where.is_narrow)
         size = POOL
         while True:
             found = self._by_words(words, where, size) if words else {}
             lists = self._lists(query, found, nearest, where, names)
+            if not where.is_narrow and len(nearest) == POOL and len(lists.meaning) < DEPTH:
+                # Others' entries are nearer: look again among those that count, which takes longer.
+                note, nearest = self._by_meaning(vector, where, is_filtered=True)
+                lists = self._lists(query, found, nearest, where, names)
             best = _by_entry(lists, _fused(lists, looks.fusion))
             if len(best) >= looks.limit or len(found) < size or size >= MAX_POOL:
                 break
@@ -239,7 +243,7 @@ class Search:
         )
         return {int(key): float(score) for key, score in rows}
 
-    def _by_meaning(self, vector: Vector | None, where: Where) -> tuple[str, Scores]:
+    def _by_meaning(self, vector: Vector | None, where: Where, *, is_filtered: bool = False) -> tuple[str, Scores]:
         """The chunks nearest to a vector, by cosine, and why there are none when something is wrong."""
         if vector is None or self.passages.embedder() is None:
             return "", {}
@@ -250,7 +254,7 @@ class Search:
         values = packed(vector.values)
         sql = "SELECT rowid, distance FROM chunks_vec WHERE embedding MATCH vec_int8(:vector) AND k = :size"
         bindings: dict[str, object] = {"vector": values, "size": POOL}
-        if where.is_narrow or tuple(where.scopes) != (PROJECT,):
+        if is_filtered:
             condition, more = _condition(where)
             sql += f" AND rowid IN (SELECT c.id FROM entries e JOIN chunks c ON c.entry = e.id WHERE {condition})"
             bindings |= more

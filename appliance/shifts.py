@@ -198,7 +198,9 @@ def log(args: argparse.Namespace, home: Home) -> int:
         if found["start"] and not args.json:
             say(f"[the last {found['size_bytes'] - found['start']} of {found['size_bytes']} bytes]")
         while True:
-            if found["text"]:
+            if args.json and found["text"]:
+                say(json.dumps(found, ensure_ascii=False))
+            elif found["text"]:
                 sys.stdout.write(terminal.fitting(found["text"], sys.stdout))
                 sys.stdout.flush()
             if not args.follow or (found["status"] != "running" and not found["text"]):

@@ -33,8 +33,8 @@ class Signals:
         """Wake whoever waits; from any thread."""
         try:
             self._bell.send(bytes([RUNG]))
-        except BlockingIOError:
-            pass  # full of things to wake up for
+        except OSError:
+            pass  # full of things to wake up for, or nobody waits any more
 
     def close(self) -> None:
         """Signals do again what they did before."""

@@ -123,6 +123,10 @@ def nothing(task: Task) -> None:
     """Nothing follows."""
 
 
+def unknown(worker: str) -> None:
+    """Nobody knows."""
+
+
 class Tasks:
     """Reads and writes the queue.
 
@@ -375,14 +379,20 @@ class Tasks:
             rows = execute("SELECT id FROM tasks WHERE claimed_by = ? AND status = 'in_progress' ORDER BY id", (worker,))
             return [self._bereave(execute, task, why) for task in self._freed(execute, rows, why)]
 
-    def release_stale(self, before_ms: int) -> list[Task]:
-        """Tasks claimed before a moment are pending again, whatever became of their workers."""
-        stale = "SELECT id FROM tasks INDEXED BY tasks_claimed WHERE status = 'in_progress' AND claimed_ms < ? ORDER BY id"
-        if not self._store.row(stale, (before_ms,)):
+    def release_stale(self, before_ms: int, is_slow: Callable[[str], bool | None] = unknown) -> list[Task]:
+        """Tasks claimed before a moment are pending again, whatever became of their workers.
+
+        `is_slow` knows better than the wall clock, which may have been set, for the workers it does not answer None for.
+        """
+        claimed = "SELECT id, claimed_by, claimed_ms FROM tasks INDEXED BY tasks_claimed WHERE status = 'in_progress' ORDER BY id"
+
+        def stale(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+            return [row for row in rows if ((row[2] or 0) < before_ms if (known := is_slow(str(row[1]))) is None else known)]
+
+        if not stale(self._store.rows(claimed)):
             return []  # the usual case costs no write
         with self._store.write(durable=True) as execute:
-            found = self._freed(execute, execute(stale, (before_ms,)), SLOW)
-            return [self._reopen(execute, task, SLOW) for task in found]
+            return [self._reopen(execute, task, SLOW) for task in self._freed(execute, stale(execute(claimed)), SLOW)]
 
     # -- inside ---------------------------------------------------------------------------------------
 

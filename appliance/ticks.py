@@ -10,13 +10,14 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from appliance import log
 from appliance.agent import Role
 from appliance.briefing import Briefing
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms
-from appliance.errors import Conflict, NotFound, OwlError, StoreError
+from appliance.errors import Conflict, NotFound, OwlError, StoreError, Unavailable
 from appliance.loops import Loops, Subscription
 from appliance.packet import Packets
 from appliance.phases import Phases
@@ -25,7 +26,7 @@ from appliance.runs import DONE, PROPOSED, Loop, Runs
 from appliance.settings import Workers
 from appliance.steps import Passed, Step, nobody
 from appliance.store import Store
-from appliance.tasks import CANCELLED, Claim, Tasks
+from appliance.tasks import CANCELLED, Claim, Tasks, unknown
 
 LOG = logging.getLogger(__name__)
 STALE_TICKS = 3  # a claim is stale after so many longest ticks (B-023)
@@ -39,9 +40,9 @@ STOPPED, LOST = "its worker was stopped", "the claim was lost"
 # Through no fault of the task: our own process, the model's, or the database.
 OURS = ("busy", "disk_full")
 BLAMELESS = ("interrupted", "connection_lost", *OURS)
-INTERRUPTED = "interrupted"
+INTERRUPTED, UNBEGUN = "interrupted", "could not be begun"
 UNKNOWN = LoopEnded(500, "failed", "internal error")
-MAX_INTERRUPTIONS = 3  # a task that ends the model's process each time is not begun for ever
+MAX_INTERRUPTIONS = 3  # a task that ends the model's process each time, or fits nowhere, is not begun for ever
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Parts:
     model: Model
     packets: Packets
     briefing: Briefing
+    held_s: Callable[[str], float | None] = unknown  # for how long a worker has held its claim
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,10 @@ def nothing() -> None:
     """There is nothing to prepare."""
 
 
+def unseen(is_held: bool) -> None:
+    """Nobody looks."""
+
+
 class Ticks:
     """Works on tasks, one at a time; `interrupt` and `look` may be called from other threads."""
 
@@ -110,6 +116,8 @@ class Ticks:
         self._guard = threading.Lock()
         self._job: Job | None = None
         self._unsettled: dict[int, Job] = {}  # by loop
+        self._unreturned: list[Callable[[], object]] = []  # claims that the database did not let us give back
+        self.hold: Callable[[bool], None] = unseen  # told before a claim is made, and when none is held any more
         self._is_stopping = False
         self._number = 0
         self.was_interrupted = False  # the last tick, by something that trying again at once would not mend
@@ -124,6 +132,7 @@ class Ticks:
             self._parts.loops.pay_all()
             for job in list(self._unsettled.values()):
                 self._make_sure(job)
+            self._return_claims()
             self._release_stale()
             if self._has_schedules(only) and self._schedules is not None:
                 self._phases.say("evaluating-schedules")
@@ -143,7 +152,7 @@ class Ticks:
 
     def is_busy(self) -> bool:
         """True while a claim is held."""
-        return self._job is not None or bool(self._unsettled)
+        return self._job is not None or bool(self._unsettled or self._unreturned)
 
     def interrupt(self, why: str) -> None:
         """End what is being worked on, and begin nothing more when the worker is `STOPPED`."""
@@ -181,8 +190,13 @@ class Ticks:
     # -- inside ---------------------------------------------------------------------------------------
 
     def _release_stale(self) -> None:
-        stale_ms = now_ms() - round(STALE_TICKS * self._pace().max_tick_s * 1000)
-        for task in self._parts.tasks.release_stale(stale_ms):
+        limit_s = STALE_TICKS * self._pace().max_tick_s
+
+        def is_slow(worker: str) -> bool | None:
+            held_s = self._parts.held_s(worker)
+            return None if held_s is None else held_s > limit_s
+
+        for task in self._parts.tasks.release_stale(now_ms() - round(limit_s * 1000), is_slow):
             LOG.warning("task %d was claimed for too long and is %s again", task.id, task.status)
 
     def _has_schedules(self, only: int | None) -> bool:
@@ -194,13 +208,18 @@ class Ticks:
             return False
         self._prepare()
         routes = self._parts.model.plan("")
-        claim = None if self._is_stopping else self._parts.tasks.claim(worker, only)
-        if claim is None:
-            return False
-        LOG.info("task %d claimed", claim.task.id, extra={"worker": worker, "attempt": claim.number})
-        with log.correlated(correlation_id()):
-            self._carry_out(claim, routes[0])
-        return True
+        self.hold(True)
+        try:
+            claim = None if self._is_stopping else self._parts.tasks.claim(worker, only)
+            if claim is None:
+                return False
+            LOG.info("task %d claimed", claim.task.id, extra={"worker": worker, "attempt": claim.number})
+            with log.correlated(correlation_id()):
+                self._carry_out(claim, routes[0])
+            return True
+        finally:
+            if not self.is_busy():
+                self.hold(False)
 
     def _is_due(self, only: int | None) -> bool:
         if only is None:
@@ -217,15 +236,20 @@ class Ticks:
         return False
 
     def _carry_out(self, claim: Claim, route: Route) -> None:
-        parts = self._parts
+        loop, why, is_its_own = None, "internal error", True
         try:
             loop = self._begin(claim, route)
         except OwlError as error:
-            LOG.error("task %d could not be begun: %s", claim.task.id, error)
-            parts.tasks.give_back(claim, f"could not be begun: {error.message}")
-            if isinstance(error, Conflict | NotFound):
-                return
-            raise
+            why, is_its_own = error.message, not isinstance(error, Unavailable)
+            if not isinstance(error, Conflict | NotFound):
+                raise
+        finally:
+            if loop is None:
+                LOG.error("task %d %s: %s", claim.task.id, UNBEGUN, why)
+                self._unreturned.append(partial(self._give_up, claim, f"{UNBEGUN}: {why}", is_its_own))
+                self._return_claims()
+        if loop is None:
+            return
         job = Job(claim, loop)
         self._unsettled[loop.id] = job
         with self._guard:
@@ -238,6 +262,25 @@ class Ticks:
         finally:
             with self._guard:
                 self._job = None
+
+    def _give_up(self, claim: Claim, why: str, is_its_own: bool) -> None:
+        """A claim on which nothing was begun: pending again, failed when the task is to blame, time after time."""
+        tasks = self._parts.tasks
+        if is_its_own and self._streak(claim, UNBEGUN) + 1 >= MAX_INTERRUPTIONS:
+            if tasks.holds(claim):
+                tasks.finish(claim, "failed", f"it {why}")
+        else:
+            tasks.give_back(claim, why)
+
+    def _return_claims(self) -> None:
+        """Give back what is not worked on; with the next tick what a full or busy database keeps us from."""
+        for give_up in list(self._unreturned):
+            try:
+                give_up()
+            except OwlError as error:
+                LOG.error("a claim is given back later: %s", error)
+            else:
+                self._unreturned.remove(give_up)
 
     def _begin(self, claim: Claim, route: Route) -> Loop:
         """The task's thread with its first message, begun: all of it, or nothing of it."""
@@ -329,9 +372,10 @@ class Ticks:
 
     def _verdict(self, job: Job, end: LoopEnded) -> tuple[Literal["pending", "complete", "failed", "waiting"], str]:
         """How a task ends whose model called no tool for that."""
-        if job.why == STOPPED or end.outcome == "stopped":
+        is_stopped = job.why == STOPPED or end.outcome == "stopped"
+        if is_stopped and end.status != DONE:  # what was finished just in time need not be done twice
             return "pending", STOPPED
-        if job.why:
+        if job.why and not is_stopped:
             return "failed", job.why
         if end.status == DONE:
             said = self._parts.runs.said(job.loop.id).strip()
@@ -342,12 +386,12 @@ class Ticks:
             return "failed", MAX_TURNS
         if end.outcome in BLAMELESS:
             self.was_interrupted = True
-            if end.outcome in OURS or self._interruptions(job.claim) + 1 < MAX_INTERRUPTIONS:
+            if end.outcome in OURS or self._streak(job.claim, INTERRUPTED) + 1 < MAX_INTERRUPTIONS:
                 return "pending", f"{INTERRUPTED}: {end.message or end.outcome}"
             return "failed", f"it was interrupted {MAX_INTERRUPTIONS} times, the last time: {end.message or end.outcome}"
         return "failed", end.message or end.outcome
 
-    def _interruptions(self, claim: Claim) -> int:
-        """How many attempts right before this one the model's process did not survive."""
+    def _streak(self, claim: Claim, how: str) -> int:
+        """How many attempts right before this one ended like that: the model's process gone, or never begun."""
         before = [one.outcome for one in self._parts.tasks.attempts(claim.task.id) if one.number < claim.number]
-        return next((i for i, outcome in enumerate(reversed(before)) if not outcome.startswith(INTERRUPTED)), len(before))
+        return next((i for i, outcome in enumerate(reversed(before)) if not outcome.startswith(how)), len(before))

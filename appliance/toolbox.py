@@ -194,7 +194,7 @@ class Toolbox:
     def meant(self, call: ToolCall) -> ToolCall:
         """The call that is to be run: another tool's for a detour such as `use`, else the same one."""
         found = self._tools.get(call.name)
-        if found is None or not found.mark.is_detour:
+        if found is None or not found.mark.is_detour or not self._policy.check(call.name).allowed:
             return call
         try:
             inner: ToolCall = found.function(**found.signature.bind(call.arguments))

@@ -339,7 +339,7 @@ class Turns:
             status=STOPPED,
             outcome=outcome,
         )
-        written = []
+        written: list[Event] = []
         for call in missing.values():
             text = f"{call.tool} was not finished: {outcome}. It may or may not have taken effect."
             text = f"{call.tool} was not run: {outcome}." if written else text

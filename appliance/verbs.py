@@ -514,7 +514,8 @@ class Verbs:
         """Whether a change of this path waits for a decision: a model's, of a file. Refused where its run may change none."""
         is_waiting = self._is_proposing and actor.tier == "model" and bool(actor.run) and is_file(path)
         if is_waiting and actor.bars_files:
-            raise Refused(f"{path} was not changed: {actor.bars_files}", hint="say what should be changed instead")
+            hint = "wait_task tells a person" if "approval" in actor.bars_files else "say what should be changed instead"
+            raise Refused(f"{path} was not changed: {actor.bars_files}", hint=hint)
         return is_waiting
 
     def _show(self, actor: Actor, entry: int, visibility: Visibility | None, summary: str | None) -> None:

@@ -3,8 +3,9 @@
 The main thread waits for signals, gives signs of life and buries dead workers; a second one works. So a worker in a
 model call of five minutes goes on beating, and one that is asked to stop does so at once: SIGTERM and SIGINT give
 the claim back, SIGUSR1 means that there is something to look at, a task that was added or is to be stopped. Idle
-it sleeps. One that was taken for dead ends when it learns of it, and has changed nothing meanwhile. Not promised:
-that a tool which hears no stop ends in time; then the process ends with it, and the claim is given back by others.
+it sleeps. A terminal that is closed (SIGHUP) asks it to stop too. One that was taken for dead ends when it learns of
+it, and has changed nothing meanwhile. Not promised: that a tool which hears no stop ends in time; then the process
+ends with it, and the claim is given back by others.
 """
 
 import logging
@@ -27,6 +28,7 @@ from appliance.ticks import LOST, STOPPED, Ticks
 LOG = logging.getLogger(__name__)
 WORKED, NOTHING, NO_MODEL, DECLARED_DEAD = 0, 0, 5, 1  # exit codes
 RETRY_S = 5.0  # after no model could be asked, doubling
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SECOND_LOOK_S = 2.0  # a signal may come before the commit that it tells of
 
 
@@ -86,9 +88,14 @@ class Shift:
             self._ended.set()
             self._idle()
             return NOTHING
-        # Before anybody can know of us: an unhandled SIGUSR1 would end the process.
-        self._signals = Signals((signal.SIGTERM, signal.SIGINT, signal.SIGUSR1))
+        # Before anybody can know of us, and for those who are told too late that we have left: an unhandled SIGUSR1
+        # would end the process.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        # Under nohup a closed terminal is no reason to stop.
+        ends = [one for one in ENDS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+        self._signals = Signals((*ends, signal.SIGUSR1))
         pulse = self._ties.roster.begin(self._post.id, self._post.mode, task=self._post.task, log=self._post.log)
+        self._ticks.hold = pulse.hold
         worker = threading.Thread(target=self._work, name="tick", daemon=True)
         try:
             registered()
@@ -116,7 +123,7 @@ class Shift:
                 pace = self._pace()
                 due_s = now_s + min(pace.heartbeat_s, pace.reap_interval_s if self._is_persistent() else pace.heartbeat_s)
             number = self._signals.wait(max(0.01, min(due_s, self._stop_at_s) - monotonic_s()))
-            if number in (signal.SIGTERM, signal.SIGINT) and not self._stop.is_set():
+            if number in ENDS and number is not None and not self._stop.is_set():
                 self._end(STOPPED, signal.Signals(number).name)
             elif number == signal.SIGUSR1:
                 self._guarded("look", self._ticks.look)

@@ -21,7 +21,6 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,8 @@ from appliance.store import Store  # noqa: E402
 DISK = "48m"
 # How an answer may end that somebody was promised.
 EXCUSED = ("interrupted", "stopped", "connection_lost", "unavailable", "disk_full", "busy")
-CALM_S = 60.0  # generous: what is left must be done by then
+CALM_S = 30.0  # for so long nothing may move before all is done: a loaded machine is slow, not stuck
+BACKLOG = 12  # tasks that wait; more are not asked for then, so that calm comes soon
 WORKERS = 3
 PLANS = 400
 FAKETIME = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu" / "faketime" / "libfaketimeMT.so.1"
@@ -111,17 +111,17 @@ SETTINGS = {
     "OUTBOX__RETRY_MAX_S": "2",
     "LLM__BROKER_WAIT_S": "5",
 }
-MESSAGES = ("say", "say", "slow say", "fails", "breaks", "plan", "plan")
-TASKS = ("call", "call", "say", "slow call", "slow say", "fails", "breaks", "waits", "splits")
+MESSAGES = ("say", "say", "say", "slow say", "fails", "breaks", "plan", "plan")
+TASKS = ("call", "call", "call", "say", "slow call", "slow say", "fails", "breaks", "waits", "splits")
 HURTS = {
     "kill a worker": 5,
     "kill the core": 1,
     "kill the broker": 1,
-    "set the clock": 3,
+    "set the clock": 4,
     "fill the disk": 2,
     "hang a worker": 1,
     "stop a worker": 1,
-    "stop the core": 1,
+    "stop the core": 0.5,
 }
 
 
@@ -141,6 +141,7 @@ class Arena:
     def __init__(self, root: Path, runtime: Path, disk: Path, dice: random.Random) -> None:
         self.box = Box(Home(disk / "home"), clean_environ(root, runtime))
         onboard.init(self.box.home)
+        self.store = Store.open(self.box.home.database)
         self.dice = dice
         self.promises = Promises()
         self.actions: deque[str] = deque(maxlen=30)
@@ -225,28 +226,19 @@ class Arena:
             while len(self.pids("workers")) == before and monotonic_s() < end_s and not self.is_closed.is_set():
                 sleep_s(0.1)
 
-    def pids(self, table: str) -> list[int]:
-        """Living workers, or brokers."""
+    def pids(self, which: str) -> list[int]:
+        """Living workers, those that work on something, or brokers."""
         sql = {
             "workers": "SELECT process FROM workers WHERE status = 'running'",
+            "busy": "SELECT process FROM workers WHERE id IN (SELECT claimed_by FROM tasks WHERE status = 'in_progress')",
             "brokers": "SELECT boot_id || '/' || pid || '/' || start_ticks FROM processes "
             "WHERE kind = 'broker' AND ended_ms IS NULL",
-        }[table]
+        }[which]
         try:
-            with self.store() as store:
-                found = [str(row[0]) for row in store.rows(sql)]
+            found = [str(row[0]) for row in self.store.rows(sql)]
         except OwlError:
             return []
         return [int(one.split("/")[1]) for one in found if is_alive(one)]
-
-    @contextmanager
-    def store(self) -> Iterator[Store]:
-        """The database."""
-        store = Store.open(self.box.home.database)
-        try:
-            yield store
-        finally:
-            store.close()
 
     # -- what goes wrong --------------------------------------------------------------------------------
 
@@ -254,7 +246,7 @@ class Arena:
         """One thing, at random."""
         [what] = self.dice.choices(list(HURTS), list(HURTS.values()))
         core = self._core.pid if self._core is not None and self._core.poll() is None else None
-        workers, brokers = self.pids("workers"), self.pids("brokers")
+        workers, brokers = self.pids("busy") or self.pids("workers"), self.pids("brokers")
         if what == "set the clock":
             self._set_clock()
         elif what == "fill the disk":
@@ -310,12 +302,29 @@ class Arena:
     def is_quiet(self) -> bool:
         """Nothing is being done, and nothing waits that could be done."""
         try:
-            with self.store() as store:
-                busy = [store.value(sql) for sql in UNFINISHED.values()]
+            busy = [self.store.value(sql) for sql in UNFINISHED.values()]
         except OwlError:
             return False
         folder = self.box.home.drop / "users" / self.person
         return not any(busy) and not [path for path in folder.glob("*") if path.is_file()]
+
+    def settle(self) -> None:
+        """Wait until all is done, as long as anything moves."""
+        seen, moved_s = -1, monotonic_s()
+        while not self.is_quiet() and monotonic_s() < moved_s + CALM_S:
+            if (now := self._ask("SELECT MAX(id) FROM events")) != seen:
+                seen, moved_s = now, monotonic_s()
+            sleep_s(0.3)
+
+    def has_enough(self) -> bool:
+        """True while as much waits to be done as may."""
+        return self._ask("SELECT COUNT(*) FROM tasks WHERE status = 'pending' AND open_blockers = 0") >= BACKLOG
+
+    def _ask(self, sql: str) -> int:
+        try:
+            return int(self.store.value(sql) or 0)
+        except OwlError:
+            return -1
 
     def stop(self) -> list[str]:
         """End everything in good order; what did not end so."""
@@ -336,6 +345,7 @@ class Arena:
             self._send("cleared away", int(line.split()[0]), signal.SIGKILL)
         for child in self._children:
             child.wait(20)
+        self.store.close()
         self._output.close()
 
 
@@ -375,6 +385,8 @@ def plan(arena: Arena, seed: str) -> None:
     """Add tasks, some after others, and change one's mind now and then."""
     dice, number = random.Random(seed), 0
     while not arena.is_over.wait(0.1 + dice.random() * 0.3):
+        if arena.has_enough():
+            continue
         number += 1
         name, known = f"{dice.choice(TASKS)} number {number}", list(arena.promises.tasks)
         after = [dice.choice(known[-8:])] if known and dice.random() < 0.3 else []
@@ -401,7 +413,7 @@ def drop(arena: Arena, seed: str) -> None:
         runs = list(arena.promises.messages.values())
         if runs and dice.random() < 0.5:
             request["run"] = dice.choice(runs)[0]
-        if dice.random() < 0.5:
+        if dice.random() < 0.5 and not arena.has_enough():
             del request["text"]
             request |= {"kind": "task", "name": f"{dice.choice(TASKS)} dropped {number}"}
         hidden = folder / f".{own}"
@@ -473,13 +485,13 @@ def violations(arena: Arena) -> list[str]:
     found = [
         f"doctor: {one.name}: {one.message}" for one in doctor.examine(arena.box.home, arena.box.environ) if one.state == "problem"
     ]
-    with arena.store() as store:
-        found += [f"database: {problem}" for problem in store.problems()]
-        found += [f"unfinished {name}: {store.value(sql)}" for name, sql in UNFINISHED.items() if store.value(sql)]
-        for what, sql in NEVER.items():
-            if rows := store.rows(sql):
-                found.append(f"{what}: {rows[:5]}{' and more' if len(rows) > 5 else ''}")
-        found += list(_broken(arena.promises, store))
+    store = arena.store
+    found += [f"database: {problem}" for problem in store.problems()]
+    found += [f"unfinished {name}: {store.value(sql)}" for name, sql in UNFINISHED.items() if store.value(sql)]
+    for what, sql in NEVER.items():
+        if rows := store.rows(sql):
+            found.append(f"{what}: {rows[:5]}{' and more' if len(rows) > 5 else ''}")
+    found += list(_broken(arena.promises, store))
     bad = arena.box.home.drop / "users" / arena.person / "bad"
     found += [f"refused file {path.name}: {path.read_text().strip()}" for path in bad.glob("*.why")]
     return found
@@ -514,6 +526,7 @@ def play(arena: Arena, length_s: float, seed: int) -> list[str]:
     people: list[tuple[Callable[..., None], tuple[str, ...]]] = [
         (talk, ("a", f"{seed}/a")),
         (talk, ("b", f"{seed}/b")),
+        (talk, ("c", f"{seed}/c")),
         (plan, (f"{seed}/plan",)),
         (drop, (f"{seed}/drop",)),
     ]
@@ -526,14 +539,12 @@ def play(arena: Arena, length_s: float, seed: int) -> list[str]:
         arena.is_over.wait(min(4.0, length_s / 4))
         while monotonic_s() < end_s:
             arena.hurt()
-            arena.is_over.wait(arena.dice.uniform(0.3, 2.0))
+            arena.is_over.wait(arena.dice.uniform(0.5, 3.5))
         arena.note("all is calm")
         arena.is_over.set()
         for thread in threads:
             thread.join(40)
-        calm_s = monotonic_s() + CALM_S
-        while not arena.is_quiet() and monotonic_s() < calm_s:
-            sleep_s(0.3)
+        arena.settle()
     finally:
         arena.is_over.set()
         arena.is_closed.set()

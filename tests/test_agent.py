@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appliance import log
-from appliance.agent import SORRY, Agent, Limits
+from appliance.agent import SORRY, Agent, Limits, Work
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.courier import Courier
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, OwlError, TooLarge, Unavailable
@@ -553,3 +553,50 @@ def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
 def test_an_answer_that_was_cut_off_says_so() -> None:
     steps, _ = think(["Once upon a", Finish("length", output_tokens=3)])
     assert shown(steps) == events(steps, "message")[0].content == "Once upon a … [cut at 3 tokens]"
+
+
+# -- verdicts, through the agent ----------------------------------------------------------------------
+
+
+@pytest.mark.covers("S-013")
+def test_reasons_are_sent_back_with_the_calls_they_led_to() -> None:
+    _, model = think([native(look("moon"), reasoning="I must look.")], ["It is full."])
+    assert [m.reasoning for m in model.asked[1][1].messages] == ["", "I must look.", ""]
+
+
+@pytest.mark.covers("R-073", "R-004", "E-135")
+def test_three_failing_turns_in_a_row_end_a_chat_with_an_apology() -> None:
+    failing = PlayedTools(lambda call: Outcome(404, "not_found", "no such thing"))
+    steps, model = think(*[[native(look(str(n)))] for n in range(9)], tools=failing)
+    assert steps[-1] == LoopEnded(499, "strikes", "look: not_found") and len(model.asked) == 3
+    assert shown(steps) == SORRY == events(steps, "message")[-1].content
+
+
+@pytest.mark.covers("E-129", "R-075")
+def test_a_chat_that_goes_round_in_circles_is_ended_and_the_model_hears_nothing_of_it() -> None:
+    steps, model = think(*[[native(look("moon", id=str(n)))] for n in range(9)])
+    assert steps[-1].outcome == "cycle" and len(model.asked) == 3  # type: ignore[union-attr]
+    assert not any("same" in m.content or "circle" in m.content for _, ask in model.asked for m in ask.messages)
+    assert "circles" in shown(steps)
+
+
+def test_calls_that_waited_are_run_when_a_loop_is_begun_again() -> None:
+    tools, quiet = PlayedTools(), Quiet(
+        Message("user", "Look at both."),
+        Message("assistant", "", tool_calls=(look("moon"), look("sun"))),
+        Message("tool", "allowed", tool_call_id="id-moon"),
+    )  # fmt: skip
+    model = PlayedModel([["Both are there."]])
+    spoken: Any = quiet
+    steps = list(Agent(model, tools, Packets(lambda: (), spoken, spoken), spoken, Limits()).loop("run", (LOCAL,), CancelToken()))
+    assert tools.called == [look("sun")] and [e.call_id for e in events(steps, "tool_result")] == ["id-sun"]
+    assert [m.role for m in model.asked[0][1].messages] == ["user", "assistant", "tool", "tool"]
+
+
+def test_what_arrives_meanwhile_is_shown_at_the_next_call() -> None:
+    arrived = [[], [Message("user", "And the sun?")], []]
+    quiet: Any = Quiet()
+    model = PlayedModel([[native(look("moon"))], ["Both."]])
+    mind = Agent(model, PlayedTools(), Packets(lambda: (), quiet, quiet), quiet, Limits())
+    steps = list(mind.loop("run", (LOCAL,), CancelToken(), work=Work(arrived=lambda: arrived.pop(0))))
+    assert [m.role for m in model.asked[1][1].messages] == ["user", "assistant", "tool", "user"] and shown(steps) == "Both."

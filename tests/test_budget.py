@@ -422,3 +422,13 @@ def test_copies_are_kept_for_block_runs_only_unless_told_otherwise_and_go_after_
     desk.copies.kept = "none"
     desk.budget.answered(chat, desk.budget.assemble(chat), "ok", "", Finish("stop"))
     assert desk.copies.turns(desk.run) == []
+
+
+def test_copies_go_with_their_run(desk: Desk) -> None:
+    scene = desk.scene(50_000)
+    desk.budget.answered(scene, desk.budget.assemble(scene), "ok", "", Finish("stop"))
+    assert desk.copies.turns(desk.run) == [2]
+    desk.runs.delete(desk.run)
+    assert desk.store.value("SELECT COUNT(*) FROM copies") == 0
+    desk.copies.expire(31)
+    assert desk.store.value("SELECT COUNT(*) FROM copied_texts") == 0

@@ -11,11 +11,12 @@ import pytest
 from test_inbox import Desk, Speech, Voice, echo, until_stopped
 from test_store import until
 
-from appliance import annals, control
+from appliance import annals, cli, control
 from appliance.channels.record import Record
 from appliance.channels.rpc import LocalCall
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.jsonrpc import marked
+from appliance.places import Home
 from appliance.records import Ask, Cancel, Delta, Event, Finish, LoopEnded, Piece, Route
 from appliance.signatures import signature
 from appliance.store import Store
@@ -121,7 +122,8 @@ def test_abort_ends_only_the_current_loop_and_stop_ends_all(store: Store) -> Non
     bench = Bench(store, until_stopped)
     run = bench.call("run.act", prompt="one", model="double", wait=False)["run"]
     assert bench.call("run.abort", run=bench.desk.accept("idle").run)["aborted"] is False
-    loops = [bench.call("run.inject", run=run, text=text)["loop"] for text in ("two", "three")]
+    more = [bench.call("run.act", prompt=text, model="double", run=run, wait=False) for text in ("two", "three")]
+    loops = [done["loop"] for done in more]
     until(lambda: bench.runs.queue(run)[0].status == 102)
     bench.call("run.abort", run=run)
     until(lambda: [loop.status for loop in bench.runs.queue(run)] == [102, 100])
@@ -145,7 +147,7 @@ def test_earlier_prompt_goes_first_whoever_starts_first(store: Store) -> None:
 @pytest.mark.covers("R-043")
 def test_any_client_may_use_any_run_of_the_same_user(bench: Bench) -> None:
     made = bench.call("run.act", prompt="one", model="double", alias="shared")
-    another = {name: method for name, method in marked(Record(bench.control)).items()}
+    another = marked(Record(bench.control))
     call = LocalCall(lambda name, value: None, client="another")
     done = another["run.act"](call, prompt="two", model="double", run="shared", wait=True)
     assert (done["run"], done["status"]) == (made["run"], 200)
@@ -199,9 +201,11 @@ def test_branches_are_seen_grown_and_walked_by_method(bench: Bench) -> None:
 
 
 def test_history_is_the_callers_own(bench: Bench) -> None:
-    bench.call("run.act", prompt="one", model="double")
+    done = bench.call("run.act", prompt="one", model="double")
     bench.desk.answer("not mine", sender="somebody else")
-    assert [t["text"] for t in bench.call("history.list")] == ["one", "eno"]
+    told = bench.call("history.list")
+    assert [(t["role"], t["run"]) for t in told] == [("user", done["run"]), ("assistant", done["run"])]
+    assert (told[0]["text"], told[1]["sender"]) == ("one", "assistant")
 
 
 # -- answers that cannot be kept --------------------------------------------------------------------
@@ -312,3 +316,42 @@ def test_folder_of_files_is_read_as_far_as_it_can_be(bench: Bench, tmp_path: Pat
     assert damaged == 2
     assert [s["id"] for s in other.call("session.list")] == ["local:ann"]
     assert other.texts(other.runs.listing()[0].id) == ["one", "eno"]
+
+
+def test_commands_do_all_of_it(bench: Bench, home: Home, runtime: Path, monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
+    bench.call("run.act", prompt="one", model="double", alias="first")
+    bench.call("run.fork", run="first", alias="fork")
+    target = tmp_path / "ann.jsonl"
+    annals._write(Way(bench), "session.export", bench.runs.sessions()[0]["id"], str(target))
+    session = bench.runs.sessions()[0]["id"]
+    Store.create(home.database).close()
+    home.config.write_text("")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+
+    def owlbox(*words: str, code: int = 0) -> str:
+        assert cli.main(["--home", str(home.root), *words]) == code
+        out, err = capsys.readouterr()
+        return str(out if code == 0 else err)
+
+    assert "1 sessions, 2 threads" in owlbox("session", "import", str(target))
+    assert "0 sessions, 0 threads" in owlbox("session", "import", str(target))
+    assert "nothing to restore" in owlbox("session", "import", str(tmp_path / "nowhere"))
+    assert session in owlbox("session", "list", "--status", "idle")
+    assert "fork" in owlbox("run", "tree", "first") and "forked off" in owlbox("run", "view", "fork")
+    assert "temperature 0.5, layout entries, no web" in owlbox("run", "config", "first", "--temperature", "0.5", "--no-web")
+    assert "no web" not in owlbox("run", "config", "first", "--web")
+    assert "use 0 to 2" in owlbox("run", "config", "first", "--temperature", "9", code=2)
+    assert "renamed" in owlbox("run", "rename", "first", "renamed")
+    assert "third" in owlbox("run", "fork", "renamed", "--at", "1", "--name", "third")
+    assert "renamed" in owlbox("run", "jump", "renamed", "1")
+    assert "nothing is being answered" in owlbox("run", "abort", "renamed")
+    assert owlbox("thread", "export", "third").count('"type": "run"') == 2
+    assert owlbox("session", "export", session) != ""
+    [path] = json.loads(owlbox("--json", "session", "export", "--all", str(tmp_path / "all")))
+    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700 == stat.S_IMODE((tmp_path / "all").stat().st_mode)
+    assert "is archived" in owlbox("session", "archive", session) and "is active" in owlbox("session", "resume", session)
+    assert "close it first" in owlbox("session", "delete", session, code=1)
+    assert "is closed" in owlbox("session", "close", session) and "deleted" in owlbox("session", "delete", session)
+    assert "no sessions" in owlbox("session", "list")
+    assert "is no date" in owlbox("session", "list", "--after", "soon", code=2)

@@ -79,7 +79,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    store = Store.open(tmp_path / "owlbox.db")
+    store = Store.create(tmp_path / "owlbox.db")
     made = Desk(store)
     yield made
     made.toolbox.close()
@@ -97,7 +97,7 @@ def put(path: str, body: str = "x") -> ToolCall:
 @pytest.mark.covers("R-055", "R-057", "E-120")
 def test_a_hidden_tool_is_refused_although_it_is_registered(desk: Desk) -> None:
     results, _ = desk.do(call("sh", command="rm -rf /"), terms=Terms("ask", layout="entries"))
-    assert results == "sh:403" and desk.states() == {"log://turn_1/sh/rm_-rf": ("failed", 403, "permission")}
+    assert results == "sh:403" and desk.states() == {"log://turn_1/sh/rm_-rf_": ("failed", 403, "permission")}
     sql = "SELECT COUNT(*) FROM entries WHERE path LIKE 'sh://%'"
     assert desk.store.value(sql) == 0, "no channel of output"
     assert desk.do(call("look_up", query="owl"), terms=Terms(has_web=False))[0] == "look_up:403"

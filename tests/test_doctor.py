@@ -89,3 +89,11 @@ def test_answers_that_were_cut_off_are_mentioned(box: Box) -> None:
     child.wait(30)
     state, message, hint = findings(box)["database"]
     assert state == "warning" and "1 interrupted" in message and hint
+
+
+@pytest.mark.covers("R-042")
+def test_large_database_is_mentioned(box: Box) -> None:
+    with box.store() as store, store.write() as execute:
+        execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES ('r', 1, zeroblob(101000000), 1)")
+    [found] = [f for f in json.loads(box.run("--json", "doctor").stdout) if f["name"] == "database"]
+    assert found["state"] == "warning" and "101 MB" in found["message"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from documents import pdf
 from needs import needs
 
 from appliance.contents import MAX_BODY_BYTES
-from appliance.errors import BadInput, NotFound, OwlError, TooLarge
+from appliance.errors import BadInput, NotFound, OwlError, Refused, TooLarge
 from appliance.gather import Counts, Gather, Item, Known, Rules, Wanted, absolute, expand, ref_of
 
 
@@ -162,7 +163,85 @@ def test_a_strange_ignore_file_ignores_nothing(folder: Path):
     assert names(folder) == ["a.md"]
 
 
+@needs("git")
+@pytest.mark.parametrize("seed", range(6))
+def test_any_patterns_mean_what_they_mean_to_git(folder: Path, seed: int):
+    chance = random.Random(seed)
+    subprocess.run(["git", "init", "-q", str(folder)], check=True, capture_output=True)
+    folders = [folder]
+    for _ in range(12):
+        made = chance.choice(folders) / chance.choice(NAMES)
+        if not made.exists():
+            made.mkdir()
+            folders.append(made)
+    for _ in range(60):
+        path = chance.choice(folders) / chance.choice(NAMES)
+        if not path.exists():
+            path.write_text("x")
+    for one in [folder, *chance.sample(folders, 3)]:
+        (one / ".gitignore").write_text("\n".join(chance.choices(PATTERNS, k=3)) + "\n")
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--others", "--exclude-standard"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
+    assert sorted(names(folder, Rules(has_hidden=True))) == sorted(name for name in said if name)
+
+
+NAMES = ["a", "b", "ab", "a b", "x.log", "y.tmp", "foo", "bar", ".hid", "a[b]", "#c", "!d", "back\\s", "q?", "build", "A1"]
+PATTERNS = (
+    "*|*.log|/a|a/|b|a/b|**/foo|foo/**|a/**/b|!x.log|!a|!*/|*/|[ab]|[!a]|[a-z]*|\\#c|\\!d|a\\ b|foo |foo\\ |a?|/*|!/a|**|**/|"
+    "*.[tl]*|back\\\\s|q\\?|a\\[b\\]|[[:alpha:]]*|[[:digit:]]|build/|!build/|!foo/bar|.*|!.hid|foo/*|x.log\r|\fb|{a,b}|f*/**|"
+    "!**/b|/foo/*/b|a**b"
+).split("|")
+
+
+@needs("git")
+def test_a_repository_in_a_folder_has_rules_of_its_own(folder: Path):
+    inner = folder / "inner"
+    subprocess.run(["git", "init", "-q", str(inner)], check=True, capture_output=True)
+    (folder / ".gitignore").write_text("*.md\n")
+    (inner / ".git" / "info" / "exclude").write_text("secret.txt\n")
+    for name in ("a.md", "inner/b.md", "inner/secret.txt"):
+        (folder / name).write_text("x")
+    assert names(folder) == ["inner/b.md"]
+
+
+# -- secrets ----------------------------------------------------------------------------------------
+
+
+def test_keys_and_passwords_are_left_out_of_a_folder_and_counted(folder: Path):
+    for name in (".env", ".env.local", "id_rsa", "sub/passwords.kdbx", ".ssh/config", ".env.example", "a.md", "id_rsa.pub", "env"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+    counts = Counts()
+    assert names(folder, Rules(has_hidden=True), counts) == [".env.example", "a.md", "env", "id_rsa.pub"] and counts.secret == 5
+    assert ".env" in names(folder, Rules(has_hidden=True, has_secrets=True))
+    assert not next(expand(str(folder / ".env"), Rules(), Counts())).problem  # named: a person wants it
+
+
+@pytest.mark.parametrize("kind", ["", "RSA ", "OPENSSH ", "ENCRYPTED "])
+def test_a_private_key_is_never_kept(folder: Path, gather: Gather, kind: str):
+    path = folder / "server.pem"
+    path.write_text(f"-----BEGIN {kind}PRIVATE KEY-----\nMIIE\n")
+    with pytest.raises(Refused, match="private key"):
+        item(gather, path)
+    path.write_text("-----BEGIN PUBLIC KEY-----\nMIIE\n")
+    assert item(gather, path).body
+
+
 # -- reading ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/proc/self/environ", "/sys/kernel", "/dev/null", "/proc"])
+def test_what_the_kernel_makes_up_is_no_file(path: str):
+    (found,) = expand(path, Rules(), Counts())
+    assert "kernel" in found.problem
+
+
+def test_what_version_control_keeps_is_not_read_even_when_it_is_named(folder: Path):
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("token")
+    for path in (folder / ".git", folder / ".git" / "config"):
+        (found,) = expand(str(path), Rules(has_hidden=True), Counts())
+        assert ".git" in found.problem
 
 
 def test_a_file_is_read_with_how_it_looked(folder: Path, gather: Gather):

@@ -270,11 +270,58 @@ def test_the_same_file_named_twice_is_one_item(here: Here):
     assert here.add(path, here.folder, path.parent / "." / "a.md").counts["added"] == 1
 
 
+def test_a_file_that_goes_before_it_is_read_is_a_failure(here: Here):
+    path = here.write("a.md", "x")
+    here.write("b.md", "x")
+    done = here.add(is_stopped=lambda: path.unlink(missing_ok=True) is not None)  # asked after the files were found
+    assert statuses(done) == {"a.md": "error", "b.md": "added"} and done.counts["error"] == 1
+
+
+def test_private_keys_are_skipped_and_one_that_came_later_is_an_error(here: Here):
+    here.write("key.pem", "-----BEGIN PRIVATE KEY-----\nMIIE\n")
+    path = here.write("a.md", "x")
+    (key, _) = sorted(here.add().items, key=lambda item: item.status, reverse=True)
+    assert key.status == "skipped" and "private key" in key.message
+    path.write_text("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n")
+    assert statuses(here.refresh(is_all=True)) == {"a.md": "error"} and here.body("a.md") == "x"
+
+
+def test_two_at_once_add_the_same_folder_once(here: Here):
+    for number in range(100):
+        here.write(f"{number}.md", f"note {number}")
+    gate = threading.Barrier(2)
+    done: list[Added] = []
+
+    def add() -> None:
+        waited: list[int] = []
+
+        def is_stopped() -> bool:
+            if not waited:
+                waited.append(gate.wait(LIMIT_S))  # both have found their files before one asks what is known
+            return False
+
+        done.append(here.add(is_stopped=is_stopped))
+
+    others = [threading.Thread(target=add) for _ in range(2)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join(LIMIT_S)
+    assert [one.counts["added"] + one.counts["unchanged"] for one in done] == [100, 100]
+    assert sum(one.counts["added"] for one in done) == 100 == here.entries.count()
+    assert here.store.value("SELECT COUNT(*) FROM sources") == 100 and here.store.problems() == []
+
+
 def test_progress_ends_with_everything(here: Here):
     here.write("a.md", "12345")
     here.write("b.md", "123")
     told: list[tuple[str, int, int]] = []
     here.add(tell=lambda *given: told.append(given))
+    with open(here.folder / "huge.bin", "wb") as file:
+        file.truncate(1 << 40)  # is not read, so it is no work
+    here.write("c.md", "1")
+    here.add(tell=lambda *given: told.append(given))
+    assert told.pop() == ("adding", 2, 2) and told.pop() == ("adding", 1, 2)
     assert told[-1] == ("adding", 8, 8) and [done for _, done, _ in told] == sorted(done for _, done, _ in told)
 
 
@@ -430,12 +477,28 @@ def test_large_things_come_in_pieces_and_from_one_user(here: Here, intake: Intak
 def test_pieces_that_nobody_asks_for_make_way():
     staging = Staging(limit_bytes=100)
     staging.add(1, "old", b"x" * 60)
-    staging.add(1, "new", b"x" * 60)
+    staging.add(1, "new", b"x" * 60)  # a name costs something too
     with pytest.raises(BadInput):
         staging.take(1, "old")
     assert len(staging.take(1, "new")) == 60
     with pytest.raises(TooLarge):
         staging.add(1, "huge", b"x" * 101)
+
+
+def test_names_without_pieces_and_pieces_of_who_has_gone_are_forgotten():
+    staging = Staging(limit_bytes=10 * 1024)
+    for number in range(100):
+        staging.add(1, f"{number}", b"")
+    with pytest.raises(BadInput):
+        staging.take(1, "80")
+    assert staging.take(1, "95") == b""
+    staging = Staging(stale_s=0)
+    staging.add(1, "old", b"x")
+    sleep_s(0.01)
+    staging.add(2, "new", b"x")
+    with pytest.raises(BadInput):
+        staging.take(1, "old")
+    assert staging.take(2, "new") == b"x"
 
 
 @pytest.mark.parametrize(
@@ -446,6 +509,9 @@ def test_pieces_that_nobody_asks_for_make_way():
         {"ref": "disk:/x", "body": "a", "blob_key": "b"},
         {"ref": "disk:/x", "body": 5},
         {"ref": "disk:/x", "body": "a", "what": "b"},
+        {"ref": "disk:/x", "body": "a", "file": "/etc/passwd"},
+        {"ref": "disk:/x", "body": "a", "file": "x"},
+        {"ref": "disk:/x", "body": "a", "file": "/x\0"},
         {"ref": "log://turn_0/x", "body": "not a client's"},
         {"ref": "box://x.md", "body": "not a client's"},
     ],

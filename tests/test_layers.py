@@ -86,7 +86,7 @@ ROOT = Path(__file__).parent.parent
 #   amend       one key of owlbox.toml changed in place, apart from config, which reads it;
 #   download    one large file by HTTP, apart from catalogue, which knows what it is for;
 #   shelf       the commands about models, apart from listings: together they would pass 300 lines;
-#   outlines    and pages, ignores: what source code defines, what a page says, what git leaves out;
+#   outlines    and pages, ignores, secrecy: what source code defines, what a page says, what git leaves out, what holds keys;
 #   readers     what a file says, whatever its form; clerk runs it in children;
 #   gather      files of a disk as what an entry could hold, with no database;
 #   sources     where entries were read from, apart from entries, which keeps them;
@@ -97,7 +97,7 @@ LAYERS = """\
 __init__ errors records clock steps
 globs bounds spans fuzzy markers cycles modes
 jsonpaths xpaths loose tags diffs verdicts
-markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses outlines ignores pages
+markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses outlines ignores pages secrecy
 places signals reference answers schemes contents chunks pruning
 readers
 config log notify

@@ -13,7 +13,7 @@ from appliance import notes
 from appliance.clock import sleep_s
 from appliance.entries import Entries
 from appliance.hooks import Hooks
-from appliance.packet import INSTRUCTIONS, STYLE, More, Packets, cut, tool_line
+from appliance.packet import INSTRUCTIONS, STYLE, More, Packets, asked, cut, tool_line
 from appliance.places import Home
 from appliance.records import Message, Part, Route, ToolCall, ToolSpec
 from appliance.scenes import Scene
@@ -270,3 +270,16 @@ def test_what_was_found_is_bounded_and_each_reference_stands_once(store: Store) 
     packet = made.assemble(Scene("r", route(100_000), layout="entries", prompt="Which door is blue?"))
     relevant = next(part.text for part in packet.blocks if part.name == "relevant")
     assert relevant.count("[memory://notes/") in (5, 6) and len(relevant) < 6 * 1100
+
+
+@pytest.mark.covers("R-152")
+def test_the_prompt_block_holds_what_was_said_and_not_the_notes_before_it(store: Store) -> None:
+    Entries(store).set("memory://notes/door", "The door is blue.")
+    made = packets(store)
+    carried = f"{made.relevant('Which door is blue?')}\n\nQuestion: Which door is blue?"
+    assert carried.startswith("Notes:\n") and asked(carried) == "Which door is blue?"
+    for other in ("Notes:\nbuy milk\n\nQuestion: why?", "Which door?", "Notes:\n\nQuestion: x", ""):
+        assert asked(other) == other
+    packet = made.assemble(Scene("r", route(100_000), layout="entries", prompt=carried))
+    text = packet.messages[0].content
+    assert text.count("The door is blue.") == 1 and "\nWhich door is blue?\n</prompt>" in text and "Question:" not in text

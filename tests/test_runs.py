@@ -686,7 +686,8 @@ def test_history_reads_only_the_end(store: Store, runs: Runs) -> None:
         str(row)
         for row in store.rows(
             "EXPLAIN QUERY PLAN SELECT l.id FROM loops l CROSS JOIN runs r ON r.id = l.run "
-            "CROSS JOIN sessions s ON s.id = r.session CROSS JOIN events p ON p.id = l.prompt WHERE s.context = 'user:ann' AND l.status = 200 ORDER BY l.id DESC LIMIT 3"
+            "CROSS JOIN sessions s ON s.id = r.session CROSS JOIN events p ON p.id = l.prompt "
+            "WHERE s.context = 'user:ann' AND l.status = 200 ORDER BY l.id DESC LIMIT 3"
         )
     )
     assert "TEMP B-TREE" not in plan  # no sorting: it stops as soon as there are enough

@@ -273,6 +273,16 @@ MORE: dict[str, list[Any]] = {
     "terminal": [put("t.txt") + update(200, "Finished."), "never said"],
     "void": [update(200, "Finished.") + BAD, "Well."],
     "void-again": [update(200, "Finished.") + BAD, "Well."],
+    "chat-file": [
+        {
+            "tool_calls": [
+                {"name": "use", "arguments": {"tool": "set", "arguments": {"path": "chat.txt", "body": "hello"}}},
+                {"name": "remember", "arguments": {"text": "a file was written"}},
+            ]
+        },
+        "Written.",
+    ],
+    "at-once": [put("once.txt"), "At once."],
     "held-1": [put("held.txt"), "First."],
     "held-2": ["Second."],
     "dropped-1": [put("dropped.txt")],
@@ -506,6 +516,16 @@ def test_what_is_stored_may_be_replaced_and_is_told_afterwards(stage: Stage) -> 
     assert stage.log(told.run)[ref] == ("resolved", 200, "pin ****") and told_of == ["secret pin ****"]
 
 
+@pytest.mark.covers("R-084", "R-063")
+def test_a_change_that_a_chat_proposes_goes_on_in_the_chat(stage: Stage) -> None:
+    told = stage.ask("[chat-file] Write it.", CHAT)
+    assert told.end.status == 202 and told.deeds == "" and stage.entry("chat.txt") is None
+    after, _ = stage.decide(told, "accept")
+    assert after.deeds == "use:200 remember:200" and after.said == "Written." and stage.entry("chat.txt") == "hello"
+    spoken = [(m.role, len(m.tool_calls)) for m in stage.core.runs.recent(told.run, 80)]
+    assert spoken == [("user", 0), ("assistant", 2), ("tool", 0), ("tool", 0), ("assistant", 0)]
+
+
 @pytest.mark.covers("R-089", "E-108")
 def test_a_removed_file_goes_when_accepted_and_stays_when_rejected(stage: Stage) -> None:
     for name in ("removed.txt", "kept.txt"):
@@ -519,6 +539,21 @@ def test_a_removed_file_goes_when_accepted_and_stays_when_rejected(stage: Stage)
 def test_an_accepted_change_before_an_end_ends_it(stage: Stage) -> None:
     after, _ = stage.decide(stage.ask("[terminal] Write it."), "accept")
     assert after.end == LoopEnded(200, "ok", "Finished.") and after.said == "Finished." and after.deeds == "set:200 update:200"
+
+
+@pytest.mark.covers("R-063")
+def test_a_decision_in_the_very_moment_of_the_proposal_is_not_lost(stage: Stage) -> None:
+    told, decided = Told("", 0), False
+    inbound = Inbound("local", "ada", "[at-once] Write it.", new_id(), now_ms(), settings=ENTRIES)
+    accepted = stage.inbox.accept(inbound, new_id())
+    subscription = stage.inbox.feed.subscribe(accepted.loop)
+    stage.inbox.start(accepted.loop)
+    for item in subscription:  # goes on beyond the pause
+        told.items.append(item)
+        if isinstance(item, Event) and item.kind == "proposal":
+            stage.core.approvals.resolve(stage.waiting(accepted.run)[0], accepted.run, "accept")
+            decided = True
+    assert decided and told.said == "At once." and stage.entry("once.txt") == "text" and told.deeds == "set:200"
 
 
 @pytest.mark.covers("R-085", "E-110")
@@ -651,7 +686,8 @@ def test_a_menu_has_at_most_eight_tools_and_names_the_rest_by_group(stage: Stage
         assert len(specs) <= 8, [spec.name for spec in specs]
         lines = next(spec for spec in specs if spec.name == "use").description.splitlines()[1:]
         named = {name for line in lines for name in line.partition(": ")[2].split(", ")}
-        assert {"get", "set", "list_tasks"} <= named and any(line.startswith("context: ") for line in lines) and not named & {spec.name for spec in specs}
+        assert {"get", "set"} <= named and any(line.startswith("context: ") for line in lines)
+        assert not named & {spec.name for spec in specs}
         assert not named & {"complete_task", "ask_user", "update", "use"}
     assert [spec.name for spec in stage.core.toolbox.specs("chat")][-1] == "use"
 

@@ -296,6 +296,15 @@ def test_few_hits_are_found_among_many_elsewhere(library: Library) -> None:
     assert library.refs("heron") == ["memory://mine"]
 
 
+def test_near_vectors_elsewhere_keep_no_nearest_out(library: Library) -> None:
+    for n in range(250):
+        library.entries.put(f"memory://{n}", Content(body=f"theirs {n}"), scope="user:ann")
+        batch = library.passages.waiting()
+        library.passages.keep("m", [(chunk, topic("birds")) for chunk in batch])
+    library.add("memory://mine", "Feathers.", "birds", 0.9)
+    assert library.refs("sparrow", "birds") == ["memory://mine"]
+
+
 # -- snippets ---------------------------------------------------------------------------------------
 
 

@@ -181,7 +181,8 @@ def test_writers_and_queries_do_not_disturb_each_other(store: Store) -> None:
 def test_list_of_tables_names_all_but_the_inner_ones(store: Store) -> None:
     found = {row[0]: row for row in ask(store, queries.TABLES)}
     made = {
-        row[0] for row in store.rows("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT GLOB 'chunks_*_*'")
+        row[0]
+        for row in store.rows("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT GLOB 'chunks_*_*'")
     }
     assert set(found) == {name for name in made if not name.startswith("sqlite_")}
     assert found["blobs"] == ("blobs", "table", "entry, data") and found["run_entries"][1] == "view"
@@ -242,6 +243,8 @@ def test_sql_as_a_command(box: Box, is_served: bool) -> None:
     assert (wrong.returncode, wrong.stdout) == (2, "") and wrong.stderr.startswith('owlbox: near "SELEC": syntax error (')
     assert box.run("sql", "DELETE FROM entries").returncode == 2 and box.run("entry", "view", "memory://owl").returncode == 0
     listed = box.run("sql").stdout
-    assert "chunks_fts " in listed and " virtual " in listed and "entry, data" in listed and all(f.name in listed for f in FUNCTIONS)
+    assert (
+        "chunks_fts " in listed and " virtual " in listed and "entry, data" in listed and all(f.name in listed for f in FUNCTIONS)
+    )
     assert box.run("sql", "-", text="SELECT 1 + 1").stdout == "2\n"
     assert box.run("sql", "-", text="").returncode == 2

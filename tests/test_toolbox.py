@@ -20,6 +20,7 @@ from appliance.policy import Policy
 from appliance.records import Outcome, ToolCall
 from appliance.signatures import Range
 from appliance.toolbox import Caller, Toolbox, as_text, read_tool, tool
+from appliance.tools import calling
 
 ROOT = Path(__file__).parent.parent
 
@@ -326,3 +327,59 @@ def test_a_closed_toolbox_answers_unavailable() -> None:
     with box(add) as made:
         made.close()
         assert (call(made, "add", {"a": 1}).status, call(made, "add", {"a": 1}).outcome) == (503, "unavailable")
+
+
+# -- tools beside the menu --------------------------------------------------------------------------
+
+
+@tool(group="test", menu=())
+def hidden(what: Annotated[str, "whatever"]) -> str:
+    """Work unseen.
+
+    Only whoever knows it calls it.
+    """
+    return f"hid {what}"
+
+
+def use(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool": name, "arguments": arguments}
+
+
+@pytest.mark.covers("R-056", "R-057")
+def test_use_runs_another_tool_and_says_what_is_wrong_with_it() -> None:
+    with box(calling.use, calling.tool_help, hidden, add) as made:
+        assert call(made, "use", use("hidden", what="it")) == Outcome(200, "ok", "hid it", data=None)
+        assert call(made, "use", use("nothing")).status == 404
+        assert call(made, "use", use("hidden")).status == 400 and call(made, "use", {"tool": 1}).status == 400
+        assert call(made, "use", use("use", tool="hidden")).status == 400
+        assert made.meant(ToolCall("c9", "use", use("add", a=1))) == ToolCall("c9", "add", {"a": 1})
+        assert made.meant(ToolCall("c9", "add", {"a": 1})).name == "add"
+
+
+def test_a_policy_that_forbids_a_tool_forbids_the_way_to_it() -> None:
+    with box(calling.use, hidden, policy=Policy(tools_deny=("hidden",))) as made:
+        assert call(made, "use", use("hidden", what="it")).status == 403
+        assert "hidden" not in made.specs()[-1].description
+    with box(calling.use, hidden, policy=Policy(tools_deny=("use",))) as made:
+        assert call(made, "use", use("hidden", what="it")).status == 403 and call(made, "hidden", {"what": "it"}).status == 200
+
+
+def test_a_menu_names_the_other_tools_by_group_and_help_explains_them() -> None:
+    with box(calling.use, calling.tool_help, hidden, add) as made:
+        assert [s.name for s in made.specs()] == ["tool_help", "add", "use"]
+        assert made.specs()[-1].description.splitlines()[1:] == ["test: hidden"]
+        text = call(made, "tool_help", {"name": "hidden"}).message
+        assert "Only whoever knows it calls it." in text and "- what: whatever" in text and '"required": ["what"]' in text
+        assert call(made, "tool_help", {"name": "test"}).message.splitlines()[0] == "hidden: Work unseen."
+        assert call(made, "tool_help", {"name": "nothing"}).status == 404
+
+
+@pytest.mark.covers("S-017", "E-248")
+def test_an_extended_toolbox_knows_more_and_the_first_one_does_not() -> None:
+    with box(add) as made:
+        more = made.extended([hidden])
+        assert call(more, "hidden", {"what": "it"}).message == "hid it" and call(more, "add", {"a": 1}).message == "2"
+        assert call(made, "hidden", {"what": "it"}).status == 404
+        made.add(hidden)
+        made.remove("hidden")
+        assert made.spec("hidden") is None and made.spec("add") is not None

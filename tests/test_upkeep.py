@@ -9,9 +9,13 @@ from process import Box, a_box, tree
 
 from appliance import upkeep
 from appliance.clock import Process, boot_id, new_id, now_ms
+from appliance.entries import Entries
 from appliance.errors import AlreadyRunning
 from appliance.leases import Leases
 from appliance.outbox import Letter, Outbox
+from appliance.overflow import Overflow
+from appliance.records import Event, Inbound
+from appliance.runs import Runs
 
 __all__ = ["a_box"]
 DAY_MS = 24 * 3600 * 1000
@@ -134,3 +138,31 @@ def test_logs_of_workers_of_long_ago_are_removed(box: Box) -> None:
     os.utime(old, (1, 1))
     box.run("maintain")
     assert not old.exists() and young.exists()
+
+
+@pytest.mark.covers("R-042", "A-221")
+def test_inner_records_of_old_runs_go_and_what_was_said_stays(box: Box):
+    now = now_ms()
+    with box.store() as store:
+        runs, overflow = Runs(store, "gone"), Overflow(store, Entries(store))
+        with store.write():
+            runs.touch_session(Inbound("local", "ann", "hi", "m", 1))
+        old, new = (runs.begin("local:ann", "chat", title=name).id for name in ("old", "new"))
+        for run in (old, new):
+            runs.append(Event(run, "message", "user", "what was said"))
+            runs.append(Event(run, "tool_result", "tool", "and done"))
+            overflow.keep(run, "x" * 20_000)
+            runs.end(run, "ok")
+        with store.write() as execute:
+            execute("UPDATE runs SET updated_ms = ? WHERE id = ?", (now - 32 * DAY_MS, old))
+            execute("UPDATE sessions SET last_active_ms = ?", (now - 2 * DAY_MS,))
+    done = upkeep.maintain(box.home, box.environ, now=now)
+    assert (done.records, done.sessions) == (1, 1)
+    assert "put 1 silent sessions to rest" in done.lines()
+    with box.store() as store:
+        assert store.value("SELECT status FROM sessions") == "archived"
+        assert [(r[0], r[1]) for r in store.rows("SELECT run, COUNT(*) FROM events GROUP BY run ORDER BY run")] == sorted(
+            [(old, 2), (new, 2)]
+        )
+        assert store.rows("SELECT DISTINCT scope FROM entries WHERE scope LIKE 'run:%'") == [(f"run:{new}",)]
+    assert upkeep.maintain(box.home, box.environ, now=now, is_forced=True).records == 0

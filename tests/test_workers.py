@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from appliance import places
 from appliance.clock import monotonic_s, new_id, now_ms, process, sleep_s, this_process
 from appliance.crew import Crew
 from appliance.errors import AlreadyRunning, NotFound, Refused
-from appliance.leases import Leases, Pulse, Roster, Worker
-from appliance.phases import INPUT_CHARS, PhaseLog
+from appliance.leases import Leases, Mode, Pulse, Roster, Worker
+from appliance.phases import INPUT_CHARS, PhaseLog, Screen
 from appliance.places import Home
 from appliance.records import Delta, Event
+from appliance.runs import Runs
 from appliance.settings import Workers
+from appliance.signals import Signals
 from appliance.store import Store
 from appliance.tasks import NewTask, Tasks
 
@@ -63,9 +66,17 @@ def owl(box: Box) -> Iterator[Box]:
             os.kill(worker["pid"], signal.SIGKILL)
 
 
+@contextmanager
+def crew(box: Box) -> Iterator[Crew]:
+    """The workers of a box from here: a command for each look would take a second."""
+    folder = places.runtime_folder(box.home, box.environ, make=True) / "workers"
+    with box.store() as store:
+        yield Crew(box.home, box.environ, store, Roster(store, Leases(store), folder), Tasks(store), Workers)
+
+
 def workers(box: Box) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = box.json("worker", "list")
-    return found
+    with crew(box) as found:
+        return found.listing()
 
 
 def add(box: Box, name: str) -> int:
@@ -75,8 +86,16 @@ def add(box: Box, name: str) -> int:
 
 
 def ask(box: Box, name: str) -> int:
-    """A task as a person adds it, with a command of its own."""
-    return int(box.json("task", "add", name)["id"])
+    """A task that idle workers are told of."""
+    with crew(box) as found:
+        number = add(box, name)
+        found.wake()
+    return number
+
+
+def outcome(box: Box, run: str) -> str:
+    with box.store() as store:
+        return Runs(store, "").get(run).outcome
 
 
 def task(box: Box, number: int) -> dict[str, Any]:
@@ -88,9 +107,9 @@ def status(box: Box, number: int) -> str:
     return str(task(box, number)["status"])
 
 
-def start(box: Box, *words: str) -> dict[str, Any]:
-    made: dict[str, Any] = box.json("worker", "start", *words)
-    return made
+def start(box: Box, mode: Mode = "once") -> dict[str, Any]:
+    with crew(box) as found:
+        return found.start(mode)
 
 
 # -- the list of workers --------------------------------------------------------------------------------
@@ -134,9 +153,9 @@ class Yard:
             )
         return worker
 
-    def claim(self, worker: str) -> int:
+    def claim(self, worker: str, ago_s: float = 0.0) -> int:
         self.tasks.add(NewTask("work"))
-        claim = self.tasks.claim(worker)
+        claim = self.tasks.claim(worker, now=now_ms() - round(ago_s * 1000))
         assert claim is not None
         return claim.task.id
 
@@ -201,7 +220,7 @@ def test_a_late_beat_revives_nobody(yard: Yard, how: Any) -> None:
 @pytest.mark.covers("B-019", "E-160")
 def test_a_silent_worker_is_dead_and_its_tasks_are_pending_again(yard: Yard) -> None:
     silent, slow = yard.hire(silent_s=61), yard.hire(silent_s=59)
-    first, second, kept = yard.claim(silent), yard.claim(silent), yard.claim(slow)
+    first, second, kept = yard.claim(silent, 99), yard.claim(silent, 61), yard.claim(slow, 99)
     assert [worker.id for worker in yard.crew.reap()] == [silent]
     assert (yard.state(silent), yard.state(slow)) == ("dead", "running")
     for number in (first, second):
@@ -209,6 +228,38 @@ def test_a_silent_worker_is_dead_and_its_tasks_are_pending_again(yard: Yard) -> 
         assert (found.status, found.claimed_by, found.claimed_ms, found.deaths) == ("pending", None, None, 1)
     assert yard.tasks.get(kept).claimed_by == slow
     assert yard.crew.reap() == []
+
+
+@pytest.mark.covers("B-019")
+def test_a_worker_out_of_sight_is_dead_only_if_it_holds_something_and_does_not_beat(yard: Yard) -> None:
+    idle, beginner = yard.hire(silent_s=9999), yard.hire(silent_s=9999)
+    yard.claim(beginner, 59)
+    assert yard.crew.reap() == []
+    yard.claim(idle, 61)
+    assert [worker.id for worker in yard.crew.reap()] == [idle]
+
+
+def test_nobody_is_silent_who_need_not_beat_yet(yard: Yard) -> None:
+    yard.pace = Workers(heartbeat_s=100, dead_after_s=60)
+    young, old = yard.hire(silent_s=199), yard.hire(silent_s=201)
+    yard.claim(young, 300)
+    yard.claim(old, 300)
+    assert [worker.id for worker in yard.crew.reap()] == [old]
+
+
+def test_how_long_a_claim_is_held_is_told_by_the_clock_that_never_jumps(yard: Yard) -> None:
+    worker = new_id()
+    pulse = yard.roster.begin(worker, "persist")
+    assert yard.roster.held_s(worker) is None and yard.roster.held_s("nobody") is None
+    pulse.hold(True)
+    pulse.beat()
+    held_s = yard.roster.held_s(worker)
+    assert held_s is not None and 0 <= held_s < 60
+    pulse.path.write_text(f"{monotonic_s():018.3f} {monotonic_s() - 400:018.3f}")
+    assert (yard.roster.held_s(worker) or 0) >= 400 and yard.crew.reap() == []
+    pulse.hold(False)
+    assert yard.roster.held_s(worker) is None
+    pulse.end()
 
 
 def test_a_worker_whose_process_is_gone_is_dead_at_once(yard: Yard) -> None:
@@ -334,6 +385,25 @@ def test_a_log_is_turned_over_at_its_size(tmp_path: Path) -> None:
     assert [int(n) for n in re.findall(r"line (\d+)", kept)] == list(range(100))[-kept.count("\n") :]
 
 
+def test_a_screen_that_nobody_looks_at_any_more_ends_nothing() -> None:
+    with open("/dev/full", "w") as gone:
+        screen = Screen(gone, str)
+        screen.note("x" * 100_000)
+        screen.show(Delta("more"))
+        gone.reconfigure(write_through=False)
+        with pytest.raises(OSError):
+            gone.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), gone.fileno())
+
+
+def test_a_bell_may_be_rung_when_nobody_waits_any_more() -> None:
+    signals = Signals(())
+    signals.ring()
+    assert signals.wait(1) == 0
+    signals.close()
+    signals.ring()
+
+
 # -- once -----------------------------------------------------------------------------------------------
 
 
@@ -341,12 +411,12 @@ def test_a_log_is_turned_over_at_its_size(tmp_path: Path) -> None:
 def test_a_worker_does_one_task_a_start_and_nothing_when_nothing_is_due(owl: Box) -> None:
     done = owl.run("worker", "run")
     assert (done.returncode, done.stdout) == (0, "nothing to do\n")
-    assert owl.json("thread", "list", "--type", "tick") == []
+    with owl.store() as store:
+        assert Runs(store, "").listing() == []
     assert workers(owl) == [], "a timer that starts it every minute leaves no rows"
     one, two = add(owl, "first"), add(owl, "second")
     assert owl.run("worker", "run").returncode == 0
     assert [status(owl, one), status(owl, two)] == ["complete", "pending"]
-    assert owl.run("worker", "run").returncode == 0 and status(owl, two) == "complete"
     assert {worker["status"] for worker in workers(owl)} == {"stopped"}
 
 
@@ -359,8 +429,17 @@ def test_a_foreground_worker_shows_text_with_markers_and_has_no_log(owl: Box) ->
     assert worker["log"] is None
     told = owl.run("worker", "log", worker["id"])
     assert told.returncode == 0 and "has no log file" in told.stdout
+
+
+@pytest.mark.covers("B-014")
+def test_signals_that_come_to_the_end_kill_nobody_and_text_is_shown(owl: Box) -> None:
     add(owl, "greet me")
-    assert "Hoot hoot." in owl.run("worker", "run").stdout
+    child = owl.start("worker", "run")
+    until(lambda: bool(workers(owl)), "it is on record")
+    while child.poll() is None:
+        child.send_signal(signal.SIGUSR1)
+        sleep_s(0.01)
+    assert child.returncode == 0 and child.stdout is not None and "Hoot hoot." in child.stdout.read().decode()
 
 
 @pytest.mark.covers("B-026")
@@ -382,7 +461,7 @@ def test_without_a_model_nothing_is_claimed_and_the_worker_says_so(owl: Box) -> 
 
 def test_a_persistent_worker_waits_while_no_model_can_be_asked_and_then_goes_on(owl: Box) -> None:
     number, there = add(owl, "please call it"), owl.environ.pop("OWLBOX__MODELS__SCRIPT")
-    made = start(owl, "--persist")
+    made = start(owl, "persist")
     log = Path(made["log"])
     until(lambda: "[[sleeping]] 10s" in log.read_text(), "it tried again after 5 seconds", 30)
     assert (status(owl, number), task(owl, number)["attempts"]) == ("pending", 0)
@@ -405,18 +484,18 @@ def test_a_worker_in_the_background_has_a_log_and_its_thread_has_everything(owl:
     assert log == owl.home.logs / f"{made['id']}.log" and log.stat().st_mode & 0o777 == 0o600
     phases = re.findall(r"\[\[([a-z-]+)\]\]", log.read_text())
     assert phases == ["tick-start", "claiming-task", "tool-call", "tool-result", "tick-end"]
-    events = owl.events(task(owl, number)["run"])
-    [call] = [e for e in events if e["kind"] == "tool_use"]
-    assert call["input"] == {"summary": "all done"}
+    with owl.store() as store:
+        [call] = [e for e in Runs(store, "").events(task(owl, number)["run"]) if e.kind == "tool_use"]
+    assert call.input == {"summary": "all done"}
     assert made["message"] == f"worker {made['id']} has started, for one task"
 
 
 @pytest.mark.covers("B-010", "B-013", "B-025")
 def test_a_persistent_worker_sleeps_when_idle_and_begins_at_once_when_a_task_is_added(owl: Box) -> None:
-    made = start(owl, "--persist")
+    made = start(owl, "persist")
     log = Path(made["log"])
     until(lambda: "[[sleeping]] 300s" in log.read_text(), "it sleeps")
-    one = ask(owl, "please call it")
+    one = int(owl.json("task", "add", "please call it")["id"])
     until(lambda: status(owl, one) == "complete", "it was woken", 20)
     until(lambda: log.read_text().count("[[tick-start]]") > 2, "it looks again at once")
     text = log.read_text()
@@ -424,7 +503,8 @@ def test_a_persistent_worker_sleeps_when_idle_and_begins_at_once_when_a_task_is_
     after = text[text.index("didWork=true") :].splitlines()[1]
     assert "[[tick-start]]" in after, "no sleep after a tick with work"
     assert os.getsid(made["pid"]) == made["pid"], "a session of its own"
-    assert owl.json("worker", "stop", made["id"])["state"] == "stopped"
+    with crew(owl) as found:
+        assert found.stop(made["id"])["state"] == "stopped"
 
 
 def test_a_task_that_is_reset_or_no_longer_waits_wakes_an_idle_worker(owl: Box) -> None:
@@ -432,7 +512,7 @@ def test_a_task_that_is_reset_or_no_longer_waits_wakes_an_idle_worker(owl: Box) 
     with owl.store() as store:
         Tasks(store).update(second, blocked_by=[first])
         Tasks(store).cancel(first)
-    made = start(owl, "--persist")
+    made = start(owl, "persist")
     until(lambda: "[[sleeping]] 300s" in Path(made["log"]).read_text(), "it sleeps")
     assert owl.run("task", "update", str(second), "--blocked-by", "").returncode == 0
     until(lambda: status(owl, second) == "complete", "it was woken by the change", 20)
@@ -442,7 +522,7 @@ def test_a_task_that_is_reset_or_no_longer_waits_wakes_an_idle_worker(owl: Box) 
 
 @pytest.mark.covers("B-012", "B-184")
 def test_a_failing_model_does_not_end_a_persistent_worker(owl: Box) -> None:
-    made = start(owl, "--persist")
+    made = start(owl, "persist")
     bad = ask(owl, "this fails")
     until(lambda: status(owl, bad) == "failed", "the task failed")
     assert "the script says: unavailable" in task(owl, bad)["failure"]
@@ -452,10 +532,10 @@ def test_a_failing_model_does_not_end_a_persistent_worker(owl: Box) -> None:
 
 
 @pytest.mark.covers("B-021")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stopped_worker_gives_its_task_back_and_says_when_it_ended(owl: Box, number: signal.Signals) -> None:
     held = add(owl, "a stuck one")
-    made = start(owl, "--persist")
+    made = start(owl, "persist")
     until(lambda: status(owl, held) == "in_progress" and bool(task(owl, held)["run"]), "it works")
     os.kill(made["pid"], number)
     until(lambda: is_gone(made["pid"]), "it ends")
@@ -463,17 +543,17 @@ def test_a_stopped_worker_gives_its_task_back_and_says_when_it_ended(owl: Box, n
     assert worker["status"] == "stopped" and worker["ended_ms"] and worker["reason"] == number.name
     found = task(owl, held)
     assert (found["status"], found["deaths"]) == ("pending", 0)
-    assert owl.json("thread", "view", found["run"])["thread"]["outcome"] == "stopped"
+    assert outcome(owl, found["run"]) == "stopped"
 
 
 @pytest.mark.covers("B-022")
 def test_a_killed_workers_task_is_done_by_another(owl: Box) -> None:
     held = add(owl, "a slow one")
-    made = start(owl, "--persist")
+    made = start(owl, "persist")
     until(lambda: bool(task(owl, held)["run"]), "it works")
     os.kill(made["pid"], signal.SIGKILL)
     until(lambda: is_gone(made["pid"]), "it is gone")
-    other = start(owl, "--persist")
+    other = start(owl, "persist")
     until(lambda: status(owl, held) == "complete", "the other has done it")
     found = task(owl, held)
     assert (found["attempts"], found["deaths"]) == (2, 1)
@@ -487,7 +567,7 @@ def test_a_living_worker_reaps_a_dead_one_while_it_works_itself(owl: Box) -> Non
     first = start(owl)
     until(lambda: bool(task(owl, held)["run"]), "it works")
     mine = add(owl, "another stuck one")
-    second = start(owl, "--persist")
+    second = start(owl, "persist")
     until(lambda: bool(task(owl, mine)["run"]), "so does the other")
     with owl.store() as store:
         roster = Roster(store, Leases(store), owl.runtime / "workers")
@@ -501,11 +581,13 @@ def test_a_living_worker_reaps_a_dead_one_while_it_works_itself(owl: Box) -> Non
 def test_a_worker_that_was_taken_for_dead_ends_and_changes_nothing(owl: Box) -> None:
     owl.environ |= {"OWLBOX__WORKERS__HEARTBEAT_S": "1", "OWLBOX__WORKERS__DEAD_AFTER_S": "2"}
     held = add(owl, "a stuck one")
-    made = start(owl, "--persist")
+    made = start(owl, "persist")
     until(lambda: bool(task(owl, held)["run"]), "it works")
     os.kill(made["pid"], signal.SIGSTOP)
     sleep_s(2.5)
-    assert [w["id"] for w in owl.json("worker", "reap")] == [made["id"]]
+    with crew(owl) as found:
+        found._settings = lambda: Workers(heartbeat_s=1, dead_after_s=2)
+        assert [w.id for w in found.reap()] == [made["id"]]
     assert status(owl, held) == "pending"
     os.kill(made["pid"], signal.SIGCONT)
     until(lambda: is_gone(made["pid"]), "it ends when it learns of it")
@@ -515,7 +597,7 @@ def test_a_worker_that_was_taken_for_dead_ends_and_changes_nothing(owl: Box) -> 
 
 def test_cancelling_a_task_reaches_its_worker_at_once(owl: Box) -> None:
     held = add(owl, "a stuck one")
-    start(owl, "--persist")
+    start(owl, "persist")
     until(lambda: bool(task(owl, held)["run"]), "it works")
     owl.json("task", "cancel", str(held))
     until(lambda: status(owl, held) == "failed", "it stops", 10)
@@ -608,7 +690,7 @@ def test_a_core_that_starts_gives_back_what_a_dead_worker_held(owl: Box) -> None
     core: Core = owl.serve()
     assert status(owl, held) == "pending"
     assert core.call("queue.counts")["workers"] == {"running": 0, "stopped": 0, "dead": 1}
-    assert owl.json("thread", "view", task(owl, held)["run"])["thread"]["outcome"] == "interrupted"
+    assert outcome(owl, task(owl, held)["run"]) == "interrupted"
 
 
 # -- from the question to the answer ----------------------------------------------------------------------

@@ -155,7 +155,10 @@ class Record:
     @method("run.inject", is_long=True)
     def inject(self, call: Call, run: Run, text: str, wait: Wait = False) -> dict[str, Any]:
         """Say something to a run: an idle one begins with it, a busy one has it next."""
-        return self._follow(call, self.control.say(getuser(call.uid), run, text, call.correlation), wait)
+        told = self._follow(call, self.control.say(getuser(call.uid), run, text, call.correlation), wait)
+        if wait or told.get("status") not in (100, 102):
+            return told
+        return {**told, "status": 202 if self.control.runs.get(run).status == 202 else 102}  # R-088: the run's, which goes on
 
     @method("run.view")
     def view(self, call: Call, run: Run) -> dict[str, Any]:
@@ -237,8 +240,8 @@ class Record:
     ) -> dict[str, Any]:
         """Write to a run's address: a text is a prompt for it, new or not, and a state of cancelled aborts it."""
         outcome, accepted = self.control.write(getuser(call.uid), ref, body, attributes or {}, call.correlation)
-        if accepted is not None and accepted.is_new:
-            self.control.inbox.start(accepted.loop)
+        if accepted is not None:
+            self.control.begin(accepted)
         told: dict[str, Any] = to_plain(outcome)
         return told
 
@@ -253,7 +256,9 @@ class Record:
         feed = self.control.inbox.feed
         subscription = feed.subscribe(accepted.loop)
         try:
-            if accepted.is_new:
+            if not wait:
+                self.control.begin(accepted)
+            elif accepted.is_new:
                 self.control.inbox.start(accepted.loop)
             call.notify("accepted", known)
             if not wait or not accepted.is_new:

@@ -171,7 +171,9 @@ class Rpc:
         room, has_more = PAGE_CHARS, False
         while room > 0 and len(events) < limit:
             # A few at a time: a thread may hold more than memory does.
-            found = self._runs.events(run.id, after=after, roles=only or (), limit=min(BATCH, limit - len(events)) + 1)
+            found = self._runs.events(
+                run.id, after=after, roles=only or (), limit=min(BATCH, limit - len(events)) + 1, is_branch=True
+            )
             has_more = len(found) > min(BATCH, limit - len(events))
             for event in found[:-1] if has_more else found:
                 if room <= 0:

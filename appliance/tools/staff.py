@@ -39,7 +39,7 @@ def spawn_worker(
         # Somebody else's task: not even its being there is told.
         person = runs.person(caller.session or runs.get(caller.run).session)
         found = tasks.find(task_id)
-        if found is None or found.person != person:
+        if found is None or not person or found.person != person:
             raise NotFound(f"no task {task_id}", hint="list_tasks shows them")
     made = crew.start("persist" if persist else "once", task_id)
     return Spawned(made["id"], made["pid"], made["mode"], made["message"])

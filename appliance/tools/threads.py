@@ -11,7 +11,7 @@ from appliance.toolbox import Caller, tool
 SHORT = 2000
 
 
-@tool(group="threads", command="thread list", is_read_only=True, menu=("chat",))
+@tool(group="threads", command="thread list", is_read_only=True, menu=())
 def list_threads(
     type: Annotated[Literal["", "chat", "ask", "tick"], "only this type"] = "",
     limit: Annotated[int, Range(1, 200), "how many to show"] = 20,
@@ -27,7 +27,7 @@ def list_threads(
     return "\n".join(f"{r.id} {iso(r.created_ms)[:16]} {r.kind} {r.outcome or r.status} {r.title or '(untitled)'}" for r in found)
 
 
-@tool(group="threads", is_read_only=True, menu=("chat",))
+@tool(group="threads", is_read_only=True, menu=())
 def view_thread(
     id: Annotated[str, Range(4, 64), "the thread's id"],
     after: Annotated[int, Range(0, 10_000_000), "only what came after this number"] = 0,

@@ -328,6 +328,9 @@ class Chat(Panel):
             box.open(self._are_open)
         elif kind == "tool_result" and event["call_id"] in self._boxes:
             self._boxes[event["call_id"]].finish(event)
+        elif kind == "proposal":
+            text = f"{event['content']}\nIt waits for your decision: owlbox approve or owlbox reject."
+            await self._put(Note(text, is_error=False), before, event["seq"])
         elif kind == "status_change" and event["status"] >= 400:
             word, _, why = str(event["content"]).partition(": ")
             self._is_explained = True

@@ -1,0 +1,22 @@
+"""A minute of chaos, another one each time; `make chaos` takes ten."""
+
+import random
+import subprocess
+import sys
+
+from chaos import FAKETIME
+from needs import leave_out, needs
+from process import ROOT
+
+LENGTH_S = 45.0  # with the start and the calm afterwards a minute
+
+
+@needs("gcc", "faketime")
+def test_nothing_is_lost_and_nothing_done_twice_in_a_minute_of_chaos() -> None:
+    if not FAKETIME.exists():
+        leave_out(f"needs {FAKETIME}")
+    seed = random.SystemRandom().randrange(10**6)
+    command = [sys.executable, str(ROOT / "tests/chaos.py"), "--seed", str(seed), "--length", str(LENGTH_S)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "kept: 0 " not in done.stdout

@@ -1,0 +1,135 @@
+"""Tasks through real processes: the real small model works on one and the asker hears of it; one that kills is paused."""
+
+import json
+import os
+import pwd
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_fixtures import model_file, model_home  # noqa: F401
+from process import Box, Core, a_box, is_gone, script, until  # noqa: F401
+
+PLAY = """
+[[turns]]
+match = "^Task: dangerous"
+repeat = true
+text = "I begin and"
+chunk_size = 4
+chunk_delay_s = 30
+[[turns]]
+match = "^Task: slow"
+repeat = true
+text = "one two three four five six seven eight nine ten eleven twelve"
+chunk_size = 4
+chunk_delay_s = 0.25
+[[turns]]
+repeat = true
+text = "Hoot hoot."
+"""
+SHORT = {"HEARTBEAT_S": "1", "DEAD_AFTER_S": "3", "REAP_INTERVAL_S": "1", "TICK_INTERVAL_S": "1"}
+
+
+@pytest.fixture
+def owl(box: Box) -> Iterator[Box]:
+    """A box whose model plays PLAY; workers in the background are ended with it."""
+    script(box, PLAY)
+    box.environ |= {f"OWLBOX__WORKERS__{name}": value for name, value in SHORT.items()}
+    yield box
+    for worker in box.json("worker", "list", "--status", "running"):
+        if not is_gone(worker["pid"]):
+            os.kill(worker["pid"], signal.SIGKILL)
+
+
+def thread_of(box: Box, text: str) -> str:
+    """A thread in which somebody has asked something."""
+    assert box.run("chat", text=f"{text}\n").returncode == 0
+    return str(box.json("thread", "list", "--type", "chat")[0]["id"])
+
+
+def ask_for(box: Box, run: str, name: str) -> int:
+    """A task asked for in a thread, by a program that leaves a file; its number."""
+    me = pwd.getpwuid(os.getuid()).pw_name
+    folder = box.home.drop / "users" / me
+    folder.mkdir(parents=True, exist_ok=True)
+    hidden = folder / ".request"
+    hidden.write_text(json.dumps({"kind": "task", "name": name, "run": run}))
+    hidden.rename(folder / "request.json")
+    until(lambda: bool(box.json("task", "list")), "the core has taken it")
+    return int(box.json("task", "list")[0]["id"])
+
+
+def task(box: Box, number: int) -> dict[str, Any]:
+    found: dict[str, Any] = box.json("task", "view", str(number))
+    return found
+
+
+def told(box: Box, run: str) -> list[str]:
+    """What stands in a thread that is the text of a letter."""
+    return [event["content"] for event in box.events(run) if (event["input"] or {}).get("letter")]
+
+
+@pytest.mark.model
+def test_the_local_model_works_on_a_task_and_its_result_reaches_who_asked(box: Box, model_file: Path) -> None:  # noqa: F811
+    (box.home.models / model_file.name).hardlink_to(model_file)
+    del box.environ["OWLBOX__MODELS__SCRIPT"]
+    box.environ["OWLBOX__MODELS__MAX_OUTPUT_TOKENS"] = "60"
+    core = box.serve()
+    run = thread_of(box, "Hello!")
+    number = ask_for(box, run, "Name the capital of France")
+    made = core.call("worker.start")
+    until(lambda: task(box, number)["status"] in ("complete", "failed", "waiting"), "the model is done", 240)
+    until(lambda: bool(told(box, run)), "the asker is told")
+    until(lambda: is_gone(made["pid"]), "the worker ends")
+    found = task(box, number)
+    assert found["status"] == "complete" and "paris" in found["output"].lower()
+    assert told(box, run) == [f"Task {number} (Name the capital of France) done:\n{found['output']}"]
+    assert found["output"] in box.run("task", "view", str(number)).stdout
+    turns = core.call("thread.view", id=found["thread"])["turns"]
+    assert {turn["provider"] for turn in turns} == {"llama"}
+
+
+def test_a_task_that_kills_its_worker_three_times_is_paused_and_the_asker_told_once(owl: Box) -> None:
+    core = owl.serve()
+    run = thread_of(owl, "Hello!")
+    number = ask_for(owl, run, "dangerous")
+    threads = []
+    for attempt in (1, 2, 3):
+        worker = core.call("worker.start", is_persistent=True)
+        until(lambda n=attempt: len([a for a in task(owl, number)["attempts"] if a["thread"]]) == n, "it works")  # type: ignore[misc]
+        threads.append(task(owl, number)["thread"])
+        os.kill(worker["pid"], signal.SIGKILL)
+        until(lambda: bool(core.call("worker.reap")), "it is found dead")
+    found = task(owl, number)
+    assert (found["status"], found["deaths"]) == ("waiting", 3)
+    for attempt, thread in enumerate(threads, 1):
+        assert f"attempt {attempt}: thread {thread}, step " in found["waiting_reason"]
+    assert found["waiting_reason"].startswith("its worker died 3 times.")
+    another = core.call("worker.start", is_persistent=True)
+    until(lambda: "[[sleeping]]" in Path(another["log"]).read_text(), "nobody takes it again")
+    until(lambda: bool(told(owl, run)), "the asker is told")
+    core.call("worker.reap")
+    assert told(owl, run) == [f"Task {number} (dangerous) waits for you:\n{found['waiting_reason']}"]
+    assert len(task(owl, number)["attempts"]) == 3
+    assert core.stop() == 0
+    again: Core = owl.serve()
+    assert len(told(owl, run)) == 1
+    again.call("tool.call", name="reset_task", arguments={"id": number})
+    until(lambda: len(task(owl, number)["attempts"]) == 4, "after a reset it is tried again")
+
+
+@pytest.mark.covers("B-022")
+def test_another_worker_takes_over_from_a_killed_one_without_any_command(owl: Box) -> None:
+    core = owl.serve()
+    number = int(owl.json("task", "add", "slow work")["id"])
+    first = core.call("worker.start", is_persistent=True)
+    until(lambda: bool(task(owl, number)["thread"]), "it works")
+    second = core.call("worker.start", is_persistent=True)
+    os.kill(first["pid"], signal.SIGKILL)
+    until(lambda: task(owl, number)["status"] == "complete", "the other has done it")
+    lost, done = task(owl, number)["attempts"]
+    assert (lost["worker"], done["worker"]) == (first["id"], second["id"])
+    assert (lost["outcome"], done["outcome"]) == ("its worker died: killed", "complete")
+    assert owl.json("thread", "view", lost["thread"])["thread"]["outcome"] == "interrupted"
