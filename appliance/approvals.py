@@ -104,8 +104,8 @@ class Approvals:
         if len(output) > MAX_OUTPUT:
             raise BadInput(f"the output has {len(output)} characters, more than {MAX_OUTPUT}", hint="give its end")
         waiting = self.find(ref, run)
-        paused = self._paused(waiting.run, waiting.ref)
         outcome = self._decide(self._actor(waiting.run), waiting, decision, output)
+        paused = self._paused(waiting.run, waiting.ref)  # afterwards: one that is put down only now finds it decided
         if decision == "reject" or not outcome.is_error:
             self._means.hooks.tell(REJECTED if decision == "reject" else ACCEPTED, waiting, outcome)
         if paused is None:

@@ -22,7 +22,7 @@ NEAR_CHARS = 300  # of them at most, each
 MAX_HEADING = 200  # characters of a heading path
 MIN_MESSAGES, MAX_SPEAKERS = 4, 12
 
-HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+HEADING = re.compile(r" {0,3}(#{1,6})[ \t]")
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 MESSAGE = re.compile(r"(?:[-*>] )?(?:\*\*)?([^\W\d_][\w .'-]{0,39})(?:\*\*)?(?: \([^()]{1,60}\))?(?:\*\*)?:(?:\*\*)? ?\S")
@@ -173,7 +173,7 @@ def _messages(lines: Sequence[_Line], speakers: frozenset[str]) -> Iterator[_Blo
         heading, found = HEADING.match(line.text), MESSAGE.match(line.text)
         who = found[1].strip() if found else ""
         if heading:
-            path = [*(part for part in path if part[0] < len(heading[1])), (len(heading[1]), heading[2])]
+            path = _path(path, len(heading[1]), _title(line.text))
         if heading or who in speakers:
             if current is not None and current.who:
                 yield current
@@ -196,7 +196,7 @@ def _blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
         if not line.text.strip():
             n += 1
         elif mark == "#" and (heading := HEADING.match(line.text)):
-            path = [*(part for part in path if part[0] < len(heading[1])), (len(heading[1]), heading[2])]
+            path = _path(path, len(heading[1]), _title(line.text))
             yield _Block("heading", line.start, line.end, _joined(path))
             n += 1
         elif mark in "`~" and FENCE.match(line.text):
@@ -205,7 +205,7 @@ def _blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
             n = end + 1
         elif n + 1 < len(lines) and _is_underlined(line.text, lines[n + 1].text):
             level = 1 if "=" in lines[n + 1].text else 2
-            path = [*(part for part in path if part[0] < level), (level, line.text.strip())]
+            path = _path(path, level, line.text.strip())
             yield _Block("heading", line.start, lines[n + 1].end, _joined(path))
             n += 2
         else:
@@ -227,6 +227,16 @@ def _paragraphs(lines: Sequence[_Line]) -> Iterator[_Block]:
             start = None
     if start and last:
         yield _Block("paragraph", start.start, last.end)
+
+
+def _title(line: str) -> str:
+    """A heading's text: without the marks before it, and without those that may close it."""
+    return line.strip(" \t").lstrip("#").strip(" \t").rstrip("#").rstrip(" \t")[:MAX_HEADING]
+
+
+def _path(path: Sequence[tuple[int, str]], level: int, title: str) -> list[tuple[int, str]]:
+    """The headings above what follows a heading of this level, with itself."""
+    return [*(part for part in path if part[0] < level), (level, title)]
 
 
 def _joined(path: Sequence[tuple[int, str]]) -> str:
@@ -293,16 +303,19 @@ def _place(text: str, start: int) -> int:
 def _packed(pieces: Sequence[_Block]) -> Iterator[_Block]:
     """Neighbours put together while they are short, a heading always with what follows it."""
     current: list[_Block] = []
+    has_text = False  # headings alone wait for what follows, up to a limit
     for piece in pieces:
         if current:
             is_section = piece.kind == "heading" and current[-1].kind != "heading"
             length = current[-1].end - current[0].start
-            is_full = piece.end - current[0].start > TARGET_CHARS and any(b.kind != "heading" for b in current)
+            is_full = piece.end - current[0].start > (TARGET_CHARS if has_text else BLOCK_CHARS)
+            is_full = is_full and (has_text or piece.kind == "heading")
             if is_full or (is_section and length >= WHOLE_CHARS):
-                headings = _last_headings(current)
+                headings = _last_headings(current) if has_text else 0
                 yield _merged(current[: len(current) - headings])
-                current = current[len(current) - headings :]
+                current, has_text = current[len(current) - headings :], False
         current.append(piece)
+        has_text = has_text or piece.kind != "heading"
     if current:
         yield _merged(current)
 

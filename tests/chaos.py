@@ -469,6 +469,7 @@ NEVER = {
     "a letter that is not in its thread once": """SELECT o.id, o.key FROM outbox o
         WHERE o.run IS NOT NULL AND o.key NOT LIKE 'answer:%'
         AND (SELECT COUNT(*) FROM events e WHERE e.run = o.run AND e.input ->> 'letter' = o.key) <> 1""",
+    "a repeat from a door that knows what it has told": "SELECT id, key FROM outbox WHERE via = 'local' AND may_repeat",
     "more tasks than calls that made them": """SELECT origin FROM tasks WHERE origin IS NOT NULL AND key IS NULL
         GROUP BY origin HAVING COUNT(*) >
         (SELECT COUNT(*) FROM events e WHERE e.run = origin AND e.kind = 'tool_use' AND e.tool = 'create_task')""",

@@ -217,3 +217,38 @@ def test_too_long_a_proposal_is_cut() -> None:
     found, how = chunks.by_model(text, lambda numbered: [(1, 1000), (1001, 2000)])
     assert how == "model" and max(chunk.stop - chunk.start for chunk in found) <= 15_000
     assert "".join("".join(bodies(text, found)).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a" + " " * 20_000 + "x\n" + "y" * 300,
+        "# " + "a # " * 20_000 + "x\n" + "y" * 300,
+        "# owls\n" * 20_000,
+        "owls\n====\n" * 20_000,
+        "```\n" * 50_000,
+        "~~~x\n```y\n" * 20_000,
+        "| owl " * 50_000,
+        " " * 300_000,
+        "x" * 300_000,
+    ],
+    ids=["spaces", "marks", "headings", "underlined", "fences", "two fences", "table", "blank", "one line"],
+)
+def test_strange_texts_are_cut_like_others(text: str) -> None:
+    found = chunks.structured(text)  # each once took minutes, or came out in one piece
+    assert all(chunk.stop - chunk.start <= 2 * chunks.BLOCK_CHARS for chunk in found)
+    assert "".join(text[c.start : c.stop] for c in found).split() == text.split() or len(found) > 1
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [("# Owls", "Owls"), ("## Owls ##", "Owls"), ("#\tOwls  # ", "Owls"), ("# C#", "C"), ("# #1 owl", "#1 owl"), ("# #", "")],
+)
+def test_a_heading_is_read_without_its_marks(line: str, title: str) -> None:
+    assert chunks.structured(f"{line}\n{'y ' * 150}")[0].heading == title
+
+
+def test_a_heading_stays_with_a_long_block_below_it() -> None:
+    code = "```\n" + "x = 1\n" * 330 + "```"
+    text = f"{'y ' * 150}\n\n# Owls\n\n{code}"
+    assert [text[c.start : c.stop].split("\n")[0][:6] for c in chunks.structured(text)] == ["y y y ", "# Owls"]

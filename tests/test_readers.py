@@ -302,3 +302,32 @@ def test_a_child_ends_with_its_parent(tmp_path: Path):
     while process(child).is_alive():
         assert monotonic_s() < until_s
         sleep_s(0.05)
+
+
+def test_a_child_is_the_first_to_go_when_memory_ends(clerk: Clerk):
+    assert clerk.read("a.html", b"<p>x", "html").text == "x"
+    assert clerk._child is not None
+    assert Path(f"/proc/{clerk._child.pid}/oom_score_adj").read_text().strip() == "1000"
+
+
+def test_a_child_starts_under_limits_that_are_narrower_than_its_own():
+    script = (
+        "import os, resource\nfrom appliance.clerk import Clerk\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (900_000_000,) * 2)\nresource.setrlimit(resource.RLIMIT_CPU, (20, 20))\n"
+        "c = Clerk(os.environ)\nprint(c.read('a.html', b'<p>owls', 'html').text)\nc.close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=Path(readers.__file__).parent.parent
+    )
+    assert done.stdout == "owls\n", done.stderr
+
+
+def test_of_a_mail_with_very_many_parts_some_are_named():
+    part = b"--b\r\nContent-Type: text/plain\r\nContent-Disposition: attachment; filename=%d.txt\r\n\r\nhi\r\n"
+    head = b"Subject: many\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n"
+    found = reading("a.eml", head + b"".join(part % number for number in range(210)) + b"--b--\r\n")
+    assert found.text is not None and found.text.count("Attachment: ") == 201 and "Attachment: … and 10 more" in found.text
+
+
+def test_what_is_told_of_a_file_can_be_sent():
+    assert readers.as_bytes("a", "caf\udce9").note == "caf\\udce9"

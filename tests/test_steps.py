@@ -189,7 +189,7 @@ def test_a_life_passes_exactly_the_steps_that_are_written_down(place: Place, lif
     assert_well(place)
 
 
-@pytest.mark.covers("A-021", "B-022")
+@pytest.mark.covers("A-021")
 @pytest.mark.parametrize(("life", "step", "nth"), MOMENTS, ids=lambda value: str(value))
 def test_killed_at_a_step_and_made_good_by_the_next_start(place: Place, life: str, step: str, nth: int) -> None:
     place.prepare(life)

@@ -49,14 +49,19 @@ def thread_of(box: Box, text: str) -> str:
     return str(box.json("thread", "list", "--type", "chat")[0]["id"])
 
 
+def leave(box: Box, name: str, request: dict[str, Any]) -> Path:
+    """A request in the folder of whoever runs this; the folder."""
+    folder = box.home.drop / "users" / pwd.getpwuid(os.getuid()).pw_name
+    folder.mkdir(parents=True, exist_ok=True)
+    hidden = folder / f".{name}"
+    hidden.write_text(json.dumps(request))
+    hidden.rename(folder / f"{name}.json")
+    return folder
+
+
 def ask_for(box: Box, run: str, name: str) -> int:
     """A task asked for in a thread, by a program that leaves a file; its number."""
-    me = pwd.getpwuid(os.getuid()).pw_name
-    folder = box.home.drop / "users" / me
-    folder.mkdir(parents=True, exist_ok=True)
-    hidden = folder / ".request"
-    hidden.write_text(json.dumps({"kind": "task", "name": name, "run": run}))
-    hidden.rename(folder / "request.json")
+    leave(box, "request", {"kind": "task", "name": name, "run": run})
     until(lambda: bool(box.json("task", "list")), "the core has taken it")
     return int(box.json("task", "list")[0]["id"])
 
@@ -133,3 +138,23 @@ def test_another_worker_takes_over_from_a_killed_one_without_any_command(owl: Bo
     assert (lost["worker"], done["worker"]) == (first["id"], second["id"])
     assert (lost["outcome"], done["outcome"]) == ("its worker died: killed", "complete")
     assert owl.json("thread", "view", lost["thread"])["thread"]["outcome"] == "interrupted"
+
+
+@pytest.mark.covers("A-021")
+def test_files_left_while_the_core_was_killed_are_done_once_however_often_it_is_killed(owl: Box) -> None:
+    core = owl.serve()
+    run = thread_of(owl, "Hello!")
+    core.kill()
+    for number in range(10):
+        leave(owl, f"message-{number}", {"kind": "message", "text": f"letter {number}", "run": run})
+        folder = leave(owl, f"task-{number}", {"kind": "task", "name": f"task {number}", "run": run})
+    for _ in range(2):
+        child = owl.start("serve")
+        until(lambda: len(list(folder.glob("*.json"))) < 20, "it begins to take them")
+        child.kill()
+        child.wait(30)
+    owl.serve()
+    until(lambda: list(folder.iterdir()) == [], "all are taken")
+    until(lambda: len(told(owl, run)) == 10, "all are told")
+    assert sorted(told(owl, run)) == [f"letter {number}" for number in range(10)]
+    assert sorted(found["name"] for found in owl.json("task", "list")) == [f"task {number}" for number in range(10)]

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from process import ROOT, Box, Core, a_box, script, until  # noqa: F401
@@ -283,11 +284,67 @@ def test_entries_are_shown_and_searched(core: Core):
     show(environ(), core.box.runtime, scenario)
 
 
+def test_tasks_are_added_filtered_done_again_cancelled_and_deleted(core: Core):
+    def call(name: str, **arguments: object) -> dict[str, Any]:
+        outcome: dict[str, Any] = core.call("tool.call", name=name, arguments=arguments)
+        return outcome
+
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await seen.press("f4")
+        await seen.shows("No tasks yet.")
+        await seen.press("a", *"water the roses", "space", "minus", "space", *"both beds", "enter")
+        await seen.shows("1. water the roses", "pending · medium", "both beds")
+        await seen.press("a", *"count [b]owls[/b]", "enter")
+        await seen.shows("2. count [b]owls[/b]")
+        await seen.same_as("tasks")
+        await seen.press("enter")
+        await seen.shows("nobody has begun task 2 yet")
+        await seen.press("x")
+        await seen.shows("✗   2", "Failed: cancelled")
+        await seen.press("s")
+        await seen.until(lambda: "owls" not in seen.text(), "only what is pending")
+        await seen.press("escape")
+        await seen.shows("✗   2")
+        await seen.press("home")
+        await seen.shows("Failed: cancelled")
+        await seen.press("e")
+        await seen.shows("·   2")
+        await seen.press("d", "n")
+        await seen.press("d")
+        await seen.shows("Delete task 2")
+        await seen.press("y")
+        await seen.until(lambda: "owls" not in "\n".join(seen.lines()[2:-2]), "it is gone")
+
+    show(environ(), core.box.runtime, scenario)
+    assert [(t["id"], t["status"]) for t in call("list_tasks")["data"]["tasks"]] == [(1, "pending")]
+
+
+def test_worker_does_a_task_and_its_thread_opens_in_the_chat(core: Core):
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await seen.press("f5")
+        await seen.shows("No worker has been started.")
+        await seen.press("4", "a", *"say hoot", "enter")
+        await seen.shows("1. say hoot")
+        await seen.press("5", "o")
+        await seen.shows("once", "has begun")
+        await seen.shows("○ ", "[[tick-end]]")
+        await seen.press("x")
+        await seen.shows("is stopped already")
+        await seen.press("4")
+        await seen.shows("✓   1", "Hoot hoot.", "attempt 1 complete")
+        await seen.press("enter")
+        await seen.shows("say hoot", "resumed")
+
+    show(environ(), core.box.runtime, scenario)
+
+
 def test_screen_comes_before_the_core_and_help_needs_none(box: Box):
     async def scenario(seen: Seen) -> None:
         await seen.shows("○ connecting", "nothing answers")
         assert seen.app.query_one(Owl).mood == "away"
-        await seen.press("f4")
+        await seen.press("f6")
         await seen.shows("Everywhere")
 
     show(environ(), box.runtime, scenario)
@@ -503,6 +560,6 @@ def test_tool_box_opens_with_result():
     assert str(made.content).endswith("\nfound") and "x" * 80 in str(made.content)
 
 
-@pytest.mark.parametrize("name", ["chat", "threads", "context"])
+@pytest.mark.parametrize("name", ["chat", "threads", "context", "tasks"])
 def test_document_shows_the_screens_as_they_are(name: str):
     assert (FOLDER / f"{name}.txt").read_text().rstrip("\n") in (ROOT / "docs/tui.md").read_text()

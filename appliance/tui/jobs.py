@@ -150,6 +150,7 @@ class Tasks(Panel):
         if not name:
             return
         event.input.value = ""
+        self.screen.set_focus(self.query_one(Rows))
         self._call("create_task", {"name": name.strip(), "description": about.strip()}, self._added)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
