@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 BATCH = 32  # texts embedded at once (B-094)
 AT_ONCE = 4  # texts for which a model is asked before vectors have their turn again
 SETTLE_S = 0.2  # after a wake: what is written together is embedded together
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 3600.0  # before it tries again what failed for the moment
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 3600.0  # before it tries again what failed for the moment
 QUERY_S = 10.0  # for a query's vector: the model may have to be loaded
 BATCH_S = 300.0  # people come first, so a batch may take long
 ASK_S = 10.0  # for the small model (B-089, B-093)
@@ -83,6 +83,7 @@ class Indexer:
         self._thread: threading.Thread | None = None
         self._trouble = ""  # why there are no vectors; cleared by `retry`
         self._is_foreign = False  # whether that is another model than before: only `retry` may try again
+        self._delay = ""  # what failed for the moment
         self._silence = ""  # why no model answers
         self._seen: set[tuple[int, str]] = set()  # texts that got no description
         self._is_working = False
@@ -115,7 +116,8 @@ class Indexer:
     def status(self) -> Status:
         """What is indexed, and what keeps the rest from it."""
         counts, known = self._passages.counts(), self._passages.embedder()
-        state = self._trouble or ("working" if self._is_working else "parked" if self._thread else "not running")
+        state = "working" if self._is_working else "parked" if self._thread else "not running"
+        state = self._trouble or (f"tries again soon: {self._delay}" if self._delay and not self._is_working else state)
         return Status(state, counts.chunks, counts.vectors, counts.pending, known.model if known else "", self._silence)
 
     def _run(self) -> None:
@@ -128,10 +130,12 @@ class Indexer:
             try:
                 self._passages.settle()  # the write that rang is not committed yet
                 self.work(self._stop.is_set)
-                pause_s = None
+                pause_s, self._delay = None, ""
             except OwlError as error:
                 pause_s = min(LONGEST_PAUSE_S, 2 * pause_s if pause_s else FIRST_PAUSE_S)
-                LOG.warning("indexing stopped for %g s: %s", pause_s, error)
+                # While a core starts, its broker does not answer yet.
+                LOG.log(logging.INFO if isinstance(error, Lost) else logging.WARNING, "indexing stops for %g s: %s", pause_s, error)
+                self._delay = str(error)
 
     # -- the work ---------------------------------------------------------------------------------
 
@@ -225,7 +229,9 @@ class Indexer:
     def _describe(self, is_stopped: Callable[[], bool]) -> None:
         """A sentence about each text that has none; what a model could not describe is left for the next start."""
         for entry in self._passages.undescribed(chunks.WHOLE_CHARS):
-            if is_stopped() or (entry.id, entry.hash) in self._seen or self._answer is None:
+            if is_stopped() or self._answer is None:
+                return
+            if (entry.id, entry.hash) in self._seen:
                 continue
             self._seen.add((entry.id, entry.hash))
             said = " ".join(self._answer(DESCRIBE, entry.body[:DESCRIBE_CHARS]).split())[:DESCRIPTION_CHARS]

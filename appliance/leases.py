@@ -242,7 +242,7 @@ class Roster:
     def held_s(self, worker: str) -> float | None:
         """For how long a worker has held its claim, by the clock that never jumps; None where that cannot be seen."""
         seen = self._pulse(worker)
-        return None if seen is None or not seen[1] else monotonic_s() - seen[1]
+        return None if seen is None or not seen[1] else max(0.0, monotonic_s() - seen[1])
 
     def gone(self, dead_after_s: float | None, now: int | None = None) -> list[tuple[Worker, str]]:
         """Workers that count as running and are dead, with the reason; the silent ones only with a limit."""

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from appliance import chunks
@@ -27,10 +27,18 @@ from appliance.store import Row, Store
 BATCH = 64  # entries indexed in one transaction
 BATCH_BYTES = 512 * 1024  # of their texts
 DIMENSION = 384  # of the vectors that a new database has room for
+VECTOR_SLOTS = 256  # of a part of the vector table
 SPARE_SLOTS = 1024  # of deleted vectors that are not worth the work
 SCALE = 400  # from the numbers of a unit vector of that dimension to -127..127; hardly one is clipped
 STRUCTURE = "structure"
-COLUMNS = ("head", "text", "near")  # of the full-text index
+SUSPECTS = 50  # entries and words that are looked at again when the index seems wrong
+BESIDE = (  # an index of the same kind that lives as long as a check
+    """CREATE VIRTUAL TABLE temp.expected USING fts5(
+        head, text, near, content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2'
+    )""",
+    "CREATE VIRTUAL TABLE temp.expected_words USING fts5vocab(temp, expected, instance)",
+    "CREATE VIRTUAL TABLE temp.indexed_words USING fts5vocab(main, chunks_fts, instance)",
+)
 UNFOUND = ("logging", "audit")  # categories of schemes that nobody looks for anything in
 REEMBED = "owlbox context reembed makes all vectors anew"
 
@@ -85,16 +93,18 @@ class Passages:
             self._replace(execute, entry, found, chunker)
             return True
 
-    def catch_up(self, is_stopped: Callable[[], bool] = lambda: False) -> int:
-        """Index the words of every entry that waits for it, in bounded transactions; how many there were."""
+    def catch_up(self, is_stopped: Callable[[], bool] = lambda: False, *, is_hurried: bool = False) -> int:
+        """Index the words of every entry that waits for it, in bounded transactions; how many there were.
+
+        `is_hurried` does not wait long for another writer: Busy.
+        """
         count = 0
         while not is_stopped():
             if self._store.row("SELECT 1 FROM pending LIMIT 1") is None:
                 break
-            with self._store.write() as execute:
+            with self._store.write(is_hurried=is_hurried) as execute:
                 size = 0
-                for key in self._pending():
-                    entry = self._entry(key)
+                for entry in self._entries(self._pending()):
                     self.index(execute, entry)
                     count, size = count + 1, size + len(entry.body)
                     if size > BATCH_BYTES:
@@ -191,16 +201,16 @@ class Passages:
         rows = self._store.rows(
             "SELECT DISTINCT entry FROM chunks WHERE chunker = ? AND seq = 1 ORDER BY entry DESC LIMIT ?", (STRUCTURE, limit)
         )
-        return [self._entry(int(row[0])) for row in rows] if chunker != STRUCTURE else []
+        return list(self._entries(int(row[0]) for row in rows)) if chunker != STRUCTURE else []
 
-    def undescribed(self, chars: int) -> list[Entry]:
-        """Texts longer than this that nobody has described, newest first, the first thousand."""
+    def undescribed(self, chars: int) -> Iterator[Entry]:
+        """Texts longer than this that nobody has described, newest first, the first thousand; read one by one."""
         rows = self._store.rows(
             "SELECT DISTINCT c.entry FROM chunks c JOIN entries e ON e.id = c.entry "
             "WHERE e.description = '' AND c.stop > ? ORDER BY c.entry DESC LIMIT 1000",
             (chars,),
         )
-        return [self._entry(int(row[0])) for row in rows]
+        return self._entries(int(row[0]) for row in rows)
 
     def _rows(self, entry: int) -> list[tuple[Chunk, Row]]:
         rows = self._store.rows(
@@ -208,10 +218,16 @@ class Passages:
         )
         return [(Chunk(*row[:5]), row[5:]) for row in rows]
 
-    def _entry(self, key: int) -> Entry:
-        """What an index needs to know of an entry."""
+    def _entries(self, keys: Iterable[int]) -> Iterator[Entry]:
+        """Those of the entries that are still there."""
+        return (entry for key in keys if (entry := self._entry(key)) is not None)
+
+    def _entry(self, key: int) -> Entry | None:
+        """What an index needs to know of an entry; None when it has gone meanwhile."""
         names = ("id", "scope", "path", "title", "body", "attributes", "hash", "description", "mime", "is_textual")
-        row = self._store.rows(f"SELECT {', '.join(names)} FROM entries WHERE id = ?", (key,))[0]
+        row = self._store.row(f"SELECT {', '.join(names)} FROM entries WHERE id = ?", (key,))
+        if row is None:
+            return None
         values = dict(zip(names, row)) | {"attributes": json.loads(row[5]), "is_textual": bool(row[9])}
         return Entry(**values)
 
@@ -235,16 +251,19 @@ class Passages:
         return self._store.row(sql) is not None
 
     def waiting(self, limit: int = 32) -> list[Waiting]:
-        """Chunks that have no vector yet, newest first."""
+        """Chunks that have no vector yet, newest first; without those that change at this moment."""
         rows = self._store.rows("SELECT id, entry FROM chunks WHERE embedder IS NULL ORDER BY id DESC LIMIT ?", (limit,))
         found: dict[int, Waiting] = {}
         for key in dict.fromkeys(int(row[1]) for row in rows):
             entry, known = self._entry(key), self._rows(key)
+            if entry is None:
+                continue
             all_of_it = [chunk for chunk, _ in known]
             wanted = {int(row[0]) for row in rows if row[1] == key}
             for chunk, (number, digest, _, _) in known:
-                if number in wanted:
-                    found[number] = Waiting(number, bytes(digest), embedded(entry, all_of_it, chunk.seq))
+                # Text and chunks are read one after the other: only the hash tells that they belong together.
+                if number in wanted and hash_of(text := embedded(entry, all_of_it, chunk.seq)) == bytes(digest):
+                    found[number] = Waiting(number, bytes(digest), text)
         return [found[int(row[0])] for row in rows if row[0] in found]
 
     def keep(self, model: str, found: Sequence[tuple[Waiting, Sequence[float]]]) -> int:
@@ -281,24 +300,33 @@ class Passages:
         known = self.embedder()
         if known is None or slots <= 2 * used + SPARE_SLOTS:
             return False
-        with self._store.write() as execute:
-            kept = execute("SELECT rowid, embedding FROM chunks_vec")
-            self._make_room(execute, known.dimension)
-            for row in kept:
-                execute("INSERT INTO chunks_vec (rowid, embedding) VALUES (?, vec_int8(?))", row)
+        # The newest part takes what comes; the others are emptied into it, one after the other, and then go.
+        sparse = "SELECT chunk_id FROM chunks_vec_rowids GROUP BY chunk_id HAVING COUNT(*) <= ? ORDER BY chunk_id"
+        for (part,) in self._store.rows(sparse, (VECTOR_SLOTS // 2,)):
+            with self._store.write() as execute:
+                kept = execute(
+                    "SELECT rowid, embedding FROM chunks_vec "
+                    "WHERE rowid IN (SELECT rowid FROM chunks_vec_rowids WHERE chunk_id = ?)",
+                    (part,),
+                )
+                for key, _ in kept:
+                    execute("DELETE FROM chunks_vec WHERE rowid = ?", (key,))
+                for row in kept:
+                    execute("INSERT INTO chunks_vec (rowid, embedding) VALUES (?, vec_int8(?))", row)
         return True
 
     def _make_room(self, execute: Execute, dimension: int) -> None:
         """An empty vector table for vectors of this length."""
         execute("DROP TABLE IF EXISTS chunks_vec")
         execute(
-            f"CREATE VIRTUAL TABLE chunks_vec USING vec0(embedding int8[{int(dimension)}] distance_metric=cosine, chunk_size=256)"
+            f"CREATE VIRTUAL TABLE chunks_vec USING vec0(embedding int8[{int(dimension)}] distance_metric=cosine, "
+            f"chunk_size={VECTOR_SLOTS})"
         )
 
     # -- care -------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """Where words, vectors and entries do not agree; empty when all do. Takes a while: every text is looked up."""
+        """Where words, vectors and entries do not agree; empty when all do. Takes a while: every text is indexed beside."""
         self.catch_up()
         every, words, embedded = "SELECT id FROM chunks", "SELECT id FROM chunks_fts_docsize", "SELECT rowid FROM chunks_vec_rowids"
         with_vector = f"{every} WHERE embedder IS NOT NULL"
@@ -312,33 +340,69 @@ class Passages:
         for what, sql in checks.items():
             if count := int(self._store.value(f"SELECT COUNT(*) FROM ({sql})")):
                 found.append(f"the search index does not agree with the entries: {count} {what}")
-        wrong = [path for key, path in self._store.rows("SELECT id, path FROM entries ORDER BY id") if not self._is_right(int(key))]
-        if wrong:
+        if wrong := self._wrong():
             found.append(f"the search index does not agree with the entries: {len(wrong)} indexed otherwise, as {wrong[0]}")
         return found
 
-    def _is_right(self, key: int) -> bool:
-        """Whether an entry's chunks are what its text gives, and the index has their words."""
-        entry, rows = self._entry(key), self._rows(key)
-        known = [chunk for chunk, _ in rows]
-        if all(row[3] == STRUCTURE for _, row in rows) and known != self._structured(entry):
-            return False
-        for chunk, (number, digest, _, _) in rows:
-            if bytes(digest) != hash_of(embedded(entry, known, chunk.seq)):
-                return False
-            known_words = words(entry, known, chunk.seq)
-            if not all(self._has(number, n, text) for n, text in enumerate(known_words)):
-                return False
-        return True
+    def _wrong(self) -> list[str]:
+        """Paths of entries that are indexed otherwise than their texts ask for; of very many, some.
 
-    def _has(self, number: int, column: int, text: str) -> bool:
-        """Whether a column of a chunk's words begins with all of a text's, in their order."""
-        size = self._store.value("SELECT sz FROM chunks_fts_docsize WHERE id = ?", (number,))
-        if not _varints(bytes(size or b"\0\0\0"))[column]:
-            return not any(c.isascii() and c.isalnum() for c in text)
-        phrase = text.replace('"', '""').replace("\0", " ")
-        match = f'{{{COLUMNS[column]}}} : ^"{phrase}"'
-        return self._store.row("SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid = ?", (match, number)) is not None
+        All words are indexed once more beside, and both indexes compared as wholes: to look up each text would take
+        time by the square of their number. What differs is looked at again while nobody writes.
+        """
+        rows = self._store.rows("SELECT id, path, octet_length(body) FROM entries ORDER BY id")
+        paths, suspects = {int(row[0]): str(row[1]) for row in rows}, set[int]()
+        try:
+            for statement in BESIDE:
+                self._store.rows(statement)
+            for keys in _batches(rows):
+                with self._store.write() as execute:
+                    suspects |= self._expect(execute, keys)
+            terms = self._odd_terms()
+            some = sorted(suspects | self._odd_entries(terms))[:SUSPECTS]
+            with self._store.write() as execute:
+                execute("INSERT INTO temp.expected(expected) VALUES ('delete-all')")
+                wrong = self._expect(execute, some) | (self._odd_entries(terms) & set(some))
+                wrong -= {int(row[0]) for row in execute("SELECT entry FROM pending")}
+        finally:
+            for name in ("expected_words", "indexed_words", "expected"):
+                self._store.rows(f"DROP TABLE IF EXISTS temp.{name}")
+        return [paths[key] for key in sorted(wrong)]
+
+    def _expect(self, execute: Execute, keys: Iterable[int]) -> set[int]:
+        """Index the words of entries beside; those whose chunks are not what their texts give."""
+        wrong = set()
+        for key in keys:
+            entry, rows = self._entry(key), self._rows(key)
+            if entry is None:
+                continue
+            known = [chunk for chunk, _ in rows]
+            is_right = known == self._structured(entry) or any(row[3] != STRUCTURE for _, row in rows)
+            for chunk, (number, digest, _, _) in rows:
+                is_right = is_right and bytes(digest) == hash_of(embedded(entry, known, chunk.seq))
+                values = (number, *words(entry, known, chunk.seq))
+                execute("INSERT INTO temp.expected (rowid, head, text, near) VALUES (?, ?, ?, ?)", values)
+            wrong |= set() if is_right else {key}
+        return wrong
+
+    def _odd_terms(self) -> list[str]:
+        """Words that are not at the same places in both indexes; of very many, some."""
+        sql = (
+            "SELECT term, COUNT(*), SUM((doc * 1000003 + offset * 4 + instr('tn', substr(col, 1, 1))) % 2147483647) "
+            "FROM temp.{} GROUP BY term"
+        )
+        indexed, expected = (set(self._store.rows(sql.format(name))) for name in ("indexed_words", "expected_words"))
+        return sorted({str(row[0]) for row in indexed ^ expected})[:SUSPECTS]
+
+    def _odd_entries(self, terms: Iterable[str]) -> set[int]:
+        """Entries in whose chunks one of these words is not at the same places in both indexes."""
+        odd = set[int]()
+        for term in terms:
+            sql = "SELECT doc, col, offset FROM temp.{} WHERE term = ?"
+            indexed, expected = (set(self._store.rows(sql.format(n), (term,))) for n in ("indexed_words", "expected_words"))
+            odd |= {int(row[0]) for row in indexed ^ expected}
+        sql = "SELECT DISTINCT entry FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+        return {int(row[0]) for row in self._store.rows(sql, (json.dumps(sorted(odd)),))}
 
     def rebuild(self) -> None:
         """Make the index anew from the entries, in one transaction for what is gone and bounded ones for what comes.
@@ -389,12 +453,13 @@ def packed(vector: Sequence[float]) -> bytes:
     return array("b", [max(-127, min(127, round(x * scale))) for x in vector]).tobytes()
 
 
-def _varints(data: bytes) -> list[int]:
-    """The numbers in which FTS5 keeps how many words each column has."""
-    found, value = [], 0
-    for byte in data:
-        value = value << 7 | byte & 127
-        if byte < 128:
-            found.append(value)
-            value = 0
-    return found
+def _batches(rows: Iterable[Row]) -> Iterator[list[int]]:
+    """Keys of entries (key, path, bytes) as they are indexed in one transaction."""
+    batch, size = list[int](), 0
+    for key, _, size_bytes in rows:
+        batch, size = [*batch, int(key)], size + int(size_bytes)
+        if size > BATCH_BYTES or len(batch) == BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

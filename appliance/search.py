@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from appliance.clock import monotonic_s
 from appliance.entries import PROJECT
-from appliance.errors import BadInput, Conflict, DiskFull
+from appliance.errors import BadInput, Busy, Conflict, DiskFull, StoreError
 from appliance.passages import REEMBED, Passages, packed
 from appliance.store import Row, Store
 
@@ -36,6 +37,7 @@ NAMED_WORDS, NAMED_MEANING = 1.4, 0.2  # what a message of the one person a quer
 LEAST_COSINE = 0.25  # below it a vector alone finds nothing: the nearest of what has nothing to do with the query is none
 RANK_CONSTANT = 60
 MAX_POOL = 100_000
+PATIENCE_S = 20.0  # for words that are not indexed yet: hundreds of thousands, after an update
 AFTER_SLASH = "0"  # sorts after whatever lies in a folder
 ENDINGS = ("ingly", "edly", "ings", "ing", "ies", "ied", "ers", "est", "es", "ed", "er", "ly", "e", "s", "y")
 
@@ -127,8 +129,16 @@ def words_of(query: str, limit: int = 32) -> list[str]:
 class Search:
     """Search over passages. `names` are those of the people that the owl knows."""
 
-    def __init__(self, store: Store, passages: Passages | None = None, names: Callable[[], Iterable[str]] = lambda: ()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        passages: Passages | None = None,
+        names: Callable[[], Iterable[str]] = lambda: (),
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`patience_s` is for words that are not indexed yet."""
         self._store = store
+        self._patience_s = patience_s
         self.passages = passages or Passages(store)
         self._names = names
 
@@ -151,7 +161,7 @@ class Search:
 
     def search(self, query: str, vector: Vector | None = None, *, where: Where = Where(), looks: Looks = Looks()) -> Found:
         """The best entries by words and, with the query's vector, by meaning; each once, with its best passage."""
-        self.catch_up()
+        late = self.catch_up()
         words, names = words_of(query), self.names()
         note, nearest = self._by_meaning(vector, where, is_filtered=where.is_narrow)
         size = POOL
@@ -167,7 +177,7 @@ class Search:
                 break
             size *= 8  # one long text must not keep others out: more words never find fewer entries (B-107)
         chosen = [(key, score) for key, score in best if round(score, 3) >= looks.least][: looks.limit]
-        return Found(tuple(self._shown(chosen, lists, words, looks)), note)
+        return Found(tuple(self._shown(chosen, lists, words, looks)), "; ".join(filter(None, (late, note))))
 
     def ranked(self, query: str, vector: Vector | None = None, *, fusion: Fusion = "convex") -> list[tuple[int, float]]:
         """Chunks by their score, best first, several of one entry too: for measuring."""
@@ -182,7 +192,7 @@ class Search:
     def question(self, query: str) -> str:
         """A query as it is to be embedded: without names, which would lead to whatever names the same people."""
         text = query
-        for name in self.names():
+        for name in (name for name in self.names() if name in query):
             text = re.sub(rf"\b{re.escape(name)}\b('s)?", "", text)
         return " ".join(text.split()) or query
 
@@ -200,6 +210,7 @@ class Search:
             "SELECT e.run, r.title, e.content, e.at_ms FROM events e JOIN runs r ON r.id = e.run "
             "JOIN sessions s ON s.id = r.session "
             "WHERE e.kind = 'message' AND e.role IN ('user', 'assistant') AND s.person = ?1 AND (?2 = '' OR s.context = ?2) "
+            "AND r.deleted_ms IS NULL "
             "ORDER BY e.id DESC LIMIT 20000",
             (person, context),
         )
@@ -217,12 +228,15 @@ class Search:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def catch_up(self) -> None:
-        """Index what waits for its words, so that all that was committed is found."""
+    def catch_up(self) -> str:
+        """Index what waits for its words, so that all that was committed is found; else why not, at once."""
         try:
-            self.passages.catch_up()
-        except DiskFull:
-            pass  # what is indexed can be found all the same
+            end_s = monotonic_s() + self._patience_s
+            self.passages.catch_up(lambda: monotonic_s() > end_s, is_hurried=True)
+            late = self.passages.counts().pending if monotonic_s() > end_s else 0
+            return f"{late} items are not looked at: their words are not indexed yet" if late else ""
+        except (Busy, DiskFull, StoreError) as error:
+            return f"what was written last is not looked at: {error.message}"  # what is indexed can be found all the same
 
     def _by_words(self, words: Sequence[str], where: Where, size: int) -> Scores:
         """Chunks that hold any of the words, by BM25; those outside of `where` are already left out when it is narrow."""
@@ -278,7 +292,7 @@ class Search:
 
     def _prefer(self, lists: _Lists, query: str, names: Sequence[str]) -> None:
         """Raise the messages of the person that the query names, when it names one."""
-        named = [name for name in names if re.search(rf"\b{re.escape(name)}\b", query)]
+        named = [name for name in names if name in query and re.search(rf"\b{re.escape(name)}\b", query)]
         if len(named) != 1:
             return
         theirs = {key for key, row in lists.rows.items() if row[1] == named[0]}

@@ -185,11 +185,12 @@ class Store:
     # -- writing ----------------------------------------------------------------------------------
 
     @contextmanager
-    def write(self, *, run: str = "", durable: bool = False) -> Iterator[Callable[..., list[Row]]]:
+    def write(self, *, run: str = "", durable: bool = False, is_hurried: bool = False) -> Iterator[Callable[..., list[Row]]]:
         """One IMMEDIATE transaction; yields `execute(sql, bindings) -> rows`.
 
         Inside another `write` of the same thread it joins that one. With `run`, what it changed in
-        undoable tables is kept as a changeset of that run, in the same transaction.
+        undoable tables is kept as a changeset of that run, in the same transaction. `is_hurried` gives up
+        after a second of waiting for another writer: for what can be done later.
         """
         db = self._connection()
         if db.in_transaction:
@@ -205,7 +206,7 @@ class Store:
             with self._errors():
                 db.pragma("synchronous", "full" if durable else "normal")
                 session = self._record(db) if run else None
-                self._begin(db)
+                self._begin(db, self._busy_delays_ms[:3] if is_hurried else self._busy_delays_ms)
             yield self._execute
             with self._errors():
                 if session is not None:
@@ -222,10 +223,10 @@ class Store:
         with self._errors():
             return self._connection().execute(sql, bindings).fetchall()
 
-    def _begin(self, db: apsw.Connection) -> None:
+    def _begin(self, db: apsw.Connection, delays_ms: Sequence[int]) -> None:
         """BEGIN IMMEDIATE, waiting longer each time; SQLite polls within each wait, so a short lock costs little."""
         try:
-            for delay_ms in self._busy_delays_ms:
+            for delay_ms in delays_ms:
                 db.set_busy_timeout(delay_ms)
                 try:
                     db.execute("BEGIN IMMEDIATE")
@@ -235,7 +236,7 @@ class Store:
         finally:
             db.set_busy_timeout(READ_TIMEOUT_MS)
         raise Busy(
-            f"database busy: another process has kept {self.path} locked for {sum(self._busy_delays_ms) / 1000:g} s",
+            f"database busy: another process has kept {self.path} locked for {sum(delays_ms) / 1000:g} s",
             hint="owlbox status shows who is running; try again",
         )
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -453,3 +454,13 @@ def test_a_late_result_left_while_the_core_was_down_is_in_the_thread_after_its_s
     events = core.call("thread.view", id=run)["events"]
     assert [(e["kind"], e["content"]) for e in events[2:3]] == [("tool_result", "an owl")]
     assert core.stop() == 0
+
+
+def test_the_folders_are_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        yard = Yard(tmp_path)
+    finally:
+        os.umask(before)
+    made = [yard.drops.root, *(yard.drops.root / name for name in ("users", "groups"))]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 3

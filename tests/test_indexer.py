@@ -145,9 +145,11 @@ def test_what_passes_is_tried_again(desk: Desk) -> None:
         desk.indexer.work()
     desk.indexer.start()
     until(lambda: len(desk.encoder.asked) >= 2, "the thread has tried, too")
+    until(lambda: "the broker restarts" in desk.indexer.status().state, "it says why it waits")
     desk.encoder.error = None
     desk.entries.set("memory://cat", "purr")
     until(desk.is_done, "a write makes it try again")
+    until(lambda: desk.indexer.status().state == "parked", "nothing is left")
 
 
 @pytest.mark.covers("B-094", "E-209")

@@ -97,7 +97,8 @@ LAYERS = """\
 __init__ errors records clock steps
 globs bounds spans fuzzy markers cycles modes
 jsonpaths xpaths loose tags diffs verdicts
-markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses outlines ignores pages secrecy
+markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses
+outlines ignores pages secrecy
 places signals reference answers schemes contents chunks pruning
 readers
 config log notify

@@ -353,6 +353,15 @@ def test_what_is_old_is_given_up_then_forgotten(post: Post) -> None:
     assert post.outbox.forget(now_ms() + 64 * DAY_MS) == 1
 
 
+def test_a_letter_from_before_the_clock_was_set_is_not_given_up_for_its_age(tmp_path: Path) -> None:
+    post = Post(tmp_path / "owlbox.db")
+    letter = post.put("k")
+    with Store.open(tmp_path / "owlbox.db").write() as execute:
+        execute("UPDATE outbox SET created_ms = 60000, due_ms = 60000 WHERE id = ?", (letter,))
+    assert post.outbox.forget() == 0 and post.outbox.get(letter).status == "waiting"
+    assert post.outbox.forget(now_ms() + 32 * DAY_MS) == 1 and post.outbox.get(letter).status == "failed"
+
+
 def test_looking_writes_nothing(post: Post) -> None:
     post.put("k")
     before = post.store.value("PRAGMA data_version"), post.store.path.with_name("owlbox.db-wal").stat()

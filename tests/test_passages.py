@@ -3,8 +3,9 @@
 import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -15,9 +16,9 @@ from appliance import chunks
 from appliance.contents import Content
 from appliance.entries import By, Draft, Entries
 from appliance.errors import Conflict
-from appliance.passages import Passages, embedded, packed, words
+from appliance.passages import Passages, embedded, hash_of, packed, words
 from appliance.search import Search, Vector
-from appliance.store import Store
+from appliance.store import Row, Store
 
 PAGE = "# Owls\n\n" + "The barn owl hunts at dusk.\n" * 40 + "\n# Cats\n\n" + "The cat sleeps all day long.\n" * 40
 
@@ -229,16 +230,20 @@ def test_vectors_of_another_model_or_length_are_refused(entries: Entries, passag
 
 
 def test_room_of_deleted_vectors_is_got_back(store: Store, entries: Entries, passages: Passages) -> None:
-    for number in range(1600):
-        entries.set(f"memory://{number}", f"owl {number}")
+    with store.write(durable=True):
+        for number in range(1600):
+            entries.set(f"memory://{number}", f"owl {number}")
     embed(passages)
+    before = store.rows("SELECT rowid, embedding FROM chunks_vec WHERE (rowid - 1) % 8 = 0")
     assert not passages.tidy()
-    for number in range(1600):
-        if number % 8:
-            entries.remove(f"memory://{number}")
+    with store.write(durable=True):
+        for number in range(1600):
+            if number % 8:
+                entries.remove(f"memory://{number}")
     slots = "SELECT SUM(size) FROM chunks_vec_chunks"
     assert store.value(slots) >= 1600 and passages.tidy()
     assert store.value(slots) < 500 and passages.counts().vectors == 200 and passages.problems() == []
+    assert sorted(store.rows("SELECT rowid, embedding FROM chunks_vec")) == sorted(before) and not passages.tidy()
 
 
 def test_a_copy_of_the_database_has_the_index_too(store: Store, entries: Entries, passages: Passages, tmp_path: Path) -> None:
@@ -284,6 +289,10 @@ DAMAGE = {
     "words are gone": "INSERT INTO chunks_fts(chunks_fts) VALUES ('delete-all')",
     "words of another text": "DELETE FROM chunks_fts WHERE rowid = 1; "
     "INSERT INTO chunks_fts(rowid, head, text, near) VALUES (1, '', 'x', '')",
+    "words after its text": "DELETE FROM chunks_fts WHERE rowid = 1; INSERT INTO chunks_fts(rowid, head, text, near) "
+    "VALUES (1, 'Owl memory://owl', 'The barn owl hunts. And sleeps.', '')",
+    "words in another order": "DELETE FROM chunks_fts WHERE rowid = 1; INSERT INTO chunks_fts(rowid, head, text, near) "
+    "VALUES (1, 'Owl memory://owl', 'The owl barn hunts.', '')",
     "words of nothing": "INSERT INTO chunks_fts(rowid, head, text, near) VALUES (999, '', 'x', '')",
     "a vector is gone": "DELETE FROM chunks_vec WHERE rowid = 1",
     "a vector of nothing": "INSERT INTO chunks_vec(rowid, embedding) VALUES (999, vec_int8(zeroblob(384)))",
@@ -392,3 +401,65 @@ def test_the_end_of_a_run_takes_its_entries_out_of_the_index(store: Store, entri
 def test_writers_are_told_apart_by_the_history_not_by_the_index(entries: Entries, passages: Passages) -> None:
     entries.put("memory://owl", Content(body="hoot"), By("model"))
     assert [change.writer for change in entries.changes("memory://owl")] == ["model"] and passages.problems() == []
+
+
+# -- while others write -----------------------------------------------------------------------------
+
+
+class Racing(Store):
+    """A store in which something happens before a certain query."""
+
+    before = ""
+
+    def rows(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
+        if self.before and self.before in sql:
+            self.before = ""
+            self.happen()
+        return super().rows(sql, bindings)
+
+    def happen(self) -> None:
+        raise NotImplementedError
+
+
+class Removing(Racing):
+    def happen(self) -> None:
+        Entries(self).remove("memory://page")
+
+
+class Changing(Racing):
+    def happen(self) -> None:
+        Entries(self, Passages(self).index).set("memory://page", "Something else, and more.\n\n" + PAGE)
+
+
+@pytest.fixture(params=[Removing, Changing])
+def racing(store: Store, entries: Entries, request: pytest.FixtureRequest) -> Iterator[Racing]:
+    entries.set("memory://page", PAGE)
+    made = request.param(store.path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("moment", ["FROM entries WHERE id", "FROM chunks WHERE entry"])
+def test_no_vector_is_made_of_a_text_that_changes_meanwhile(racing: Racing, moment: str) -> None:
+    racing.before = moment
+    batch = Passages(racing).waiting()
+    assert racing.before == "" and all(hash_of(waiting.text) == waiting.hash for waiting in batch)
+    Passages(racing).keep("m", [(waiting, vector(waiting.text)) for waiting in batch])
+    embed(Passages(racing))
+    assert Passages(racing).problems() == []
+
+
+@pytest.mark.parametrize("moment", ["SELECT id, path", "indexed_words GROUP", "expected_words GROUP"])
+def test_a_change_meanwhile_is_no_disagreement(racing: Racing, moment: str) -> None:
+    racing.before = moment
+    assert Passages(racing).problems() == [] and racing.before == ""
+
+
+def test_texts_that_go_meanwhile_are_left_out(store: Store, entries: Entries) -> None:
+    entries.set("memory://page", PAGE)
+    for ask in (lambda p: p.to_propose("model", 5), lambda p: list(p.undescribed(10))):
+        racing = Removing(store.path)
+        racing.before = "FROM entries WHERE id"
+        assert ask(Passages(racing)) == []
+        racing.close()
+        entries.set("memory://page", PAGE)

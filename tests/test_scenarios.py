@@ -61,13 +61,11 @@ class Scenario:
     said: str | None = None
     settings: RunSettings = ENTRIES
     mode: Mode = "act"
-    covers: tuple[str, ...] = ()
 
 
 def s(name: str, answers: Sequence[str], end: tuple[int, str], deeds: str = "", **more: Any) -> Any:
-    covers = more.get("covers", ())
-    scenario = Scenario(name, tuple(answers), end, deeds, **more)
-    return pytest.param(scenario, id=name, marks=[pytest.mark.covers(*covers)] if covers else [])
+    marks = more.pop("marks", ())
+    return pytest.param(Scenario(name, tuple(answers), end, deeds, **more), id=name, marks=marks)
 
 
 OK, CANNOT, STRIKES, CYCLE, STILL, WAITS = (
@@ -78,85 +76,85 @@ CHAT = RunSettings()
 
 SCENARIOS = [
     # -- the explicit end
-    s("update-200", [put("known://a") + update(200)], OK, "set:200 update:200", said="All done.", covers=("R-068",)),
-    s("update-204", [put("known://a") + update(204)], OK, "set:200 update:200", said="", covers=("R-068",)),
-    s("update-422", [update(422, "No such thing.")], CANNOT, "update:200", said="No such thing.", covers=("R-068",)),
+    s("update-200", [put("known://a") + update(200)], OK, "set:200 update:200", said="All done.", marks=pytest.mark.covers("R-068")),
+    s("update-204", [put("known://a") + update(204)], OK, "set:200 update:200", said="", marks=pytest.mark.covers("R-068")),
+    s("update-422", [update(422, "No such thing.")], CANNOT, "update:200", said="No such thing.", marks=pytest.mark.covers("R-068")),
     s("update-102", [put("known://a") + update(102, "so far"), update(200)], OK, "set:200 update:200 update:200"),
-    s("update-without-status", ["<update>so far</update>", update(200)], OK, "update:200 update:200", covers=("R-068",)),
-    s("last-update-ends", [update(102, "so far") + update(200)], OK, "update:200 update:200", covers=("R-070", "E-137")),
+    s("update-without-status", ["<update>so far</update>", update(200)], OK, "update:200 update:200", marks=pytest.mark.covers("R-068")),
+    s("last-update-ends", [update(102, "so far") + update(200)], OK, "update:200 update:200", marks=pytest.mark.covers("R-070", "E-137")),
     s("last-update-goes-on", [update(200) + update(102, "not yet"), update(204)], OK, "update:200 update:200 update:200",
-      covers=("R-070", "E-137")),
+      marks=pytest.mark.covers("R-070", "E-137")),
     s("words-and-update", ["It is full." + update(200, "done")], OK, "update:200", said="It is full."),
     # -- no call
-    s("words", ["It is full."], OK, "", said="It is full.", covers=("R-071", "E-126", "S-010")),
-    s("long-words", ["o" * 600], OK, "", said="o" * 600, covers=("E-126",)),
-    s("words-in-chat", ["It is full."], OK, "", said="It is full.", settings=CHAT, covers=("S-010",)),
-    s("call-then-words", [put("known://a"), "Kept."], OK, "set:200", said="Kept.", covers=("R-071", "E-127")),
+    s("words", ["It is full."], OK, "", said="It is full.", marks=pytest.mark.covers("R-071", "E-126", "S-010")),
+    s("long-words", ["o" * 600], OK, "", said="o" * 600, marks=pytest.mark.covers("E-126")),
+    s("words-in-chat", ["It is full."], OK, "", said="It is full.", settings=CHAT, marks=pytest.mark.covers("S-010")),
+    s("call-then-words", [put("known://a"), "Kept."], OK, "set:200", said="Kept.", marks=pytest.mark.covers("R-071", "E-127")),
     s("narration", ["First I look. " + put("known://a") + " There.", "Done."], OK, "set:200", said="First I look. There.Done.",
-      covers=("R-082",)),
+      marks=pytest.mark.covers("R-082")),
     # -- strikes, stalls, glitches
     s("three-failures", [BAD, '<get path="known://n2"/>', '<get path="known://n3"/>'], STRIKES,
-      "get:404 get:404 get:404", covers=("R-073", "R-074")),
+      "get:404 get:404 get:404", marks=pytest.mark.covers("R-073", "R-074")),
     s("a-clean-turn-between",
       [BAD, '<get path="known://n2"/>', put("known://a"), '<get path="known://n3"/>', '<get path="known://n4"/>', "Well."],
-      OK, "get:404 get:404 set:200 get:404 get:404", covers=("E-135", "R-004")),
+      OK, "get:404 get:404 set:200 get:404 get:404", marks=pytest.mark.covers("E-135", "R-004")),
     s("one-turn-many-failures", [BAD + '<get path="known://n2"/>' + '<get path="known://n3"/>', "Well."], OK,
-      "get:404 get:424 get:424", covers=("R-004", "R-061")),
-    s("empty-once", ["", "Here."], OK, "", said="Here.", covers=("R-071", "E-127")),
-    s("empty-thrice", ["", " \n", ""], STRIKES, "", covers=("R-077", "E-127")),
+      "get:404 get:424 get:424", marks=pytest.mark.covers("R-004", "R-061")),
+    s("empty-once", ["", "Here."], OK, "", said="Here.", marks=pytest.mark.covers("R-071", "E-127")),
+    s("empty-thrice", ["", " \n", ""], STRIKES, "", marks=pytest.mark.covers("R-077", "E-127")),
     s("malformed-once", ['<tool_call>{"name": "get", "arguments"</tool_call>', "Here."], OK, "", said="Here.",
-      covers=("R-072", "E-128")),
-    s("malformed-thrice", ['<tool_call>{"name": "get", "arguments"</tool_call>'] * 3, STRIKES, "", covers=("R-072", "R-073")),
-    s("unknown-tool", ['{"name": "fly", "arguments": {}}', "Here."], OK, "", said="Here.", covers=("R-080",)),
-    s("mended-quote", ['<set path="known://a>text</set>' + put("known://b"), update(204)], OK, None, covers=("R-081",)),
+      marks=pytest.mark.covers("R-072", "E-128")),
+    s("malformed-thrice", ['<tool_call>{"name": "get", "arguments"</tool_call>'] * 3, STRIKES, "", marks=pytest.mark.covers("R-072", "R-073")),
+    s("unknown-tool", ['{"name": "fly", "arguments": {}}', "Here."], OK, "", said="Here.", marks=pytest.mark.covers("R-080")),
+    s("mended-quote", ['<set path="known://a>text</set>' + put("known://b"), update(204)], OK, None, marks=pytest.mark.covers("R-081")),
     # -- circles and standing still
     s("circle-1", [put("known://a", "x")] * 5, CYCLE, "set:200 set:200 set:200",
-      covers=("E-129", "R-075")),
-    s("circle-2", [put("known://a"), put("known://b")] * 3, CYCLE, " ".join(["set:200"] * 6), covers=("E-130", "R-075")),
-    s("circle-3", [put("known://a"), put("known://b"), put("known://c")] * 3, CYCLE, " ".join(["set:200"] * 9), covers=("E-130",)),
+      marks=pytest.mark.covers("E-129", "R-075")),
+    s("circle-2", [put("known://a"), put("known://b")] * 3, CYCLE, " ".join(["set:200"] * 6), marks=pytest.mark.covers("E-130", "R-075")),
+    s("circle-3", [put("known://a"), put("known://b"), put("known://c")] * 3, CYCLE, " ".join(["set:200"] * 9), marks=pytest.mark.covers("E-130")),
     s("circle-of-attributes", [f'<set path="known://v" visibility="{v}">t</set>' for v in ("visible", "archived")] * 2
-      + [put("known://w"), update(204)], OK, None, covers=("R-076",)),
+      + [put("known://w"), update(204)], OK, None, marks=pytest.mark.covers("R-076")),
     s("circle-in-another-order", [put("known://a") + put("known://b"), put("known://b") + put("known://a"), put("known://a") + put("known://b")],
-      CYCLE, " ".join(["set:200"] * 6), covers=("E-131",)),
-    s("six-different", [put(f"known://{n}") for n in "abcdef"] + [update(204)], OK, None, covers=("E-133",)),
+      CYCLE, " ".join(["set:200"] * 6), marks=pytest.mark.covers("E-131")),
+    s("six-different", [put(f"known://{n}") for n in "abcdef"] + [update(204)], OK, None, marks=pytest.mark.covers("E-133")),
     s("standing-still", [put("known://same", f"text {n}") for n in range(5)], STILL, " ".join(["set:200"] * 5),
-      covers=("E-134", "R-077")),
-    s("same-report", [put(f"known://{n}") + update(102, "still at it") for n in "abc"], STILL, None, covers=("R-077",)),
+      marks=pytest.mark.covers("E-134", "R-077")),
+    s("same-report", [put(f"known://{n}") + update(102, "still at it") for n in "abc"], STILL, None, marks=pytest.mark.covers("R-077")),
     # -- an end beside a failure
-    s("end-after-a-failure", [BAD + update(200), "Well."], OK, "get:404 update:409", covers=("R-069", "E-136")),
-    s("end-before-a-failure", [update(200) + BAD, "Well."], OK, "update:200 get:404", said="Well.", covers=("R-069", "E-136")),
+    s("end-after-a-failure", [BAD + update(200), "Well."], OK, "get:404 update:409", marks=pytest.mark.covers("R-069", "E-136")),
+    s("end-before-a-failure", [update(200) + BAD, "Well."], OK, "update:200 get:404", said="Well.", marks=pytest.mark.covers("R-069", "E-136")),
     # -- caps
-    s("too-many-commands-in-one", ["".join(put(f"known://n{i}") for i in range(105)), update(204)], OK, None, covers=("R-078",)),
+    s("too-many-commands-in-one", ["".join(put(f"known://n{i}") for i in range(105)), update(204)], OK, None, marks=pytest.mark.covers("R-078")),
     # -- dispatch
     s("failure-aborts-the-rest", [put("known://a") + BAD + put("known://b"), "Well."], OK, "set:200 get:404 set:424",
-      covers=("R-061",)),
-    s("an-exception", ["<boom/>" + put("known://b"), "Well."], OK, "boom:500 set:424", covers=("R-062",)),
-    s("long-target", [f'<get path="{"x" * 513}"/>', "Well."], OK, "get:400", covers=("R-059",)),
-    s("longest-target", [f'<get path="known://{"x" * 504}"/>', "Well."], OK, "get:404", covers=("R-059",)),
+      marks=pytest.mark.covers("R-061")),
+    s("an-exception", ["<boom/>" + put("known://b"), "Well."], OK, "boom:500 set:424", marks=pytest.mark.covers("R-062")),
+    s("long-target", [f'<get path="{"x" * 513}"/>', "Well."], OK, "get:400", marks=pytest.mark.covers("R-059")),
+    s("longest-target", [f'<get path="known://{"x" * 504}"/>', "Well."], OK, "get:404", marks=pytest.mark.covers("R-059")),
     s("control-character", ['{"name": "get", "arguments": {"path": "known://a\\u0007b"}}', "Well."], OK, "get:400",
-      covers=("R-059",)),
-    s("thinking", ["<think>Hm.</think>" + put("known://a"), "Well."], OK, None, covers=("R-051",)),
+      marks=pytest.mark.covers("R-059")),
+    s("thinking", ["<think>Hm.</think>" + put("known://a"), "Well."], OK, None, marks=pytest.mark.covers("R-051")),
     # -- modes and flags
     s("ask-mode-file", [put("a.txt"), '<rm path="here.txt"/>', "Well."], OK, "set:403 rm:403", mode="ask",
-      covers=("R-054", "E-123", "R-003")),
+      marks=pytest.mark.covers("R-054", "E-123", "R-003")),
     s("ask-mode-move", [put("known://a") + '<mv path="known://a" to="b.txt"/>', "Well."], OK, "set:200 mv:403", mode="ask",
-      covers=("R-054", "E-123")),
+      marks=pytest.mark.covers("R-054", "E-123")),
     s("ask-mode-copy", [put("known://a") + '<cp path="known://a" to="b.txt"/>', "Well."], OK, "set:200 cp:403", mode="ask",
-      covers=("R-054",)),
+      marks=pytest.mark.covers("R-054")),
     s("ask-mode-known", [put("known://a") + '<mv path="known://a" to="known://b"/><rm path="known://b"/>', "Well."], OK,
-      "set:200 mv:200 rm:200", mode="ask", covers=("R-054", "E-123")),
-    s("ask-mode-shell", ["<sh>rm -rf /</sh>", "Well."], OK, "", mode="ask", covers=("R-055", "R-057")),
-    s("no-proposals", [put("a.txt"), "Well."], OK, "set:403", settings=NO_CHANGE, covers=("R-053",)),
+      "set:200 mv:200 rm:200", mode="ask", marks=pytest.mark.covers("R-054", "E-123")),
+    s("ask-mode-shell", ["<sh>rm -rf /</sh>", "Well."], OK, "", mode="ask", marks=pytest.mark.covers("R-055", "R-057")),
+    s("no-proposals", [put("a.txt"), "Well."], OK, "set:403", settings=NO_CHANGE, marks=pytest.mark.covers("R-053")),
     # -- proposals
-    s("a-file-waits", [put("a.txt") + put("known://a")], WAITS, "", covers=("R-063", "R-084", "R-113", "R-095")),
-    s("a-removal-waits", ['<rm path="here.txt"/>'], WAITS, "", covers=("R-084", "E-108")),
-    s("a-move-to-a-file-waits", [put("known://a") + '<mv path="known://a" to="moved.txt"/>'], WAITS, "set:200", covers=("R-084",)),
-    s("a-question-waits", ['<ask_user question="Red?" options="yes; no, never"/>'], WAITS, "", covers=("R-084", "R-092")),
-    s("a-command-waits", ["<sh>date</sh>"], WAITS, "", covers=("R-084", "E-117")),
+    s("a-file-waits", [put("a.txt") + put("known://a")], WAITS, "", marks=pytest.mark.covers("R-063", "R-084", "R-113", "R-095")),
+    s("a-removal-waits", ['<rm path="here.txt"/>'], WAITS, "", marks=pytest.mark.covers("R-084", "E-108")),
+    s("a-move-to-a-file-waits", [put("known://a") + '<mv path="known://a" to="moved.txt"/>'], WAITS, "set:200", marks=pytest.mark.covers("R-084")),
+    s("a-question-waits", ['<ask_user question="Red?" options="yes; no, never"/>'], WAITS, "", marks=pytest.mark.covers("R-084", "R-092")),
+    s("a-command-waits", ["<sh>date</sh>"], WAITS, "", marks=pytest.mark.covers("R-084", "E-117")),
     s("knowledge-does-not-wait", [put("known://a", "b"),
-      '<set path="known://a" search="b" replace="c"/>', update(204)], OK, "set:200 set:200 update:200", covers=("R-091", "E-115")),
-    s("wild-file", [put("w.txt") + update(200)], OK, "set:200 update:200", settings=WILD, covers=("R-093",)),
-    s("wild-removal", ['<rm path="gone.txt"/>' + update(200)], OK, "rm:200 update:200", settings=WILD, covers=("R-093", "R-089")),
+      '<set path="known://a" search="b" replace="c"/>', update(204)], OK, "set:200 set:200 update:200", marks=pytest.mark.covers("R-091", "E-115")),
+    s("wild-file", [put("w.txt") + update(200)], OK, "set:200 update:200", settings=WILD, marks=pytest.mark.covers("R-093")),
+    s("wild-removal", ['<rm path="gone.txt"/>' + update(200)], OK, "rm:200 update:200", settings=WILD, marks=pytest.mark.covers("R-093", "R-089")),
 ]  # fmt: skip
 
 

@@ -345,3 +345,40 @@ def test_history_finds_what_one_person_said_and_heard(library: Library) -> None:
     assert library.search.history("heron", "nobody") == [] == library.search.history("the", str(person))
     assert len(library.search.history("heron", str(person), limit=2)) == 2
     assert library.search.history("heron", str(person), context="elsewhere") == []
+    with library.store.write() as execute:  # a deleted thread that stays for its forks
+        execute("UPDATE runs SET deleted_ms = 1 WHERE id = ?", (found[0].ref,))
+    assert found[0].ref not in {hit.ref for hit in library.search.history("heron pond", str(person))}
+
+
+# -- when the index cannot be written ---------------------------------------------------------------
+
+
+def test_while_another_writes_long_what_is_indexed_is_found_and_the_rest_is_named(library: Library) -> None:
+    library.entries.set("memory://owl", "hoot")
+    Entries(library.store).set("memory://late", "hoot")
+    other = Store.open(library.store.path)
+    with other.write():
+        found = library.search.search("hoot")
+        assert [hit.ref for hit in found.hits] == ["memory://owl"] and "written last" in found.note
+        assert [hit.ref for hit in library.search.find("hoot")] == ["memory://owl"]
+    found = library.search.search("hoot")
+    assert len(found.hits) == 2 and found.note == ""
+    other.close()
+
+
+def test_very_much_that_waits_is_not_waited_for(library: Library) -> None:
+    others = Entries(library.store)
+    with library.store.write(durable=True):
+        for number in range(3):
+            others.set(f"memory://{number}", "hoot")
+    found = Search(library.store, library.passages, patience_s=-1).search("hoot")
+    assert found == Found((), "3 items are not looked at: their words are not indexed yet")
+    assert len(library.search.find("hoot")) == 3
+
+
+def test_many_names_of_people_do_not_slow_a_search(library: Library) -> None:
+    names = [f"Person {n}x" for n in range(1000)]
+    finder = Search(library.store, library.passages, lambda: names)
+    library.entries.set("memory://talk", "Person 7x: I like tea\nBob: Me too\n" * 20)
+    assert finder.question("what did Person 7x like") == "what did like"
+    assert finder.search("what did Person 7x like").hits[0].ref == "memory://talk"

@@ -1,5 +1,6 @@
 """The commands about workers, as people type them: `owlbox worker ...`, with a core and without."""
 
+import json
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from appliance import places
 from appliance.clock import new_id
 from appliance.crew import LOG_BYTES
 from appliance.leases import Leases, Roster
+from appliance.runs import Runs
 from appliance.tasks import NewTask, Tasks
 
 PLAY = """
@@ -92,14 +94,17 @@ def test_a_worker_is_started_listed_seen_and_stopped(owl: Box, has_core: bool) -
 
 @pytest.mark.covers("B-024")
 def test_a_killed_worker_is_dead_and_its_task_pending(owl: Box) -> None:
+    core = owl.serve()
     number = add(owl, "a slow one")
     worker = owl.json("worker", "start", "--task-id", str(number))
+    until(lambda: bool(core.call("thread.list")), "it works")
     assert owl.run("worker", "kill", worker["id"]).stdout == f"worker {worker['id']} was killed\n"
     until(lambda: is_gone(worker["pid"]), "it is gone")
     assert owl.json("worker", "status", worker["id"])["status"] == "dead"
     with owl.store() as store:
         found = Tasks(store).get(number)
         assert (found.status, found.deaths) == ("pending", 0)
+        assert Runs(store, "").get(found.run).outcome == "interrupted"
     assert owl.run("worker", "reap").stdout == "no worker has died\n"
 
 
@@ -174,6 +179,8 @@ def test_a_log_is_followed_until_its_worker_ends(owl: Box) -> None:
     worker = owl.json("worker", "start")
     done = owl.run("worker", "log", worker["id"], "--follow")
     assert done.returncode == 0 and "didWork=true" in done.stdout and done.stdout.count("tick-start") == 1
+    told = owl.run("worker", "log", worker["id"], "--follow", "--json").stdout.splitlines()
+    assert "didWork=true" in "".join(json.loads(line)["text"] for line in told)
 
 
 def test_run_tells_programs_what_it_did(owl: Box) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +26,7 @@ from appliance.search import Search
 from appliance.settings import Workers
 from appliance.steps import Step
 from appliance.store import Store
-from appliance.tasks import NewTask, Task, Tasks
+from appliance.tasks import NewTask, Task, Tasks, unknown
 from appliance.ticks import LOST, NO_CALL, STOPPED, Parts, Schedules, Ticks
 from appliance.toolbox import Toolbox, tool
 from appliance.tools import planning
@@ -163,10 +164,27 @@ def break_down(*, diary: Diary) -> str:
     raise ValueError("boom")
 
 
-class Desk:
-    """A worker's desk with everything on it."""
+class Packing(Packets):
+    """Packets that something happens to before they are made."""
 
-    def __init__(self, store: Store, speech: Speech, pace: Workers | None = None, schedules: Schedules | None = None) -> None:
+    before: Callable[[], None] = staticmethod(lambda: None)
+
+    def relevant(self, prompt: str) -> str:
+        self.before()
+        return super().relevant(prompt)
+
+
+class Desk:
+    """A worker's desk with everything on it; `held_s` is what it sees of how long claims are held."""
+
+    def __init__(
+        self,
+        store: Store,
+        speech: Speech,
+        pace: Workers | None = None,
+        schedules: Schedules | None = None,
+        held_s: Callable[[str], float | None] = unknown,
+    ) -> None:
         self.store, self.model = store, Voice(speech)
         self.passed: list[Step] = []
         self.runs = Runs(store, this_process().encode())
@@ -176,12 +194,12 @@ class Desk:
         services = {"tasks": self.tasks, "runs": self.runs, "diary": self.diary, "gate": threading.Barrier(2)}
         functions = [f for f in vars(planning).values() if hasattr(f, "tool")]
         self.toolbox = Toolbox([*functions, write, peek, break_down], services, policy=policy.load(None))
-        self.packets = Packets(list, Search(store), Quiet())
+        self.packets = Packing(list, Search(store), Quiet())
         self.limits = Limits()
         agent = Agent(self.model, self.toolbox, self.packets, self.runs, self.limits)
         self.loops = Loops(store, self.runs, self.model, agent, status=Quiet(), ended=self._ended)
         briefing = Briefing(self.tasks, self.runs, self.entries)
-        parts = Parts(store, self.tasks, self.runs, self.loops, self.model, self.packets, briefing)
+        parts = Parts(store, self.tasks, self.runs, self.loops, self.model, self.packets, briefing, held_s)
         self.pace = pace or Workers()
         self.ticks = Ticks(
             parts, lambda: self.pace, self.spy, schedules=schedules, alarms=Alarms(), passed=lambda step: self.passed.append(step)
@@ -324,6 +342,75 @@ def test_only_claims_older_than_three_ticks_are_stale(desk: Callable[..., Desk])
     assert (here.tasks.get(old).status, here.tasks.get(young).status) == ("pending", "in_progress")
 
 
+@pytest.mark.covers("B-023")
+def test_a_clock_that_was_set_makes_no_claim_stale_and_hides_none(desk: Callable[..., Desk]) -> None:
+    here = desk(held_s=lambda worker: {"quick": 5.0, "slow": 400.0}.get(worker))
+    quick, slow, unseen = here.add("a"), here.add("b"), here.add("c")
+    here.tasks.claim("quick", only=quick, now=now_ms() - 10**12)
+    here.tasks.claim("slow", only=slow, now=now_ms() + 10**12)
+    here.tasks.claim("unseen", only=unseen, now=now_ms() - 400_000)
+    here.ticks.is_due()
+    assert [here.tasks.get(n).status for n in (quick, slow, unseen)] == ["in_progress", "pending", "pending"]
+
+
+def test_whoever_looks_is_told_while_a_claim_is_held(desk: Callable[..., Desk]) -> None:
+    here, told = desk(), list[bool]()
+    here.ticks.hold = told.append
+    here.done()
+    assert told == [True, False]
+
+
+@pytest.mark.covers("B-184")
+def test_a_task_that_cannot_be_begun_does_not_hold_up_the_others_for_ever(desk: Callable[..., Desk]) -> None:
+    here = desk()
+
+    def stumble() -> None:
+        raise BadInput("it is too odd")
+
+    here.packets.before = stumble
+    first, second = here.add("odd", priority="high"), here.add("plain")
+    for _ in range(3):
+        assert here.tasks.get(first).status == "pending"
+        with pytest.raises(BadInput):
+            here.tick()
+    found = here.tasks.get(first)
+    assert (found.status, found.failure) == ("failed", "it could not be begun: it is too odd")
+    here.packets.before = lambda: None
+    assert here.tick() and here.tasks.get(second).status == "complete"
+
+
+def test_a_claim_is_given_back_whatever_breaks_before_it_is_begun(desk: Callable[..., Desk]) -> None:
+    here = desk()
+
+    def crash() -> None:
+        raise RuntimeError("a mistake of ours")
+
+    here.packets.before = crash
+    task = here.add()
+    with pytest.raises(RuntimeError):
+        here.tick()
+    assert here.tasks.get(task).status == "pending" and not here.ticks.is_busy()
+
+
+def test_a_claim_that_a_busy_database_does_not_take_back_is_given_back_with_the_next_tick(store: Store) -> None:
+    impatient = Store.open(store.path, busy_delays_ms=(10,))
+    here, held = Desk(impatient, say("Hoot.")), ExitStack()
+
+    def lock() -> None:
+        held.enter_context(store.write())
+
+    here.packets.before = lock
+    task = here.add()
+    with pytest.raises(Unavailable):
+        here.tick()
+    held.close()
+    here.packets.before = lambda: None
+    assert here.tasks.get(task).status == "in_progress" and here.ticks.is_busy()
+    assert here.tick() and here.tasks.get(task).status == "complete" and not here.ticks.is_busy()
+    here.toolbox.close()
+    impatient.close()
+
+
 # -- how a task ends ------------------------------------------------------------------------------------
 
 
@@ -441,6 +528,21 @@ def test_a_worker_that_is_stopped_gives_its_claim_back(desk: Callable[..., Desk]
     assert (found.status, found.deaths, here.runs.get(found.run).outcome) == ("pending", 0, "stopped")
     assert here.tick() is False, "it begins nothing more"
     assert here.told() == []
+
+
+class Late(Desk):
+    """Its worker is asked to stop when the answer is whole."""
+
+    def _ended(self, loop: Loop, end: LoopEnded) -> None:
+        self.ticks.interrupt(STOPPED)
+        super()._ended(loop, end)
+
+
+def test_what_was_finished_when_the_stop_came_is_not_done_again(store: Store) -> None:
+    here = Late(store, say("Three owls."))
+    task = here.done()
+    assert task.status == "complete" and task.output.startswith("Three owls.")
+    here.toolbox.close()
 
 
 def test_a_task_that_is_cancelled_stops_its_worker(desk: Callable[..., Desk]) -> None:

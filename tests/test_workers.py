@@ -67,11 +67,11 @@ def owl(box: Box) -> Iterator[Box]:
 
 
 @contextmanager
-def crew(box: Box) -> Iterator[Crew]:
+def crew(box: Box, pace: Workers | None = None) -> Iterator[Crew]:
     """The workers of a box from here: a command for each look would take a second."""
     folder = places.runtime_folder(box.home, box.environ, make=True) / "workers"
     with box.store() as store:
-        yield Crew(box.home, box.environ, store, Roster(store, Leases(store), folder), Tasks(store), Workers)
+        yield Crew(box.home, box.environ, store, Roster(store, Leases(store), folder), Tasks(store), lambda: pace or Workers())
 
 
 def workers(box: Box) -> list[dict[str, Any]]:
@@ -256,7 +256,7 @@ def test_how_long_a_claim_is_held_is_told_by_the_clock_that_never_jumps(yard: Ya
     held_s = yard.roster.held_s(worker)
     assert held_s is not None and 0 <= held_s < 60
     pulse.path.write_text(f"{monotonic_s():018.3f} {monotonic_s() - 400:018.3f}")
-    assert (yard.roster.held_s(worker) or 0) >= 400 and yard.crew.reap() == []
+    assert (yard.roster.held_s(worker) or 0) > 399 and yard.crew.reap() == []
     pulse.hold(False)
     assert yard.roster.held_s(worker) is None
     pulse.end()
@@ -386,14 +386,12 @@ def test_a_log_is_turned_over_at_its_size(tmp_path: Path) -> None:
 
 
 def test_a_screen_that_nobody_looks_at_any_more_ends_nothing() -> None:
-    with open("/dev/full", "w") as gone:
-        screen = Screen(gone, str)
-        screen.note("x" * 100_000)
-        screen.show(Delta("more"))
-        gone.reconfigure(write_through=False)
-        with pytest.raises(OSError):
-            gone.flush()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), gone.fileno())
+    gone = open("/dev/full", "w")
+    screen = Screen(gone, str)
+    screen.note("x" * 100_000)
+    screen.show(Delta("more"))
+    with pytest.raises(OSError):
+        gone.close()
 
 
 def test_a_bell_may_be_rung_when_nobody_waits_any_more() -> None:
@@ -585,9 +583,8 @@ def test_a_worker_that_was_taken_for_dead_ends_and_changes_nothing(owl: Box) -> 
     until(lambda: bool(task(owl, held)["run"]), "it works")
     os.kill(made["pid"], signal.SIGSTOP)
     sleep_s(2.5)
-    with crew(owl) as found:
-        found._settings = lambda: Workers(heartbeat_s=1, dead_after_s=2)
-        assert [w.id for w in found.reap()] == [made["id"]]
+    with crew(owl, Workers(heartbeat_s=1, dead_after_s=2)) as seen:
+        assert [w.id for w in seen.reap()] == [made["id"]]
     assert status(owl, held) == "pending"
     os.kill(made["pid"], signal.SIGCONT)
     until(lambda: is_gone(made["pid"]), "it ends when it learns of it")

@@ -118,14 +118,14 @@ def search_semantic(
     vector, note = indexer.vector(finder.question(query))
     found = finder.search(query, vector, where=where, looks=Looks(top_k, fusion, threshold))
     hits = tuple(Result(display(h.ref), h.title, h.score, h.snippet, h.kind, h.line) for h in found.hits)
-    return Results(query, hits, found.note or note)
+    return Results(query, hits, "; ".join(filter(None, (found.note, note))))
 
 
 @tool(group="context", command="context chunks", is_read_only=True, menu=())
 def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, finder: Search, caller: Caller) -> Parts:
     """Show the passages under which search knows an item."""
-    found = drives.text(path, drive, is_model=bool(caller.run))
     finder.catch_up()
+    found = drives.text(path, drive, is_model=bool(caller.run))
     chunks, body = finder.passages.of(found), found.body
     rows = []
     for chunk in chunks:
