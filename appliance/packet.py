@@ -47,6 +47,7 @@ CALLING = (
 )
 NOTES = "Notes:"
 QUESTION = "\n\nQuestion: "
+HEADING = re.compile(r"(?<!\S)#{1,6} ")  # a small model goes on in the form of what it is shown
 NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
 SKILLS = "Skills. To use one, first read skill://NAME:"
 DOCUMENTS = 0.25  # of the window, for the person's own text (promise 1)
@@ -158,7 +159,7 @@ class Packets:
         documents = [Part(p.name, _line(p.text, CONTEXT_CHARS)) for p in self._more.contextual(prompt)]
         names = {part.name for part in documents}
         hits: Sequence[Hit] = self._finder.find(prompt, limit=limit, snippet_tokens=HIT_TOKENS, has_documents=False)
-        return (*documents, *(Part(h.ref, h.snippet[:chars]) for h in hits if h.ref not in names))
+        return (*documents, *(Part(h.ref, HEADING.sub("", h.snippet)[:chars]) for h in hits if h.ref not in names))
 
     def sources(self, answer: str, shown: str) -> str:
         """References of the notes in `shown` (a user message) that an answer draws on and does not name.

@@ -305,12 +305,18 @@ class Search:
         for key, score in chosen:
             row = self._store.row(
                 "SELECT e.path, e.title, substr(e.body, c.start + 1, c.stop - c.start), "
-                "length(substr(e.body, 1, c.start)) - length(replace(substr(e.body, 1, c.start), char(10), '')) + 1, e.updated_ms "
+                "length(substr(e.body, 1, c.start)) - length(replace(substr(e.body, 1, c.start), char(10), '')) + 1, "
+                "e.updated_ms, c.start, c.stop "
                 "FROM chunks c JOIN entries e ON e.id = c.entry WHERE c.id = ?",
                 (key,),
             )
             if row is not None:  # else it has gone since
-                path, title, text, line, at_ms = row
+                path, title, text, line, at_ms, start, stop = row
+                if len(text) < stop - start:  # SQLite's functions end at a NUL character
+                    body = str(
+                        self._store.value("SELECT e.body FROM entries e JOIN chunks c ON c.entry = e.id WHERE c.id = ?", (key,))
+                    )
+                    text, line = body[start:stop], body.count("\n", 0, start) + 1
                 kind = kinds[lists.rows[key][0]]
                 yield Hit(str(path), str(title), round(score, 3), snippet(str(text), words, looks), kind, int(line), int(at_ms))
 

@@ -324,6 +324,12 @@ def test_a_snippet_is_part_of_its_text(text: str, word: str, chars: int) -> None
     assert shown.removeprefix("… ").removesuffix(" …") in " ".join(text.split()) and len(shown) <= chars + 4
 
 
+def test_a_nul_character_hides_nothing_behind_it(library: Library) -> None:
+    library.entries.set("memory://nul", "First\x00 line\n\n" + "Some words. " * 80 + "\n\nA heron at the end.")
+    (hit,) = library.ask("heron")
+    assert hit.line == 5 and hit.snippet.endswith("heron at the end.")
+
+
 # -- history ----------------------------------------------------------------------------------------
 
 
