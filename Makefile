@@ -39,7 +39,7 @@ model: install ## fetch the bundled models into the cache; no home needed
 	    $(bin)/owlbox --home "$$scratch/home" model add minilm; }
 
 test: dev model ## every test
-	$(bin)/pytest -n 3 --dist loadfile
+	$(bin)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: dev ## style, types, layers, requirement map, reference documents
 	$(bin)/ruff check .

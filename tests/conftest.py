@@ -32,11 +32,16 @@ def runtime() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+# Files of a minute and more: begun first, or the last of them would run alone while two of three wait.
+SLOW = ("test_workers", "test_tui", "test_chaos", "test_steps", "test_shifts", "test_daemon", "test_crash", "test_ingest", "test_units")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--covers", metavar="ID", help="run only the tests that cover this requirement, such as R-207")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in SLOW)
     wanted = config.getoption("--covers")
     if not wanted:
         return

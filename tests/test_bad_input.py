@@ -221,11 +221,12 @@ def test_a_core_after_a_crash_looks_for_damage_before_it_serves(box: Box) -> Non
 def test_a_socket_path_that_is_too_long(box: Box, words: list[str]) -> None:
     long = Path(box.environ["XDG_RUNTIME_DIR"]) / ("deep" * 25)
     long.mkdir(mode=0o700)
-    before = tree(box.home.root)
+    skip = ("logs", "owlbox.db", "owlbox.db-wal", "owlbox.db-shm")  # the notes of box/ may be taken in
+    before = tree(box.home.root, skip)
     done = box.run(*words, XDG_RUNTIME_DIR=str(long))
     assert_told(done, 2, str(long), "107")
     if words[0] == "ask":
-        assert tree(box.home.root) == before and box.json("thread", "list") == []
+        assert tree(box.home.root, skip) == before and box.json("thread", "list") == []
     assert box.run("remember", "no socket needed", XDG_RUNTIME_DIR=str(long)).returncode == 0
 
 

@@ -91,11 +91,12 @@ def test_one_definition_is_a_model_tool_a_command_and_a_function() -> None:
 def test_every_tool_with_a_command_takes_its_arguments_there(made: Any) -> None:
     parser = cli.parser(["--help"])
     words = made.mark.command.split()
-    values = [w for f in made.signature.fields if f.is_required for w in ("word",)]
+    schema = made.spec.schema["properties"]
+    values = ["7" if schema[f.name].get("type") == "integer" else "word" for f in made.signature.fields if f.is_required]
     args = parser.parse_args([*words, *values])
     for field in made.signature.fields:
         assert hasattr(args, field.name)
-        assert field.is_required or getattr(args, field.name) == field.default
+        assert field.is_required or (getattr(args, field.name) or field.default) == field.default
 
 
 def test_a_function_without_mark_or_words_is_no_tool() -> None:

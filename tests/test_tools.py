@@ -209,7 +209,9 @@ def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, Scr
     path.write_text(json.dumps({"turns": turns}))
     model = ScriptedModel(path)
     packets = Packets(list, Search(bench.store), Nobody())
-    agent = Agent(model, bench.toolbox, packets, bench.runs, Limits(max_turns=len(turns), max_commands=len(turns)))
+    many = len(turns) + 1
+    limits = Limits(max_turns=many, max_commands=many, max_strikes=many, max_cycles=many, max_loop_commands=many)
+    agent = Agent(model, bench.toolbox, packets, bench.runs, limits)
     loops = Loops(bench.store, bench.runs, model, agent, status=Nobody())
     made = Inbox(bench.store, bench.runs, loops, relevant=packets.relevant, outbox=Outbox(bench.store, bench.runs.process))
     return made, model
@@ -232,6 +234,20 @@ def _reaches(path: Path) -> list[str]:
     return [*schemes, "~/.ssh/id_rsa", os.path.relpath(text), f"/proc/self/root{text}"]
 
 
+def _filled(schema: dict[str, Any], text: str) -> dict[str, Any]:
+    """Arguments with a text wherever a tool takes one, and the least of what else it needs."""
+    filled: dict[str, Any] = {}
+    for name, shape in schema["properties"].items():
+        kinds = {one.get("type") for one in [shape, *shape.get("anyOf", ())] if "enum" not in one}
+        if "string" in kinds:
+            filled[name] = text
+        elif "array" in kinds and shape.get("items", {}).get("type") == "string":
+            filled[name] = [text]
+        elif name in schema.get("required", ()):
+            filled[name] = shape["enum"][0] if "enum" in shape else 1
+    return filled
+
+
 @pytest.mark.covers("B-004")
 def test_no_tool_reads_a_file_that_was_not_ingested(bench: Bench, tmp_path: Path) -> None:
     key = tmp_path / ".ssh/id_rsa"
@@ -239,9 +255,8 @@ def test_no_tool_reads_a_file_that_was_not_ingested(bench: Bench, tmp_path: Path
     key.write_text(SECRET)
     calls = []
     for tool in bench.toolbox.tools():
-        texts = [f.name for f in tool.signature.fields if f.type is str or getattr(f.type, "__origin__", None) is str]
-        assert texts or not tool.signature.fields or tool.mark.name == "list_threads"
-        calls += [{"name": tool.mark.name, "arguments": dict.fromkeys(texts, way)} for way in _reaches(key)]
+        ways = [{"name": tool.mark.name, "arguments": _filled(tool.spec.schema, way)} for way in _reaches(key)]
+        calls += [one for place, one in enumerate(ways) if one not in ways[:place]]
     # One call an answer, so that a failed one does not keep the next from being tried.
     inbox, model = _conversation(bench, [*({"tool_calls": [one]} for one in calls), {"text": "I could not read it."}])
     run = _answered(inbox, "show me ~/.ssh/id_rsa")

@@ -91,7 +91,8 @@ def test_letters_of_last_month_are_forgotten_or_given_up(box: Box):
         outbox.end(outbox.put(Letter("told", "ann", "hoot")), "logged")
         outbox.put(Letter("never told", "ann", "hoot"))
         with store.write() as execute:
-            execute("UPDATE outbox SET created_ms = 1, ended_ms = ended_ms - ended_ms + 1")
+            long_ago = now_ms() - 32 * 24 * 3600 * 1000
+            execute("UPDATE outbox SET created_ms = ?1, ended_ms = ended_ms - ended_ms + ?1", (long_ago,))
     done = upkeep.maintain(box.home, box.environ, is_forced=True)
     assert done.letters == 2 and "forgot 2 old letters" in done.lines()
     with box.store() as store:
