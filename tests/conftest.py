@@ -33,7 +33,7 @@ def runtime() -> Iterator[Path]:
 
 
 # Files of a minute and more: begun first, or the last of them would run alone while two of three wait.
-SLOW = ("test_workers", "test_tui", "test_chaos", "test_steps", "test_shifts", "test_daemon", "test_crash", "test_ingest", "test_units")
+SLOW = ("test_workers", "test_tui", "test_chaos", "test_steps", "test_shifts", "test_daemon", "test_crash", "test_ingest")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
