@@ -198,7 +198,9 @@ class Outbox:
     def addresses(self, context: str, *, channel: str = "", session: str = "") -> list[Address]:
         """The conversations of a context, last used first; only those of a channel, or one session, when given."""
         rows = self._store.rows(
-            "SELECT channel, id, metadata FROM sessions WHERE context = ?1 AND ?2 IN ('', channel) AND ?3 IN ('', id) "
+            # A task's session is nobody's door: a hundred of them would hide the one that is.
+            "SELECT channel, id, metadata FROM sessions "
+            "WHERE context = ?1 AND channel <> 'task' AND ?2 IN ('', channel) AND ?3 IN ('', id) "
             "ORDER BY last_active_ms DESC, id LIMIT 100",
             (context, channel, session),
         )

@@ -423,3 +423,13 @@ def test_any_order_of_steps_keeps_one_row_a_key_and_never_unsends(post: Post, st
     assert all(rows[key].status == "sent" for key in sent)
     assert all(p.attempts <= 3 for p in rows.values())
     assert all((p.ended_ms is not None) == (p.status in ("sent", "logged", "failed", "cancelled")) for p in rows.values())
+
+
+def test_many_tasks_do_not_hide_the_door_of_a_person(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "owlbox.db")
+    runs = Runs(store, "")
+    runs.touch_session(Inbound("local", "ann", "hello", "m1", 1))
+    for number in range(120):
+        runs.open_session(f"task:{number}", "ann", "user:ann")
+    assert [one.session for one in Outbox(store, "").addresses("user:ann")] == ["local:ann"]
+    store.close()

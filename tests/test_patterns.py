@@ -356,6 +356,6 @@ def test_nothing_raises_but_our_errors_and_nothing_hangs(pattern: str, subject: 
 
 
 @settings(max_examples=100, deadline=None)
-@given(text=st.text(alphabet="ab+().$^#-_ 1", max_size=20).filter(lambda text: not text.lstrip().startswith("$.")))
+@given(text=st.text(alphabet="ab+().$^#-_ 1", max_size=20).filter(lambda text: kind_of(text) == kind_of("plain")))
 def test_plain_text_finds_itself(text: str):
     assert Pattern(text).search(f"x{text}y") == Found(text, 0 if not text else f"x{text}y".index(text))
