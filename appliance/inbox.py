@@ -277,12 +277,14 @@ class Inbox:
         """
         if end.status not in (DONE, PROPOSED) or self.feed.is_heard(loop.id):
             return
+        session = self._runs.session(loop.session)
+        if session["channel"] == NO_DOOR:
+            return  # whoever asked for the task is told of its end, even when its loop's end was written late
         key, (seq, said) = f"answer:{loop.id}", self._runs.last_words(loop.id)
         if end.status == PROPOSED:
             key, seq = f"proposal:{loop.id}:{self._runs.get(loop.run).last_seq}", self._runs.get(loop.run).last_seq
             said = f"This waits for your decision: {end.message}. Decide with owlbox approve or owlbox reject."
         if said.strip():
-            session = self._runs.session(loop.session)
             letter = Letter(
                 key,
                 session["person"],

@@ -792,6 +792,20 @@ def test_answers_that_are_heard_or_fail_are_no_letters(desk: Callable[..., Desk]
     assert here.outbox.listing() == there.outbox.listing() == []
 
 
+def test_the_end_of_a_tasks_loop_that_was_written_late_is_no_letter(desk: Callable[..., Desk]) -> None:
+    """A full disk keeps the end back until the task is settled; its session has no door to which a letter could go."""
+    here = desk()
+    here.runs.open_session("task:7", "ann", "user:ann")
+    run = here.runs.begin("task:7", "tick", title="Working: hoot", task=7)
+    prompt = here.runs.append(Event(run.id, "message", "user", "hoot", channel="task"))
+    loop = here.runs.loop(here.runs.enqueue(run.id, prompt.id, "c-hoot"))
+    here.runs.start_loop(loop.id)
+    turn = here.runs.start_turn(loop.id, 1, "double")
+    here.runs.append(Event(run.id, "message", "assistant", "tooh", turn=turn))
+    here.loops.finish(loop, "", LoopEnded(200, "ok"))
+    assert here.runs.loop(loop.id).status == 200 and here.outbox.listing() == []
+
+
 @pytest.mark.covers("A-193")
 def test_prompts_that_wait_in_a_session_are_listed_and_cleared(desk: Callable[..., Desk]) -> None:
     here = desk(until_stopped)
