@@ -219,17 +219,8 @@ class Tasks:
                 return self.get(int(known[0][0]))
             now = now_ms()
             columns = "name, description, priority, deadline_ms, context_ids, person, session, origin, key, created_ms, updated_ms"
-            values = (
-                name,
-                new.description,
-                new.priority,
-                new.deadline_ms,
-                context_ids,
-                new.person,
-                new.session,
-                new.origin,
-                new.key,
-            )
+            values = (name, new.description, new.priority, new.deadline_ms, context_ids)
+            values = (*values, new.person, new.session, new.origin, new.key)  # type: ignore[assignment]
             marks = ", ".join("?" * 11)
             task = int(execute(f"INSERT INTO tasks ({columns}) VALUES ({marks}) RETURNING id", (*values, now, now))[0][0])
             self._block(execute, task, blocked_by)
@@ -360,6 +351,18 @@ class Tasks:
         self._passed(Step.TASK_SETTLED)
         return done
 
+    def decided(self, run: str, failure: str = "") -> bool:
+        """What a task waits for in its thread is decided: it is pending again, or failed; False when none waits there."""
+        with self._store.write(durable=True) as execute:
+            last = "SELECT id FROM task_attempts a WHERE a.task = t.id AND a.number = t.attempts AND a.run = ?"
+            rows = execute(f"SELECT id FROM tasks t WHERE status = 'waiting' AND EXISTS ({last})", (run,))
+            for (task,) in rows:
+                if failure:
+                    self._settle(execute, self.get(task), "failed", failure)
+                else:
+                    execute(f"UPDATE tasks SET {BACK}, updated_ms = ? WHERE id = ?", (now_ms(), task))
+        return bool(rows)
+
     def claim_of(self, run: str) -> Claim | None:
         """The claim under which a thread works on a task, lost or not; None when it works on none."""
         row = self._store.row("SELECT task, worker, number FROM task_attempts WHERE run = ? ORDER BY id DESC LIMIT 1", (run,))
@@ -380,7 +383,7 @@ class Tasks:
             return [self._bereave(execute, task, why) for task in self._freed(execute, rows, why)]
 
     def release_stale(self, before_ms: int, is_slow: Callable[[str], bool | None] = unknown) -> list[Task]:
-        """Tasks claimed before a moment are pending again, whatever became of their workers.
+        """Tasks claimed before a moment are pending again, as if their workers, which hang, had died.
 
         `is_slow` knows better than the wall clock, which may have been set, for the workers it does not answer None for.
         """
@@ -392,7 +395,7 @@ class Tasks:
         if not stale(self._store.rows(claimed)):
             return []  # the usual case costs no write
         with self._store.write(durable=True) as execute:
-            return [self._reopen(execute, task, SLOW) for task in self._freed(execute, stale(execute(claimed)), SLOW)]
+            return [self._bereave(execute, task, SLOW) for task in self._freed(execute, stale(execute(claimed)), SLOW)]
 
     # -- inside ---------------------------------------------------------------------------------------
 
@@ -505,7 +508,7 @@ class Tasks:
         return self.get(task.id)
 
     def _bereave(self, execute: Execute, task: Task, why: str) -> Task:
-        """What becomes of a task whose worker died."""
+        """What becomes of a task whose worker died, or hangs."""
         task = self._reopen(execute, task, why, deaths=1)
         if task.status != "pending" or task.deaths < MAX_DEATHS:
             return task

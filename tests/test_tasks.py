@@ -457,7 +457,7 @@ def test_a_task_that_takes_three_times_too_long_is_pending_again(bench: Bench) -
     assert claim is not None
     finished_one, quick_one = bench.tasks.finish(claim, "complete", "ok"), bench.tasks.get(quick)
     [again] = bench.tasks.release_stale(now - limit_ms)
-    assert (again.id, again.status, again.claimed_by, again.claimed_ms, again.deaths) == (slow, "pending", None, None, 0)
+    assert (again.id, again.status, again.claimed_by, again.claimed_ms, again.deaths) == (slow, "pending", None, None, 1)
     assert bench.tasks.get(quick) == quick_one and bench.tasks.get(done) == finished_one
     assert bench.tasks.release_stale(now - limit_ms) == []
 
@@ -489,6 +489,15 @@ def test_a_task_that_kills_three_workers_waits_for_a_person_with_the_evidence(be
     assert bench.claimed() is None
     bench.tasks.reset(task)
     assert bench.tasks.release(bench.claim("w4").worker, "killed")[0].status == "pending"
+
+
+def test_a_task_at_which_three_workers_hang_waits_for_a_person(bench: Bench) -> None:
+    task = bench.add()
+    for worker in ("w1", "w2", "w3"):
+        bench.claim(worker)
+        bench.tasks.release_stale(now_ms() + 1)
+    now = bench.tasks.get(task)
+    assert now.status == "waiting" and now.waiting_reason.count("it took too long") == 3 and bench.told == [now]
 
 
 def test_attempts_that_ended_well_do_not_count_as_deaths(bench: Bench) -> None:
