@@ -7,6 +7,7 @@ people see. A document that declares entities is not read: a few lines of them c
 """
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -138,18 +139,38 @@ for _name in [name for name in dir(XPathContext) if name.startswith("iter_")]:
     setattr(_Context, _name, _watched(getattr(XPathContext, _name)))
 
 
+ORDERS, EQUALITIES = ("<", "<=", ">", ">="), ("=", "!=")
+
+
 def _pairs(self: Any, context: Any) -> Iterator[Any]:
-    """Every value of one side with every value of the other."""
-    for pair in super(type(self), self).iter_comparison_data(context):
+    """Every value of one side with every value of the other, as XPath 1.0 compares them.
+
+    The library ends with an error at a text that is no number, and lets the text 1 differ from the number 1.
+    """
+    left, right = (list(side.atomization(context)) for side in self)
+    if any(len(side) == 1 and isinstance(side[0], bool) for side in (left, right)):
+        pairs = super(type(self), self).iter_comparison_data(context)
+    elif self.symbol in ORDERS:
+        pairs = product([*map(self.number_value, left)], [*map(self.number_value, right)])
+    else:
+        pairs = (_alike(self, *pair) for pair in product(left, right))
+    for pair in pairs:
         if context is not None:
             context.watch.check()
         yield pair
 
 
+def _alike(token: Any, left: Any, right: Any) -> tuple[Any, Any]:
+    """Two texts, or two numbers when one is a number."""
+    if isinstance(left, str) and isinstance(right, str):
+        return left, right
+    return token.number_value(left), token.number_value(right)
+
+
 class _Parser(XPath1Parser):
     symbol_table = {
         symbol: type(token.__name__, (token,), {"__slots__": (), "iter_comparison_data": _pairs})
-        if symbol in ("=", "!=", "<", "<=", ">", ">=")
+        if symbol in ORDERS + EQUALITIES
         else token
         for symbol, token in XPath1Parser.symbol_table.items()
     }

@@ -137,6 +137,28 @@ def test_xpath(pattern: str, expected: bool):
     assert not Pattern(pattern).matches("plain text with an item")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("//price[. < 5]", ["4"]),
+        ("//price[. >= 4]", ["4", "12"]),
+        ("//price[not(. < 5)]", ["12", "free"]),
+        ("//price[. = 4]", ["4"]),
+        ("//price[. = '4.0']", []),
+        ("//price[. != 4]", ["12", "free"]),
+        ("//price[-1 < .]", ["4", "12"]),
+        ("//price[. < //limit]", ["4"]),
+        ("//price[. < 'x']", []),
+        ("//price[. < //none]", []),
+        ("//price[true() = .]", ["4", "12", "free"]),
+    ],
+)
+def test_xpath_compares_numbers_and_what_is_none(pattern: str, expected: list[str]):
+    prices = ["4", "12", "free"]
+    found = [one for one in prices if Pattern(pattern).matches(f"<r><price>{one}</price><limit>5</limit></r>")]
+    assert found == expected
+
+
 def test_xpath_reads_names_without_namespaces():
     assert Pattern("//entry/@term").search('<f:feed xmlns:f="urn:f"><entry xmlns="urn:e" f:term="a"/></f:feed>') == Found("a", None)
     with pytest.raises(BadInput, match="//f:entry"):
