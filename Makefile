@@ -20,7 +20,7 @@ docs_tests := $(wildcard tests/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-calls bench-queue chaos docs clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-calls bench-queue bench-sandbox chaos docs clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -37,6 +37,9 @@ model: install ## fetch the bundled models into the cache; no home needed
 	    $(bin)/owlbox --home "$$scratch/home" init >/dev/null; \
 	    $(bin)/owlbox --home "$$scratch/home" model add smollm2; \
 	    $(bin)/owlbox --home "$$scratch/home" model add minilm; }
+
+# Without compiled files every start of a process would compile the whole package, and each of pytest's too.
+unexport PYTHONDONTWRITEBYTECODE
 
 test: dev model ## every test
 	$(bin)/pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -73,6 +76,9 @@ bench-calls: dev model ## the whole function-calling set beside llama-cpp-python
 
 bench-queue: dev ## claims beside huey's SqliteHuey, and 16 processes over 5,000 tasks with dependencies
 	$(bin)/python tests/bench_queue.py
+
+bench-sandbox: dev ## a sandboxed call beside a bare subprocess and plain bubblewrap
+	$(bin)/python tests/bench_sandbox.py
 
 chaos: dev ## ten minutes of kills, full disks and clock jumps while messages and tasks flow; then everything is counted
 	$(bin)/python tests/chaos.py --length 600

@@ -3,6 +3,7 @@
 Real folders, nothing pretended. Everything made here is gone when the test ends.
 """
 
+import compileall
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -32,8 +33,17 @@ def runtime() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-# Files of a minute and more: begun first, or the last of them would run alone while two of three wait.
-SLOW = ("test_workers", "test_tui", "test_chaos", "test_steps", "test_shifts", "test_daemon", "test_crash", "test_ingest")
+# The slowest files, slowest first: begun late, the last of them would run alone while two of three workers wait.
+SLOW = (
+    *("test_bad_input", "test_tui", "test_chaos", "test_daemon", "test_context", "test_cli", "test_agenda", "test_workers"),
+    *("test_ingest", "test_crash", "test_shifts", "test_steps", "test_scenarios", "test_patterns", "test_outbox", "test_drops"),
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile once what hundreds of processes import: they write nothing themselves, and may be killed at any moment."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(places.__file__).parent, quiet=2)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in SLOW)
+    items.sort(key=lambda item: SLOW.index(item.path.stem) if item.path.stem in SLOW else len(SLOW))
     wanted = config.getoption("--covers")
     if not wanted:
         return

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import new_home
 
-from appliance import onboard, places
+from appliance import places
 from appliance.client import Client
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import OwlError
@@ -164,16 +165,33 @@ class Core:
         return self.child.wait(LIMIT_S)
 
 
+@contextmanager
+def boxed(place: Path, runtime: Path) -> Iterator[Box]:
+    """A fresh home whose model plays PLAY; its processes are ended afterwards."""
+    home = Home(place / "home")
+    new_home(home)
+    made = Box(home, clean_environ(place, runtime))
+    script(made, PLAY)
+    try:
+        yield made
+    finally:
+        for child in made.children:
+            end(child)
+
+
 @pytest.fixture(name="box")
 def a_box(tmp_path: Path, runtime: Path) -> Iterator[Box]:
-    """A fresh home whose model plays PLAY; its processes are ended afterwards."""
-    home = Home(tmp_path / "home")
-    onboard.init(home)
-    made = Box(home, clean_environ(tmp_path, runtime))
-    script(made, PLAY)
-    yield made
-    for child in made.children:
-        end(child)
+    """A box of the test's own."""
+    with boxed(tmp_path, runtime) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", name="shared_box")
+def a_shared_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """A box for all tests of a file that only look, or leave nothing that another would see."""
+    with tempfile.TemporaryDirectory(prefix="owl-", dir="/tmp") as runtime:
+        with boxed(tmp_path_factory.mktemp("shared"), Path(runtime)) as made:
+            yield made
 
 
 def script(box: Box, text: str) -> None:
@@ -261,7 +279,7 @@ def standing_core(prepare: Callable[[Box], None]) -> Iterator[Core]:
     place, runtime = Path(tempfile.mkdtemp(prefix="bench-")), Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
     try:
         box = Box(Home(place / "home"), clean_environ(place, runtime))
-        onboard.init(box.home)
+        new_home(box.home)
         prepare(box)
         core = box.serve()
         try:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from model_fixtures import model_file, model_home  # noqa: F401
 from process import Box, Core, clean_environ, end, send
+from stores import new_home
 
-from appliance import catalogue, onboard
+from appliance import catalogue
 from appliance.client import Client
 from appliance.places import Home
 
@@ -25,7 +26,7 @@ def real(model_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     place, runtime = tmp_path_factory.mktemp("real"), Path("/tmp") / f"owl-real-{tmp_path_factory.getbasetemp().name}"
     runtime.mkdir(mode=0o700, exist_ok=True)
     home = Home(place / "home")
-    onboard.init(home)
+    new_home(home)
     file = catalogue.entries()["smollm2"].file
     (home.models / file).hardlink_to(model_home.models / file)
     # Short answers: how clever they are is not the question here.

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from needs import needs
 from process import ROOT, Box, Core, a_box, script, until  # noqa: F401
+from stores import new_store
 
 from appliance import notes
 from appliance.clock import monotonic_s, sleep_s
@@ -20,7 +21,6 @@ from appliance.packet import Packets
 from appliance.places import Home
 from appliance.records import Part
 from appliance.search import Search
-from appliance.store import Store
 
 SOON_S = 15.0  # two seconds are promised; test_an_edit_is_found_within_two_seconds measures, the others only wait
 REST_S = 2.5
@@ -259,7 +259,7 @@ def test_documents_as_they_ship_are_listed_and_clutter_no_search(core: Core) -> 
 
 @pytest.fixture
 def rows(home: Home) -> Iterator[Entries]:
-    store = Store.create(home.database)
+    store = new_store(home.database)
     yield Entries(store)
     store.close()
 

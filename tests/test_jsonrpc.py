@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from needs import needs
 
 from appliance import errors, jsonrpc
 from appliance.errors import BadInput, Lost, NotFound, OwlError, Refused, TooLarge
@@ -193,7 +194,7 @@ def test_a_path_the_kernel_refuses_is_refused_with_its_length() -> None:
         jsonrpc.connect("/tmp/owl-nobody.sock")
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
+@needs(root=True)  # to become a second user
 @pytest.mark.parametrize(("owner", "is_fine"), [(65534, True), (12345, False)])
 def test_a_stranger_at_the_other_end_is_refused(runtime: Path, owner: int, is_fine: bool) -> None:
     path = runtime / "s.sock"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stores import new_store
 from test_store import child, finished, killed
 
 from appliance.clock import now_ms, this_process
@@ -22,7 +23,7 @@ class Post:
     """An outbox with a store of its own."""
 
     def __init__(self, path: Path, patience: Patience | None = None) -> None:
-        self.store = Store.create(path)
+        self.store = new_store(path)
         self.me = this_process().encode()
         self.outbox = Outbox(self.store, self.me, patience)
         self.runs = Runs(self.store, self.me)
@@ -371,7 +372,7 @@ def test_looking_writes_nothing(post: Post) -> None:
 
 
 def test_processes_that_put_the_same_letters_put_each_once(tmp_path: Path) -> None:
-    Store.create(tmp_path / "owlbox.db").close()
+    new_store(tmp_path / "owlbox.db").close()
     code = """
         from appliance.outbox import Letter, Outbox
         outbox = Outbox(Store.open(path), sys.argv[2])
@@ -426,7 +427,7 @@ def test_any_order_of_steps_keeps_one_row_a_key_and_never_unsends(post: Post, st
 
 
 def test_many_tasks_do_not_hide_the_door_of_a_person(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "owlbox.db")
+    store = new_store(tmp_path / "owlbox.db")
     runs = Runs(store, "")
     runs.touch_session(Inbound("local", "ann", "hello", "m1", 1))
     for number in range(120):

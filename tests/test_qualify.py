@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from model_fixtures import model_file, model_home  # noqa: F401
 from process import Box, a_box, clean_environ, left_over, script, send, until  # noqa: F401
+from stores import new_home
 from test_broker import TOKEN, started
 from test_gguf import entry, model, text
 from test_pool import dropped, scripted
 
-from appliance import catalogue, onboard, qualify, shelf
+from appliance import catalogue, qualify, shelf
 from appliance.clock import CancelToken
 from appliance.errors import BadInput, Cancelled, NotFound
 from appliance.models import Models
@@ -328,7 +329,7 @@ def test_two_routes_to_one_file_share_what_was_read(model_home: Home) -> None:  
 def test_the_real_model_is_qualified(model_home: Home, tmp_path: Path) -> None:  # noqa: F811
     file = catalogue.entries()["smollm2"].file
     home = Home(tmp_path / "home")
-    onboard.init(home)
+    new_home(home)
     (home.models / file).hardlink_to(model_home.models / file)
     runtime = Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from process import ROOT, Box, Core, a_box, until  # noqa: F401
+from stores import new_store
 
 from appliance import skills
 from appliance.clock import monotonic_s
@@ -15,7 +16,6 @@ from appliance.packet import Packets
 from appliance.places import Home
 from appliance.search import Search
 from appliance.skills import Skills, name_of
-from appliance.store import Store
 from appliance.tools import knowledge, threads
 
 SHIPPED = ["daily-review", "meeting-notes", "study-cards"]
@@ -24,7 +24,7 @@ SOON_S = 15.0
 
 @pytest.fixture
 def rows(home: Home) -> Iterator[Entries]:
-    store = Store.create(home.database)
+    store = new_store(home.database)
     yield Entries(store)
     store.close()
 

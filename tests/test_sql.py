@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from process import Box, a_box  # noqa: F401
+from stores import new_store
 from test_store import COUNT_TO_A_BILLION, child, finished
 
 from appliance import queries
@@ -21,7 +22,7 @@ from appliance.store import Store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     entries = Entries(made, Passages(made).index)
     entries.set("memory://garden", "The tomatoes want water.", title="Garden")
     entries.put("agent:/owl.png", Content(blob=bytes(300)))

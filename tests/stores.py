@@ -1,0 +1,35 @@
+"""New databases for tests, at the price of a copy: made by the product once a process, its bytes written ever after.
+
+What making one itself does is proved in `test_store`.
+"""
+
+import functools
+import tempfile
+from pathlib import Path
+
+from appliance import onboard
+from appliance.places import Home
+from appliance.store import Store
+
+
+@functools.cache
+def _fresh() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "owlbox.db"
+        Store.create(path).close()
+        return path.read_bytes()
+
+
+def new_store(path: Path) -> Store:
+    """What `Store.create` gives: a new, empty, private database with all tables; an existing one is opened."""
+    if not path.exists():
+        path.touch(0o600)
+        path.write_bytes(_fresh())
+    return Store.open(path)
+
+
+def new_home(home: Home) -> None:
+    """What `owlbox init` makes."""
+    home.root.mkdir(0o700, parents=True)
+    new_store(home.database).close()
+    onboard.init(home, is_forced=True)
