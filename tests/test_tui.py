@@ -545,7 +545,7 @@ def test_letters_keep_their_width():
 
 
 def test_commands_are_told_from_messages():
-    assert [c.name for c in commands.matching("/S")] == ["status"]
+    assert [c.name for c in commands.matching("/STA")] == ["status"]
     assert commands.matching("hello") == () and commands.matching("/resume ") == ()
     assert commands.split("/resume abc") == ("resume", "abc")
     assert commands.split("/etc/passwd is a file") is None and commands.split("hello") is None

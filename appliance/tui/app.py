@@ -297,6 +297,8 @@ class Face(App[None]):
         words: list[Any] = [("● ", "$success"), self._model()]
         if chat.running is not None:
             words.append(f" · thinking {monotonic_s() - chat.began_s:.0f} s")
+        if chat.waits.count:
+            words.append((f" · {chat.waits.count} waiting for you", "bold $warning"))
         return Content.assemble(*words, self._used())
 
     def _model(self) -> str:

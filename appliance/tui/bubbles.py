@@ -7,7 +7,7 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
-MARKS = {"running": ("⟳", "$secondary"), "ok": ("✔", "$success"), "error": ("✘", "$error bold")}
+MARKS = {"waits": ("?", "$warning bold"), "running": ("⟳", "$secondary"), "ok": ("✔", "$success"), "error": ("✘", "$error bold")}
 GIVEN_CHARS = 60
 RESULT_CHARS = 4000
 OUTCOMES = {
@@ -80,9 +80,15 @@ class ToolBox(Static):
         self._given: dict[str, Any] = event["input"] or {}
         self._result: dict[str, Any] | None = None
         self.is_open = False
+        self._is_waiting = False
 
     def on_mount(self) -> None:
         """Draw."""
+        self._draw()
+
+    def wait(self) -> None:
+        """It waits for somebody's decision."""
+        self._is_waiting = True
         self._draw()
 
     @property
@@ -108,12 +114,12 @@ class ToolBox(Static):
 
     def _draw(self) -> None:
         result = self._result
-        state = "running" if result is None else "ok" if int(result["status"]) < 400 else "error"
+        state = ("waits" if self._is_waiting else "running") if result is None else "ok" if int(result["status"]) < 400 else "error"
         mark, style = MARKS[state]
         given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in self._given.items())
         if len(given) > GIVEN_CHARS and not self.is_open:
             given = given[: GIVEN_CHARS - 1] + "…"
-        tail = "" if result is None else _cost(result)
+        tail = _cost(result) if result is not None else " · waits for you" if self._is_waiting else ""
         if state == "error" and result is not None and not self.is_open:
             tail += f" · {result['outcome']}: {' '.join(str(result['content']).split())}"
         head = Content.assemble((f"{mark} ", style), (self._tool, "bold"), f"({given})", (tail, "dim"))
@@ -121,7 +127,7 @@ class ToolBox(Static):
 
     def _body(self) -> list[Content]:
         if self._result is None:
-            return [Content("still running")]
+            return [Content("it waits for your decision" if self._is_waiting else "still running")]
         text = str(self._result["content"]).rstrip()
         if len(text) > RESULT_CHARS:
             text = f"{text[:RESULT_CHARS]}\n… {len(text) - RESULT_CHARS} more characters"

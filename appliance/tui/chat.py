@@ -1,7 +1,8 @@
-"""The talk: messages and answers as they come, tool boxes, the input below.
+"""The talk: messages and answers as they come, tool boxes, what waits for a decision, the input below.
 
 One `Talk` is shown at a time. What arrives for another one (the thread was left while it was answered)
-is not drawn; the record has it. Drawing follows the end unless somebody scrolled up.
+is not drawn; the record has it. Drawing follows the end unless somebody scrolled up. A queued message and a
+decision may both be under way: every event is drawn once, whoever brings it.
 """
 
 import gc
@@ -19,15 +20,33 @@ from appliance.clock import monotonic_s
 from appliance.tui import commands
 from appliance.tui.bubbles import OUTCOMES, Earlier, Note, Said, ToolBox
 from appliance.tui.composer import Composer, Menu
+from appliance.tui.console import Executor, Stage
+from appliance.tui.meter import Meter
 from appliance.tui.owl import PORTRAIT
-from appliance.tui.panel import Means, Panel
-from appliance.tui.sender import RUNNING, Accepted, Ended, Grew, Happened, Held, News, Outgoing, Taken, Talk
+from appliance.tui.panel import Means, Panel, named
+from appliance.tui.sender import (
+    PROPOSED,
+    RUNNING,
+    WAITING,
+    Accepted,
+    Decided,
+    Ended,
+    Grew,
+    Happened,
+    Held,
+    News,
+    Outgoing,
+    Taken,
+    Talk,
+)
+from appliance.tui.waits import QUESTION, Waits
 
 if TYPE_CHECKING:
     from appliance.tui.prose import Prose
 
 GREETING = "I am your owl. Ask me something about what is in your box,\nor type / to see what else there is."
 PAGE_EVENTS = 30
+LEAST_EVENTS = 10  # of a thread that is opened, when it has as many
 MOST_WIDGETS = 200  # a widget of Textual takes 40 kB, an answer with a table has fifty of them
 TITLE_CHARS = 60
 STOP_WITHIN_S = 3.0
@@ -47,7 +66,9 @@ class Chat(Panel):
     .-short Chat #portrait, Chat .-gone { display: none; }
     """
     BINDINGS = [
+        Binding("ctrl+o", "decide", "Decide", key_display="^O"),
         Binding("ctrl+t", "tools", "Tools", key_display="^T"),
+        Binding("ctrl+b", "meter", show=False),
         Binding("ctrl+up", "scroll(-1)", show=False),
         Binding("ctrl+down", "scroll(1)", show=False),
         Binding("ctrl+home", "oldest", show=False),
@@ -64,7 +85,8 @@ class Chat(Panel):
     def __init__(self, means: Means) -> None:
         super().__init__(means)
         self.talk = Talk()
-        self.running: Outgoing | None = None
+        self._under_way: list[Outgoing] = []
+        self._drawn: set[int] = set()
         self.began_s = 0.0
         self._said: dict[Outgoing, Said] = {}
         self._boxes: dict[str, ToolBox] = {}
@@ -73,19 +95,32 @@ class Chat(Panel):
         self._text = ""
         self._oldest = 1
         self._is_explained = False
-        self._next = ""
+        self._next, self._told = "", ""
         self._asked_to_stop_s = -STOP_WITHIN_S
         self._are_open = False
         self.cost: dict[str, Any] = {}
+        self.waits = Waits(self.ask)
+        self._meter = Meter()
+        stage = Stage(lambda: self.talk, self.open, self.resume, self._note, self._type, self.send, self.action_meter)
+        self._executor = Executor(self, stage, self.waits)
+
+    @property
+    def running(self) -> Outgoing | None:
+        """What is being answered now."""
+        return self._under_way[-1] if self._under_way else None
 
     def compose(self) -> ComposeResult:
-        """Talk, menu, input."""
+        """Talk, what waits, what fills the packet, menu, input."""
         with VerticalScroll(id="talk", can_focus=False):
             yield Static(PORTRAIT, id="portrait", classes="-hello", markup=False)
             yield Static(GREETING, id="greeting", classes="-hello", markup=False)
+        yield self.waits
+        yield self._meter
         menu = Menu()
         yield menu
-        yield Composer(menu)
+        composer = Composer(menu)
+        composer.suggest = self._executor.offers
+        yield composer
 
     def on_mount(self) -> None:
         """Stay at the end as it grows."""
@@ -94,12 +129,19 @@ class Chat(Panel):
     def enter(self) -> None:
         """Type."""
         self.screen.set_focus(self.query_one(Composer))
+        if self.means.link.is_up and self.running is None:
+            self.waits.look(self.talk.thread)
 
     def leave(self) -> bool:
-        """Esc closes the menu, then asks whether to stop, then stops."""
+        """Esc closes the menu, leaves what waits, then asks whether to stop, then stops."""
         menu = self.query_one(Menu)
         if menu.is_open:
             menu.offer(())
+            return True
+        if self.waits.leave():
+            return True
+        if self.waits.holds_focus:
+            self.query_one(Composer).focus()
             return True
         if self.running is None:
             return False
@@ -122,8 +164,12 @@ class Chat(Panel):
     # -- typing -------------------------------------------------------------------------------------
 
     def on_text_area_changed(self, event: Composer.Changed) -> None:
-        """Offer commands while one is typed."""
-        self.query_one(Menu).offer(commands.matching(event.text_area.text))
+        """Offer commands while one is typed, and what may follow some."""
+        self._suggest()
+        self._executor.prepare(event.text_area.text, self._suggest)
+
+    def _suggest(self) -> None:
+        self.query_one(Menu).offer(self._executor.offers(self.query_one(Composer).text))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """A click on the menu."""
@@ -140,12 +186,12 @@ class Chat(Panel):
             self._room.scroll_page_down(animate=False)
 
     async def on_composer_sent(self, event: Composer.Sent) -> None:
-        """A command is executed here; anything else becomes a message, queued if an answer runs."""
+        """A command is executed here, an answer goes to the question; anything else is a message, queued if an answer runs."""
         command = commands.split(event.text)
         if command is not None:
-            await self._execute(*command)
-            return
-        await self.send(event.text)
+            await self._executor.execute(*command, is_running=self.running is not None)
+        elif not self.waits.take(event.text):
+            await self.send(event.text)
 
     async def send(self, text: str) -> None:
         """Hand a message to the sender and show it."""
@@ -160,40 +206,61 @@ class Chat(Panel):
         self.means.sender.put(message)
         self.means.refresh()
 
-    async def _execute(self, name: str, argument: str) -> None:
-        if name == "help":
-            await self.app.run_action("panel('help')")
-        elif name == "new":
-            await self.open(Talk())
-        elif name == "threads":
-            await self.app.run_action("panel('threads')")
-        elif name == "resume" and argument:
-            self.resume(argument)
-        elif name == "resume":
-            self.ask("thread.list", {"type": "chat", "limit": 2}, self._resume_last)
-        elif name == "compact" and self.talk.thread:
-            self.means.say("summarizing …", False)
-            self.ask("run.compact", {"run": self.talk.thread}, self._compacted)
-        elif name == "compact":
-            self.means.say("nothing has been said yet", False)
-        elif name == "status":
-            self.ask("core.status", {}, self._show_status)
-        elif name in ("quit", "exit"):
-            self.app.exit()
+    def _type(self, text: str) -> None:
+        self.query_one(Composer).put(text)
+
+    # -- what waits ---------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The key that decides is offered only while something waits."""
+        return action != "decide" or self.waits.here is not None
+
+    def action_decide(self) -> None:
+        """Go to what waits, and back."""
+        (self.query_one(Composer) if self.waits.holds_focus else self.waits).focus()
+
+    def on_waits_moved(self, event: Waits.Moved) -> None:
+        """Something else waits than before; what somebody else has decided goes on here too."""
+        if self.waits.here is None and self.waits.holds_focus:
+            self.query_one(Composer).focus()
+        if event.is_elsewhere and self.running is None:
+            self._beside(self.means.sender.follow, self.talk)
+        self.app.refresh_bindings()
+        self.means.refresh()
+
+    def on_waits_decided(self, event: Waits.Decided) -> None:
+        """Tell the core, and hear how the answer goes on."""
+        self.query_one(Composer).focus()
+        self._beside(self.means.sender.decide, self.talk, event.decision)
+        self.app.refresh_bindings()
+
+    def _beside(self, work: Callable[..., None], *given: Any) -> None:
+        self.run_worker(lambda: work(*given), thread=True, group="beside")
+
+    def action_meter(self) -> None:
+        """Show what fills the packet of this thread, or hide it."""
+        if self._meter.display or self.talk.thread:
+            self._meter.display = not self._meter.display
+            self._measure()
         else:
-            self.means.say(f"unknown command /{name}; /help lists them", True)
+            self.means.say("nothing has been said yet: a thread has a budget once it has begun", True)
+
+    def _measure(self) -> None:
+        if self._meter.display and self.talk.thread:
+            self.ask("run.packet", {"run": self.talk.thread}, self._meter.show)
 
     # -- threads ------------------------------------------------------------------------------------
 
-    def resume(self, thread: str, prompt: str = "") -> None:
-        """Show a thread and go on in it, at once with `prompt` if there is one."""
-        self._next = prompt
+    def resume(self, thread: str, prompt: str = "", told: str = "") -> None:
+        """Show a thread and go on in it, at once with `prompt` if there is one; `told` is what the bottom line says then."""
+        self._next, self._told = prompt, told
         self.ask("thread.view", {"id": thread, "after": 2**62}, self._found)
 
     async def open(self, talk: Talk, events: list[dict[str, Any]] | None = None) -> None:
         """Show another conversation; what runs in the old one goes on unseen."""
         self.talk = talk
-        self.running = None
+        self._under_way.clear()
+        self._drawn.clear()
         self.cost = {}
         self._answer, self._text = None, ""
         self._boxes.clear()
@@ -208,17 +275,10 @@ class Chat(Panel):
         self._finish_boxes()
         self._room.anchor()
         self.call_after_refresh(self._forget_old)
+        self._meter.display = self._meter.display and bool(talk.thread)
+        self._measure()
+        self.waits.look(talk.thread)
         self.means.refresh()
-
-    def _compacted(self, done: dict[str, Any]) -> None:
-        self.means.say(f"{done['covers']} events are now in short for the model; here they stay as they are", False)
-
-    def _resume_last(self, threads: list[dict[str, Any]]) -> None:
-        last = [t["id"] for t in threads if t["id"] != self.talk.thread]
-        if last:
-            self.resume(last[0])
-        else:
-            self.means.say("there is no other thread yet", False)
 
     def _found(self, found: dict[str, Any]) -> None:
         thread = found["thread"]
@@ -227,18 +287,38 @@ class Chat(Panel):
 
     async def _opened(self, found: dict[str, Any], after: int) -> None:
         thread, events = found["thread"], found["events"]
-        talk = Talk(thread["id"], thread["title"], events[-1]["seq"] if events else 0)
+        if len(events) < LEAST_EVENTS and after:  # its present branch may end long before its newest event
+            earlier = max(0, after - 8 * (thread["last_seq"] - after))
+            self.ask("thread.view", {"id": thread["id"], "after": earlier}, lambda more: self._opened(more, earlier))
+        elif thread["parent"] and not after:
+            read = lambda: inherited(self.means.link.call, thread["id"])  # noqa: E731
+            self.work(read, lambda before: self._arrive(found, after, before), about="inherited")
+        else:
+            await self._arrive(found, after, [])
+
+    async def _arrive(self, found: dict[str, Any], after: int, before: list[dict[str, Any]]) -> None:
+        """Show a thread from `after` on, below what it has from the thread it was forked off."""
+        thread, events = found["thread"], found["events"]
+        talk = Talk(thread["id"], named(thread), events[-1]["seq"] if events else 0)
         self._oldest = after + 1
-        await self.open(talk, events)
+        await self.open(talk, [*({**event, "seq": 0} for event in before[-PAGE_EVENTS:]), *events])
         self._weigh(found)
         if after:
             await self._room.mount(Earlier(after), before=0)
         if thread["status"] == RUNNING:
             self.means.sender.put(Outgoing("", talk, is_accepted=True))
-        self.means.say(f"resumed {thread['title'] or thread['id']}", False)
+        self.means.say(self._told or f"resumed {talk.title or thread['id']}", False)
+        self.ask("session.list", {"limit": 1000}, lambda known: self._tell_session(thread["session"], known), failed=_nothing)
         if self._next:
             await self.send(self._next)
             self._next = ""
+
+    def _tell_session(self, session: str, known: list[dict[str, Any]]) -> None:
+        state = next((str(one["status"]) for one in known if one["id"] == session), "active")
+        if state in ("archived", "stopped"):
+            self.means.say(f"resumed {self.talk.title}: its session is {state}, your next message brings it back", False)
+        elif state in ("closing", "closed"):
+            self.means.say(f"session {session} is {state} and takes no more messages: /new begins another thread", True)
 
     def on_click(self, event: Any) -> None:
         """The line above the oldest message."""
@@ -269,22 +349,36 @@ class Chat(Panel):
         if news.message.talk is not self.talk:
             return
         if isinstance(news, Taken):
-            self.running, self.began_s = news.message, monotonic_s()
+            self._under_way.append(news.message)
+            self.began_s = monotonic_s()
             self._is_explained = False
             self._show_state(news.message, "sending")
         elif isinstance(news, Accepted):
             self._show_state(news.message, "")
             if said := self._said.get(news.message):
-                self._seqs[said] = news.message.talk.seq
+                self._seqs[said] = news.message.seq
         elif isinstance(news, Held):
             self._show_state(news.message, "" if news.message.is_accepted else "waiting for the core")
         elif isinstance(news, Grew):
             await self._grow(news.text)
         elif isinstance(news, Happened):
-            await self._draw(news.event)
+            if news.event["seq"] not in self._drawn:
+                self._drawn.add(news.event["seq"])
+                await self._draw(news.event)
+        elif isinstance(news, Decided):
+            self._tell_decided(news)
         else:
             await self._end(news)
         self.means.refresh()
+
+    def _tell_decided(self, news: Decided) -> None:
+        word = {"accept": "accepted", "reject": "rejected"}.get(news.decision.action, "went wrong")
+        if news.is_late:
+            self.means.say(f"decided elsewhere meanwhile: {news.decision.about}", False)
+        elif news.is_error and news.decision.action == "accept":
+            self.means.say(f"not done: {news.why}", True)
+        else:
+            self.means.say(f"{word}: {news.decision.about}", False)
 
     def _show_state(self, message: Outgoing, state: str) -> None:
         if message in self._said:
@@ -297,16 +391,20 @@ class Chat(Panel):
         await self._answer.append(text)
 
     async def _end(self, end: Ended) -> None:
-        self.running = None
-        self._show_state(end.message, "" if end.message.is_accepted else "not sent")
+        if end.message in self._under_way:
+            self._under_way.remove(end.message)
+        self._show_state(end.message, "" if end.message.is_accepted or not end.message.text else "not sent")
         self._said.pop(end.message, None)
         self._answer, self._text = None, ""
-        self._finish_boxes()
-        if end.status not in (200, 202) and not self._is_explained:
+        if end.status != PROPOSED and self.running is None:
+            self._finish_boxes()
+        if end.status not in (WAITING, 200, PROPOSED) and not self._is_explained:
             await self._put(Note(OUTCOMES.get(end.outcome) or end.why or end.outcome, is_error=end.outcome not in OUTCOMES))
         await self._forget_old()
         if end.message.talk.thread:
             self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._weigh)
+            self.waits.look(end.message.talk.thread)
+        self._measure()
 
     def _weigh(self, found: dict[str, Any]) -> None:
         self.cost = (found["turns"] or [{}])[-1]
@@ -328,9 +426,11 @@ class Chat(Panel):
             box.open(self._are_open)
         elif kind == "tool_result" and event["call_id"] in self._boxes:
             self._boxes[event["call_id"]].finish(event)
-        elif kind == "proposal":
-            text = f"{event['content']}\nIt waits for your decision: owlbox approve or owlbox reject."
-            await self._put(Note(text, is_error=False), before, event["seq"])
+            if event["tool"] == QUESTION and event["status"] == 200:
+                await self._put(Said(event["content"]), before, event["seq"])
+            self._measure()
+        elif kind == "proposal" and event["call_id"] in self._boxes:
+            self._boxes[event["call_id"]].wait()
         elif kind == "status_change" and event["status"] >= 400:
             word, _, why = str(event["content"]).partition(": ")
             self._is_explained = True
@@ -377,7 +477,8 @@ class Chat(Panel):
             await room.remove_children(gone)
             self._oldest = next((self._seqs[c] for c in room.children if c in self._seqs), self._oldest)
             await self.query(Earlier).remove()
-            await room.mount(Earlier(self._oldest - 1), before=0)
+            if self._oldest > 1:
+                await room.mount(Earlier(self._oldest - 1), before=0)
             self._boxes = {call: box for call, box in self._boxes.items() if box.is_mounted}
             self.call_after_refresh(gc.collect)  # widgets refer to each other in circles: the memory comes back only so
 
@@ -390,19 +491,10 @@ class Chat(Panel):
     def _greet(self, is_new: bool) -> None:
         self.query(".-hello").set_class(not is_new, "-gone")
 
-    def _show_status(self, status: dict[str, Any]) -> None:
-        broker = status["broker"]
-        model = broker.get("model") or "no model loaded yet"
-        lines = [
-            f"core      pid {status['pid']}, version {status['version']}, up {status['uptime_s']} s",
-            f"broker    {broker['state']}, {model}",
-            f"home      {status['home']}",
-            f"entries   {status['entries']}",
-            f"answering {status['answering']}",
-            f"thread    {self.talk.thread or 'none yet'}",
-        ]
+    def _note(self, text: str) -> None:
         self._greet(False)
-        self.run_worker(self._put(Note("\n".join(lines))))
+        self.run_worker(self._put(Note(text)))
+        self._room.anchor()
 
     # -- keys ---------------------------------------------------------------------------------------
 
@@ -427,6 +519,17 @@ class Chat(Panel):
     def _stop(self, message: Outgoing) -> None:
         if message.talk.thread:
             self.ask("run.stop", {"run": message.talk.thread}, _nothing)
+
+
+def inherited(call: Callable[[str, dict[str, Any]], Any], thread: str) -> list[dict[str, Any]]:
+    """What was said before a fork began, in the threads it comes from."""
+    found: list[dict[str, Any]] = []
+    seen, has_more = 0, True
+    while has_more:
+        page = call("run.path", {"run": thread, "offset": seen, "limit": 1000})
+        found += [event for event in page["events"] if event["run"] != thread]
+        seen, has_more = seen + len(page["events"]), page["has_more"]
+    return found
 
 
 _nothing: Callable[[Any], None] = lambda _: None  # noqa: E731

@@ -5,20 +5,50 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Command:
-    """What is typed, what may follow it, and what it does."""
+    """What is typed, what may follow it (in brackets when it may be left out), and what it does."""
 
     name: str
     argument: str
     about: str
+    needs_thread: bool = False
+
+    @property
+    def needs_argument(self) -> bool:
+        """True when it means nothing alone."""
+        return bool(self.argument) and not self.argument.startswith("[")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A line that what is typed may become; with `has_more` something is still to follow it."""
+
+    line: str
+    about: str
+    has_more: bool = False
+    shown: str = ""
 
 
 COMMANDS = (
     Command("help", "", "keys and commands"),
     Command("new", "", "start a new thread"),
     Command("threads", "", "earlier threads"),
-    Command("resume", "ID", "continue a thread; without ID the last one"),
-    Command("compact", "", "summarize the older part of this thread for the model"),
+    Command("resume", "[ID]", "continue a thread, by id or name; without one the last"),
     Command("status", "", "what runs and what it is doing"),
+    Command("budget", "", "show or hide what fills this thread's packet"),
+    Command("tree", "", "branches and earlier messages, to go back to", needs_thread=True),
+    Command("fork", "[NAME]", "go on in a new thread that begins as this one is now", needs_thread=True),
+    Command("rename", "NAME", "give this thread a name of letters, digits and _", needs_thread=True),
+    Command("compact", "", "summarize the older part of this thread for the model", needs_thread=True),
+    Command("waiting", "", "go to what waits for your decision, here or elsewhere"),
+    Command("approve", "[ANSWER]", "let happen what waits here, or answer its question"),
+    Command("reject", "[REASON]", "refuse what waits here, which ends the answer"),
+    Command("abort", "", "end the present answer; what is queued comes next", needs_thread=True),
+    Command("stop", "", "end the present answer and what is queued", needs_thread=True),
+    Command("inject", "TEXT", "say something to the owl while it works", needs_thread=True),
+    Command("approval", "[MODE]", "what this thread may do unasked: ask, review, auto", needs_thread=True),
+    Command("model", "[POOL]", "which models answer in this thread", needs_thread=True),
+    Command("sessions", "", "who talks to the owl at which door, and since when not"),
+    Command("archive", "", "put this thread's session away until you write again", needs_thread=True),
     Command("quit", "", "leave"),
 )
 
@@ -30,9 +60,21 @@ def matching(text: str) -> tuple[Command, ...]:
     return tuple(c for c in COMMANDS if c.name.startswith(text[1:].lower()))
 
 
+def offers(text: str) -> tuple[Offer, ...]:
+    """The same as lines for the menu."""
+    return tuple(Offer(f"/{c.name}", c.about, bool(c.argument), f"/{c.name} {c.argument}") for c in matching(text))
+
+
 def split(text: str) -> tuple[str, str] | None:
     """The command's name and its argument, or None when the text is a message."""
     if not text.startswith("/") or "\n" in text:
         return None
     word, _, rest = text[1:].partition(" ")
     return (word.lower(), rest.strip()) if word.isalpha() else None
+
+
+def near(name: str) -> str:
+    """The command that was probably meant, "" when none is near."""
+    short = next((c.name for size in range(len(name), 1, -1) for c in COMMANDS if c.name.startswith(name[:size])), "")
+    swapped = [c.name for c in COMMANDS if sorted(c.name) == sorted(name)]
+    return swapped[0] if swapped else short

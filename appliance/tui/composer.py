@@ -1,26 +1,29 @@
 """Where a message is typed: Return sends, other keys break the line, Up and Down go through what was sent."""
 
+from collections.abc import Callable
+
 from textual import events
 from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from appliance.tui.commands import Command, matching
+from appliance.tui.commands import Offer, offers
 
 NEWLINE_KEYS = ("shift+enter", "ctrl+j", "alt+enter", "\n")
 
 
 class Menu(OptionList, can_focus=False):
-    """The commands that what is typed may become."""
+    """The lines that what is typed may become."""
 
     DEFAULT_CSS = """
-    Menu { display: none; height: auto; max-height: 8; border: none; padding: 0 1; background: $panel; scrollbar-size: 1 1; }
+    Menu { display: none; height: auto; max-height: 8; border: none; padding: 0 1; background: $panel; scrollbar-size: 1 1;
+        text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
     def __init__(self) -> None:
         super().__init__(markup=False)
-        self._shown: tuple[Command, ...] = ()
+        self._shown: tuple[Offer, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -28,17 +31,17 @@ class Menu(OptionList, can_focus=False):
         return bool(self.display)
 
     @property
-    def chosen(self) -> Command:
-        """The command under the cursor."""
+    def chosen(self) -> Offer:
+        """The line under the cursor."""
         return self._shown[self.highlighted or 0]
 
-    def offer(self, commands: tuple[Command, ...]) -> None:
+    def offer(self, offers: tuple[Offer, ...]) -> None:
         """Show these, or hide when there are none."""
-        if commands != self._shown:
-            self._shown = commands
-            self.set_options([Option(f"{'/' + c.name + ' ' + c.argument:<12} {c.about}") for c in commands])
-            self.highlighted = 0 if commands else None
-        self.display = bool(commands)
+        if offers != self._shown:
+            self._shown = offers
+            self.set_options([Option(f"{o.shown or o.line:<18} {o.about}") for o in offers])
+            self.highlighted = 0 if offers else None
+        self.display = bool(offers)
 
 
 class Composer(TextArea):
@@ -76,6 +79,7 @@ class Composer(TextArea):
         )
         self.cursor_blink = False
         self._menu = menu
+        self.suggest: Callable[[str], tuple[Offer, ...]] = offers
         self._sent: list[str] = []
         self._place = 0
         self._typed = ""
@@ -86,7 +90,7 @@ class Composer(TextArea):
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
-        self._menu.offer(matching(self.text))  # what was typed just now has not been drawn yet
+        self._menu.offer(self.suggest(self.text))  # what was typed just now has not been drawn yet
         if self._menu.is_open and event.key in ("up", "down", "enter"):
             self._choose(event.key)
         elif event.key == "enter":
@@ -127,12 +131,12 @@ class Composer(TextArea):
             self.choose(is_final=key == "enter")
 
     def choose(self, *, is_final: bool) -> None:
-        """Run the command under the cursor, or only write it when something is to follow."""
+        """Run the line under the cursor, or only write it when something is to follow."""
         chosen = self._menu.chosen
-        if is_final and (not chosen.argument or self.text[1:].lower() == chosen.name):
-            self._send(f"/{chosen.name}")
+        if is_final and (not chosen.has_more or self.text.lower() == chosen.line):
+            self._send(chosen.line)
         else:
-            self.put(f"/{chosen.name} ")
+            self.put(f"{chosen.line} " if chosen.has_more else chosen.line)
         self._menu.offer(())
 
     def _enter(self) -> None:

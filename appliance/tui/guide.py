@@ -30,6 +30,18 @@ KEYS = (
             ("Page Up, Down", "read back; Ctrl+Up and Ctrl+Down by line"),
             ("Ctrl+Home, End", "oldest and newest message"),
             ("Ctrl+T", "open or close all tool boxes; a click does one"),
+            ("Ctrl+B", "what fills the packet of this thread, as /budget"),
+        ),
+    ),
+    (
+        "What waits for you",
+        (
+            ("Ctrl+O", "to the card of what waits, and back"),
+            ("a, r", "accept it; reject it, which ends the answer"),
+            ("w", "reject it, saying why"),
+            ("f", "it was tried and went wrong: the answer goes on"),
+            ("1 to 9", "an answer of a question; or type it as a message"),
+            ("Left, Right", "when there are several; Up and Down read on"),
         ),
     ),
     (

@@ -1,5 +1,6 @@
 """What every panel shares: its title, its way to the core, and asking the core without blocking the screen."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ from appliance.tui.link import CALL_S, Link
 from appliance.tui.sender import Sender
 
 Then = Callable[[Any], object]
+GIVEN_NAME = re.compile(r"_[0-9]{13}(_[0-9]+)?$")  # a thread that nobody named is called by the time it began
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,15 @@ class Panel(Vertical):
 
         A second question to the same method, or about the same thing, takes the place of the first.
         """
-        about = about or method
+        self.work(lambda: self.means.link.call(method, params, CALL_S), then, failed=failed, about=about or method)
+
+    def work(self, what: Callable[[], Any], then: Then, *, failed: Then | None = None, about: str) -> None:
+        """The same for what takes several calls, made by `what` in the worker thread."""
         number = self._asked[about] = self._asked.get(about, 0) + 1
 
         def work() -> None:
             try:
-                answer, result = then, self.means.link.call(method, params, CALL_S)
+                answer, result = then, what()
             except OwlError as error:
                 answer, result = failed or self._failed, error
             if self._asked[about] == number:
@@ -73,6 +78,14 @@ class Panel(Vertical):
 
     def _failed(self, error: OwlError) -> None:
         self.means.say(str(error), True)
+
+
+def named(thread: dict[str, Any]) -> str:
+    """What a thread is called: its first words, after the name a person gave it, if one did."""
+    alias, title = str(thread.get("alias") or ""), str(thread["title"])
+    if not alias or GIVEN_NAME.search(alias):
+        return title
+    return f"{alias}: {title}" if title else alias
 
 
 def ago(at_ms: int, now_ms: int) -> str:

@@ -2,8 +2,9 @@
 
 A message keeps its `message_id` whatever happens, so the core accepts it once. When the connection goes
 after that, the answer is read from the record, event by event, until its loop has ended. `run` works in
-a thread of its own; what happens goes to `tell` as one of the classes below. Nothing here is on disk:
-what was not accepted when the screen is left is lost.
+a thread of its own; what happens goes to `tell` as one of the classes below. A decision is not queued, because
+what is queued may wait for it: `decide` and `follow` work in the thread of their caller. Nothing here is on
+disk: what was not accepted when the screen is left is lost.
 """
 
 import queue
@@ -12,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.clock import correlation_id, monotonic_s, new_id
-from appliance.errors import DeadlineExceeded, Lost, OwlError
+from appliance.errors import Conflict, DeadlineExceeded, Lost, NotFound, OwlError
 from appliance.tui.link import Link
 
 ANSWER_S = 3600.0
 DRAW_EVERY_S = 0.15
 LOOK_EVERY_S = 0.5
-WAITING, RUNNING = 100, 102
+WAITING, RUNNING, PROPOSED = 100, 102, 202
 
 
 @dataclass(eq=False)
@@ -32,14 +33,25 @@ class Talk:
 
 @dataclass(eq=False)
 class Outgoing:
-    """A message; an empty text only follows what is being answered in its thread."""
+    """A message; an empty text only follows what is being answered in its thread. `seq` is the last event it was told."""
 
     text: str
     talk: Talk
+    seq: int = 0
     message_id: str = field(default_factory=new_id)
     correlation: str = field(default_factory=correlation_id)
     is_accepted: bool = False
     has_reply: bool = False
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What somebody decided about what waits: accept, reject or error, and the answer or the reason. `about` names it."""
+
+    ref: str
+    action: str
+    output: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +101,18 @@ class Ended:
     why: str = ""
 
 
-News = Taken | Accepted | Grew | Happened | Held | Ended
+@dataclass(frozen=True)
+class Decided:
+    """What became of a decision; `is_late` when somebody else was quicker."""
+
+    message: Outgoing
+    decision: Decision
+    why: str = ""
+    is_error: bool = False
+    is_late: bool = False
+
+
+News = Taken | Accepted | Grew | Happened | Held | Ended | Decided
 
 
 class Sender:
@@ -114,10 +137,27 @@ class Sender:
             self._tell(Taken(message))
             self._deliver(message)
 
+    def decide(self, talk: Talk, decision: Decision) -> None:
+        """Decide about something that waits in a talk, and follow its answer until it ends or waits again."""
+        message = Outgoing("", talk, talk.seq)
+        self._tell(Taken(message))
+        self._attempt(message, lambda: self._resolve(message, decision))
+
+    def follow(self, talk: Talk) -> None:
+        """Follow what somebody else has set going in a talk."""
+        message = Outgoing("", talk, talk.seq, is_accepted=True)
+        self._tell(Taken(message))
+        self._deliver(message)
+
     def _deliver(self, message: Outgoing) -> None:
+        message.seq = max(message.seq, message.talk.seq)
+        self._attempt(message, lambda: self._send(message))
+
+    def _attempt(self, message: Outgoing, begin: Callable[[], Ended | None]) -> None:
+        """Begin, and once that is done only follow, until the answer has ended."""
         while self._link.wait():
             try:
-                end = self._follow(message) if message.is_accepted else self._send(message)
+                end = self._follow(message) if message.is_accepted else begin()
             except (Lost, DeadlineExceeded):
                 self._tell(Held(message))
                 if not self._link.pause(LOOK_EVERY_S):
@@ -131,11 +171,44 @@ class Sender:
 
     def _send(self, message: Outgoing) -> Ended | None:
         """The end of the answer, or None when it has to be followed."""
-        text = Buffer(lambda grown: self._tell(Grew(message, grown)))
         params = {"text": message.text, "thread": message.talk.thread, "kind": "chat", "message_id": message.message_id}
+        result = self._listen(message, "message.send", params)
+        status = int(result.get("status", WAITING))
+        if status in (WAITING, RUNNING):
+            return None  # known before, or the core is being restarted: the record tells the rest
+        return Ended(message, status, str(result.get("outcome", "")), str(result.get("message", "")))
+
+    def _resolve(self, message: Outgoing, decision: Decision) -> Ended | None:
+        """The end of the answer that waited, or None when it has to be followed."""
+        params = {"ref": decision.ref, "run": message.talk.thread, "action": decision.action, "output": decision.output}
+        try:
+            result = self._listen(message, "run.resolve", {**params, "wait": True}, decision)
+        except Lost:
+            message.is_accepted = True  # or not: then the record says that it waits
+            raise
+        except (NotFound, Conflict) as error:
+            self._tell(Decided(message, decision, str(error), is_late=True))
+            message.is_accepted = True
+            return None
+        if not message.is_accepted:
+            self._resolved(message, decision, result)
+        end, status = result.get("end") or {}, int(result["status"])
+        if status == RUNNING or (end and status == WAITING):
+            return None  # otherwise waiting means that a worker goes on with it, in its time
+        return Ended(message, status, str(end.get("outcome", "")), str(end.get("message", "")))
+
+    def _resolved(self, message: Outgoing, decision: Decision, known: dict[str, Any]) -> None:
+        message.is_accepted = True
+        outcome = known["outcome"]
+        is_undone = int(outcome["status"]) >= 400 and outcome["outcome"] != "rejected"
+        self._tell(Decided(message, decision, str(outcome["message"]), is_error=is_undone))
+
+    def _listen(self, message: Outgoing, method: str, params: dict[str, Any], decision: Decision | None = None) -> dict[str, Any]:
+        """The result of a call whose answer is drawn as it comes."""
+        text = Buffer(lambda grown: self._tell(Grew(message, grown)))
         with self._link.client() as client:
             stream = client.stream(
-                "message.send",
+                method,
                 params,
                 deadline_s=ANSWER_S,
                 correlation=message.correlation,
@@ -145,28 +218,26 @@ class Sender:
                 try:
                     name, value = next(stream)
                 except StopIteration as end:
-                    result = dict(end.value or {})
-                    break
+                    text.flush()
+                    return dict(end.value or {})
                 if name == "accepted":
                     message.talk.thread = value["run"]
-                    message.talk.seq = max(message.talk.seq, value["seq"])
+                    message.seq = max(message.seq, value["seq"])
+                    message.talk.seq = max(message.talk.seq, message.seq)
                     message.is_accepted = True
                     self._tell(Accepted(message))
+                elif name == "resolved" and decision is not None:
+                    self._resolved(message, decision, value)
                 elif name == "delta":
                     text.add(value["text"])
                 elif name == "event":
                     text.flush()
                     self._show(message, value)
-        text.flush()
-        status = int(result.get("status", WAITING))
-        if status in (WAITING, RUNNING):
-            return None  # known before, or the core is being restarted: the record tells the rest
-        return Ended(message, status, str(result.get("outcome", "")), str(result.get("message", "")))
 
     def _follow(self, message: Outgoing) -> Ended | None:
         """Read the record until the loop has ended."""
         while True:
-            found = self._link.call("thread.view", {"id": message.talk.thread, "after": message.talk.seq})
+            found = self._link.call("thread.view", {"id": message.talk.thread, "after": message.seq})
             for event in found["events"]:
                 self._show(message, event)
             status = int(found["thread"]["status"])
@@ -176,9 +247,10 @@ class Sender:
                 return None
 
     def _show(self, message: Outgoing, event: dict[str, Any]) -> None:
-        if event["seq"] <= message.talk.seq:
+        if event["seq"] <= message.seq:
             return
-        message.talk.seq = event["seq"]
+        message.seq = event["seq"]
+        message.talk.seq = max(message.talk.seq, message.seq)
         is_mine = event["correlation"] == message.correlation
         if event["role"] == "user" and is_mine:
             return  # it is on the screen since it was typed

@@ -13,8 +13,9 @@ from textual.widgets.option_list import Option
 
 from appliance.clock import now_ms
 from appliance.tui.confirm import Confirm
-from appliance.tui.panel import Means, Panel, ago
+from appliance.tui.panel import Means, Panel, ago, named
 from appliance.tui.rows import Rows
+from appliance.tui.sender import PROPOSED, RUNNING
 
 LIMIT = 200
 PREVIEW_EVENTS = 40
@@ -149,7 +150,7 @@ class Threads(Panel):
     def _fill(self) -> None:
         rows, before = self.query_one(Rows), self._chosen()
         words = self.query_one("#filter", Input).value.lower().split()
-        self._shown = [t for t in self._all if all(w in t["title"].lower() or w in t["id"] for w in words)]
+        self._shown = [t for t in self._all if all(w in named(t).lower() or w in t["id"] for w in words)]
         rows.set_options([Option(self._row(t)) for t in self._shown])
         ids = [t["id"] for t in self._shown]
         rows.highlighted = (ids.index(before["id"]) if before and before["id"] in ids else 0) if ids else None
@@ -158,20 +159,22 @@ class Threads(Panel):
             self.query_one("#words", Static).update(nothing)
 
     def _row(self, thread: dict[str, Any]) -> Content:
-        mark = "●" if thread["id"] == self.means.attached() else "…" if thread["status"] == 102 else " "
-        title = thread["title"] or "(untitled)"
+        is_here = thread["id"] == self.means.attached()
+        mark = "?" if thread["status"] == PROPOSED else "●" if is_here else "…" if thread["status"] == RUNNING else " "
+        title = named(thread) or "(untitled)"
         age = f"{ago(thread['updated_ms'], now_ms()):>6}"
         return Content.assemble((mark, "bold"), (age, "dim"), f" {title}")
 
     def _look(self, found: dict[str, Any]) -> None:
         thread, before = found["thread"], ""
-        title, about = thread["title"] or "(untitled)", f"{thread['kind']} · {thread['last_seq']} events"
+        title, about = named(thread) or "(untitled)", f"{thread['kind']} · {thread['last_seq']} events"
         lines = [Content.assemble((title, "bold")), Content.assemble((about, "dim"))]
         for event in found["events"]:
             text = event["content"] if len(event["content"]) <= PREVIEW_CHARS else event["content"][:PREVIEW_CHARS] + "…"
             kind = event["kind"] if event["role"] != "user" else "user"
             shown = {"user": ("▌ " + text, "bold"), "message": (text, ""), "status_change": (text, "dim")}
             shown["tool_use"] = (f"· {event['tool']}", "dim")
+            shown["proposal"] = (f"? {text}", "bold")
             if kind in shown:
                 lines += [] if kind == before else [Content("")]
                 lines.append(Content.assemble(shown[kind]))
