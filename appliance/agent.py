@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from appliance import answers, cycles, log, modes, verdicts
+from appliance import answers, cues, cycles, log, modes, verdicts
 from appliance.answers import Answer
 from appliance.budget import Budget
 from appliance.clock import new_id
@@ -18,7 +18,7 @@ from appliance.dispatching import Dispatch, Dispatched, Done, claim
 from appliance.dispatching import Scene as Commands
 from appliance.errors import BadInput, Cancelled, OwlError, TooLarge, Unavailable
 from appliance.modes import FREE
-from appliance.packet import Packets
+from appliance.packet import Packets, asked
 from appliance.records import (
     Ask,
     Cancel,
@@ -29,6 +29,7 @@ from appliance.records import (
     Memory,
     Message,
     Model,
+    Outcome,
     Route,
     RunSettings,
     Step,
@@ -51,7 +52,10 @@ OF_ENTRIES = "run"  # the menu of a run that is shown its entries
 
 @dataclass(frozen=True)
 class Limits:
-    """Caps of one loop, and how the model is asked. `max_commands` is for one answer, `max_loop_commands` for all of them."""
+    """Caps of one loop, and how the model is asked. `max_commands` is for one answer, `max_loop_commands` for all of them.
+
+    `is_small` says whether a route's model needs to be held to what a prompt asks for in so many words.
+    """
 
     max_turns: int = 99
     max_commands: int = 99
@@ -63,6 +67,7 @@ class Limits:
     temperature: float = 0.1
     max_output_tokens: int = 512
     deadline_s: float = 600.0
+    is_small: Callable[[Route], bool] = lambda route: False
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class Work:
 
     `turn` counts those of the whole run, `turns` those of this loop. `arrived` gives what the person has added since it
     was last asked, `before_turn` is called before each call of the model. `tools` are used instead of everybody's.
+    `deeds` are the calls with their results of a turn that waited for a decision.
     """
 
     terms: Terms = FREE
@@ -102,6 +108,7 @@ class Work:
     arrived: Callable[[], Sequence[Message]] = nobody
     before_turn: Callable[[], object] = nobody
     tools: Tools | None = None
+    deeds: tuple[tuple[ToolCall, Outcome], ...] = ()
 
 
 WORK = Work()
@@ -126,6 +133,7 @@ class Talk:
     scene: Scene | None = None  # of the last call, with its packet and what that came to
     packet: Packet | None = None
     finish: Finish = Finish("stop")
+    is_held: bool = False  # its last call of the model could only end in the one that the prompt asks for
 
     @property
     def commands(self) -> Commands:
@@ -202,6 +210,8 @@ class Agent:
                 return _put_down(waits)
             talk.past = talk.past.after(turn)
             verdict = verdicts.judge(talk.past, turn, caps)
+            if talk.is_held and turn.deeds and not verdict.is_over and not any(deed.is_failed for deed in turn.deeds):
+                verdict = Verdict(True, verdicts.DONE, "ok", talk.messages[-1].content)  # asked on, it would only repeat itself
             yield from self._follow(talk, turn, verdict)
         return verdict
 
@@ -211,18 +221,24 @@ class Agent:
         return Caps(turns, limits.max_loop_commands, limits.max_strikes, limits.max_cycles, limits.max_period)
 
     def _rest(self, talk: Talk, caps: Caps) -> Generator[Step, None, Verdict]:
-        """The commands behind one that waited for a decision: they are run now that it was accepted."""
+        """The commands behind one that waited for a decision: they are run now that it was accepted.
+
+        The turn is judged as a whole: what claimed the end before the pause still does.
+        """
         at = next((i for i in range(len(talk.messages) - 1, -1, -1) if talk.messages[i].tool_calls), None)
         if at is None or any(m.role == "user" for m in talk.messages[at:]):
             return verdicts.ON
         known = {m.tool_call_id for m in talk.messages[at:]}
         left = [call for call in talk.messages[at].tool_calls if call.id not in known]
-        if not left:
+        if not left and not talk.work.deeds:
             return verdicts.ON
-        done = yield from self._commands(talk).rest(talk.commands, left)
-        turn = self._turn(talk, talk.messages[at].content, done, "")
+        commands = self._commands(talk)
+        done = (yield from commands.rest(talk.commands, left)) if left else Dispatched()
         if done.waits:
             return _put_down(done.waits)
+        before = tuple(commands.done(call, outcome) for call, outcome in talk.work.deeds)
+        turn = self._turn(talk, talk.messages[at].content, done, "", before)
+        talk.past = replace(talk.past.after(turn), turns=talk.past.turns)
         verdict = verdicts.judge(talk.past, turn, caps)
         yield from self._follow(talk, turn, verdict)
         return verdict
@@ -253,12 +269,13 @@ class Agent:
             self._budget.dispatched(talk.scene, talk.packet, talk.finish)
         return self._turn(talk, text, done, trouble), done.waits
 
-    def _turn(self, talk: Talk, text: str, dispatched: Dispatched, trouble: str) -> Turn:
-        """What the voters are told; the results join the conversation."""
+    def _turn(self, talk: Talk, text: str, dispatched: Dispatched, trouble: str, before: Sequence[Done] = ()) -> Turn:
+        """What the voters are told; the results join the conversation, where those `before` are already."""
         for one in dispatched.done:
             talk.messages.append(Message("tool", one.text, tool_call_id=one.call.id))
-        meant = [one.meant for one in dispatched.done]
-        deeds = tuple(_deed(one) for one in dispatched.done)
+        done = (*before, *dispatched.done)
+        meant = [one.meant for one in done]
+        deeds = tuple(_deed(one) for one in done)
         return Turn(text, deeds, cycles.fingerprint(meant), cycles.touched(meant), trouble)
 
     def _follow(self, talk: Talk, turn: Turn, verdict: Verdict) -> Iterator[Step]:
@@ -293,10 +310,13 @@ class Agent:
             scene = self._scene(talk, route, seq)
             packet = self._packets.assemble(scene) if self._budget is None else self._budget.assemble(scene)
             yield TurnBegun(seq, route.name)
+            held = self._held(talk, route)
+            talk.is_held = held is not None
             ask = Ask(
                 system=packet.system,
                 messages=packet.messages,
-                tools=talk.specs,
+                tools=talk.specs if held is None else (held,),
+                must_call=held is not None,
                 dialect=route.dialect,
                 slot=talk.run,
                 person=talk.person,
@@ -317,6 +337,16 @@ class Agent:
                 LOG.warning("route %s failed before it answered, trying the next: %s", route.name, error)
         raise Unavailable("no model can be asked", hint="owlbox doctor says what is missing")
 
+    def _held(self, talk: Talk, route: Route) -> ToolSpec | None:
+        """The one call that a small model is held to in a loop's first turn, since the prompt asks for it in so many words."""
+        if talk.past.turns or talk.role.name != CHAT.name or route.dialect != "grammar" or not self.limits.is_small(route):
+            return None
+        cue = cues.plain(asked(talk.prompt))
+        spec = None if cue is None else (talk.work.tools or self._tools).spec(cue.tool)
+        if cue is None or spec is None or modes.refusal(talk.work.terms, spec.name, spec.group):
+            return None
+        return cues.narrowed(spec, cue.arguments)
+
     def _scene(self, talk: Talk, route: Route, seq: int) -> Scene:
         """What the next packet is made for; the one before it is told if the same route made it."""
         work, before = talk.work, talk.packet
@@ -326,6 +356,7 @@ class Agent:
             route=route,
             specs=talk.specs,
             messages=tuple(talk.messages),
+            remembered=self.limits.history_messages,
             layout=work.terms.layout,
             role=talk.role.name,
             loop=work.loop,
@@ -343,7 +374,8 @@ class Agent:
     def _listen(self, talk: Talk, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
         """Stream an answer: deltas as they come, then thoughts and cost, then what it means."""
         text, thoughts, finish = "", "", Finish("stop")
-        showing = answers.Showing(talk.specs)
+        specs = (*talk.specs, *(spec for spec in ask.tools if spec not in talk.specs))
+        showing = answers.Showing(specs)
         for piece in self._model.generate(route, ask, talk.cancel):
             if talk.cancel.is_set():
                 raise Cancelled("stopped")
@@ -363,7 +395,7 @@ class Agent:
             self._budget.answered(talk.scene, talk.packet, text, thoughts, finish)
         if thoughts:
             yield Event(run=talk.run, kind="thinking", role="assistant", content=thoughts, correlation=log.correlation())
-        answer = answers.read(text, finish.tool_calls, talk.specs, self.limits.max_commands, is_cut=finish.reason == "length")
+        answer = answers.read(text, finish.tool_calls, specs, self.limits.max_commands, is_cut=finish.reason == "length")
         if answer.warnings:
             LOG.warning("answer mended: %s", "; ".join(answer.warnings))
         if answer.is_malformed:

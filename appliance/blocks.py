@@ -3,16 +3,18 @@
 Owns the rendering of what a run sees. An entry's line changes only when the entry or what the run says of it
 does, never because it was opened, and lines stand in the order of their last change, so that what comes before
 the newest change is the same text as in the turn before. What did not change is not read or rendered again.
-Writes nothing. Not promised: that a text inside a fence is harmless; it is information, never an order.
+Writes nothing; several threads may ask.
 """
 
+import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.addresses import scheme_of
 from appliance.contents import Entry
 from appliance.entries import Entries
+from appliance.fences import exact, quoted, safe
 from appliance.schemes import BARE, Category, Schemes
 from appliance.store import Row, Store
 from appliance.tokens import DIVISOR, Share, of_chars
@@ -81,24 +83,26 @@ class Blocks:
         self._schemes = schemes
         self.divisor = divisor
         self.counts = Counts()
+        self._guard = threading.Lock()
         self._held: OrderedDict[str, dict[int, tuple[Row, float, Item]]] = OrderedDict()
 
     def seen(self, run: str) -> Seen:
         """What the run sees now: neither archived nor waiting for a decision, and of no scheme that is hidden."""
-        before = self._held.get(run, {})
-        now: dict[int, tuple[Row, float, Item]] = {}
-        for row in self._store.rows(SHOWN, (run,)):
-            known = before.get(int(row[0]))
-            if known is not None and known[0] == row and known[1] == self.divisor:
-                now[int(row[0])] = known
-                self.counts.reused += 1
-            elif self._schemes.of(str(row[1])).is_visible_to_model and (item := self._item(row)) is not None:
-                now[int(row[0])] = (row, self.divisor, item)
-                self.counts.rendered += 1
-        self._held[run] = now
-        self._held.move_to_end(run)
-        while len(self._held) > RUNS_HELD:
-            self._held.popitem(last=False)
+        with self._guard:
+            before = self._held.get(run, {})
+        rows = {int(row[0]): row for row in self._store.rows(SHOWN, (run,))}
+        divisor = self.divisor
+        now = {key: known for key, row in rows.items() if (known := before.get(key)) and known[:2] == (row, divisor)}
+        late = [key for key, row in rows.items() if key not in now and self._schemes.of(str(row[1])).is_visible_to_model]
+        self.counts.reused += len(now)
+        for key, item in self._items(rows, late).items():
+            now[key] = rows[key], divisor, item
+            self.counts.rendered += 1
+        with self._guard:
+            self._held[run] = now
+            self._held.move_to_end(run)
+            while len(self._held) > RUNS_HELD:
+                self._held.popitem(last=False)
         found = Seen()
         for _, _, item in now.values():
             blocks = {"data": found.data, "unknown": found.unknowns}
@@ -108,18 +112,16 @@ class Blocks:
         found.unknowns.sort(key=lambda item: item.changed)
         return found
 
-    def forget(self, run: str) -> None:
-        """Drop what is remembered of a run."""
-        self._held.pop(run, None)
+    def _items(self, rows: Mapping[int, Row], keys: Sequence[int]) -> dict[int, Item]:
+        """Entries rendered anew, each read by itself, since many texts at once are cut; folders are none."""
+        read = (entry for key in keys for entry in self._entries.by_ids([key]).values())
+        return {entry.id: self._item(rows[entry.id], entry) for entry in read if not entry.is_folder}
 
-    def _item(self, row: Row) -> Item | None:
-        entry = self._entries.by_ids([int(row[0])]).get(int(row[0]))
-        if entry is None or entry.is_folder:
-            return None
+    def _item(self, row: Row, entry: Entry) -> Item:
         scheme = scheme_of(entry.path) or BARE
         category = self._schemes.of(entry.path).category
         short = projection(entry, str(row[5]), scheme)
-        more = of_chars(len(entry.body), self.divisor)
+        more = of_chars(len(entry.body) + (_frame(entry, scheme) if category == "data" else 0), self.divisor)
         if category != "data":  # there once, long or short: open data keeps its line in the summary beside its text
             more = max(0, more - of_chars(len(short), self.divisor))
         line, full = _rendered(entry, scheme, row, short, more, is_data=category == "data")
@@ -143,17 +145,17 @@ class Blocks:
 def _rendered(entry: Entry, scheme: str, row: Row, short: str, more: int, *, is_data: bool) -> tuple[str, str]:
     """An entry's line in a summary, and its whole text where it is visible."""
     _, _, visibility, status, outcome, summary, turn, since_turn, *_ = row
-    head = f'<{scheme} path="{_quoted(entry.path)}"'
+    head = f'<{scheme} path="{quoted(entry.path)}"'
     state = "" if status == 200 and is_data else f' status="{status}"'
     if outcome:
-        state += f' outcome="{_quoted(str(outcome))}"'
-    note = f' summary="{_quoted(str(summary))}"' if summary else ""
+        state += f' outcome="{quoted(str(outcome))}"'
+    note = f' summary="{quoted(str(summary))}"' if summary else ""
     line = f'{head} visibility="summarized"{state} turn="{since_turn}" tokens="{more}"{note}'
-    line = f"{line}>{_safe(short)}</{scheme}>" if short else f"{line}/>"
+    line = f"{line}>{safe(short)}</{scheme}>" if short else f"{line}/>"
     if visibility != "visible":
         return line, ""
     opened = f'{head} visibility="visible"{state} turn="{turn}" tokens="{more}"'
-    return line, f"{opened}>{_exact(entry.path, entry.body)}</{scheme}>" if entry.body else f"{opened}/>"
+    return line, f"{opened}>{exact(entry.path, entry.body)}</{scheme}>" if entry.body else f"{opened}/>"
 
 
 def projection(entry: Entry, summary: str = "", scheme: str = "") -> str:
@@ -168,17 +170,10 @@ def projection(entry: Entry, summary: str = "", scheme: str = "") -> str:
     return _short(entry.body) or summary or _short(entry.description)
 
 
-def fenced(path: str, text: str) -> str:
-    """A text between two lines that do not occur in it, so that it is clear where it ends."""
-    name = path
-    while f":::{name}" in text:
-        name += "'"
-    return f"<<:::{name}\n{text}\n:::{name}"
-
-
-def _exact(path: str, text: str) -> str:
-    """A text to the letter: as it is on one line, else within a fence."""
-    return fenced(path, text) if "\n" in text or "</" in text else text
+def _frame(entry: Entry, scheme: str) -> int:
+    """About how many characters stand around an open text: its tag, and its fence where it has several lines."""
+    tags = len(f'<{scheme} path="{entry.path}" visibility="visible" turn="99" tokens="999"></{scheme}>\n')
+    return tags + (2 * len(entry.path) + 10 if "\n" in entry.body else 0)
 
 
 def of(items: Sequence[Item], *, is_full: bool = False) -> str:
@@ -201,12 +196,3 @@ def _short(text: str, limit: int = PROJECTED) -> str:
         return text
     end = max(text.rfind(" ", limit // 2, limit), text.rfind("\n", limit // 2, limit))
     return f"{text[: end if end > 0 else limit].rstrip()}…"
-
-
-def _quoted(text: str) -> str:
-    return text.replace('"', "&quot;").replace("<", "&lt;").replace("\n", " ")
-
-
-def _safe(text: str) -> str:
-    """A short text that closes no tag."""
-    return text.replace("</", "< /")

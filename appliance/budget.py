@@ -6,23 +6,26 @@ turn opened is summarized when the next packet would not fit. Statuses and texts
 lowered is noted in the run's log. Keeps the copies of what was sent. Knows nothing about providers' wires.
 """
 
+import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from appliance import tokens
 from appliance.changes import By
 from appliance.copies import Copies
 from appliance.entries import Content, Entries
 from appliance.errors import OwlError, TooLarge
 from appliance.packet import Packets
-from appliance.records import Ask, Finish, Route
+from appliance.records import Ask, Finish, Route, to_plain
 from appliance.scenes import Packet, Recovery, Scene
 from appliance.views import Actor, View, Views
 
 LOG = logging.getLogger(__name__)
 DUE = 0.8  # of the ceiling: from there on a conversation is summarized
 MAX_IDLE_TURNS = 3  # with a prompt shown in part and nothing becoming smaller
+OURS = ("instructions", "budget")  # blocks that are there whatever is asked
+ROUNDS = 3  # of counting a conversation before it is sent as it is
 MAX_NAMED = 20  # of what was lowered, in a note
 
 Count = Callable[[Route, Ask], int]
@@ -55,9 +58,9 @@ class Budget:
     def assemble(self, scene: Scene) -> Packet:
         """The packet for a call, made to fit; TooLarge (413) when nothing that may be lowered is left."""
         scene = replace(scene, recovery=scene.before.recovery if scene.before is not None else scene.recovery)
-        packet = self._counted(self._packets.assemble(scene), scene)
         if scene.layout == "chat":
-            return _fitting(packet)
+            return _fitting(self._chat(scene))
+        packet = self._counted(self._packets.assemble(scene), scene)
         if scene.recovery.is_prompt_short:
             packet, scene = self._recovered(packet, scene)
         if not packet.is_over:
@@ -73,7 +76,9 @@ class Budget:
         """The model has answered: learn how its route counts, and keep a copy of what was sent and said."""
         self._packets.learn(scene.route, packet.chars, finish.prompt_tokens)
         if self._rows.copies is not None:
-            self._rows.copies.keep(scene, packet, text, thoughts or finish.reasoning, finish.prompt_tokens)
+            calls = "".join(f"\n{json.dumps(to_plain(call), ensure_ascii=False)}" for call in finish.tool_calls)
+            said = (text + calls).removeprefix("\n") if calls else text
+            self._rows.copies.keep(scene, packet, said, thoughts or finish.reasoning, finish.prompt_tokens)
         size = finish.prompt_tokens or packet.tokens
         if self._full is not None and scene.layout == "chat" and packet.ceiling is not None and size > DUE * packet.ceiling:
             self._full(scene.run)
@@ -88,6 +93,19 @@ class Budget:
         before = {view.path for view in self._opened(scene, scene.turn)}
         self._lowered(after, scene.turn)
         return tuple(sorted(before))
+
+    def _chat(self, scene: Scene) -> Packet:
+        """A conversation, of which nothing is left out because of a mere guess, nor too little."""
+        packet = self._packets.assemble(scene)
+        for _ in range(ROUNDS):
+            is_guessed = bool(packet.notes) and self._packets.is_guessed(scene.route)
+            counted = self._counted(packet, scene, is_wanted=is_guessed)
+            if counted is packet:
+                break
+            packet = self._packets.assemble(scene)  # now that it is known how the route counts
+            if packet.messages == counted.messages:
+                return counted
+        return packet
 
     # -- the steps --------------------------------------------------------------------------------------
 
@@ -136,9 +154,10 @@ class Budget:
 
     # -- inside -----------------------------------------------------------------------------------------
 
-    def _counted(self, packet: Packet, scene: Scene) -> Packet:
-        """A packet that an estimate calls too long, counted by the route itself before anything is lowered."""
-        if not packet.is_over or self._count is None or scene.measured:
+    def _counted(self, packet: Packet, scene: Scene, *, is_wanted: bool = False) -> Packet:
+        """A packet that an estimate calls too long, or that may be longer than it seems, counted by the route itself."""
+        is_wanted = is_wanted or (packet.is_over and not scene.measured) or self._may_be_over(packet, scene)
+        if not is_wanted or self._count is None:
             return packet
         ask = Ask(packet.system, packet.messages, scene.specs, scene.route.dialect)
         try:
@@ -148,6 +167,16 @@ class Budget:
             return packet
         self._packets.learn(scene.route, packet.chars, counted)
         return replace(packet, tokens=counted) if counted > 0 else packet
+
+    def _may_be_over(self, packet: Packet, scene: Scene) -> bool:
+        """Whether a packet that seems to fit would not, if its script were one of which a model knows little."""
+        ceiling, density = packet.ceiling, self._packets.density(scene.route)
+        if ceiling is None or packet.is_over or packet.chars * 4 <= ceiling:
+            return False
+        most = tokens.at_most(_text(packet), density)
+        if scene.measured and scene.before is not None:  # only what is new can be such
+            most = scene.measured + max(0, most - tokens.at_most(_text(scene.before), density))
+        return most > ceiling
 
     def _opened(self, scene: Scene, turn: int) -> list[View]:
         """What a run sees in full since a turn; not what failed, which is short and has to be read."""
@@ -167,23 +196,25 @@ class Budget:
 
 def _fitting(packet: Packet) -> Packet:
     """The packet; TooLarge with its overflow when it does not fit."""
-    if packet.is_over:
-        over = packet.tokens - (packet.ceiling or 0)
+    if not packet.is_over:
+        return packet
+    ceiling = packet.ceiling or 0
+    theirs = [part.text for part in packet.blocks if part.name not in OURS] or [message.content for message in packet.messages]
+    over, said = packet.tokens - ceiling, sum(map(len, theirs))
+    if packet.chars and packet.tokens * (packet.chars - said) // packet.chars > ceiling:
         raise TooLarge(
-            f"the prompt has {packet.tokens} tokens, {over} more than the model may be sent",
-            hint="ask in fewer words, begin a new thread, or choose a model with a larger window",
+            f"the instructions, documents and tools alone have more tokens than the {ceiling} that the model may be sent",
+            hint="choose a model with a larger window, or raise models.context",
         )
-    return packet
+    raise TooLarge(
+        f"the prompt has {packet.tokens} tokens, {over} more than the model may be sent",
+        hint="ask in fewer words, begin a new thread, or choose a model with a larger window",
+    )
 
 
-def telemetry(turns: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """What a run's calls took: `context_tokens` of its last one, `prompt_tokens` and `output_tokens` of all."""
-    prompts = [int(turn.get("prompt_tokens") or 0) for turn in turns]
-    return {
-        "context_tokens": prompts[-1] if prompts else 0,
-        "prompt_tokens": sum(prompts),
-        "output_tokens": sum(int(turn.get("output_tokens") or 0) for turn in turns),
-    }
+def _text(packet: Packet) -> str:
+    """Everything that is sent as text."""
+    return "".join([*(part.text for part in packet.system), *(message.content for message in packet.messages)])
 
 
 def _named(paths: Sequence[str]) -> str:

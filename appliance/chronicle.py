@@ -8,11 +8,14 @@ Knows nothing about entries but the paths that are in the log already.
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
+from appliance.fences import exact, safe
 from appliance.records import Event
 from appliance.store import Store
 
+DETOUR = "use"  # the tool whose calls are recorded as those of the tool that is meant
 SAID_CHARS = 500  # of an earlier prompt or answer
 RESULT_CHARS = 10_000
+PIECE = 40  # numbers of events that leave a log together, so that its beginning stays the same for a while
 WAITING = 100
 PROMPT, SAID, DONE = 0, 1, 2  # the order within a turn
 
@@ -37,12 +40,15 @@ class Chronicle:
 
     def lines(self, run: str, noted: Container[str] = (), limit: int = 80) -> list[Line]:
         """The last lines of a run; not the results of those actions whose folder in the log is in `noted`."""
-        events = [e for e in self._branch(run) if e.kind in ("message", "tool_result")][-limit:]
+        branch = self._branch(run)
+        meant = {e.call_id: str((e.input or {}).get("tool", e.tool)) for e in branch if e.kind == "tool_use" and e.tool == DETOUR}
+        events = _newest([e for e in branch if e.kind in ("message", "tool_result")], limit)
         turns, prompts, skipped = self._turns({e.run for e in events} | {run}, run)
         found = []
         for event in events:
             number = prompts.get(event.id) or turns.get(event.turn or 0, 0)
-            if event.id in skipped or (event.kind == "tool_result" and f"log://turn_{number}/{event.tool}/" in noted):
+            name = meant.get(event.call_id, event.tool)
+            if event.id in skipped or (event.kind == "tool_result" and f"log://turn_{number}/{name}/" in noted):
                 continue
             if (line := _line(event, number)) is not None:
                 found.append(line)
@@ -74,17 +80,25 @@ class Chronicle:
         return turns, prompts, skipped | ({newest} if newest is not None else set())
 
 
+def _newest(events: Sequence[Event], limit: int) -> Sequence[Event]:
+    """The newest events, at most so many, beginning at the same one until a good piece more has come."""
+    cut = len(events) - limit
+    if cut <= 0:
+        return events
+    begins = (at for at in range(cut, len(events)) if events[at].seq // PIECE != events[at - 1].seq // PIECE)
+    return events[next(begins, cut) :]
+
+
 def _line(event: Event, turn: int) -> Line | None:
     if event.kind == "tool_result":
-        text = f'<log action="{event.tool}" status="{event.status}" turn="{turn}">{_short(event.content, RESULT_CHARS)}</log>'
-        return Line((turn, DONE, 1, event.seq), text)
+        text = exact(event.tool, _short(event.content, RESULT_CHARS))
+        return Line((turn, DONE, 1, event.seq), f'<log action="{event.tool}" status="{event.status}" turn="{turn}">{text}</log>')
     if event.role == "user":
-        return Line((turn, PROMPT, 1, event.seq), f'<prompt turn="{turn}">{_short(event.content)}</prompt>')
+        return Line((turn, PROMPT, 1, event.seq), f'<prompt turn="{turn}">{safe(_short(event.content))}</prompt>')
     if event.role == "assistant" and event.content:
-        return Line((turn, SAID, 1, event.seq), f'<answer turn="{turn}">{_short(event.content)}</answer>')
+        return Line((turn, SAID, 1, event.seq), f'<answer turn="{turn}">{safe(_short(event.content))}</answer>')
     return None
 
 
 def _short(text: str, limit: int = SAID_CHARS) -> str:
-    text = text.replace("</", "< /")
     return text if len(text) <= limit else f"{text[:limit].rstrip()}…"

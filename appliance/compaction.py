@@ -28,6 +28,7 @@ LEAST_EVENTS = 4  # fewer are not worth a summary
 SUMMARY_CHARS = 2_000
 LINE_CHARS = 160
 TAKEN_CHARS = 12_000  # of the conversation that the small model reads
+SPOKEN_CHARS = 2_000  # of one message, or of the summary before
 OWN_WORDS = 0.4  # a summary with more words of its own than this part is not one of the text
 TASK = (
     "Summarize this conversation for yourself, in at most 150 words of plain sentences: what was asked, what was found out "
@@ -111,7 +112,7 @@ class Compactor:
 
     def _by_model(self, events: Sequence[Event], is_background: bool) -> str:
         """The summary as the small pool words it; "" when it cannot, or says what was never said."""
-        told = _told(events)[-TAKEN_CHARS:]
+        told = _told(events)
         try:
             route = self._model.plan(self._pool)[0]
             ask = Ask(
@@ -166,13 +167,24 @@ def is_faithful(summary: str, text: str) -> bool:
 
 
 def _told(events: Sequence[Event]) -> str:
+    """What there is to summarize, within its limit: the summary before, which stands for all that it covers, and the newest."""
+    lines = [line for event in events if (line := _spoken(event))]
+    head = lines[:1] if events and events[0].kind == "compaction" else []
+    room = TAKEN_CHARS - sum(map(len, head))
+    rest: list[str] = []
+    for line in reversed(lines[len(head) :]):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        rest.append(line)
+    return "\n".join([*head, *reversed(rest)])
+
+
+def _spoken(event: Event) -> str:
+    """One line of what there is to summarize; "" for nothing."""
     who = {"user": "Person", "assistant": "Owl", "tool": "Result", "system": "Before"}
-    lines = []
-    for event in events:
-        text = event.content if event.kind != "tool_use" else f"calls {event.tool} {json.dumps(event.input or {})}"
-        if text:
-            lines.append(f"{who.get(event.role, event.role)}: {text[:2000]}")
-    return "\n".join(lines)
+    text = event.content if event.kind != "tool_use" else f"calls {event.tool} {json.dumps(event.input or {}, ensure_ascii=False)}"
+    return f"{who.get(event.role, event.role)}: {text[:SPOKEN_CHARS]}" if text else ""
 
 
 def _listen(model: Model, route: Route, ask: Ask, cancel: Cancel) -> str:

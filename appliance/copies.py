@@ -1,8 +1,9 @@
 """Copies of what a model was sent and what it said, turn by turn, for people to look at; no model ever sees them.
 
-Owns the tables `copies` and `copied_texts`. A copy is a list of named texts; equal texts are kept once, compressed,
-so a system text costs its bytes once, however many turns it begins. Kept for runs in the layout `entries`, or for
-all, or for none; gone with their run, and after a time. A copy is an aid: one that cannot be written is logged.
+Owns the tables `copies` and `copied_texts`. A copy is a list of named texts, each in pieces of some lines; equal pieces
+are kept once, compressed, so what did not change costs its bytes once, however many turns it is sent in. Kept for runs in
+the layout `entries`, or for all, or for none; gone with their run, and after a time. A copy is an aid: one that cannot be
+written is logged.
 """
 
 import hashlib
@@ -21,6 +22,8 @@ from appliance.store import Store
 
 LOG = logging.getLogger(__name__)
 DAY_MS = 86_400_000
+PIECE_CHARS, MOST_CHARS = 2_048, 16_384  # of a piece of a text, when it is made of lines
+ENDS = 4  # every so many lines, by what they say, one ends a piece: the same ones in the next turn
 Kept = Literal["entries", "all", "none"]
 
 
@@ -55,7 +58,7 @@ class Copies:
         parts = [*_sent(packet), Part("answer", answer), *([Part("reasoning", reasoning)] if reasoning else [])]
         try:
             with self._store.write() as execute:
-                known = [[part.name, self._text(part.text)] for part in parts]
+                known = [[name, self._text(text)] for part in parts for name, text in _pieces(part)]
                 execute(
                     "INSERT INTO copies (run, turn, route, parts, tokens, at_ms) VALUES (?, ?, ?, ?, ?, ?) "
                     "ON CONFLICT (run, turn) DO UPDATE SET route = excluded.route, parts = excluded.parts, "
@@ -79,7 +82,13 @@ class Copies:
             "SELECT id, data FROM copied_texts WHERE id IN (SELECT value FROM json_each(?))", (json.dumps([n[1] for n in named]),)
         )
         texts = {int(key): zlib.decompress(bytes(data)).decode("utf-8", "surrogatepass") for key, data in rows}
-        return Copy(run, turn, str(row[0]), int(row[1]), int(row[2]), tuple(Part(name, texts[key]) for name, key in named))
+        parts: list[Part] = []
+        for name, key in named:
+            if name or not parts:
+                parts.append(Part(name, texts[key]))
+            else:
+                parts[-1] = Part(parts[-1].name, parts[-1].text + texts[key])
+        return Copy(run, turn, str(row[0]), int(row[1]), int(row[2]), tuple(parts))
 
     def expire(self, days: float) -> int:
         """Drop copies older than so many days, and the texts that no copy has any more; how many copies went."""
@@ -109,6 +118,19 @@ def _sent(packet: Packet) -> Iterator[Part]:
         return
     for number, message in enumerate(packet.messages, 1):
         yield Part(f"user/{number} {message.role}", _told(message))
+
+
+def _pieces(part: Part) -> Iterator[tuple[str, str]]:
+    """A text in pieces, the first with its name: where one ends depends on its lines, not on what stands before them."""
+    name, lines, size = part.name, [], 0
+    for line in part.text.splitlines(keepends=True):
+        lines.append(line)
+        size += len(line)
+        if size >= MOST_CHARS or (size >= PIECE_CHARS and zlib.crc32(line.encode("utf-8", "surrogatepass")) % ENDS == 0):
+            yield name, "".join(lines)
+            name, lines, size = "", [], 0
+    if lines or name:
+        yield name, "".join(lines)
 
 
 def _told(message: Message) -> str:

@@ -47,6 +47,11 @@ def size(args: argparse.Namespace, home: Home) -> int:
     limit = f" of {found['ceiling']}" if found["ceiling"] is not None else ""
     say(f"{found['run']}: {found['tokens']} tokens{limit} by route {found['route']}, layout {found['layout']}")
     say(found["text"])
+    took = found["telemetry"]
+    if took["prompt_tokens"]:
+        say(
+            f"sent so far: {took['prompt_tokens']} tokens, {took['context_tokens']} with the last call; {took['output_tokens']} came back"
+        )
     for note in found["notes"]:
         say(note)
     return 0

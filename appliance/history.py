@@ -7,8 +7,10 @@ cannot be read. Knows nothing about packets.
 """
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from appliance.errors import OwlError
 from appliance.records import Memory, Message
@@ -16,11 +18,17 @@ from appliance.store import Store
 
 LOG = logging.getLogger(__name__)
 ASSISTANT = "assistant"
+PAGE = 500  # messages looked through at a time, so that a long history is never in memory
+MESSAGES = (
+    "SELECT e.id, e.run, e.seq, e.role, e.content, s.channel, e.sender_id, e.at_ms FROM events e "
+    "CROSS JOIN runs r ON r.id = e.run CROSS JOIN sessions s ON s.id = r.session "
+    "WHERE e.kind = 'message' AND e.role IN ('user', 'assistant') AND trim(e.content) <> '' "
+)
 
 
 @dataclass(frozen=True)
 class Told:
-    """One record: who said what where, in which run; `seq` is the number of its event."""
+    """One record: who said what where, in which run; `seq` is the number of its event, `label` what it is shown with."""
 
     run: str
     seq: int
@@ -29,6 +37,16 @@ class Told:
     channel: str
     sender: str
     at_ms: int
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A message that holds what was looked for, with its neighbours in the thread."""
+
+    told: Told
+    before: Told | None = None
+    after: Told | None = None
 
 
 @dataclass(frozen=True)
@@ -42,8 +60,9 @@ class Owner:
 class History:
     """Reads what was said."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, owners: Sequence[Owner] = ()) -> None:
         self._store = store
+        self._owners = owners
 
     def last(self, context: str, count: int) -> list[Told]:
         """The last `count` records of a person or group, oldest first; none for 0 or less."""
@@ -61,9 +80,46 @@ class History:
         )
         told: list[Told] = []
         for run, seq, text, channel, sender, at_ms, answer_seq, answer, answered_ms in reversed(rows):
-            told.append(Told(run, seq, "user", text, channel, sender, at_ms))
-            told.append(Told(run, answer_seq, "assistant", answer, channel, ASSISTANT, answered_ms))
+            asked, answered = (label(channel, who, self._owners) for who in (sender, ASSISTANT))
+            told.append(Told(run, seq, "user", text, channel, sender, at_ms, asked))
+            told.append(Told(run, answer_seq, "assistant", answer, channel, ASSISTANT, answered_ms, answered))
         return told[-count:]
+
+    def elsewhere(self, session: str, person: str, count: int) -> list[Told]:
+        """The last `count` records of the same person or group at other doors, since something was said in this session."""
+        found = self._store.row("SELECT context, last_active_ms FROM sessions WHERE id = ?", (session,))
+        context, since_ms = (str(found[0]), int(found[1])) if found is not None else (f"user:{person}", 0)
+        if not self._store.value("SELECT 1 FROM sessions WHERE context = ? AND id <> ? LIMIT 1", (context, session)):
+            return []
+        door = session.partition(":")[0]
+        return [told for told in self.last(context, count) if told.at_ms > since_ms and told.channel != door]
+
+    def search(self, query: str, *, context: str = "", since_ms: int = 0, limit: int = 10) -> list[Mention]:
+        """The newest messages of a person or group ("" for everybody) that hold these letters, in whatever case."""
+        needle, found, last = re.compile(re.escape(query), re.IGNORECASE), list[Mention](), 2**62
+        while len(found) < limit:
+            rows = self._store.rows(
+                f"{MESSAGES} AND e.id < ?1 AND e.at_ms >= ?2 AND (?3 = '' OR s.context = ?3) "
+                "AND r.kind IN ('chat', 'ask') AND r.deleted_ms IS NULL ORDER BY e.id DESC LIMIT ?4",
+                (last, since_ms, context, PAGE),
+            )
+            for _, *row in rows:
+                if len(found) < limit and needle.search(row[3]):
+                    told = _told(row)
+                    found.append(Mention(told, self._beside(told, "<", "DESC"), self._beside(told, ">", "ASC")))
+            if len(rows) < PAGE:
+                break
+            last = rows[-1][0]
+        return found
+
+    def _beside(self, told: Told, side: str, order: str) -> Told | None:
+        row = self._store.row(f"{MESSAGES} AND e.run = ? AND e.seq {side} ? ORDER BY e.seq {order} LIMIT 1", (told.run, told.seq))
+        return None if row is None else _told(row[1:])
+
+
+def _told(row: Sequence[Any]) -> Told:
+    run, seq, role, text, channel, sender, at_ms = row
+    return Told(run, seq, role, text, channel, ASSISTANT if role == "assistant" else sender, at_ms)
 
 
 class Recall:

@@ -50,9 +50,18 @@ class Hooks:
         return all(self._call(name, handler, given) is not False for handler in self._of(name))
 
     def filter(self, name: str, value: T, *given: Any) -> T:
-        """A value after every handler has had it and returned what it shall be; one that raises leaves it as it was."""
+        """A value after every handler has had it and returned what it shall be, of its own type.
+
+        One that raises, or returns something else, leaves it as it was; a list does for a tuple.
+        """
         for handler in self._of(name):
-            value = self._call(name, handler, (value, *given), otherwise=value)
+            made = self._call(name, handler, (value, *given), otherwise=value)
+            if isinstance(value, tuple) and isinstance(made, list):
+                made = tuple(made)
+            if isinstance(made, type(value)):
+                value = made
+            else:
+                LOG.error("a handler of %s returned %s, not %s: %r", name, type(made).__name__, type(value).__name__, handler)
         return value
 
     def _of(self, name: str) -> list[Handler]:

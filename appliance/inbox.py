@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from appliance import log
@@ -52,7 +52,7 @@ class Inbox:
         runs: Runs,
         loops: Loops,
         *,
-        relevant: Callable[[str], str],
+        relevant: Callable[[Inbound], str],
         outbox: Outbox,
         drop: Callable[[str], bool] = lambda run: False,
         go_on: Callable[[str], bool] = lambda run: False,
@@ -79,8 +79,11 @@ class Inbox:
 
     # -- accepting ----------------------------------------------------------------------------------
 
-    def accept(self, inbound: Inbound, correlation: str) -> Accepted:
-        """Commit a message durably and queue its answer; nothing is run yet."""
+    def accept(self, inbound: Inbound, correlation: str, thread: Callable[[], str] | None = None) -> Accepted:
+        """Commit a message durably and queue its answer; nothing is run yet.
+
+        `thread` makes or finds its thread, in the same transaction and not for a message that is here already.
+        """
         if not inbound.text.strip():
             raise BadInput("the message is empty", hint="type a question")
         if len(inbound.text) > MAX_TEXT:
@@ -88,7 +91,7 @@ class Inbox:
                 f"the message has {len(inbound.text)} characters, the limit is {MAX_TEXT}", hint="put it in a note and ask about it"
             )
         # Kept with the message: the notes as the model is shown them, and what the door wants back.
-        shown = {k: v for k, v in (("relevant", self._relevant(inbound.text)), ("metadata", inbound.metadata)) if v}
+        shown = {k: v for k, v in (("relevant", self._relevant(inbound)), ("metadata", inbound.metadata)) if v}
         with self._store.write(durable=True) as execute:
             seen = execute(
                 "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)
@@ -97,7 +100,7 @@ class Inbox:
                 return Accepted(seen[0][0], seen[0][1], 0, is_new=False)
             self._outbox.require_room()
             self._runs.touch_session(inbound)
-            run = self._run_for(inbound)
+            run = self._run_for(inbound if thread is None else replace(inbound, thread=thread()))
             event = self._runs.append(
                 Event(
                     run=run,
@@ -144,6 +147,9 @@ class Inbox:
         if loop.status not in (WAITING, RUNNING):
             self.feed.put(loop_id, LoopEnded(loop.status, loop.outcome))
             return
+        if self._runs.is_of_task(loop):
+            self.feed.put(loop_id, LoopEnded(WAITING, "waiting", "a worker goes on with it"))
+            return
         for one in self._runs.queue(loop.run):
             if one.id < loop_id and one.status == WAITING and one.process == self._runs.process:
                 self._start(one)  # accepted before: first come, first served, whoever gets here first
@@ -184,12 +190,28 @@ class Inbox:
 
     def stop(self, run: str) -> bool:
         """Stop what runs or waits in a thread; False when there is nothing."""
+        is_hit = self._cancel(run)
+        # What waited may have been decided, and gone on with, between the two looks.
+        if self._drop(run) or self._cancel(run) or is_hit:
+            return True
+        self._require_ours(run)
+        return False
+
+    def _cancel(self, run: str) -> bool:
         with self._guard:
             tokens = dict(self._cancels)
         hit = [token for loop_id, token in tokens.items() if self._runs.loop(loop_id).run == run]
         for token in hit:
             token.set()
-        return self._drop(run) or bool(hit)
+        return bool(hit)
+
+    def _require_ours(self, run: str) -> None:
+        """Conflict when another process works in a thread: it cannot be stopped from here."""
+        for loop in self._runs.queue(run):
+            if loop.status == RUNNING and loop.process != self._runs.process and is_alive(loop.process):
+                is_task = self._runs.is_of_task(loop)
+                hint = f"owlbox task cancel {self._runs.get(run).task}" if is_task else "press Ctrl+C where it was asked"
+                raise Conflict(f"thread {run} is being answered by another process", hint=hint)
 
     def abort(self, run: str) -> bool:
         """Stop only what is being answered in a thread: prompts that wait come next. False when nothing is."""
@@ -199,7 +221,10 @@ class Inbox:
             if loop.status == RUNNING and token is not None:
                 token.set()
                 return True
-        return self._drop(run)
+        if self._drop(run):
+            return True
+        self._require_ours(run)
+        return False
 
     def waiting(self, session: str) -> list[Loop]:
         """The prompts of a session that were accepted and not begun, oldest first."""
@@ -362,12 +387,12 @@ class Inbox:
 
     def _follow(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
         """Show an answer that another process gives, as it is stored."""
-        seen = 0
+        seen = self._runs.record.seq(loop.prompt)
         while True:
             now = self._runs.loop(loop.id)
             for event in self._runs.events(loop.run, after=seen):
                 seen = event.seq
-                if event.correlation != loop.correlation or event.id == loop.prompt:
+                if event.correlation != loop.correlation:
                     continue
                 if event.kind == "message" and event.role == "assistant":
                     self.feed.put(loop.id, Delta(event.content))

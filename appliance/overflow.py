@@ -2,7 +2,8 @@
 
 Owns the entries `content://lr_N` of runs, which no packet shows and no search finds. What a call gives back
 instead is a stub with the size, the beginning and how to read on. They are kept for the loop in which they were
-made: the next loop that keeps or reads one drops those of earlier loops. Knows nothing about tools.
+made: in the next one they are gone, and the next one that keeps any drops them. An id that an earlier prompt was told
+never comes to mean another result. Knows nothing about tools.
 """
 
 import re
@@ -48,13 +49,17 @@ class Overflow:
         data = text.encode("utf-8", "replace")[:MAX_BLOB_BYTES]
         loop, scope = self._loop(run), f"run:{run}"
         with self._store.write(durable=True):  # of no run: they are nothing that an undo should bring back
-            numbers = self._clear(run, loop)
-            name = f"lr_{max(numbers, default=0) + 1}"
+            kept = self._kept(run)
+            name = f"lr_{max(kept, default=0) + 1}"
+            for number in [number for number, of in kept.items() if of < loop]:
+                self._drop(run, number)
             content = Content(blob=data, mime="text/plain", attributes={"loop": loop})
             self._entries.put(FOLDER + name, content, By(WRITER), scope=scope)
-        pages = -(-len(text) // PAGE_CHARS)
+        size = len(data.decode("utf-8", "ignore"))
+        part = "" if size == len(text) else f", of which the first {size} are kept"
+        pages = -(-size // PAGE_CHARS)
         return (
-            f"[{name}: this result has {len(text)} characters, in {pages} pages of {PAGE_CHARS}. It begins:]\n"
+            f"[{name}: this result has {len(text)} characters{part}, in {pages} pages of {PAGE_CHARS}. It begins:]\n"
             f"{text[:PREVIEW_CHARS]}\n[read on: read_large_result with id {name} and page 1 to {pages}]"
         )
 
@@ -62,9 +67,10 @@ class Overflow:
         """A page of a kept result; NotFound for one that is not there any more."""
         if not NAME.fullmatch(name):
             raise BadInput(f"{name!r} is no id of a large result", hint="use the id that the shortened result names, such as lr_1")
-        numbers = self._clear(run, self._loop(run))
+        loop = self._loop(run)
+        numbers = sorted(number for number, of in self._kept(run).items() if of >= loop)
         if int(name[3:]) not in numbers:
-            known = ", ".join(f"lr_{n}" for n in sorted(numbers)) or "none"
+            known = ", ".join(f"lr_{n}" for n in numbers) or "none"
             raise NotFound(f"there is no large result {name}", hint=f"there are: {known}; call the tool again")
         found = self._entries.get(FOLDER + name, scope=f"run:{run}")
         text = self._entries.blob(found).decode("utf-8", "ignore")
@@ -79,13 +85,6 @@ class Overflow:
         for number in numbers:
             self._drop(run, number)
         return len(numbers)
-
-    def _clear(self, run: str, loop: int) -> list[int]:
-        """Drop those of earlier loops; the numbers of the others."""
-        kept = self._kept(run)
-        for number in [n for n, of in kept.items() if of < loop]:
-            self._drop(run, number)
-        return [n for n, of in kept.items() if of >= loop]
 
     def _kept(self, run: str) -> dict[int, int]:
         """The numbers of the kept results, with the loop of each."""

@@ -16,11 +16,13 @@ from typing import Any
 from appliance import pruning, sections, tokens
 from appliance.blocks import Blocks, Item, Seen
 from appliance.chronicle import Chronicle, Line
+from appliance.fences import quoted, safe
+from appliance.history import label
 from appliance.hooks import Hooks
 from appliance.pruning import Strategy
 from appliance.records import Dialect, Message, Part, Route, Skills, ToolSpec
 from appliance.scenes import Packet, Scene, Stage
-from appliance.search import Hit, Search, words_of
+from appliance.search import Hit, Looks, Search, words_of
 from appliance.tokens import Table
 
 # Wording and order were tried on the bundled model: identity first, short sentences, the note right before
@@ -52,11 +54,13 @@ NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
 SKILLS = "Skills. To use one, first read skill://NAME:"
 DOCUMENTS = 0.25  # of the window, for the person's own text (promise 1)
 HIT_CHARS = 400
-HIT_TOKENS = 64
 HITS = 3
+SAID_CHARS = 300  # of what was said at another door
+PER_ITEM = 3  # passages of one item: what answers a question is often said twice (tests/bench_retrieval.py --chunks)
 MORE_HITS, MORE_CHARS = 5, 1000  # in the blocks of a larger task, where a chat's quick answer is not at stake
 CONTEXT_CHARS = 1000  # of a document that is shown because a word of it was said
 OF_ENTRIES = frozenset({"summary", "visible", "log", "unknowns"})  # blocks whose size is that of their entries
+FRAME = 400  # about the characters of the budget block, and of the tags around the others
 DENSITY_STEP = 4  # quarters: a density that trembles would move the place where a conversation is cut
 
 
@@ -98,7 +102,7 @@ class Packets:
 
     def _system(self, scene: Scene) -> tuple[Part, ...]:
         nothing: tuple[Part, ...] = ()
-        return (*self.hooks.filter("packet.system", nothing, scene), Part("style", STYLE))  # last, whatever others add
+        return (*_parts(self.hooks.filter("packet.system", nothing, scene)), Part("style", STYLE))  # last, whatever others add
 
     def _offer(self) -> None:
         """The sections that come with the product; others come between them by their priorities."""
@@ -142,24 +146,32 @@ class Packets:
         return (*parts, Part("tools", "\n".join([CALLING, *(tool_line(t) for t in scene.specs)])))
 
     def _owned(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
-        """Persona, the person's own words, and what is to be asked first."""
-        last = [p for p in parts if p.name == "BOOTSTRAP"]
+        """Persona, the person's own words, and, in a talk with a person, what is to be asked first."""
+        first = [p for p in parts if p.name == "BOOTSTRAP"]
+        last = first if scene.layout == "chat" and scene.role == "chat" else []
         own = [Part(name, text) for name, text in (("persona", scene.persona), ("override", self.override)) if text]
-        return (*(p for p in parts if p not in last), *own, *last)
+        return (*(p for p in parts if p not in first), *own, *last)
 
     # -- what was found -----------------------------------------------------------------------------
 
-    def relevant(self, prompt: str) -> str:
-        """What the notes say about a prompt, as the text to show before it; "" when nothing fits."""
-        shown = self._found(prompt, HITS, HIT_CHARS)
+    def relevant(self, prompt: str, said: Sequence[Part] = ()) -> str:
+        """What the notes say about a prompt, as the text to show before it; "" when nothing fits.
+
+        `said` is what the same person said and was told at other doors meanwhile, and in which thread.
+        """
+        told = (Part(part.name, _line(part.text, SAID_CHARS)) for part in said)
+        shown = (*told, *self._found(prompt, HITS, HIT_CHARS))
         return "\n".join([NOTES, *(f"- {part.text} [{part.name}]" for part in shown)]) if shown else ""
 
-    def _found(self, prompt: str, limit: int, chars: int) -> tuple[Part, ...]:
-        """Documents that share a word with a prompt, then passages that fit it; each reference once."""
+    def _found(self, prompt: str, limit: int, chars: int, known: frozenset[str] = frozenset()) -> tuple[Part, ...]:
+        """Documents that share a word with a prompt, then passages that fit it; each reference once, and none that is known."""
         documents = [Part(p.name, _line(p.text, CONTEXT_CHARS)) for p in self._more.contextual(prompt)]
-        names = {part.name for part in documents}
-        hits: Sequence[Hit] = self._finder.find(prompt, limit=limit, snippet_tokens=HIT_TOKENS, has_documents=False)
-        return (*documents, *(Part(h.ref, HEADING.sub("", h.snippet)[:chars]) for h in hits if h.ref not in names))
+        names = known | {part.name for part in documents}
+        most = limit + min(len(names), MORE_HITS * 2)  # so that what is left out makes room for the next
+        looks = Looks(snippet_chars=chars, per_item=PER_ITEM, has_context=True)
+        hits: Sequence[Hit] = self._finder.find(prompt, limit=most, has_documents=False, looks=looks)
+        shown = [Part(h.ref, HEADING.sub("", h.snippet)[:chars]) for h in hits if h.ref not in names]
+        return (*documents, *shown[:limit])
 
     def sources(self, answer: str, shown: str) -> str:
         """References of the notes in `shown` (a user message) that an answer draws on and does not name.
@@ -173,7 +185,7 @@ class Packets:
         said = set(words_of(answer, 500)) - set(words_of(question, 500))
         found = []
         for text, ref in NOTE.findall(notes):
-            if ref not in answer and len(said & set(words_of(text, 500))) >= 2:
+            if ref not in answer and f"[{ref}]" not in found and len(said & set(words_of(text, 500))) >= 2:
                 found.append(f"[{ref}]")
         return " ".join(found[:2])
 
@@ -204,6 +216,10 @@ class Packets:
         """Characters per token of a route, the configured divisor where none of its prompts was counted."""
         return self._densities.get(route.name, self.divisor)
 
+    def is_guessed(self, route: Route) -> bool:
+        """Whether none of a route's prompts was counted yet."""
+        return route.name not in self._densities
+
     def _chat(self, scene: Scene, system: tuple[Part, ...]) -> Packet:
         ceiling, density, spare = self._ceiling(scene), self.density(scene.route), 0
         taken = tokens.of_chars(_chars(system, [], scene), density)
@@ -223,18 +239,20 @@ class Packets:
         window = self.windows.of(scene.route.model, scene.window)
         taken = tokens.of_chars(_chars(system, [], scene), density)
         room = pruning.room_of(window, taken + spare, self.ceiling, scene.max_output_tokens)
-        told = pruning.labelled(pruning.cut_results(scene.messages))
+        told = pruning.labelled(pruning.cut_results(pruning.settled(scene.messages, scene.remembered)), _spoke)
         return pruning.prune(told, room, lambda m: pruning.size_of(m, density), self.strategy)
 
     def _blocks(self, scene: Scene, system: tuple[Part, ...], before: Packet | None) -> Packet:
         seen = self._more.blocks.seen(scene.run) if self._more.blocks is not None else Seen()
         found = before.found if before is not None and before.found is not None else None
         if found is None:
-            found = self._found(scene.prompt, MORE_HITS, MORE_CHARS)
+            open_now = frozenset(item.path for item in seen.data if item.is_visible)
+            found = self._found(scene.prompt, MORE_HITS, MORE_CHARS, open_now)
         said = self._said(scene, seen.log)
         nothing: tuple[Part, ...] = ()
-        parts = self.hooks.filter("packet.user", nothing, Stage(scene, seen, sections.joined(seen.log, said), found))
-        fixed = _chars(system, [], scene) + len(scene.prompt) + sum(len(line.text) for line in said)
+        shown = tuple(Part(quoted(part.name), safe(part.text)) for part in found)
+        parts = _parts(self.hooks.filter("packet.user", nothing, Stage(scene, seen, sections.joined(seen.log, said), shown)))
+        fixed = _chars(system, [], scene) + len(scene.prompt) + sum(len(line.text) for line in said) + FRAME
         fixed += sum(len(part.text) for part in parts if part.name not in OF_ENTRIES)
         table = self._table(scene, seen, fixed)
         figures = before.figures if before is not None else (scene.turn, table.usage, table.free)
@@ -280,6 +298,16 @@ class More:
     blocks: Blocks | None = None
     chronicle: Chronicle | None = None
     contextual: Callable[[str], Sequence[Part]] = lambda prompt: ()
+
+
+def _spoke(channel: str, sender: str) -> str:
+    """The label of a message, in which no sender's name looks like the end of it."""
+    return label(channel, " ".join(re.sub(r"[\[\]]", " ", sender).split()))
+
+
+def _parts(given: Sequence[Any]) -> tuple[Part, ...]:
+    """What the filters gave, without what is no part."""
+    return tuple(part for part in given if isinstance(part, Part))
 
 
 def asked(prompt: str) -> str:

@@ -8,6 +8,7 @@ Knows nothing about routes or entries; what was left out is still stored.
 
 import json
 import math
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -42,9 +43,12 @@ def size_of(message: Message, divisor: float = DIVISOR) -> int:
 
 
 def room_of(window: int, system: int, ceiling: float, answer: int = RESERVED) -> int:
-    """Tokens that a conversation may take beside the system text, with room for the answer: an eighth of a small window."""
+    """Tokens that a conversation may take beside the system text: of a window without the answer's room the part below the ceiling.
+
+    Of a small window an eighth is kept for the answer at most.
+    """
     whole = window or WINDOW
-    return min(math.floor(whole * ceiling), whole - min(answer, RESERVED, whole // 8)) - system
+    return math.floor((whole - min(answer, RESERVED, whole // 8)) * ceiling) - system
 
 
 class Windows:
@@ -65,12 +69,29 @@ def cut_results(messages: Sequence[Message], limit: int = RESULT_CHARS) -> list[
     return [_cut(m, limit) if m.role == "tool" and len(m.content) > limit else m for m in messages]
 
 
-def labelled(messages: Sequence[Message]) -> list[Message]:
-    """The messages with who speaks where, when more than one person or channel does."""
+def settled(messages: Sequence[Message], limit: int) -> list[Message]:
+    """The last messages that are remembered, at most so many, from one on with which the next ones will begin too.
+
+    Each prompt pushes out the oldest: as long as the beginning stays the same, a local model need not read all of it again.
+    """
+    count = sum(len(m.tool_calls) + (m.role == "tool" or bool(m.content)) for m in messages)
+    begins = [at for at, m in enumerate(messages[: limit // 4]) if m.role == "user"]
+    if limit <= 0 or count < limit or not begins:
+        return list(messages)
+    return list(
+        messages[
+            min(begins, key=lambda at: zlib.crc32(f"{messages[at].at_ms} {messages[at].content}".encode("utf-8", "replace"))) :
+        ]
+    )
+
+
+def labelled(messages: Sequence[Message], label: Callable[[str, str], str]) -> list[Message]:
+    """The messages with a label that says who speaks where, when more than one person or channel does."""
     if len({(m.channel, m.sender_id) for m in messages if m.role == "user" and m.channel}) < 2:
         return list(messages)
     return [
-        replace(m, content=f"[{m.channel}/{m.sender_id}] {m.content}") if m.role == "user" and m.channel else m for m in messages
+        replace(m, content=f"{label(m.channel, m.sender_id)}\n{m.content}") if m.role == "user" and m.channel else m
+        for m in messages
     ]
 
 

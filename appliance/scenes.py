@@ -27,14 +27,15 @@ class Scene:
     """What a packet is made for. `before` is the packet of the turn before in the same loop, None for its first.
 
     `turn` counts from 1 through the whole run and what it was forked from. `measured` is what the provider said the
-    packet before had in tokens. `messages` are the conversation of the chat layout, `notices` what the model is to be
-    told once, such as why its last answer was of no use. `context_limit` lowers the route's window.
+    packet before had in tokens. `messages` are the conversation of the chat layout, of which so many are `remembered`
+    (0: all). `context_limit` lowers the route's window.
     """
 
     run: str
     route: Route
     specs: tuple[ToolSpec, ...] = ()
     messages: tuple[Message, ...] = ()
+    remembered: int = 0
     layout: Literal["chat", "entries"] = "chat"
     role: str = "chat"
     loop: int = 0
@@ -43,7 +44,6 @@ class Scene:
     person: str = ""
     persona: str = ""
     mode: Literal["ask", "act"] = "act"
-    notices: tuple[str, ...] = ()
     context_limit: int = 0
     max_output_tokens: int = 512
     measured: int | None = None

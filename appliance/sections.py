@@ -13,6 +13,7 @@ from appliance import __version__, blocks
 from appliance.blocks import Item
 from appliance.chronicle import DONE, Line, Place
 from appliance.clock import now_ms
+from appliance.fences import fenced, quoted
 from appliance.records import Part
 from appliance.scenes import Figures, Scene, Stage
 from appliance.tokens import Table
@@ -61,13 +62,13 @@ def relevant(stage: Stage) -> str:
 
 
 def instructions(stage: Stage) -> str:
-    """Where and when this turn is, and what the model is to be told once."""
+    """Where and when this turn is, and what is to be done now."""
     scene = stage.scene
     now = datetime.fromtimestamp(now_ms() / 1000).astimezone()
     about = [f"{now:%A %Y-%m-%d %H:%M %z}, owlbox {__version__} on {platform.system()}, turn {scene.turn}"]
-    about += [f"You answer {scene.person}."] if scene.person else []
     about += ["Mode ask: answer, and change no files."] if scene.mode == "ask" else []
-    return "\n".join([*about, *scene.notices])
+    # Tried on the bundled model, which goes on with whatever stands here instead of answering (2026-11-22).
+    return "\n".join([*about, f"Now answer {quoted(scene.person)}'s prompt." if scene.person else "Now answer the prompt."])
 
 
 def prompt(scene: Scene, figures: Figures) -> Part:
@@ -77,6 +78,7 @@ def prompt(scene: Scene, figures: Figures) -> Part:
     if scene.recovery.is_prompt_short and len(text) > PROMPT_CHARS:
         text = f"{text[:PROMPT_CHARS]}…\n[{len(text)} characters are too many beside what is open: close something]"
         mark = ' visibility="summarized"'
+    text = fenced("prompt", text) if "<" in text else text
     room = "unlimited" if free is None else str(free)
     return Part("prompt", f'<prompt turn="{turn}" tokenUsage="{usage}" tokensFree="{room}"{mark}>\n{text}\n</prompt>')
 

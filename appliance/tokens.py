@@ -6,12 +6,15 @@ prompt of the same route has been counted, its own characters per token. Knows n
 
 import math
 import re
+import string
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 DIVISOR = 2
 CEILING = 0.9
-DENSEST, THINNEST = 0.5, 16.0  # characters per token that a real tokenizer may have; anything else was miscounted
+DENSEST, THINNEST = 0.2, 16.0  # characters per token that a real tokenizer may have; anything else was miscounted
+
+LIGHT = (string.ascii_letters + " ").encode()  # several of them are one token in any vocabulary
 
 # Words of providers about a prompt that is too long, and words that mean something else whatever stands beside them.
 TOO_LONG = re.compile(
@@ -32,6 +35,13 @@ def of_chars(chars: int, divisor: float = DIVISOR) -> int:
     return 0 if chars <= 0 else max(1, math.ceil(chars / divisor))
 
 
+def at_most(text: str, divisor: float = DIVISOR) -> int:
+    """About how many tokens a text may have: other letters, digits and signs can be one for each of their bytes."""
+    data = text.encode("utf-8", "surrogatepass")
+    heavy = len(data.translate(None, LIGHT))
+    return of_chars(len(data) - heavy, divisor) + heavy
+
+
 def density(chars: int, tokens: int) -> float | None:
     """Characters per token of a prompt that was counted; None for a count that cannot be one."""
     if chars <= 0 or tokens <= 0 or not DENSEST <= chars / tokens <= THINNEST:
@@ -47,23 +57,6 @@ def ceiling_of(window: int, part: float = CEILING) -> int | None:
 def is_too_long(text: str) -> bool:
     """Whether a provider's complaint says that the prompt does not fit its window."""
     return bool(TOO_LONG.search(text)) and not NOT_LENGTH.search(text)
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Whether a prompt fits: status 200 or 413, its tokens (0 where nothing is enforced), and by how much it is over."""
-
-    status: int
-    tokens: int
-    overflow: int = 0
-
-
-def check(tokens: int, window: int, part: float = CEILING) -> Fit:
-    """Compare a prompt with its window."""
-    ceiling = ceiling_of(window, part)
-    if ceiling is None:
-        return Fit(200, 0)
-    return Fit(200, tokens) if tokens <= ceiling else Fit(413, tokens, tokens - ceiling)
 
 
 @dataclass(frozen=True)

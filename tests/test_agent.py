@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import new_store
 
 from appliance import log
 from appliance.agent import SORRY, Agent, Limits, Work
@@ -40,7 +41,6 @@ from appliance.records import (
     TurnEnded,
 )
 from appliance.runs import Runs
-from appliance.store import Store
 from appliance.toolbox import Toolbox, tool
 
 LOCAL = Route("local", "scripted", "small", 8192, "grammar")
@@ -519,7 +519,7 @@ class Kept(logging.Handler):
 
 @pytest.mark.covers("S-002")
 def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "owlbox.db")
+    store = new_store(tmp_path / "owlbox.db")
     runs = Runs(store, this_process().encode())
     quiet: Any = Quiet(Message("user", "remembered question"))
     model, tools = PlayedModel([[native(look("moon"))], ["Full."]]), PlayedTools()
@@ -530,7 +530,7 @@ def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
     courier.register("local", quiet)
     courier.start()
     loops = Loops(store, runs, model, mind, status=quiet, ended=lambda loop, end: inbox.ended(loop, end))
-    inbox = Inbox(store, runs, loops, relevant=packets.relevant, outbox=outbox)
+    inbox = Inbox(store, runs, loops, relevant=lambda said: packets.relevant(said.text), outbox=outbox)
     accepted = inbox.accept(Inbound("local", "ada", "real question", "m1", now_ms()), "corr")
     inbox.start(accepted.loop)
     while inbox.busy():

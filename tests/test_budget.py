@@ -1,30 +1,32 @@
 """What fills a packet and how it is made to fit: numbers, the table, what is lowered and in what order."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from stores import new_store
 
 from appliance import tokens
 from appliance.blocks import Blocks
-from appliance.budget import Budget, Rows, telemetry
+from appliance.budget import Budget, Rows
 from appliance.chronicle import Chronicle
 from appliance.clock import this_process
 from appliance.contents import Content
-from appliance.copies import Copies
+from appliance.copies import Copies, _pieces
 from appliance.entries import By, Entries
 from appliance.errors import NotFound, TooLarge, Unavailable
 from appliance.packet import More, Packets
 from appliance.places import Home
-from appliance.records import Ask, Event, Finish, Inbound, Message, Part, Route, ToolSpec
+from appliance.records import Ask, Event, Finish, Inbound, Message, Part, Route, ToolCall, ToolSpec
 from appliance.runs import Runs
 from appliance.scenes import Packet, Scene
 from appliance.schemes import Schemes
 from appliance.search import Search
-from appliance.store import Store
-from appliance.tokens import Share, Table, check, estimate, is_too_long
+from appliance.sight import telemetry
+from appliance.tokens import Share, Table, estimate, is_too_long
 from appliance.verbs import Verbs
 from appliance.views import Actor, Views
 
@@ -42,7 +44,7 @@ class Desk:
     """A run with everything that a packet needs, on a real database."""
 
     def __init__(self, home: Home) -> None:
-        self.store = Store.create(home.database)
+        self.store = new_store(home.database)
         self.entries, self.views, kinds = Entries(self.store), Views(self.store), Schemes()
         self.runs = Runs(self.store, this_process().encode())
         self.runs.touch_session(Inbound("local", "ada", "", "m0", 1))
@@ -95,20 +97,20 @@ def test_the_divisor_is_a_setting() -> None:
     assert estimate("x" * 100, 4) == 25 and tokens.of_chars(100, 0.5) == 200
 
 
-@pytest.mark.covers("R-162", "E-138", "E-139", "E-140")
+@pytest.mark.covers("R-162")
+@pytest.mark.parametrize(("window", "want"), [(100_000, 90_000), (1001, 900), (1, 0), (0, None)])
+def test_a_prompt_may_fill_nine_tenths_of_a_known_window(window: int, want: int | None) -> None:
+    assert tokens.ceiling_of(window) == want
+
+
 @pytest.mark.parametrize(
-    ("size", "window", "want"),
-    [
-        (500, 100_000, (200, 500, 0)),
-        (90_000, 100_000, (200, 90_000, 0)),
-        (90_001, 100_000, (413, 90_001, 1)),
-        (1000, 1001, (413, 1000, 100)),
-        (10**9, 0, (200, 0, 0)),
-    ],
+    "text", ["The owl sleeps in the barn. " * 50, "käuzchen " * 80, "猫头鹰" * 200, "🦉" * 100, "0123456789" * 90, ""]
 )
-def test_a_prompt_may_fill_nine_tenths_of_a_known_window(size: int, window: int, want: tuple[int, int, int]) -> None:
-    fit = check(size, window)
-    assert (fit.status, fit.tokens, fit.overflow) == want
+def test_no_text_has_more_tokens_than_bytes_and_prose_about_as_many_as_estimated(text: str) -> None:
+    most = tokens.at_most(text)
+    assert estimate(text) <= most <= max(len(text.encode()), estimate(text))
+    if text.isascii() and " " in text:
+        assert most <= 1.2 * estimate(text)
 
 
 @pytest.mark.covers("E-145", "R-167")
@@ -135,7 +137,7 @@ def test_a_context_that_is_too_long_is_told_from_other_trouble(text: str, want: 
 @given(st.integers(0, 10**7), st.integers(-5, 10**7))
 def test_a_count_that_cannot_be_one_teaches_nothing(chars: int, counted: int) -> None:
     found = tokens.density(chars, counted)
-    assert found is None or 0.5 <= found <= 16
+    assert found is None or 0.2 <= found <= 16
 
 
 # -- the table ------------------------------------------------------------------------------------------
@@ -173,13 +175,22 @@ def test_what_the_packet_says_of_itself_is_what_it_holds(desk: Desk) -> None:
     packet = desk.budget.assemble(desk.scene(100_000))
     known = desk.blocks.seen(desk.run).data
     visible, closed = (next(i for i in known if i.path.endswith(name)) for name in ("open", "closed"))
-    assert visible.share.more == 500 and f'tokens="{visible.share.more}"' in packet.messages[0].content
+    assert visible.share.more == estimate(visible.full + "\n") and f'tokens="{visible.share.more}"' in packet.messages[0].content
     assert closed.share.summarized == estimate(closed.summary)
     line = packet.table.lines[0]
     assert (line.scheme, line.count, line.tokens) == ("known", 1, visible.share.visible)
     assert packet.table.summarized == 1 and packet.table.summarized_tokens == closed.share.summarized
     assert packet.table.text() in packet.messages[0].content
-    assert abs(packet.table.usage - packet.tokens) < 0.35 * packet.tokens
+    assert abs(packet.table.usage - packet.tokens) < 0.1 * packet.tokens
+
+
+@pytest.mark.covers("R-160", "R-161")
+@pytest.mark.parametrize(("count", "chars"), [(200, 20), (30, 700), (3, 9000)])
+def test_many_small_entries_are_counted_with_what_stands_around_them(desk: Desk, count: int, chars: int) -> None:
+    for n in range(count):
+        desk.know(f"n{n}", chars, 1)
+    packet = desk.packets.assemble(desk.scene(10_000_000))
+    assert abs(packet.table.usage - packet.tokens) < 0.05 * packet.tokens
 
 
 @pytest.mark.covers("R-168")
@@ -244,11 +255,22 @@ def test_a_prompt_that_leaves_no_room_is_shown_in_part_with_a_note(desk: Desk) -
     assert desk.views.get(desk.run, "error://turn_2/budget/prompt").status == 413
 
 
-@pytest.mark.covers("R-164", "E-139")
-def test_what_cannot_be_made_to_fit_is_an_error_413(desk: Desk) -> None:
+@pytest.mark.covers("R-164", "R-162", "E-139")
+def test_what_cannot_be_made_to_fit_is_an_error_413_that_says_by_how_much(desk: Desk) -> None:
+    for n in range(6):
+        desk.know(f"old{n}", 900, 0)  # opened long ago: nothing of it may be closed
     with pytest.raises(TooLarge, match="more than the model may be sent") as caught:
-        desk.budget.assemble(desk.scene(2000, specs=(ToolSpec("get", "x" * 9000, {}),)))
-    assert caught.value.status == 413
+        desk.budget.assemble(desk.scene(2001))
+    size, over = (int(number) for number in re.findall(r"[0-9]+", caught.value.message))
+    assert caught.value.status == 413 and over == size - 1800 > 0
+
+
+def test_a_window_too_small_for_the_instructions_alone_says_so(desk: Desk) -> None:
+    for layout in ("chat", "entries"):
+        scene = desk.scene(2000, layout=layout, specs=(ToolSpec("get", "x" * 9000, {}),), messages=(Message("user", "hi"),))
+        with pytest.raises(TooLarge, match="instructions, documents and tools alone") as caught:
+            desk.budget.assemble(scene)
+        assert caught.value.status == 413 and "window" in caught.value.hint
 
 
 @pytest.mark.covers("E-143")
@@ -323,6 +345,49 @@ def test_an_estimate_is_checked_once_with_the_routes_own_tokenizer_before_anythi
     assert len(asked) == 1  # what was learnt holds
 
 
+@pytest.mark.parametrize("layout", ["chat", "entries"])
+def test_a_script_of_many_tokens_is_counted_before_it_is_sent(desk: Desk, layout: str) -> None:
+    """Two characters a token is too few for it: the packet seems to fit, and would not."""
+    asked: list[Ask] = []
+
+    def count(route: Route, ask: Ask) -> int:
+        asked.append(ask)
+        return sum(len(text.encode()) for text in [*(p.text for p in ask.system), *(m.content for m in ask.messages)])
+
+    budget, owls = Budget(desk.packets, Rows(desk.views, desk.entries), count), "猫头鹰在谷仓里睡觉。"
+    entry = desk.entries.put("known://cn", Content(body=owls * 100), By("model"), scope=f"run:{desk.run}")
+    desk.views.show(desk.actor(1), entry.id, "visible")
+    talk = [Message(role, owls * 10) for _ in range(5) for role in ("user", "assistant")]  # type: ignore[arg-type]
+    scene = desk.scene(3200, layout=layout, messages=(*talk, Message("user", "?")))
+    packet = budget.assemble(scene)
+    assert asked and not packet.is_over and packet.tokens <= 2880
+    assert sum(len(text.encode()) for text in [*(p.text for p in packet.system), packet.messages[0].content]) < 2900
+    if layout == "entries":
+        assert desk.visible() == []
+    else:
+        assert 1 < len(packet.messages) < 11
+    asked.clear()
+    Budget(desk.packets, Rows(desk.views, desk.entries), count).assemble(
+        desk.scene(3200, layout="chat", messages=(Message("user", "hi"),))
+    )
+    assert asked == []  # what is short in any script is not counted
+
+
+def test_no_message_is_left_out_of_a_chat_because_of_a_guess(desk: Desk) -> None:
+    """The first prompt after a start: nobody knows yet how the route counts."""
+    asked: list[Ask] = []
+
+    def count(route: Route, ask: Ask) -> int:
+        asked.append(ask)
+        return (sum(len(p.text) for p in ask.system) + sum(len(m.content) for m in ask.messages)) // 4
+
+    talk = [Message(role, "word " * 80) for _ in range(10) for role in ("user", "assistant")]  # type: ignore[arg-type]
+    scene = desk.scene(3000, layout="chat", messages=(*talk, Message("user", "now?")))
+    assert desk.budget.assemble(scene).notes  # nobody counts: it is estimated, and pruned
+    packet = Budget(desk.packets, Rows(desk.views, desk.entries), count).assemble(scene)
+    assert packet.messages == scene.messages and packet.notes == () and len(asked) == 1
+
+
 def test_a_route_that_cannot_count_leaves_the_estimate(desk: Desk) -> None:
     def count(route: Route, ask: Ask) -> int:
         raise Unavailable("gone")
@@ -370,6 +435,19 @@ def test_a_chat_that_cannot_fit_is_an_error_413_and_one_that_was_pruned_says_so(
     assert not packet.is_over and "earlier messages were left out" in packet.notes[0] and packet.messages[-1].content == "now?"
 
 
+def test_a_conversation_of_more_messages_than_are_shown_begins_with_the_same_one_for_several_prompts(desk: Desk) -> None:
+    firsts, lengths = [], []
+    for n in range(150):
+        desk.runs.append(Event(run=desk.run, kind="message", role="user" if n % 2 == 0 else "assistant", content=f"said {n}"))
+        messages = tuple(desk.runs.recent(desk.run, 80))
+        shown = desk.packets.assemble(desk.scene(0, layout="chat", messages=messages, remembered=80)).messages
+        assert shown[-1].content == f"said {n}"
+        firsts.append(shown[0].content)
+        lengths.append(len(shown))
+    assert lengths[:79] == list(range(1, 80)) and min(lengths[79:]) > 60 and max(lengths) <= 80
+    assert len(set(firsts[79:])) <= 16  # for 35 prompts more
+
+
 def test_how_a_route_counts_is_learnt_from_its_answers(desk: Desk) -> None:
     scene = desk.scene(0, layout="chat", messages=(Message("user", "z" * 3000),))
     packet = desk.budget.assemble(scene)
@@ -387,11 +465,14 @@ def test_a_turn_can_be_looked_at_as_it_was_sent_and_said(desk: Desk) -> None:
     scene = desk.scene(50_000, specs=(ToolSpec("get", "Get it.", {}),))
     packet = desk.budget.assemble(scene)
     desk.budget.answered(scene, packet, "<get path='x'/>", "I wonder.", Finish("stop", prompt_tokens=77))
+    called = Finish("tool_calls", (ToolCall("c", "get", {"path": "known://open"}),))
+    desk.budget.answered(replace(scene, turn=3), packet, "", "", called)
+    assert '"name":"get"' in desk.copies.get(desk.run, 3).text("answer").replace(" ", "")
     copy = desk.copies.get(desk.run, 2)
     assert copy.text("system") == "\n\n".join(part.text for part in packet.system)
     assert copy.text("user") == packet.messages[0].content
     assert (copy.text("answer"), copy.text("reasoning"), copy.tokens) == ("<get path='x'/>", "I wonder.", 77)
-    assert desk.copies.turns(desk.run) == [2]
+    assert desk.copies.turns(desk.run) == [2, 3]
     with pytest.raises(NotFound):
         desk.copies.get(desk.run, 9)
     assert not [e for e in desk.blocks.seen(desk.run).all() if "wonder" in e.summary + e.full]  # the model sees none of it
@@ -407,6 +488,29 @@ def test_what_did_not_change_is_not_stored_again(desk: Desk) -> None:
         desk.budget.answered(replace(scene, turn=turn), packet, f"answer {turn}", "", Finish("stop"))
         size.append(int(desk.store.value("SELECT SUM(chars) FROM copied_texts")))
     assert len(packet.messages[0].content) > 11_000 and max(b - a for a, b in zip(size, size[1:])) < 700
+
+
+@pytest.mark.covers("R-158")
+def test_a_turn_of_a_long_run_costs_what_is_new_in_it(desk: Desk) -> None:
+    for n in range(400):
+        desk.know(f"n{n}", 300, 1, is_open=False)
+    scene, rows = desk.scene(10_000_000), []
+    for turn in range(2, 8):
+        desk.know(f"n{turn * 50}", 310 + turn, turn, is_open=False)  # one entry changes, and goes to the end of the summary
+        desk.runs.append(Event(run=desk.run, kind="message", role="assistant", content=f"said {turn} " * 20))
+        packet = desk.budget.assemble(replace(scene, turn=turn))
+        desk.budget.answered(replace(scene, turn=turn), packet, "", "", Finish("stop"))
+        assert desk.copies.get(desk.run, turn).text("user") == packet.messages[0].content
+        rows.append(int(desk.store.value("SELECT SUM(chars) FROM copied_texts")))
+    assert len(packet.messages[0].content) > 150_000 and max(b - a for a, b in zip(rows, rows[1:])) < 40_000
+
+
+@given(st.lists(st.text(st.sampled_from("ab\n\u2028🦉\ud800"), max_size=40000), max_size=2))
+@settings(max_examples=20, deadline=None)
+def test_pieces_are_the_whole_text(texts: list[str]) -> None:
+    for text in texts:
+        pieces = list(_pieces(Part("x", text)))
+        assert "".join(piece for _, piece in pieces) == text and [name for name, _ in pieces] == ["x", *[""] * (len(pieces) - 1)]
 
 
 @pytest.mark.covers("R-158")

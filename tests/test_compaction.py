@@ -11,8 +11,9 @@ from test_budget import Desk
 from appliance import pruning
 from appliance.budget import Budget, Rows
 from appliance.clock import monotonic_s, sleep_s
-from appliance.compaction import KEPT_EXCHANGES, Compactor, by_rule, is_faithful
+from appliance.compaction import KEPT_EXCHANGES, TAKEN_CHARS, Compactor, by_rule, is_faithful
 from appliance.errors import Conflict, Unavailable
+from appliance.history import label
 from appliance.places import Home
 from appliance.pruning import STRATEGIES, WINDOW, Windows, cut_results, labelled, prune, size_of
 from appliance.records import Ask, Cancel, Event, Finish, Measure, Message, Piece, Route, ToolCall
@@ -82,6 +83,18 @@ def test_the_next_compaction_covers_the_one_before(desk: Desk) -> None:
     assert {*(first.input or {})["covers"], first.id} < set((second.input or {})["covers"])
     shown = [m.content for m in desk.runs.recent(desk.run, 80)]
     assert len(shown) == 1 + 2 * KEPT_EXCHANGES and "Question 0 about the barn owl" in shown[0]  # by way of the first one
+
+
+@pytest.mark.covers("A-102")
+def test_the_model_that_summarizes_reads_the_summary_before_and_the_newest_of_the_rest(desk: Desk) -> None:
+    talk(desk, 6)
+    first = Compactor(desk.runs, Writer("We spoke about the barn owl Hugo: it sleeps.")).compact(desk.run)
+    talk(desk, 40, "the tawny owl " * 20)
+    writer = Writer("We spoke about owls.")
+    Compactor(desk.runs, writer).compact(desk.run)
+    told = writer.asked[0].messages[0].content
+    assert told.startswith(f"Before: {first.content}\n") and "Answer 37" in told and "Question 0 about the tawny" not in told
+    assert len(told) < TAKEN_CHARS + 200
 
 
 @pytest.mark.covers("A-102")
@@ -173,9 +186,9 @@ def test_a_result_over_fifty_thousand_characters_is_cut_with_a_note() -> None:
     assert cut.content.startswith("x" * 50_000 + "\n[cut: 50000 of 50001") and same is fine and other is said
 
 
-@pytest.mark.covers("B-064")
-@pytest.mark.parametrize(("window", "want"), [(200_000, 180_000 - 100), (8192, 7168 - 100), (0, 180_000 - 100)])
-def test_a_tenth_of_the_window_and_the_answers_room_stay_free(window: int, want: int) -> None:
+@pytest.mark.covers("B-064", "A-104")
+@pytest.mark.parametrize(("window", "want"), [(200_000, 176_313 - 100), (8192, 6451 - 100), (0, 176_313 - 100)])
+def test_the_answers_room_and_a_tenth_of_the_rest_stay_free(window: int, want: int) -> None:
     assert pruning.room_of(window, 100, 0.9) == want
 
 
@@ -243,5 +256,5 @@ def test_a_long_loop_of_one_prompt_loses_its_oldest_steps() -> None:
 def test_speakers_are_named_when_there_are_several() -> None:
     ada, bob = Message("user", "hi", channel="slack", sender_id="ada"), Message("user", "ho", channel="mail", sender_id="bob")
     answer = Message("assistant", "hello")
-    assert labelled([ada, answer, ada]) == [ada, answer, ada]
-    assert [m.content for m in labelled([ada, answer, bob])] == ["[slack/ada] hi", "hello", "[mail/bob] ho"]
+    assert labelled([ada, answer, ada], label) == [ada, answer, ada]
+    assert [m.content for m in labelled([ada, answer, bob], label)] == ["[slack / ada]\nhi", "hello", "[mail / bob]\nho"]

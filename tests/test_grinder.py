@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 from process import clean_environ
-from test_scenarios import ENTRIES, Stage, put, update
+from stores import new_home
+from test_scenarios import ENTRIES, Stage, Told, put, update
 
-from appliance import onboard
-from appliance.budget import telemetry
-from appliance.clock import new_id
+from appliance.clock import new_id, now_ms
 from appliance.copies import Copy
 from appliance.core import Core
 from appliance.errors import NotFound
 from appliance.places import Home
-from appliance.records import RunSettings
+from appliance.records import Inbound, RunSettings
+from appliance.sight import telemetry
 from appliance.views import Actor
 
 ROOT = Path(__file__).parent.parent
@@ -51,7 +51,7 @@ ANSWERS: dict[str, list[str]] = {
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     made = Home(tmp_path_factory.mktemp("grinder") / "home")
-    onboard.init(made)
+    new_home(made)
     return made
 
 
@@ -147,7 +147,7 @@ def test_a_prompt_that_is_too_long_is_shown_in_part(stage: Stage) -> None:
 def test_a_run_that_cannot_be_made_to_fit_ends_with_413(stage: Stage) -> None:
     settings = replace(ENTRIES, context_limit=1024)
     told = ask(stage, "never-fits", settings=settings)
-    assert (told.end.status, told.end.outcome) == (500, "too_large") and "more than the model may be sent" in told.end.message
+    assert (told.end.status, told.end.outcome) == (500, "too_large") and "that the model may be sent" in told.end.message
     with pytest.raises(NotFound):
         stage.core.copies.get(told.run, 1)  # the model was never asked
 
@@ -179,6 +179,7 @@ def test_what_a_run_took_is_counted(stage: Stage) -> None:
     told = ask(stage, "fits-again")
     turns = stage.core.runs.turns(told.run)
     found = telemetry(turns)
+    assert stage.core.glance._looks.size(told.run)["telemetry"] == found
     assert found["context_tokens"] == turns[-1]["prompt_tokens"] and found["prompt_tokens"] >= found["context_tokens"] > 0
 
 
@@ -193,6 +194,28 @@ def test_a_long_chat_goes_on_in_a_small_window_with_a_summary(stage: Stage) -> N
     sent = copies(stage, told.run)
     assert made and max(copy.tokens for copy in sent) <= WINDOW * 0.9
     assert len([e for e in stage.core.runs.events(told.run) if e.role == "user"]) == 15
+
+
+@pytest.mark.covers("S-010")
+def test_what_a_person_said_at_another_door_is_shown_once_at_this_one_and_never_to_others(stage: Stage) -> None:
+    def say(channel: str, sender: str, text: str, thread: str = "") -> tuple[str, str]:
+        """The run, and what its newest prompt looks like to the model."""
+        inbound = Inbound(channel, sender, text, new_id(), now_ms(), thread)
+        accepted = stage.inbox.accept(inbound, new_id())
+        told = stage.heard(Told(accepted.run, accepted.loop), lambda: stage.inbox.start(accepted.loop))
+        assert told.end.status == 200
+        return told.run, stage.core.runs.recent(told.run, 80)[-2].content
+
+    local, first = say("local", "eve", "[chat] Hello.")
+    assert first == "[chat] Hello."
+    say("slack", "eve", "[chat] The meeting is at nine.")
+    say("slack", "bob", "[chat] A secret of Bob's.")
+    _, second = say("local", "eve", "[chat] When is it?", local)
+    assert second.startswith("Notes:\n- [slack / eve] [chat] The meeting is at nine. [") and "\n\nQuestion: [chat] When" in second
+    assert "[slack / assistant] Hello. [" in second and "Bob" not in second
+    _, third = say("local", "eve", "[chat] And now?", local)
+    assert third == "[chat] And now?"  # once is enough: it stays where it was shown
+    assert stage.core.runs.recent(local, 80)[2].content == second
 
 
 def test_a_restart_changes_no_byte_of_the_system_text(stage: Stage, home: Home, environ: dict[str, str]) -> None:
@@ -230,6 +253,13 @@ def test_people_look_at_packets_from_the_command_line(stage: Stage, home: Home, 
     done = owlbox(home, environ, "compact", chat.run)
     assert done["covers"] == 6 and owlbox(home, environ, "size", chat.run)["layout"] == "chat"
     assert [e.kind for e in stage.core.runs.events(chat.run)][-1] == "compaction"
+
+
+def test_a_thread_of_which_nothing_is_kept_says_how_that_is_changed(stage: Stage) -> None:
+    run = stage.core.runs.begin("local:ada", "chat").id
+    with pytest.raises(NotFound, match="nothing that was sent") as caught:
+        stage.core.glance._looks.copy(run, 0)
+    assert 'runs.copies = "all"' in caught.value.hint
 
 
 def test_looking_lowers_nothing(stage: Stage) -> None:

@@ -71,3 +71,11 @@ def test_threads_add_at_once() -> None:
     for thread in threads:
         thread.join()
     assert len(hooks._handlers["x"]) == 200
+
+
+@pytest.mark.parametrize("made", [None, "text", 5, {"a": 1}])
+def test_a_filter_that_returns_something_else_leaves_the_value_and_a_list_does_for_a_tuple(made: object) -> None:
+    hooks = Hooks()
+    hooks.add("parts", lambda parts: made)
+    hooks.add("parts", lambda parts: [*parts, "more"])
+    assert hooks.filter("parts", ("first",)) == ("first", "more")

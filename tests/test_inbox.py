@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import new_store
 from test_store import ROOT, child, finished, killed, until
 
 from appliance.agent import Agent, Limits
@@ -146,7 +147,7 @@ class Desk:
         agent = Agent(self.model, self.tools, packets, self.runs, Limits())
         self.outbox = Outbox(store, self.me)
         self.loops = Loops(store, self.runs, self.model, agent, status=Quiet(), ended=lambda loop, end: self.inbox.ended(loop, end))
-        self.inbox = Inbox(store, self.runs, self.loops, relevant=packets.relevant, outbox=self.outbox)
+        self.inbox = Inbox(store, self.runs, self.loops, relevant=lambda said: packets.relevant(said.text), outbox=self.outbox)
 
     def accept(self, text: str, sender: str = "ann", message_id: str = "", thread: str = "", kind: str = "chat"):
         inbound = Inbound("local", sender, text, message_id or text, 5, thread=thread, kind=kind)  # type: ignore[arg-type]
@@ -171,7 +172,7 @@ class Desk:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     yield made
     made.close()
 

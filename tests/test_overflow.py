@@ -9,6 +9,7 @@ from test_budget import Desk
 
 from appliance import tools
 from appliance.clock import CancelToken
+from appliance.contents import MAX_BLOB_BYTES
 from appliance.errors import BadInput, NotFound
 from appliance.overflow import Overflow
 from appliance.places import Home
@@ -88,8 +89,21 @@ def test_they_are_gone_when_the_next_loop_begins_and_stay_while_one_waits(desk: 
     desk.runs.start_loop(desk.runs.waiting()[0].id)
     with pytest.raises(NotFound):
         kept.page(desk.run, "lr_1", 1)
-    assert "lr_1" in kept.keep(desk.run, "y" * 20_000) and kept.page(desk.run, "lr_1", 1).content[0] == "y"
+    assert "lr_2" in kept.keep(desk.run, "y" * 20_000) and kept.page(desk.run, "lr_2", 1).content[0] == "y"
+    with pytest.raises(NotFound):  # what an earlier prompt was told about lr_1 is not answered with another result
+        kept.page(desk.run, "lr_1", 1)
     assert kept.clear(desk.run) == 1
+
+
+def test_a_result_that_is_too_long_to_keep_says_how_much_of_it_is_there(desk: Desk) -> None:
+    loop(desk)
+    kept, whole = Overflow(desk.store, desk.entries), MAX_BLOB_BYTES + 9_000
+    stub = kept.keep(desk.run, "x" * whole)
+    pages = -(-MAX_BLOB_BYTES // 8000)
+    assert f"{whole} characters, of which the first {MAX_BLOB_BYTES} are kept, in {pages} pages" in stub
+    assert kept.page(desk.run, "lr_1", pages).total_pages == pages
+    with pytest.raises(NotFound):
+        kept.page(desk.run, "lr_1", pages + 1)
 
 
 def test_letters_of_any_language_come_back_whole_and_no_packet_or_search_shows_them(desk: Desk) -> None:
