@@ -24,6 +24,7 @@ MAX_SUBJECT = 500
 SUBJECTS = ("path", "ref", "query", "command", "question", "name", "to", "body", "text")  # arguments, the first one counts
 WRITER = "system"  # of what is recorded, whoever acted
 CHANGE = "is_file_change"  # the attribute that tells a proposal from any other action that waits
+REASON = "reason"  # the attribute that says why something that waited was not done
 TEXTS = "content://"  # where a proposal's two texts are: no model sees this scheme
 
 
@@ -66,6 +67,25 @@ class Waiting:
     action: str
     subject: str
     updated_ms: int
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What somebody has to know to decide about what waits: of a change of a file its difference, else what it asks.
+
+    `patch` is "" for what is no change of a file and where it would be very long; `text` has both texts, or the words.
+    """
+
+    ref: str
+    run: str
+    action: str
+    subject: str
+    updated_ms: int
+    text: str
+    patch: str = ""
+    source: str = ""  # of a copy or a move
+    options: tuple[str, ...] = ()  # of a question
+    is_file_change: bool = False
 
 
 class Actions:
@@ -152,6 +172,25 @@ class Actions:
             found.append(Waiting(view.path, view.run, action, subject, view.updated_ms))
         return found
 
+    def show(self, waiting: Waiting) -> Shown:
+        """All about something that waits; Conflict when it is decided."""
+        view = self.open(waiting.run, waiting.ref)
+        entry = self._entries.get(view.path, scope=view.scope)
+        given, (patch, source) = entry.attributes, (str(entry.attributes.get(name) or "") for name in ("patch", "source"))
+        options = tuple(map(str, given.get("options") or ()))
+        return Shown(
+            **vars(waiting),
+            text=_cut(entry.body),
+            patch=patch,
+            source=source,
+            options=options,
+            is_file_change=bool(given.get(CHANGE)),
+        )
+
+    def open_paths(self, run: str) -> frozenset[str]:
+        """Where something waits in a run."""
+        return frozenset(view.path for view in self._views.proposals(run))
+
     def proposal(self, view: View) -> Proposal | None:
         """The change that a view proposes, with both texts; None for what is no change of a file, such as a command."""
         given = self._entries.get(view.path, scope=view.scope).attributes
@@ -165,18 +204,20 @@ class Actions:
     def decide(self, actor: Actor, view: View, state: State, status: int, outcome: str = "", *, body: str | None = None) -> None:
         """A proposal is over; what it showed stays, or gives way to a body, and its texts go."""
         if body is not None:
-            given = self._entries.get(view.path, scope=view.scope).attributes
-            self._put(actor, view.path, _cut(body), given)
+            given = dict(self._entries.get(view.path, scope=view.scope).attributes)
+            self._put(actor, view.path, _cut(body), given | ({REASON: _cut(body)} if state == "failed" else {}))
         self._views.resolve(view.run, view.entry, state, status, outcome)
         self._forget(actor, view.path)
 
     def result(self, run: str, path: str) -> tuple[View, str] | None:
-        """How a proposal of a run stands, and what came of it in words; None for one that left no entry."""
+        """How a proposal of a run stands, and what came of it, or why it was not done; None for one that left no entry."""
         view = self._views.find(run, path)
         entry = None if view is None else self._entries.find(path, scope=view.scope)
         if view is None or entry is None:
             return None
         is_change = entry.attributes.get(CHANGE)  # whose body shows both texts
+        if view.state == "failed":
+            return view, str(entry.attributes.get(REASON, ""))
         return view, f"{entry.attributes.get('subject', '')}: accepted" if is_change else entry.body
 
     def open(self, run: str, path: str) -> View:

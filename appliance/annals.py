@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from appliance import listings, terminal
+from appliance import errands, listings, terminal
 from appliance.errors import BadInput, NotFound
 from appliance.places import Home
 from appliance.reach import Reach, reach
@@ -22,6 +22,7 @@ from appliance.terminal import say
 
 Command = Callable[..., Any]
 SUFFIX = ".jsonl"
+SESSIONS = 1000  # asked for at a time
 PART_LINES, PART_CHARS, MAX_LINE = 200, 400_000, 3_000_000
 STATES = ("created", "active", "idle", "stopped", "archived", "closing", "closed")
 FOLLOW = "show a thread as it grows; ends when the thread ends; a chat stays open (Ctrl+C ends the showing)"
@@ -50,6 +51,10 @@ def _threads(command: Command, known: Any) -> None:
     view = command("view", listings.thread_view, "everything in one thread", known)
     view.add_argument("id")
     view.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
+    search = command("search", thread_search, "find what was said, letter by letter, the newest first", known)
+    search.add_argument("query", nargs="+", help="letters to look for, in whatever case")
+    search.add_argument("--days", type=int, default=0, help="only messages of so many days")
+    search.add_argument("--limit", type=int, default=10, help="how many to show, 1 to 50")
     delete = command("delete", listings.thread_delete, "delete a thread and everything said in it", known)
     delete.add_argument("id")
     follow = command("follow", listings.thread_follow, FOLLOW, known)
@@ -127,6 +132,14 @@ def _runs(command: Command, known: Any) -> None:
     )
 
 
+def thread_search(args: argparse.Namespace, home: Home) -> int:
+    """Print the messages that hold some letters."""
+    given = {"query": " ".join(args.query), "days": args.days, "max_results": args.limit}
+    outcome = errands.ask_once(home, "search_history", given)
+    say(json.dumps(outcome["data"], ensure_ascii=False) if args.json else outcome["message"])
+    return 0
+
+
 # -- sessions ---------------------------------------------------------------------------------------
 
 
@@ -185,7 +198,10 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
             return _write(way, "session.export", args.id, args.output)
         made = []
         Path(args.all).mkdir(mode=0o700, parents=True, exist_ok=True)
-        for found in way.call("session.list", {"limit": 1000}):
+        known: list[dict[str, Any]] = []
+        while page := way.call("session.list", {"limit": SESSIONS, "offset": len(known)}):
+            known += page
+        for found in known:
             folder = Path(args.all) / quote(found["context"], safe="@.")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = folder / f"{quote(found['id'], safe='@.')}{SUFFIX}"
@@ -315,7 +331,8 @@ def run_view(args: argparse.Namespace, home: Home) -> int:
     say(f"session {run['session']}, {run['last_seq']} events, turn {found['turn']}")
     if run["parent"]:
         say(f"forked off {run['parent']}")
-    say(_settings(run["settings"]))
+    if settings := _settings(run["settings"]):
+        say(settings)
     for loop in found["queue"]:
         state = {100: "waits", 102: "is answered", 202: "waits for you"}[loop["status"]]
         say(f"prompt {loop['seq']} {state}")

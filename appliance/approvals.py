@@ -2,21 +2,22 @@
 
 A proposal is an entry of a run's log (`actions`); the loop that made it is put down with status 202 and no thread of
 ours waits. When its last proposal is decided, the result of the call that made it becomes an event, and the loop is
-taken up again where it stopped, or has ended. Before anything is accepted, vetoes are heard; then what is stored may
-be changed; what was decided is told after it is safe. Knows nothing about models, and answers no prompt itself.
+taken up again where it stopped, or has ended; a task's waits for the next worker. Before anything is accepted, vetoes
+are heard; then what is stored may be changed; what was decided is told after it is safe. Knows nothing about models,
+and answers no prompt itself.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from appliance.actions import Waiting
+from appliance.actions import Shown, Waiting
 from appliance.addresses import parse_ref
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.hooks import Hooks
 from appliance.policy import Policy
 from appliance.records import Event, LoopEnded, Outcome, ToolCall
-from appliance.runs import DONE, PROPOSED, RUNNING, Loop, Runs
+from appliance.runs import DONE, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs
 from appliance.store import Store
 from appliance.toolbox import as_text
 from appliance.verbs import Verbs
@@ -26,6 +27,8 @@ Decision = Literal["accept", "reject", "error"]
 VETO, CONTENT = "proposal.veto", "proposal.content"  # a chain over a Ballot; a filter over the text that is stored
 ACCEPTED, REJECTED, WAITS = "proposal.accepted", "proposal.rejected", "proposal"  # events over a Waiting
 MAX_OUTPUT = 400_000
+STATES: dict[str, Decision] = {"resolved": "accept", "cancelled": "reject", "failed": "error"}  # written to what waits (R-031)
+WORDS: dict[Decision, str] = {"accept": "accepted", "reject": "rejected", "error": "failed"}
 
 
 @dataclass
@@ -39,7 +42,10 @@ class Ballot:
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a decision came to: the run's status now, 102 while its loop goes on, and what still waits in it."""
+    """What a decision came to: the run's status now, 102 while its loop goes on, and what still waits in it.
+
+    100 says that the loop is a task's: a worker goes on with it.
+    """
 
     run: str
     ref: str
@@ -63,13 +69,27 @@ class Paused:
         return tuple((self.event.input or {}).get("refs", ()))
 
 
+def no_task(run: str, failure: str) -> bool:
+    """There are no tasks."""
+    return False
+
+
+def no_worker() -> None:
+    """There are no workers."""
+
+
 @dataclass(frozen=True)
 class Means:
-    """What the decisions need besides rows: to answer a loop on, and to show what was written."""
+    """What the decisions need besides rows: to answer a loop on, and to show what was written.
+
+    `release` lets the task that waits for a run begin again, or fail, within the transaction; False when none waits.
+    """
 
     start: Callable[[int], None]  # a loop that is to be gone on with
     free: Callable[[str], None]  # a run: what waited behind its loop may begin
     show: Callable[[int, Event | LoopEnded], None]
+    release: Callable[[str, str], bool] = no_task
+    wake: Callable[[], None] = no_worker
     policy: Callable[[], Policy] = Policy
     hooks: Hooks = field(default_factory=Hooks)
 
@@ -99,6 +119,10 @@ class Approvals:
             raise BadInput(f"{ref} waits in {len(found)} threads", hint="name the thread")
         return found[0]
 
+    def show(self, ref: str, run: str = "") -> Shown:
+        """All about one thing that waits, named as in `find`."""
+        return self._verbs.actions.show(self.find(ref, run))
+
     def resolve(self, ref: str, run: str, decision: Decision, output: str = "") -> Resolved:
         """Decide about a proposal; its loop goes on, or ends, when it was the last of its call. Once decided it stays so."""
         if len(output) > MAX_OUTPUT:
@@ -113,6 +137,14 @@ class Approvals:
         left = self._left(paused)
         status = PROPOSED if left else self._settle(paused)
         return Resolved(waiting.run, waiting.ref, outcome, status, paused.loop.id, left)
+
+    def as_outcome(self, ref: str, run: str, decision: Decision, output: str = "") -> Outcome:
+        """A decision as the outcome of a verb: an error only for what was to be done and could not be."""
+        resolved = self.resolve(ref, run, decision, output)
+        data = {"paths": [resolved.ref], "warnings": [], "status": resolved.status}
+        if decision == "accept" and resolved.outcome.is_error:
+            return replace(resolved.outcome, data=data)
+        return Outcome(200, "ok", f"{resolved.ref}: {WORDS[decision]}", data=data)
 
     def recover(self) -> int:
         """Make loops wait their turn whose last decision was recorded by a process that did not live to go on; how many."""
@@ -137,7 +169,10 @@ class Approvals:
         texts, worst, actor = [], None, self._actor(run)
         for ref in refs:
             waiting = self.find(ref, run)
-            outcome = self._decide(actor, waiting, "accept", "")
+            try:
+                outcome = self._decide(actor, waiting, "accept", "")
+            except Conflict as error:  # a person was quicker
+                outcome = Outcome(error.status, error.outcome, error.message, error.hint)
             if not outcome.is_error:
                 self._means.hooks.tell(ACCEPTED, waiting, outcome)
             texts.append(outcome.message)
@@ -152,15 +187,22 @@ class Approvals:
         if paused is None:
             return False
         for ref in self._left(paused):
-            self._verbs.refuse(self._actor(run), ref, Outcome(499, why, f"not decided: {why}"))
+            try:
+                self._verbs.refuse(self._actor(run), ref, Outcome(499, why, f"not decided: {why}"))
+            except Conflict:
+                continue  # decided in this very moment
         with self._store.write(run=run, durable=True):
+            if self._runs.loop(paused.loop.id).status != PROPOSED:
+                return False  # and gone on with
             calls = (paused.event, *paused.later)
             events = [self._append(paused, call, Outcome(499, why, f"{call.tool} was not run: {why}")) for call in calls]
             events += self._runs.close_open(paused.loop, "", why)
-            self._runs.end_paused(paused.loop, 499, why)
+            self._runs.end_paused(paused.loop, STOPPED, why)
+            if self._runs.is_of_task(paused.loop):
+                self._means.release(run, why)
         for event in events:
             self._means.show(paused.loop.id, event)
-        self._means.show(paused.loop.id, LoopEnded(499, why))
+        self._means.show(paused.loop.id, LoopEnded(STOPPED, why))
         self._means.free(run)
         return True
 
@@ -178,7 +220,9 @@ class Approvals:
 
     def _decide(self, actor: Actor, waiting: Waiting, decision: Decision, output: str) -> Outcome:
         if decision == "reject":
-            self._verbs.resolve(actor, waiting.ref, False, output or None)
+            done = self._verbs.resolve(actor, waiting.ref, False, output or None)
+            if done.is_error:
+                raise Conflict(done.message, hint=done.hint)  # somebody else was quicker
             return Outcome(403, "rejected", f"{waiting.subject}: rejected" + (f": {output}" if output else ""))
         if decision == "error":
             failed = Outcome(500, "failed", output or f"{waiting.subject}: it went wrong")
@@ -192,11 +236,10 @@ class Approvals:
             done = self._verbs.resolve(actor, waiting.ref, True, None if is_file and not text else text)
             if not done.is_error:
                 return Outcome(200, "ok", text if text and not is_file else done.message)
+            if done.data is not None:
+                return done  # the verb has noted why it could not be done
             veto = done
-        try:
-            self._verbs.refuse(actor, waiting.ref, veto)
-        except Conflict:
-            pass  # the verb has noted it already
+        self._verbs.refuse(actor, waiting.ref, veto)  # a conflict when somebody else was quicker
         return veto
 
     def _veto(self, ballot: Ballot) -> Outcome | None:
@@ -217,17 +260,17 @@ class Approvals:
         loop = self._runs.paused_loop(run)
         if loop is None:
             return None
-        events = self._runs.events(run)
+        events = self._runs.record.of_turn(run, self._runs.last_turn(loop.id), self._runs.record.seq(loop.prompt))
         at = next((i for i in range(len(events) - 1, -1, -1) if events[i].kind == "proposal"), -1)
         if at < 0 or (ref and ref not in (events[at].input or {}).get("refs", ())):
             return None
         event = events[at]
-        done = {e.call_id for e in events if e.kind == "tool_result" and e.turn == event.turn}
-        calls = [e for e in events if e.kind == "tool_use" and e.turn == event.turn and e.call_id not in done]
+        done = {e.call_id for e in events if e.kind == "tool_result"}
+        calls = [e for e in events if e.kind == "tool_use" and e.call_id not in done]
         return Paused(loop, event, tuple(c for c in calls if c.call_id != event.call_id))
 
     def _left(self, paused: Paused) -> tuple[str, ...]:
-        known = {one.ref for one in self._verbs.waiting(paused.loop.run, 1000)}
+        known = self._verbs.actions.open_paths(paused.loop.run)
         return tuple(ref for ref in paused.refs if ref in known)
 
     def _settle(self, paused: Paused, *, is_begun: bool = True) -> int:
@@ -236,25 +279,33 @@ class Approvals:
         The loop is gone on with, or, after a rejection, it has ended: the run's status from now on.
         """
         result, loop = self._result(paused), paused.loop
-        is_over = (result.status, result.outcome) == (403, "rejected")
+        is_over, is_of_task = (result.status, result.outcome) == (403, "rejected"), self._runs.is_of_task(loop)
+        end = LoopEnded(DONE, "rejected", result.message) if is_over else None
         with self._store.write(run=loop.run, durable=True):
             if (now := self._runs.loop(loop.id).status) != PROPOSED:
-                return now  # somebody else was quicker
+                if now == WAITING and is_begun and not is_of_task:
+                    self._means.start(loop.id)  # whoever was quicker may have left that to us
+                return now
             written = [self._append(paused, paused.event, result)]
             if result.is_error:
                 why = "a call before it was rejected" if is_over else "a call before it failed"
                 for call in paused.later:
                     written.append(self._append(paused, call, Outcome(424, "aborted", f"{call.tool} was not run: {why}")))
-            if is_over:
-                self._runs.end_paused(loop, DONE, "rejected")
+            if is_of_task and not self._means.release(loop.run, f"rejected: {result.message}" if is_over else ""):
+                end = end or LoopEnded(STOPPED, "cancelled", "its task does not wait for this any more")
+            if end is None:
+                self._runs.take_up(loop.id, is_ours=not is_of_task)
             else:
-                self._runs.take_up(loop.id)
+                self._runs.end_paused(loop, end.status, end.outcome)
         for event in written:
             self._means.show(loop.id, event)
-        if is_over:
-            self._means.show(loop.id, LoopEnded(DONE, "rejected", result.message))
+        if end is not None:
+            self._means.show(loop.id, end)
             self._means.free(loop.run)
-            return DONE
+            return end.status
+        if is_of_task:
+            self._means.wake()
+            return WAITING
         if is_begun:
             self._means.start(loop.id)
         return RUNNING
@@ -273,7 +324,7 @@ class Approvals:
                 label = "rejected" if is_rejected else view.outcome.partition(":")[0] or "failed"
             if label and (is_rejected or found.outcome != "rejected"):
                 found = Outcome(view.status, label, "", "ask what should be different" if is_rejected else "go on without it")
-            texts.append(f"{ref}: {label}" if label else body)
+            texts.append(": ".join(word for word in (ref, label, body) if word) if label else body)
         message = "\n".join(text for text in texts if text) or ("done" if not found.is_error else found.outcome)
         return Outcome(found.status, found.outcome, message, found.hint)
 

@@ -48,8 +48,13 @@ class Branches:
 
     def path(self, ref: str, seq: int = 0) -> list[Event]:
         """A run's present branch, or the one that ends at a number of it, from its very beginning on (A-215)."""
+        return self.page(ref, seq)[0]
+
+    def page(self, ref: str, seq: int = 0, offset: int = 0, limit: int = 100_000) -> tuple[list[Event], int]:
+        """Some events of such a branch, and how many it has."""
         run = self._runs.get(ref)
-        return self._runs.record.path(self._event(run, seq).id if seq else run.head)
+        line = self._runs.record.path(self._event(run, seq).id if seq else run.head, has_texts=False)
+        return self._runs.record.some([event.id for event in line[offset : offset + limit]]), len(line)
 
     def tree(self, ref: str) -> list[Branch]:
         """All branches of a run, of what it was forked off, and of all forks: each run's by number, forks after their run."""
@@ -59,12 +64,13 @@ class Branches:
                 run = self._runs.get(run.parent)
             except NotFound:
                 break  # deleted, but for what this one needs
-        return list(self._family(run, 0))
-
-    def _family(self, run: Run, depth: int) -> Iterable[Branch]:
-        yield from (replace(branch, depth=depth) for branch in self._of(run))
-        for fork in self._runs.forks(run.id):
-            yield from self._family(fork, depth + 1)
+        found: list[Branch] = []
+        waiting = [(run, 0)]
+        while waiting:  # each run's, then those of its forks; a line of forks may be longer than a stack is deep
+            run, depth = waiting.pop()
+            found += (replace(branch, depth=depth) for branch in self._of(run))
+            waiting += ((fork, depth + 1) for fork in reversed(self._runs.forks(run.id)))
+        return found
 
     def _of(self, run: Run) -> Iterable[Branch]:
         links = self._runs.record.links(run.id)
@@ -111,6 +117,7 @@ class Branches:
         While an answer is given that is before its prompt. BadInput where a call has no result yet.
         """
         run = self._runs.get(ref)
+        self._runs.people.require_open(run.session)
         if seq:
             head: int | None = self._whole(run, self._event(run, seq)).id
         else:
@@ -127,6 +134,7 @@ class Branches:
         What the run sees of entries stays as it is.
         """
         run = self._runs.get(ref)
+        self._runs.people.require_open(run.session)
         with self._store.write(durable=True):
             if self._runs.queue(run.id):
                 raise Conflict(f"thread {run.id} has prompts that are not done with", hint="wait for them, or stop them first")
@@ -152,7 +160,7 @@ class Branches:
         """The event itself; BadInput when a call before it waits for its result."""
         waiting: set[str] = set()
         last = 0
-        for one in self._runs.record.path(event.id):
+        for one in self._runs.record.path(event.id, has_texts=False):
             if one.kind == "tool_use":
                 waiting.add(one.call_id)
             elif one.kind == "tool_result":
@@ -169,13 +177,14 @@ class Branches:
         busy = [loop for loop in self._runs.queue(run.id) if loop.status >= RUNNING]
         if not busy:
             waiting = {loop.prompt for loop in self._runs.queue(run.id)}
-            path = self._runs.record.path(run.head)
+            path = self._runs.record.path(run.head, limit=len(waiting) + 1, has_texts=False)
             return next((event.id for event in reversed(path) if event.id not in waiting), None)
         prompt = self._runs.record.get(busy[0].prompt)
         return prompt.parent if prompt is not None else self._origin(run)
 
     def _turns_until(self, run: Run, head: int | None) -> int:
         """How many turns the lineage has had on the branch that ends there (R-039)."""
-        last = max((event.turn for event in self._runs.record.path(head) if event.turn is not None), default=0)
+        path = self._runs.record.path(head, has_texts=False)
+        last = max((event.turn for event in path if event.turn is not None), default=0)
         numbers = [turn["number"] for turn in self._runs.turns(run.id) if turn["id"] <= last]
         return max(numbers, default=run.turn_base)

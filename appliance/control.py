@@ -9,6 +9,7 @@ import os
 import pwd
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from appliance import log
@@ -16,10 +17,10 @@ from appliance.addresses import parse_ref
 from appliance.branches import Branches
 from appliance.clock import correlation_id, new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
-from appliance.history import History, Told
+from appliance.history import History, Owner, Told
 from appliance.inbox import Accepted, Inbox
 from appliance.records import Inbound, Mode, Outcome, RunSettings, to_plain
-from appliance.runs import RUNNING, Run, Runs
+from appliance.runs import PROPOSED, RUNNING, STOPPED, WAITING, Run, Runs
 from appliance.sessions import Rules, Session, Sessions, Wanted, plain
 from appliance.settings import Sessions as SessionTable
 from appliance.store import Store
@@ -81,20 +82,18 @@ class Control:
         if not settings.model:
             raise BadInput("no model is given", hint="owlbox model list shows local ones; a pool or route will do")
         self._plan(settings.model)
+        message_id = f"{user}/{prompt.message_id}" if prompt.message_id else new_id()
+        inbound = Inbound(CHANNEL, user, prompt.text, message_id, now_ms(), mode=prompt.mode)
         if prompt.run:
-            run = self.branches.fork(prompt.run, alias=prompt.alias) if prompt.is_fork else self.runs.get(prompt.run)
-            given = {name: value for name, value in asdict(settings).items() if value != getattr(RunSettings(), name)}
-            self.runs.configure(run.id, {**given, "layout": run.settings.layout})
-            thread, settings = run.id, run.settings
-        else:
-            thread, settings = "", replace(settings, layout="entries")
-        inbound = Inbound(
-            *(CHANNEL, user, prompt.text, f"{user}/{prompt.message_id}" if prompt.message_id else new_id(), now_ms(), thread),
-            mode=prompt.mode,
-            alias="" if thread else prompt.alias,
-            settings=settings,
-        )
-        return self.inbox.accept(inbound, correlation)
+            known = replace(inbound, thread=self.runs.get(prompt.run).id)
+            return self.inbox.accept(known, correlation, partial(self._continued, prompt))
+        return self.inbox.accept(replace(inbound, alias=prompt.alias, settings=replace(settings, layout="entries")), correlation)
+
+    def _continued(self, prompt: Prompt) -> str:
+        """The run that a prompt continues, or a fork of it, set as it wants; its id."""
+        run = self.branches.fork(prompt.run, alias=prompt.alias) if prompt.is_fork else self.runs.get(prompt.run)
+        given = {name: value for name, value in asdict(prompt.settings).items() if value != getattr(RunSettings(), name)}
+        return self.runs.configure(run.id, {**given, "layout": run.settings.layout}).id
 
     def say(self, user: str, ref: str, text: str, correlation: str) -> Accepted:
         """Hand a message to a run that is there: an idle one begins with it, a busy one has it next (R-175)."""
@@ -195,15 +194,24 @@ class Control:
         return self.sessions.move(self.sessions.get(ref).id, "active")
 
     def close(self, ref: str) -> Session:
-        """Let a session take no more messages; what is being answered is stopped first, and then it is closed."""
+        """Let a session take no more messages; what is answered or waits in it is stopped first, and then it is closed."""
         found = self.sessions.get(ref)
-        busy = self._busy(found)
-        if busy:
+        if found.status != "closing":
+            if not self._busy(found, PROPOSED):
+                return self.sessions.move(found.id, "closed")
             found = self.sessions.move(found.id, "closing")
-            for run in busy:
+        self.inbox.clear(found.id)
+        for run in self._busy(found, PROPOSED):
+            try:
                 self.inbox.stop(run.id)
-            return self.sessions.get(found.id)
-        return self.sessions.move(found.id, "closed")
+            except Conflict:
+                continue  # another process works there, which closes it when it is done
+            for loop in self.runs.queue(run.id):
+                if loop.status == WAITING:  # a task's, which no worker has taken up
+                    self.runs.end_loop(loop, STOPPED, "cancelled")
+        if not self._busy(found, PROPOSED):
+            self.sessions.rest(found.id)
+        return self.sessions.get(found.id)
 
     def delete(self, ref: str) -> int:
         """Delete a closed session with everything said in it; how many events that were."""
@@ -216,9 +224,10 @@ class Control:
         self.sessions.delete(found.id)
         return count
 
-    def _busy(self, session: Session) -> list[Run]:
+    def _busy(self, session: Session, until: int = RUNNING) -> list[Run]:
+        """The runs of a session with prompts that are open: waiting, or as far as this status."""
         runs = self.runs.listing(session=session.id, limit=100_000)
-        return [run for run in runs if any(loop.status <= RUNNING for loop in self.runs.queue(run.id))]
+        return [run for run in runs if any(loop.status <= until for loop in self.runs.queue(run.id))]
 
     def _require_rest(self, session: Session) -> None:
         if busy := self._busy(session):
@@ -249,7 +258,8 @@ def build(
     is_served: bool = True,
 ) -> Control:
     """All of this for one core, or with `is_served` False for one command."""
-    parts = Branches(store, runs, views), Transcripts(store, runs), History(store)
+    history = History(store, [Owner(getuser(os.getuid()), CHANNEL)])
+    parts = Branches(store, runs, views), Transcripts(store, runs), history
     return Control(runs, inbox, *parts, plan, is_served=is_served)
 
 

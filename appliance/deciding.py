@@ -19,6 +19,7 @@ from appliance.terminal import say
 
 Command = Callable[..., argparse.ArgumentParser]
 WAITS = 5
+WAITING = 100  # for a worker
 
 
 def add(command: Command) -> None:
@@ -50,7 +51,8 @@ def decide(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps(done, ensure_ascii=False))
     elif not answer.events:
-        say(f"{done['ref']}: {done['outcome']['message'] or done['outcome']['outcome']}")
+        more = "; its task goes on with the next free worker" if done["status"] == WAITING else ""
+        say(f"{done['ref']}: {done['outcome']['message'] or done['outcome']['outcome']}{more}")
     if done["status"] == 202:
         return WAITS
     is_undone = args.action == "accept" and done["outcome"]["status"] >= 400

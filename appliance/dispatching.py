@@ -121,6 +121,12 @@ class Dispatch:
             found = [replace(one, log=self._recorder.recorded(scene.run, one.meant)) for one in found]
         return (yield from self._results(scene, found))
 
+    def done(self, call: ToolCall, outcome: Outcome) -> Done:
+        """A command with a result that was recorded earlier."""
+        meant = self._tools.meant(call)
+        spec = self._tools.spec(meant.name)
+        return Done(call, meant, outcome, spec is not None and spec.is_terminal)
+
     def with_tools(self, tools: Tools) -> "Dispatch":
         """The same with other tools, for one run."""
         return Dispatch(tools, hooks=self._hooks, recorder=self._recorder, approve=self._approve)

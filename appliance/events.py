@@ -20,6 +20,7 @@ COLUMNS = (
     "id, run, seq, parent, turn, kind, role, content, tool, input, call_id, duration_ms, tokens, "
     "status, outcome, channel, sender_id, correlation, at_ms"
 )
+NO_RESULT = "no result is known; it may or may not have taken effect"
 SPOKEN = ("message", "tool_use", "tool_result")  # what a conversation is made of
 # From the head to the first event, newest first. CROSS JOIN keeps that order, so that a LIMIT ends the walk.
 PATH = (
@@ -57,12 +58,15 @@ class Events:
         return replace(event, id=row_id)
 
     def restore(self, event: Event) -> int:
-        """Store an event of an export as it is, its number and parent included; its new id. Its run goes on from there."""
+        """Store an event of an export as it is, its number and parent included; its new id. Its run goes on from its newest."""
         with self._store.write() as execute:
             marks = ", ".join("?" * 18)
             sql = f"INSERT INTO events ({COLUMNS.removeprefix('id, ')}) VALUES ({marks}) RETURNING id"
             row_id = int(execute(sql, _values(event))[0][0])
-            execute("UPDATE runs SET last_seq = MAX(last_seq, ?), head = ? WHERE id = ?", (event.seq, row_id, event.run))
+            execute(
+                "UPDATE runs SET last_seq = MAX(last_seq, ?1), head = IIF(?1 > last_seq, ?2, head) WHERE id = ?3",
+                (event.seq, row_id, event.run),
+            )
         return row_id
 
     def set_head(self, run: str, event: int | None) -> None:
@@ -84,11 +88,29 @@ class Events:
         )
         return [_event(row) for row in rows]
 
-    def path(self, head: int | None, *, kinds: Sequence[str] = (), limit: int = 100_000) -> list[Event]:
-        """The branch that ends at an event, from its beginning on; only some kinds, only the last `limit` of them."""
+    def some(self, ids: Sequence[int]) -> list[Event]:
+        """These events, oldest first."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+        return [_event(row) for row in self._store.rows(sql, (json.dumps(list(ids)),))]
+
+    def of_turn(self, run: str, turn: int | None, after: int) -> list[Event]:
+        """What was appended to a run in one turn, in order; the turn is known to have begun after a number."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE run = ? AND seq > ? AND turn = ? ORDER BY seq"
+        return [_event(row) for row in self._store.rows(sql, (run, after, turn))]
+
+    def seq(self, event_id: int | None) -> int:
+        """The number of an event in its run; 0 for none."""
+        return int(self._store.value("SELECT seq FROM events WHERE id = ?", (event_id,)) or 0)
+
+    def path(self, head: int | None, *, kinds: Sequence[str] = (), limit: int = 100_000, has_texts: bool = True) -> list[Event]:
+        """The branch that ends at an event, from its beginning on; only some kinds, only the last `limit` of them.
+
+        Without texts (contents and inputs) a long one costs little: `some` gives those that are wanted.
+        """
         if head is None or limit <= 0:
             return []
-        columns = ", ".join(f"e.{name}" for name in COLUMNS.split(", "))
+        light = {} if has_texts else {"content": "''", "input": "NULL"}
+        columns = ", ".join(light.get(name, f"e.{name}") for name in COLUMNS.split(", "))
         rows = self._store.rows(
             f"{PATH} SELECT {columns} FROM path CROSS JOIN events e ON e.id = path.at "
             "WHERE ?2 = '[]' OR e.kind IN (SELECT value FROM json_each(?2)) LIMIT ?3",
@@ -146,7 +168,20 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
     waiting: set[str] = set()  # calls without their results yet: nothing may come between
     later: list[Message] = []
     thought = ""
+
+    def give_up() -> None:
+        """Calls that never got a result, as in a record from elsewhere, get one: without it no model can be asked."""
+        calls = next(m.tool_calls for m in reversed(messages) if m.tool_calls)
+        for call in (one for one in calls if one.id in waiting):
+            messages.append(Message("tool", f"{call.name}: {NO_RESULT}", tool_call_id=call.id))
+        messages.extend(later)
+        waiting.clear()
+        later.clear()
+
     for event in events:
+        is_next = event.role == "assistant" and event.kind in ("message", "tool_use")
+        if waiting and is_next and (event.kind == "message" or messages[-1].role != "assistant"):
+            give_up()
         if event.kind == "thinking":
             thought = event.content
         elif event.kind == "tool_use":
@@ -163,7 +198,8 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
             messages.append(Message("tool", event.content, tool_call_id=event.call_id, at_ms=event.at_ms))
             waiting.discard(event.call_id)
             if not waiting:
-                messages, later = [*messages, *later], []
+                messages.extend(later)
+                later.clear()
         elif event.kind == "compaction":
             messages.append(Message("user", f"(What was said before, in short: {event.content})", at_ms=event.at_ms))
         elif event.kind == "message" and event.role in ("user", "assistant"):
@@ -176,7 +212,9 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
                 Message(role, text, reasoning=reasoning, at_ms=event.at_ms, channel=event.channel, sender_id=event.sender_id)
             )
             thought = ""
-    return [*messages, *later]
+    if later:
+        give_up()
+    return messages
 
 
 def _values(event: Event) -> tuple[Any, ...]:

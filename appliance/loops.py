@@ -15,7 +15,8 @@ from appliance.agent import CHAT, Agent, Role, Work
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import NotFound, OwlError, StoreError, Unavailable
 from appliance.events import as_messages
-from appliance.records import Delta, Event, LoopEnded, Message, Model, Status, Terms, Tools, TurnBegun, TurnEnded
+from appliance.notices import Box
+from appliance.records import Delta, Event, LoopEnded, Message, Model, Outcome, Status, Terms, ToolCall, Tools, TurnBegun, TurnEnded
 from appliance.records import Step as AgentStep
 from appliance.runs import DONE, FAILED, PROPOSED, RUNNING, WAITING, Loop, Runs, TurnCost
 from appliance.steps import Passed, Step, nobody
@@ -30,45 +31,24 @@ Ended = Callable[[Loop, LoopEnded], None]
 BeforeTurn = Callable[[str, Terms], object]
 
 
-class Subscription:
+class Subscription(Box[Shown]):
     """A mailbox of one listener: stored events all, deltas joined while it is slow, then the end.
 
     A loop that waits for a decision (202) says so and has not ended: a listener who stays hears how it goes on.
     """
 
-    def __init__(self) -> None:
-        self._wake = threading.Condition()
-        self._items: list[Shown] = []
-        self._is_closed = False
-
-    def put(self, item: Shown) -> None:
-        """Never blocks."""
-        with self._wake:
-            last = self._items[-1] if self._items else None
-            if isinstance(item, Delta) and isinstance(last, Delta):
-                self._items[-1] = Delta(last.text + item.text)
-            else:
-                self._items.append(item)
-            self._wake.notify()
-
-    def close(self) -> None:
-        """Wake the listener for the last time."""
-        with self._wake:
-            self._is_closed = True
-            self._wake.notify()
-
     def __iter__(self) -> Iterator[Shown]:
-        while True:
-            with self._wake:
-                while not self._items and not self._is_closed:
-                    self._wake.wait()
-                if not self._items:
-                    return
-                items, self._items = self._items, []
-            for item in items:
-                yield item
-                if isinstance(item, LoopEnded) and item.status != PROPOSED:
-                    return
+        for item in super().__iter__():
+            yield item
+            if isinstance(item, LoopEnded) and item.status != PROPOSED:
+                return
+
+    def _add(self, item: Shown) -> None:
+        last = self._items[-1] if self._items else None
+        if isinstance(item, Delta) and isinstance(last, Delta):
+            self._items[-1] = Delta(last.text + item.text)
+        else:
+            self._items.append(item)
 
 
 class Feed:
@@ -169,10 +149,25 @@ class Loops:
     def _work(self, loop: Loop, role: Role) -> Work:
         """Where a loop stands, and on what terms: they are fixed with its mode and what its run is set to now."""
         run = self._runs.get(loop.run)
-        terms = modes.terms(loop.mode, run.settings, is_attended=not role.is_background)
+        terms = modes.terms(loop.mode, run.settings, is_attended=not role.is_background, role=run.role or role.name)
         turn, turns = self._runs.moment(loop.run)[1], self._runs.turns_of(loop.id)
-        work = Work(terms, run.settings, loop.seq, turn, turns, arrived=partial(self._arrived, loop.run))
+        work = Work(terms, run.settings, loop.seq, turn, turns, arrived=partial(self._arrived, loop.run), deeds=self._deeds(loop))
         return work if self._before_turn is None else replace(work, before_turn=partial(self._before_turn, loop.run, terms))
+
+    def _deeds(self, loop: Loop) -> tuple[tuple[ToolCall, Outcome], ...]:
+        """What the calls came to of the turn in which a loop that is gone on with was put down."""
+        if (turn := self._runs.last_turn(loop.id)) is None:
+            return ()
+        events = self._runs.record.of_turn(loop.run, turn, self._runs.record.seq(loop.prompt))
+        calls = {event.call_id: event for event in events if event.kind == "tool_use"}
+        return tuple(
+            (
+                ToolCall(event.call_id, event.tool, calls[event.call_id].input or {}),
+                Outcome(event.status, event.outcome, event.content),
+            )
+            for event in events
+            if event.kind == "tool_result" and event.call_id in calls
+        )
 
     def inject(self, run: str, loop_id: int) -> None:
         """A prompt of a run is shown to the model at its next call, if one comes before its own turn."""

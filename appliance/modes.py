@@ -22,7 +22,7 @@ COMMUNICATE = ("update", "ask_user")
 FREE = Terms()
 
 
-def terms(mode: Mode, settings: RunSettings, *, is_attended: bool = True) -> Terms:
+def terms(mode: Mode, settings: RunSettings, *, is_attended: bool = True, role: str = "") -> Terms:
     """The terms of a loop from its mode and the settings of its run; in doubt the narrower ones."""
     return Terms(
         mode="ask" if "ask" in (mode, settings.approval) else "act",
@@ -33,6 +33,7 @@ def terms(mode: Mode, settings: RunSettings, *, is_attended: bool = True) -> Ter
         has_interaction=not settings.no_interaction,
         has_proposals=not settings.no_proposals,
         is_attended=is_attended,
+        role=role,
     )
 
 

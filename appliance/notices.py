@@ -1,4 +1,4 @@
-"""What connected clients are told beside their answers: something has arrived that they did not ask for just now.
+"""Mailboxes, and what connected clients are told beside their answers: something has arrived that they did not ask for just now.
 
 A hub without threads: whoever follows has a mailbox and reads it in a thread of their own. Nothing is kept for those
 who do not follow; what matters stands in a thread or in the log. Knows nothing about sockets or the database.
@@ -8,8 +8,10 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 MAX_WAITING = 200
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -23,40 +25,53 @@ class Notice:
     at_ms: int = 0
 
 
-class Mailbox:
-    """What one follower has not read yet: the newest 200; `lost` counts the older ones that a slow one missed."""
+class Box(Generic[T]):
+    """What one listener has not read yet, who reads it in a thread of their own: each thing once, in its order."""
 
-    def __init__(self, person: str) -> None:
-        self.person = person
-        self.lost = 0
+    def __init__(self) -> None:
         self._wake = threading.Condition()
-        self._items: deque[Notice] = deque()
+        self._items: deque[T] = deque()
         self._is_closed = False
 
-    def put(self, notice: Notice) -> None:
+    def put(self, item: T) -> None:
         """Never blocks."""
         with self._wake:
-            if len(self._items) >= MAX_WAITING:
-                self._items.popleft()
-                self.lost += 1
-            self._items.append(notice)
+            self._add(item)
             self._wake.notify()
 
     def close(self) -> None:
-        """Wake the follower for the last time."""
+        """Wake the listener for the last time."""
         with self._wake:
             self._is_closed = True
             self._wake.notify()
 
-    def __iter__(self) -> Iterator[Notice]:
+    def __iter__(self) -> Iterator[T]:
         while True:
             with self._wake:
                 while not self._items and not self._is_closed:
                     self._wake.wait()
                 if not self._items:
                     return
-                notice = self._items.popleft()
-            yield notice
+                item = self._items.popleft()
+            yield item
+
+    def _add(self, item: T) -> None:
+        self._items.append(item)
+
+
+class Mailbox(Box[Notice]):
+    """What one follower has not read yet: the newest 200; `lost` counts the older ones that a slow one missed."""
+
+    def __init__(self, person: str) -> None:
+        super().__init__()
+        self.person = person
+        self.lost = 0
+
+    def _add(self, item: Notice) -> None:
+        if len(self._items) >= MAX_WAITING:
+            self._items.popleft()
+            self.lost += 1
+        self._items.append(item)
 
 
 class Notices:

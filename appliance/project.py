@@ -163,7 +163,8 @@ class Project:
         self._sync(followed if has_repo else fitting, is_all=has_repo)
         if kind == "ignore":
             return Outcome(200, "ok", f"{path}: ignored from now on")
-        self._check_room(actor, sum(tokens for name, tokens in self._sizes(list(fitting))))
+        shown = {view.path for view in self._views.of(actor.run, visibility="visible")}
+        self._check_room(actor, sum(tokens for name, tokens in self._sizes(list(fitting)) if name not in shown))
         return self._verbs.get(actor, path)
 
     def _followed(self) -> dict[str, Wanted]:

@@ -250,7 +250,13 @@ class Runs(Turns):
         return count
 
     def _remove(self, run: str, parent: str | None) -> None:
-        """Delete a run, or what of it no fork needs; then the one it was forked off, if only this one still needed it."""
+        """Delete a run, or what of it no fork needs; then those it was forked off, if only this one still needed them."""
+        gone: str | None = run
+        while gone:
+            gone, parent = self._remove_one(gone, parent)
+
+    def _remove_one(self, run: str, parent: str | None) -> tuple[str | None, str | None]:
+        """The same with one run; which one comes next, and what that was forked off."""
         with self._store.write() as execute:
             below = (
                 "WITH RECURSIVE below (id) AS (SELECT id FROM runs WHERE parent = ?1 "
@@ -269,12 +275,11 @@ class Runs(Turns):
                 execute(
                     "UPDATE runs SET deleted_ms = ?, title = '', settings = '{}', metadata = '{}' WHERE id = ?", (now_ms(), run)
                 )
-                return
+                return None, None
             execute("UPDATE runs SET parent = ? WHERE parent = ?", (parent, run))
             execute("DELETE FROM runs WHERE id = ?", (run,))
             above = execute("SELECT parent FROM runs WHERE id = ? AND deleted_ms IS NOT NULL", (parent,)) if parent else []
-            if parent and above:
-                self._remove(parent, above[0][0])
+            return (parent, above[0][0]) if above else (None, None)
 
     # -- events -------------------------------------------------------------------------------------
 
@@ -287,10 +292,9 @@ class Runs(Turns):
     ) -> list[Event]:
         """A run's events in order, only those after a sequence number or of some roles, on all branches or on the present one."""
         if is_branch and (found := self.get(run)).is_branched:
-            path = [
-                e for e in self.record.path(found.head) if e.run == found.id and e.seq > after and (not roles or e.role in roles)
-            ]
-            return path[:limit]
+            path = self.record.path(found.head, has_texts=False)
+            wanted = [e.id for e in path if e.run == found.id and e.seq > after and (not roles or e.role in roles)]
+            return self.record.some(wanted[:limit])
         return self.record.of(run, after=after, roles=roles, limit=limit)
 
     def recent(self, run: str, limit: int) -> list[Message]:

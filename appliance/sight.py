@@ -4,12 +4,13 @@ Looks, and lowers nothing: the size told is the one before anything is made to f
 request. Knows nothing about sockets.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from appliance import modes
 from appliance.compaction import Compactor
 from appliance.copies import Copies
+from appliance.errors import NotFound, TooLarge, Unavailable
 from appliance.packet import Packets
 from appliance.records import Route, Terms, ToolSpec, to_plain
 from appliance.runs import Run, Runs
@@ -55,15 +56,32 @@ class Sight:
             "notes": list(packet.notes),
             "parts": _parts(packet),
             "copies": self._copies.turns(run.id),
+            "telemetry": telemetry(self._runs.turns(run.id)),
         }
 
     def copy(self, ref: str, turn: int) -> dict[str, Any]:
         """What a turn's model was sent and said; the newest turn for 0."""
         run = self._runs.get(ref)
         turns = self._copies.turns(run.id)
-        found = self._copies.get(run.id, turn or (turns[-1] if turns else 0))
+        if not turns:
+            hint = 'by default only those of run.ask and run.act are: runs.copies = "all" keeps all from now on'
+            raise NotFound(f"nothing that was sent in thread {run.id} is kept", hint=hint)
+        found = self._copies.get(run.id, turn or turns[-1])
         texts = {name: found.text(name) for name in ("system", "user", "answer", "reasoning")}
         return {"run": run.id, "turn": found.turn, "route": found.route, "tokens": found.tokens, "at_ms": found.at_ms, **texts}
+
+    def require_room(self, ref: str, tokens: int) -> None:
+        """TooLarge when a run that is shown its entries has no room for so many tokens more (R-045)."""
+        run = self._runs.get(ref)
+        if run.settings.layout != "entries":
+            return
+        try:
+            packet = self._packets.assemble(self._scene(run))
+        except Unavailable:
+            return  # no model can be asked at all
+        if packet.ceiling is not None and tokens > (free := max(0, packet.ceiling - packet.tokens)):
+            hint = "name fewer files; what was named is followed all the same"
+            raise TooLarge(f"{tokens} tokens more are too many: run {run.alias} has room for {free}", hint=hint)
 
     def compact(self, ref: str) -> dict[str, Any]:
         """Summarize the older part of a run's conversation now."""
@@ -83,6 +101,7 @@ class Sight:
             route=self._plan(run.settings.model)[0],
             specs=specs,
             messages=messages,
+            remembered=HISTORY,
             layout=layout,
             role=role,
             loop=loop,
@@ -99,3 +118,13 @@ def _parts(packet: Packet) -> dict[str, int]:
     if packet.blocks:
         return found | {f"user/{part.name}": len(part.text) for part in packet.blocks}
     return found | {"messages": sum(len(message.content) for message in packet.messages)}
+
+
+def telemetry(turns: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What a run's calls took: `context_tokens` of its last one, `prompt_tokens` and `output_tokens` of all."""
+    prompts = [int(turn.get("prompt_tokens") or 0) for turn in turns]
+    return {
+        "context_tokens": prompts[-1] if prompts else 0,
+        "prompt_tokens": sum(prompts),
+        "output_tokens": sum(int(turn.get("output_tokens") or 0) for turn in turns),
+    }

@@ -219,8 +219,8 @@ class Tasks:
                 return self.get(int(known[0][0]))
             now = now_ms()
             columns = "name, description, priority, deadline_ms, context_ids, person, session, origin, key, created_ms, updated_ms"
-            values = (name, new.description, new.priority, new.deadline_ms, context_ids)
-            values = (*values, new.person, new.session, new.origin, new.key)  # type: ignore[assignment]
+            values: tuple[Any, ...] = (name, new.description, new.priority, new.deadline_ms, context_ids)
+            values = (*values, new.person, new.session, new.origin, new.key)
             marks = ", ".join("?" * 11)
             task = int(execute(f"INSERT INTO tasks ({columns}) VALUES ({marks}) RETURNING id", (*values, now, now))[0][0])
             self._block(execute, task, blocked_by)
@@ -341,8 +341,7 @@ class Tasks:
 
     def wanted_cancel(self, claim: Claim) -> bool:
         """True when the task is still this worker's and somebody wants it stopped."""
-        held = self._held(claim)
-        return held is not None and held.cancel_ms is not None
+        return (held := self._held(claim)) is not None and held.cancel_ms is not None
 
     def finish(self, claim: Claim, status: Literal["complete", "failed", "waiting"], text: str) -> Task:
         """The task's end, or what it waits for; Conflict when the claim is lost."""
@@ -464,10 +463,8 @@ class Tasks:
         except StoreError as error:
             self._skip(int(rows[0][0]), error)
             raise _Skipped from None
-        execute(
-            "INSERT INTO task_attempts (task, number, worker, started_ms) VALUES (?, ?, ?, ?)",
-            (task.id, task.attempts, worker, at_ms),
-        )
+        sql = "INSERT INTO task_attempts (task, number, worker, started_ms) VALUES (?, ?, ?, ?)"
+        execute(sql, (task.id, task.attempts, worker, at_ms))
         return Claim(task, worker, task.attempts)
 
     def _held(self, claim: Claim) -> Task | None:

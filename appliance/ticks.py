@@ -22,7 +22,7 @@ from appliance.loops import Loops, Subscription
 from appliance.packet import Packets
 from appliance.phases import Phases
 from appliance.records import Event, LoopEnded, Model, Route
-from appliance.runs import DONE, PROPOSED, Loop, Runs
+from appliance.runs import DONE, PROPOSED, WAITING, Loop, Runs
 from appliance.settings import Workers
 from appliance.steps import Passed, Step, nobody
 from appliance.store import Store
@@ -57,6 +57,7 @@ class Parts:
     packets: Packets
     briefing: Briefing
     held_s: Callable[[str], float | None] = unknown  # for how long a worker has held its claim
+    go_on: Callable[[str], object] = bool  # a run: what it waits for may have been decided before it was put down
 
 
 @dataclass(frozen=True)
@@ -283,8 +284,15 @@ class Ticks:
                 self._unreturned.remove(give_up)
 
     def _begin(self, claim: Claim, route: Route) -> Loop:
-        """The task's thread with its first message, begun: all of it, or nothing of it."""
+        """The task's thread with its first message, begun: all of it, or nothing of it. One that was put down goes on."""
         parts, task = self._parts, claim.task
+        for loop in parts.runs.queue(task.run) if task.run else ():
+            if loop.seq == 1 and loop.status == WAITING:  # what it waited for is decided
+                with parts.store.write(durable=True):
+                    parts.runs.open_session(loop.session, task.person, self._context(task.person, task.session))
+                    parts.tasks.attach(claim, loop.run)
+                    parts.runs.start_loop(loop.id)
+                    return parts.runs.loop(loop.id)
         text = parts.briefing.text(claim, int(route.window * READ * parts.packets.divisor))
         relevant = parts.packets.relevant(f"{task.name} {task.description}"[:2000])
         session, correlation = f"{CHANNEL}:{task.id}", log.correlation()
@@ -329,6 +337,8 @@ class Ticks:
             listener.join(5)
             job.end = end
             self._make_sure(job)
+            if end.status == PROPOSED:
+                parts.go_on(job.loop.run)
 
     def _show(self, told: Subscription) -> None:
         try:
@@ -381,7 +391,7 @@ class Ticks:
             said = self._parts.runs.said(job.loop.id).strip()
             return "complete", f"{said}\n\n{NO_CALL}" if said else NO_CALL
         if end.status == PROPOSED:
-            return "waiting", f"{UNDECIDED}: {end.message or 'see its thread'}. Decide about it, then reset the task."
+            return "waiting", f"{UNDECIDED}: {end.message or 'see its thread'}. It goes on once that is decided."
         if end.outcome == "max_turns":
             return "failed", MAX_TURNS
         if end.outcome in BLAMELESS:

@@ -107,7 +107,8 @@ def first_words(text: str) -> str:
 def tidy(said: str) -> str:
     """A model's answer as a title of at most eight words; "" when it is none."""
     lines = [line.strip() for line in said.strip().splitlines() if line.strip()]
-    title = BEFORE.sub("", lines[0].strip("#*_ ")) if lines else ""
+    first = "".join(char if char.isprintable() else " " for char in lines[0]) if lines else ""
+    title = BEFORE.sub("", first.strip("#*_ "))
     words = title.strip("\"'`*_#“”„«» ").rstrip(".").split()
     if not LEAST_WORDS <= len(words) <= 2 * MOST_WORDS or words[0][0] in "{[<":
         return ""

@@ -4,11 +4,14 @@ A file begins with a header that says whose session it is; then come its runs, e
 events, forks after the run they left. Every line names itself and its parent, so that the parents are a tree whose
 root is the session. Reading is forgiving: what is no line of ours is skipped and counted, what is here already stays
 as it is, and the same file twice changes nothing the second time. What was under way when it was written out
-is stopped when it is read. Owns no table; knows nothing about files: the command line reads and writes those.
+is stopped when it is read. Only a run that came in this way, and has not been gone on with here, takes further lines;
+what a line names as its parent must be of its own run, or of one that it was forked off. Owns no table; knows nothing
+about files: the command line reads and writes those.
 """
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,6 +33,10 @@ KINDS = (
 # What an event of these kinds is made of, told by name and not as its input (A-214).
 PARTS = {"delegate": ("agent", "task", "result"), "model_change": ("previous", "new")}
 BATCH = 200
+IMPORTED = "imported"  # in a run's metadata: 1 while lines may be missing, 2 once its head is known
+REFUSED = re.compile("constraint|cannot store", re.IGNORECASE)  # by the database, for what stands in a line
+ID = re.compile(r"[0-9A-Za-z_-]{4,64}")
+MAX_NUMBER, MAX_LEVELS, MAX_NAME = 2**53, 100, 500
 PLAIN = Event("", "", "", "")
 
 
@@ -119,18 +126,19 @@ class Transcripts:
         after, last = 0, 0
         while events := self._runs.record.of(run.id, after=after, limit=BATCH):
             for event in events:
-                loop_seq = prompts.get(event.id)
-                yield _line(self._event(run, event, names.get(event.turn or 0, ""), loop_seq))
-                last = event.id
-            after = events[-1].seq
+                above = run.session
+                if event.parent is not None:  # most often the one before
+                    above = f"{run.id}/{after}" if event.parent == last else self._name(event.parent)
+                yield _line(self._event(above, event, names.get(event.turn or 0, ""), prompts.get(event.id)))
+                last, after = event.id, event.seq
         if run.head is not None and run.head != last:
             yield _line({"type": "head", "run": run.id, "id": f"{run.id}/head", "head": self._name(run.head)})
 
-    def _event(self, run: Run, event: Event, turn: str, loop: int | None) -> dict[str, Any]:
+    def _event(self, parent: str, event: Event, turn: str, loop: int | None) -> dict[str, Any]:
         plain: dict[str, Any] = {
             "type": event.kind,
             "id": f"{event.run}/{event.seq}",
-            "parent_id": self._name(event.parent) if event.parent is not None else run.session,
+            "parent_id": parent,
             "timestamp": iso(event.at_ms),
             "role": event.role,
             "content": event.content,
@@ -198,12 +206,12 @@ class Transcripts:
                 finally:
                     execute("RELEASE line")
                 return done
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:  # the last two: dates
             raise Damaged(f"{kind}: {type(error).__name__} {error}") from None
         except (BadInput, NotFound) as error:
             raise Damaged(f"{kind}: {error.message}") from None
         except OwlError as error:
-            if "constraint" not in error.message.lower():
+            if not REFUSED.search(error.message):
                 raise
             raise Damaged(f"{kind}: {error.message}") from None
 
@@ -212,6 +220,8 @@ class Transcripts:
         if self._runs.people.find(session) is not None:
             return Restored(known=1)
         channel, _, sender = session.partition(":")
+        if not channel or not sender or len(session) > MAX_NAME or not session.isprintable():
+            raise BadInput(f"{session[:60]!r} is no session")
         person = _text(plain.get("user_id", "")) or sender
         group = _text(plain.get("group_id", ""))
         context = f"group:{group}" if plain.get("context_type") == "group" and group else f"user:{person}"
@@ -232,19 +242,23 @@ class Transcripts:
         run, session = _text(plain["id"]), _text(plain["session"])
         if self._runs.has(run):
             return Restored(known=1)
+        if not ID.fullmatch(run) or self._store.row("SELECT 1 FROM runs WHERE alias = ?", (run,)):
+            raise BadInput(f"{run[:60]!r} cannot be a run's id")
         if self._runs.people.find(session) is None:  # its header was damaged
             self._take_session({"id": session, "created": plain["timestamp"]}, sessions)
         parent = plain.get("parent_id")
-        above = parent if isinstance(parent, str) and parent != session and self._runs.has(parent) else None
+        beside = self._store.value("SELECT session FROM runs WHERE id = ?", (parent,)) if isinstance(parent, str) else None
+        above = parent if beside == session else None
         settings = from_plain(RunSettings, plain.get("settings", {}))
-        head = self._id(plain.get("fork_of", ""))
-        start = Start(_text(plain.get("alias", "")), _text(plain.get("role", "")), settings, head, int(plain.get("turn_base", 0)))
+        start = Start(
+            _text(plain.get("alias", "")), _text(plain.get("role", "")), settings, None, _number(plain.get("turn_base", 0))
+        )
         self._runs.restore(
             Run(
                 *(run, session, above, plain["kind"], plain.get("task"), _text(plain.get("title", ""))),
                 _ended(plain.get("status", DONE)),
                 _text(plain.get("outcome", "")),
-                dict(plain.get("metadata") or {}),
+                {**(plain.get("metadata") or {}), IMPORTED: 1},
                 created_ms=_at_ms(plain["timestamp"]),
                 updated_ms=_at_ms(plain.get("updated", plain["timestamp"])),
                 ended_ms=_at_ms(plain["ended"]) if plain.get("ended") else None,
@@ -257,21 +271,30 @@ class Transcripts:
         return Restored(runs=1)
 
     def _take_loop(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
-        kept = {**plain, "status": _ended(plain["status"])}
-        return Restored(known=0 if self._runs.restore_loop(_text(plain["run"]), kept) else 1)
+        run = _text(plain["run"])
+        if self._store.row("SELECT 1 FROM loops WHERE run = ? AND seq = ?", (run, _number(plain["seq"]))):
+            return Restored(known=1)
+        self._require_foreign(run)
+        self._runs.restore_loop(run, {**plain, "status": _ended(plain["status"])})
+        return Restored()
 
     def _take_head(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
         head, run = self._id(plain["head"]), _text(plain["run"])
-        if head is not None and self._runs.has(run):
-            self._runs.record.set_head(run, head)
+        if head is None or self._foreign(run) != 1:
+            return Restored(known=1)
+        self._require_line(run, plain["head"])
+        self._runs.record.set_head(run, head)
+        with self._store.write() as execute:
+            execute("UPDATE runs SET metadata = json_set(metadata, '$.' || ?, 2) WHERE id = ?", (IMPORTED, run))
         return Restored()
 
     def _take_event(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
         run, _, number = _text(plain["id"]).rpartition("/")
-        seq = int(number)
+        seq = _number(int(number), 1)
         if self._id(plain["id"]) is not None:
             return Restored(known=1)
         row = self._store.row("SELECT session FROM runs WHERE id = ?", (run,)) or self._bare(run, plain)
+        self._require_foreign(run)
         parent = self._parent(run, seq, _text(plain["parent_id"]), str(row[0]))
         given, text = dict(plain.get("input") or {}), plain.get("content", "")
         if plain["type"] == "compaction":
@@ -300,13 +323,36 @@ class Transcripts:
             raise NotFound(f"no run {run}")
         at = _at_ms(plain["timestamp"])
         title = _text(plain.get("content", ""))[:60]
-        made = Run(run, session, None, "chat", None, title, STOPPED, "damaged", created_ms=at, updated_ms=at)
+        if not ID.fullmatch(run):
+            raise BadInput(f"{run[:60]!r} cannot be a run's id")
+        above = parent.rpartition("/")[0] if parent != session else None
+        made = Run(run, session, above, "chat", None, title, STOPPED, "damaged", {IMPORTED: 1}, created_ms=at, updated_ms=at)
         self._runs.restore(made, Start(head=self._id(parent)))
         return (session,)
+
+    def _foreign(self, run: str) -> int:
+        """The mark of a run that came in as lines and was not gone on with here; 0 for any other."""
+        own = "EXISTS (SELECT 1 FROM loops l WHERE l.run = r.id AND l.process <> '')"
+        sql = f"SELECT json_extract(metadata, '$.' || ?) FROM runs r WHERE id = ? AND NOT {own}"
+        return int(self._store.value(sql, (IMPORTED, run)) or 0)
+
+    def _require_foreign(self, run: str) -> None:
+        if not self._foreign(run):
+            raise BadInput(f"run {run} goes on here, and takes no lines from elsewhere")
+
+    def _require_line(self, run: str, name: str) -> None:
+        """BadInput unless an event is of a run, or of one that it was forked off: no run shows what others said."""
+        line = (
+            "WITH RECURSIVE line (id, up) AS (SELECT id, parent FROM runs WHERE id = ?1 "
+            "UNION SELECT r.id, r.parent FROM line JOIN runs r ON r.id = line.up) SELECT 1 FROM line WHERE id = ?2"
+        )
+        if self._store.row(line, (run, name.rpartition("/")[0])) is None:
+            raise BadInput(f"run {run} does not lead to {name}")
 
     def _parent(self, run: str, seq: int, named: str, session: str) -> int | None:
         """The event that a line names as its parent; when that line was damaged the one before, or where the run began."""
         if (known := self._id(named)) is not None:
+            self._require_line(run, named)
             return known
         if named == session:
             return None
@@ -340,8 +386,9 @@ def _run_plain(run: Run) -> dict[str, Any]:
         "role": run.role,
         "turn_base": run.turn_base,
         "task": run.task,
+        "metadata": {name: value for name, value in run.metadata.items() if name != IMPORTED},
     }
-    more |= {"is_branched": run.is_branched, "metadata": run.metadata, "ended": iso(run.ended_ms) if run.ended_ms else ""}
+    more |= {"is_branched": run.is_branched, "ended": iso(run.ended_ms) if run.ended_ms else ""}
     more["is_deleted"] = run.is_hidden
     default = to_plain(RunSettings())
     more["settings"] = {name: value for name, value in to_plain(run.settings).items() if value != default[name]}
@@ -373,7 +420,12 @@ def _read(line: str | bytes) -> dict[str, Any]:
         raise Damaged("no JSON") from None
     if not isinstance(plain, dict) or not isinstance(plain.get("type"), str):
         raise Damaged("no type")
-    return plain
+    level: list[Any] = [plain]
+    for _ in range(MAX_LEVELS):
+        inner = (value for one in level for value in (one.values() if isinstance(one, dict) else one))
+        if not (level := [value for value in inner if isinstance(value, (dict, list))]):
+            return plain
+    raise Damaged("nested beyond reason")
 
 
 def _ended(status: object) -> int:
@@ -383,6 +435,12 @@ def _ended(status: object) -> int:
 
 def _at_ms(text: str) -> int:
     return round(datetime.fromisoformat(_text(text)).timestamp() * 1000)
+
+
+def _number(value: object, least: int = 0) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_NUMBER:
+        raise ValueError(f"{value!r} is no number")
+    return value
 
 
 def _text(value: object) -> str:

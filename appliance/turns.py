@@ -18,6 +18,8 @@ from appliance.sessions import Rules, Sessions
 from appliance.store import Row, Store
 
 WAITING, RUNNING, DONE, PROPOSED, STOPPED, FAILED = 100, 102, 200, 202, 499, 500
+OPEN = "l.status IN (100, 102)"  # as the index loops_open has it: a long past costs nothing
+OF_TASK = "(r.kind = 'tick' AND l.seq = 1)"  # the loop that works on a task; later ones of its run answer people
 # What may follow a status at once (R-035); whatever else is wanted goes through 102.
 TURN_COLUMNS = "id, seq, route, provider, model, reason, prompt_tokens, evaluated_tokens, output_tokens, started_ms, ended_ms"
 NEXT = {100: (102, 499), 102: (200, 202, 500, 499), 202: (102, 200, 499), 200: (102, 499), 500: (102, 499), 499: (102,)}
@@ -102,16 +104,16 @@ class Turns:
         return found[0]
 
     def waiting(self) -> list[Loop]:
-        """Prompts that were accepted and not begun, oldest first."""
-        return self._loops("l.status = ?", WAITING)
+        """Prompts that were accepted and not begun, oldest first; not those of tasks, which workers go on with."""
+        return self._loops(f"{OPEN} AND l.status = ? AND NOT {OF_TASK}", WAITING)
 
     def queue(self, run: str) -> list[Loop]:
         """The prompts of one run that are not done with, the active one and those put down included, in their order."""
-        return [loop for loop in self._loops("l.run = ?", run) if loop.status in (WAITING, RUNNING, PROPOSED)]
+        return self._loops("l.status IN (100, 102, 202) AND l.run = ?", run)
 
     def cut_off(self) -> int:
         """How many answers a process that is gone left unfinished; `recover` mends them."""
-        return sum(not is_alive(loop.process) for loop in self._loops("l.status = ?", RUNNING))
+        return sum(not is_alive(loop.process) for loop in self._running())
 
     def start_loop(self, loop_id: int) -> None:
         """This process begins to answer, until `leave`.
@@ -151,8 +153,10 @@ class Turns:
     def last_words(self, loop_id: int) -> tuple[int, str]:
         """The last words of an answer and the number of their event; 0 and "" when there are none."""
         row = self._store.row(
-            "SELECT e.seq, e.content FROM events e JOIN turns t ON t.id = e.turn "
-            "WHERE t.loop = ? AND e.kind = 'message' AND e.role = 'assistant' ORDER BY e.seq DESC LIMIT 1",
+            "SELECT e.seq, e.content FROM loops l CROSS JOIN events p ON p.id = l.prompt "
+            "CROSS JOIN events e ON e.run = l.run AND e.seq > p.seq "
+            "WHERE l.id = ? AND e.kind = 'message' AND e.role = 'assistant' AND e.turn IN (SELECT id FROM turns WHERE loop = l.id) "
+            "ORDER BY e.seq DESC LIMIT 1",
             (loop_id,),
         )
         return (0, "") if row is None else (int(row[0]), str(row[1]))
@@ -174,7 +178,7 @@ class Turns:
 
     def paused_loop(self, run: str) -> Loop | None:
         """The loop of a run that waits for somebody's decision; None when none does."""
-        found = [loop for loop in self._loops("l.run = ?", run) if loop.status == PROPOSED]
+        found = self._loops("l.status = 202 AND l.run = ?", run)
         return found[-1] if found else None
 
     def paused_runs(self) -> list[str]:
@@ -188,11 +192,15 @@ class Turns:
             if execute(sql, (loop.id,)):
                 self._become(loop.run, PROPOSED, "proposed", None)
 
-    def take_up(self, loop_id: int) -> None:
-        """What a loop waited for is decided: it waits to be gone on with, by this process as long as it lives."""
+    def is_of_task(self, loop: Loop) -> bool:
+        """Whether a loop is a worker's, and not a person's."""
+        return bool(self._store.value(f"SELECT {OF_TASK} FROM loops l JOIN runs r ON r.id = l.run WHERE l.id = ?", (loop.id,)))
+
+    def take_up(self, loop_id: int, *, is_ours: bool = True) -> None:
+        """What a loop waited for is decided: it waits to be gone on with, by this process as long as it lives, or by another."""
         with self._store.write(durable=True) as execute:
             sql = "UPDATE loops SET status = 100, process = ? WHERE id = ? AND status = 202 RETURNING run"
-            for (run,) in execute(sql, (self.process, loop_id)):
+            for (run,) in execute(sql, (self.process if is_ours else "", loop_id)):
                 self._become(str(run), RUNNING, "", None)
 
     def end_paused(self, loop: Loop, status: int, outcome: str) -> None:
@@ -295,7 +303,7 @@ class Turns:
         Writes nothing when there is nothing to mend.
         """
         mended = []
-        for loop in self._loops("l.status = ?", RUNNING):
+        for loop in self._running():
             events = self._mend(loop)
             if events is None:
                 continue
@@ -323,7 +331,7 @@ class Turns:
         Calls are run one after another, so only the first without a result can have begun; those that run side by
         side only look.
         """
-        said = self.record.of(loop.run)
+        said = self.record.of(loop.run, after=self.record.seq(loop.prompt))
         missing: dict[str, Event] = {}  # models use an id again in a later answer
         for event in said:
             if event.kind == "tool_use":
@@ -410,6 +418,10 @@ class Turns:
     def _is_once(self, run: str) -> bool:
         """Whether a run is over with its answer."""
         return self._store.value("SELECT kind FROM runs WHERE id = ?", (run,)) in ("ask", "tick")
+
+    def _running(self) -> list[Loop]:
+        """What is marked as being answered."""
+        return self._loops(f"{OPEN} AND l.status = ?", RUNNING)
 
     def _loops(self, where: str, value: Any) -> list[Loop]:
         rows = self._store.rows(

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from appliance import cycles
 from appliance.errors import Cancelled, OwlError, Unavailable
 
-SUMMARY_CHARS = 500
 SAME_UPDATES = 3
 STALLS = 3
 GO_ON, DONE, NO_ANSWER, CANNOT = 102, 200, 204, 422  # what an update may say

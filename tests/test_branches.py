@@ -1,5 +1,7 @@
 """Branches: the tree that parents make, forks without copies, jumps, and what of it stays when a run is deleted."""
 
+import inspect
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stores import new_store
 from test_store import a_run, said
 
 from appliance.branches import Branches
@@ -58,7 +61,7 @@ class Wood:
 
 @pytest.fixture
 def wood(tmp_path: Path) -> Iterator[Wood]:
-    store = Store.create(tmp_path / "owlbox.db")
+    store = new_store(tmp_path / "owlbox.db")
     yield Wood(store)
     store.close()
 
@@ -273,3 +276,21 @@ def test_whatever_is_done_every_branch_reads_as_it_grew(wood: Wood, steps: list[
     for run in grown:
         wood.runs.delete(run)
     assert wood.store.value("SELECT (SELECT COUNT(*) FROM runs) + (SELECT COUNT(*) FROM events)") == 0
+
+
+def test_a_long_line_of_forks_is_shown_and_deleted(wood: Wood) -> None:
+    run = first = a_run(wood.store)
+    wood.exchange(run, "one")
+    line = [run]
+    for _ in range(100):
+        run = wood.branches.fork(run).id
+        line.append(run)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 80)
+    try:
+        assert [branch.depth for branch in wood.branches.tree(first)] == list(range(len(line)))
+        for one in line:
+            wood.runs.delete(one)
+    finally:
+        sys.setrecursionlimit(before)
+    assert wood.store.value("SELECT COUNT(*) FROM runs") == 0 == wood.store.value("SELECT COUNT(*) FROM events")

@@ -2,22 +2,25 @@
 
 import json
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
+from stores import new_store
 from test_inbox import Desk, Speech, Voice, echo, until_stopped
 from test_store import until
 
-from appliance import annals, cli, control
+from appliance import annals, cli, clock, control
 from appliance.channels.record import Record
 from appliance.channels.rpc import LocalCall
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.jsonrpc import marked
 from appliance.places import Home
 from appliance.records import Ask, Cancel, Delta, Event, Finish, LoopEnded, Piece, Route
+from appliance.runs import Runs
 from appliance.signatures import signature
 from appliance.store import Store
 from appliance.views import Views
@@ -49,7 +52,7 @@ class Bench:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     yield made
     made.close()
 
@@ -98,6 +101,19 @@ def test_request_is_answered_in_a_run_that_keeps_what_it_was_set_to(bench: Bench
     assert [name for name, _ in bench.told].count("accepted") == 3
 
 
+def test_refused_or_repeated_request_leaves_no_fork_and_no_other_settings(bench: Bench, store: Store) -> None:
+    run = bench.call("run.act", prompt="one", model="double")["run"]
+    for wrong in ({"temperature": 3}, {"persona": "a judge"}):
+        with pytest.raises(BadInput):
+            bench.call("run.act", prompt="two", model="double", run=run, fork=True, settings=wrong)
+    with pytest.raises(BadInput, match="empty"):
+        bench.call("run.act", prompt=" ", model="double", run=run, settings={"temperature": 1})
+    assert store.value("SELECT COUNT(*) FROM runs") == 1 and bench.runs.get(run).settings.temperature is None
+    first, second = (bench.call("run.act", prompt="two", model="double", run=run, fork=True, message_id="m") for _ in "ab")
+    assert first["run"] == second["run"] != run and second["is_new"] is False
+    assert store.value("SELECT COUNT(*) FROM runs") == 2
+
+
 @pytest.mark.covers("R-037")
 def test_prompt_sent_while_one_is_active_is_queued_and_answers_100(store: Store) -> None:
     bench = Bench(store, until_stopped)
@@ -106,12 +122,15 @@ def test_prompt_sent_while_one_is_active_is_queued_and_answers_100(store: Store)
     second = bench.call("run.act", prompt="two", model="double", run=first["run"], wait=False)
     third = bench.call("run.act", prompt="three", model="double", run=first["run"], wait=False)
     assert (second["status"], third["status"]) == (100, 100)
+    fourth = bench.call("run.ask", prompt="four", model="double", run=first["run"])  # nor is it waited for
+    assert fourth["status"] == 100
     assert [(loop.id, loop.status) for loop in bench.runs.queue(first["run"])] == [
         (first["loop"], 102),
         (second["loop"], 100),
         (third["loop"], 100),
+        (fourth["loop"], 100),
     ]
-    for loop in (first, second, third):  # first come, first served
+    for loop in (first, second, third, fourth):  # first come, first served
         until(lambda loop=loop: bench.runs.loop(loop["loop"]).status == 102)  # type: ignore[misc]
         assert bench.call("run.abort", run=first["run"])["aborted"]
         until(lambda loop=loop: bench.runs.loop(loop["loop"]).status == 499)  # type: ignore[misc]
@@ -142,6 +161,37 @@ def test_earlier_prompt_goes_first_whoever_starts_first(store: Store) -> None:
     until(lambda: bench.inbox.busy() == 0)
     answers = [e.content for e in bench.runs.events(first.run) if e.role == "assistant"]
     assert answers == ["eno", "owt"]
+
+
+def test_closing_a_session_ends_what_waits_in_it_and_no_fork_is_made_there(bench: Bench, store: Store) -> None:
+    waits = bench.desk.accept("one")  # recorded, and never begun
+    assert bench.call("session.close", id="local:ann")["status"] == "closed"
+    assert (bench.runs.loop(waits.loop).status, bench.runs.queue(waits.run)) == (499, [])
+    for method, more in (("run.fork", {}), ("run.jump", {"seq": 0})):
+        with pytest.raises(Conflict, match="is closed"):
+            bench.call(method, run=waits.run, **more)
+    put_down = bench.desk.accept("two", sender="bob")
+    bench.runs.start_loop(put_down.loop)
+    bench.runs.pause_loop(bench.runs.loop(put_down.loop))
+    bench.call("session.archive", id="local:bob")
+    assert bench.call("run.fork", run=put_down.run)["session"] == "local:bob", "what is put away may be forked"
+
+
+def test_what_another_process_answers_cannot_be_stopped_here_and_says_so(bench: Bench, store: Store) -> None:
+    made = bench.desk.accept("one")
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        elsewhere = Runs(store, clock.process(other.pid).encode())
+        elsewhere.start_loop(made.loop)
+        with pytest.raises(Conflict, match="another process") as error:
+            bench.call("run.abort", run=made.run)
+        assert "Ctrl+C" in error.value.hint
+        with pytest.raises(Conflict, match="another process"):
+            bench.inbox.stop(made.run)
+    finally:
+        other.kill()
+        other.wait()
+    assert bench.call("run.abort", run=made.run)["aborted"] is False
 
 
 @pytest.mark.covers("R-043")
@@ -200,12 +250,14 @@ def test_branches_are_seen_grown_and_walked_by_method(bench: Bench) -> None:
     assert bench.call("run.view", run=run)["forks"] == [{"id": fork["id"], "alias": "fork"}]
 
 
+@pytest.mark.covers("S-037")
 def test_history_is_the_callers_own(bench: Bench) -> None:
     done = bench.call("run.act", prompt="one", model="double")
     bench.desk.answer("not mine", sender="somebody else")
     told = bench.call("history.list")
     assert [(t["role"], t["run"]) for t in told] == [("user", done["run"]), ("assistant", done["run"])]
     assert (told[0]["text"], told[1]["sender"]) == ("one", "assistant")
+    assert [t["label"] for t in told] == ["[local / owner]", "[local / assistant]"]
 
 
 # -- answers that cannot be kept --------------------------------------------------------------------
@@ -213,7 +265,7 @@ def test_history_is_the_callers_own(bench: Bench) -> None:
 
 @pytest.mark.covers("S-014", "E-247")
 def test_answer_that_cannot_be_kept_is_delivered_and_kept_later(tmp_path: Path) -> None:
-    Store.create(tmp_path / "owlbox.db").close()
+    new_store(tmp_path / "owlbox.db").close()
     store = Store.open(tmp_path / "owlbox.db", busy_delays_ms=(5,))
     lock = apsw.Connection(str(store.path))
 
@@ -308,7 +360,7 @@ def test_folder_of_files_is_read_as_far_as_it_can_be(bench: Bench, tmp_path: Pat
     found = annals.files([str(tmp_path / "sessions")])
     assert [Path(one).name for one in found] == ["bad.jsonl", "good.jsonl"]
     assert annals.files([str(tmp_path / "nothing here")]) == []  # nothing to restore is no error
-    other = Bench(Store.create(tmp_path / "other.db"))
+    other = Bench(new_store(tmp_path / "other.db"))
     damaged = 0
     for path in found:
         for lines, bad in annals.parts(open(path, "rb")):
@@ -324,7 +376,7 @@ def test_commands_do_all_of_it(bench: Bench, home: Home, runtime: Path, monkeypa
     target = tmp_path / "ann.jsonl"
     annals._write(Way(bench), "session.export", bench.runs.sessions()[0]["id"], str(target))
     session = bench.runs.sessions()[0]["id"]
-    Store.create(home.database).close()
+    new_store(home.database).close()
     home.config.write_text("")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
 

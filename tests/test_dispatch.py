@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import new_store
 
 from appliance import tools
 from appliance.clock import CancelToken
@@ -79,7 +80,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    store = Store.create(tmp_path / "owlbox.db")
+    store = new_store(tmp_path / "owlbox.db")
     made = Desk(store)
     yield made
     made.toolbox.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from process import Box, a_box  # noqa: F401
+from stores import new_store
 
 from appliance.clock import now_ms, sleep_s, this_process
 from appliance.drives import Drives
@@ -68,7 +69,7 @@ class Desk:
 
 @pytest.fixture
 def desk(home: Home, tmp_path: Path) -> Iterator[Desk]:
-    store = Store.create(home.database)
+    store = new_store(home.database)
     root = Path(os.path.realpath(tmp_path)) / "work"
     root.mkdir()
     entries, views, schemes = Entries(store), Views(store), Schemes()

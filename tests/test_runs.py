@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stores import new_store
 from test_store import a_run, child, finished, said
 
 from appliance.changes import By
 from appliance.clock import this_process
 from appliance.entries import Content, Entries
 from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError
-from appliance.history import History, Owner, Recall, label
+from appliance.history import PAGE, History, Owner, Recall, label
 from appliance.records import Event, Inbound, Message, Outbound, RunSettings, ToolCall, from_plain, to_plain
 from appliance.runs import FAILED, STOPPED, Loop, Runs, Start, TurnCost, as_messages
 from appliance.store import Store
@@ -27,7 +28,7 @@ ANYTHING = settings(max_examples=80, deadline=None, suppress_health_check=[Healt
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     yield made
     made.close()
 
@@ -691,6 +692,38 @@ def test_history_reads_only_the_end(store: Store, runs: Runs) -> None:
         )
     )
     assert "TEMP B-TREE" not in plan  # no sorting: it stops as soon as there are enough
+
+
+@pytest.mark.covers("S-042", "S-043", "E-283")
+def test_a_search_of_history_finds_letters_in_whatever_case_with_their_neighbours(store: Store, runs: Runs) -> None:
+    run, other = a_run(store), a_run(store, "bob")
+    texts = ["How hot is it?", "Boil the Kettle.", "Thanks", "The KETTLE is mine", "Is it?"]
+    for n, text in enumerate(texts):
+        runs.append(replace(said(run, text, sender_id="ann"), role="assistant" if n % 2 else "user", at_ms=1000 + n))
+    runs.append(replace(_result("the kettle as a tool says it"), run=run))
+    runs.append(said(other, "Bob's kettle"))
+    history = History(store)
+    found = history.search("kettle", context="user:ann")
+    assert [m.told.text for m in found] == ["The KETTLE is mine", "Boil the Kettle."]
+    assert [(m.before and m.before.text, m.after and m.after.text) for m in found] == [
+        ("Thanks", "Is it?"),
+        ("How hot is it?", "Thanks"),
+    ]
+    assert [m.told.text for m in history.search("kettle", context="user:ann", since_ms=1002)] == ["The KETTLE is mine"]
+    assert len(history.search("kettle")) == 3 and len(history.search("kettle", limit=1)) == 1
+    assert history.search("k.ttle") == [] and history.search("kettle", context="user:nobody") == []
+    with store.write() as execute:
+        execute("UPDATE runs SET deleted_ms = 1 WHERE id = ?", (run,))
+    assert [m.told.text for m in history.search("kettle")] == ["Bob's kettle"]
+
+
+@pytest.mark.covers("S-043")
+def test_a_long_history_is_searched_a_page_at_a_time(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    with store.write():
+        for n in range(PAGE + 20):
+            runs.append(said(run, f"needle {n}" if n < 3 else "hay"))
+    assert [m.told.text for m in History(store).search("needle")] == ["needle 2", "needle 1", "needle 0"]
 
 
 @pytest.mark.covers("E-252")

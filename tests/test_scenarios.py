@@ -18,19 +18,26 @@ from typing import Annotated, Any
 
 import pytest
 from process import clean_environ
+from stores import new_home
+from test_store import until
 
-from appliance import onboard
 from appliance.approvals import CONTENT, VETO, Ballot, Resolved
+from appliance.briefing import Briefing
+from appliance.channels.rpc import LocalCall
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.core import Core
 from appliance.dispatching import RECORDING, Recorded, Scene, actor_of
 from appliance.errors import Conflict, NotFound
 from appliance.inbox import Inbox
 from appliance.loops import Subscription
+from appliance.phases import Silent
 from appliance.places import Home
 from appliance.records import Delta, Event, Inbound, LoopEnded, Mode, Outcome, RunSettings
 from appliance.runs import Runs
+from appliance.settings import Workers
 from appliance.steps import Passed, Step, nobody
+from appliance.tasks import NewTask, Task
+from appliance.ticks import Parts, Ticks
 from appliance.toolbox import Caller, tool
 from appliance.verbs import Verbs
 from appliance.views import Actor
@@ -441,6 +448,27 @@ MORE: dict[str, list[Any]] = {
     "remove": ['<rm path="removed.txt"/>', "Removed."],
     "keep": ['<rm path="kept.txt"/>'],
     "terminal": [put("t.txt") + update(200, "Finished."), "never said"],
+    "end-before": [update(200, "Finished.") + put("eb.txt"), "never said"],
+    "end-before-wrong": [update(200, "Finished.") + put("ebw.txt"), "Not finished."],
+    "tick": [
+        {
+            "tool_calls": [
+                {"name": "use", "arguments": {"tool": "sh", "arguments": {"command": "date"}}},
+                {"name": "read", "arguments": {"ref": "known://none"}},
+            ]
+        },
+        "It is noon.",
+    ],
+    "tick-no": [{"tool_calls": [{"name": "use", "arguments": {"tool": "sh", "arguments": {"command": "rm"}}}]}, "never said"],
+    "tick-stop": [{"tool_calls": [{"name": "use", "arguments": {"tool": "sh", "arguments": {"command": "rm"}}}]}, "never said"],
+    "tick-reset": [{"tool_calls": [{"name": "use", "arguments": {"tool": "sh", "arguments": {"command": "ls"}}}]}, "Anew."],
+    "tick-moment": [{"tool_calls": [{"name": "use", "arguments": {"tool": "sh", "arguments": {"command": "ls"}}}]}, "In time."],
+    **{f"commands-{n}": ["".join(put(f"known://c{i}") for i in range(n)), update(204)] for n in (99, 105)},
+    **{f"rush-{n}": [put(f"rush{n}.txt") + put(f"known://rush{n}"), "Done."] for n in range(4)},
+    "tick-close": [{"tool_calls": [{"name": "use", "arguments": {"tool": "sh", "arguments": {"command": "ls"}}}]}],
+    "close": [put("close.txt")],
+    **{f"state-{state}": [put(f"{state}.txt"), "Well."] for state in ("resolved", "cancelled", "failed")},
+    "tick-quick": [{"tool_calls": [{"name": "use", "arguments": {"tool": "sh", "arguments": {"command": "ls"}}}]}, "Quick."],
     "void": [update(200, "Finished.") + BAD, "Well."],
     "void-again": [update(200, "Finished.") + BAD, "Well."],
     "chat-file": [
@@ -501,7 +529,7 @@ def opened(folder: Path, told: dict[str, Sequence[Any]], passed: Passed = nobody
     runtime.mkdir()
     home = Home(folder / "home")
     if not home.database.exists():
-        onboard.init(home)
+        new_home(home)
     given = {"OWLBOX__MODELS__SCRIPT": script(folder, told), "OWLBOX__MODELS__CONTEXT": "200000"}
     core = Core(home, clean_environ(folder, runtime) | given, process="cli", is_shared=False, passed=passed)
     core.recover()
@@ -711,6 +739,14 @@ def test_an_accepted_change_before_an_end_ends_it(stage: Stage) -> None:
     assert after.end == LoopEnded(200, "ok", "Finished.") and after.said == "Finished." and after.deeds == "set:200 update:200"
 
 
+@pytest.mark.covers("R-086", "R-069")
+def test_an_end_that_was_claimed_before_a_change_counts_once_that_is_accepted(stage: Stage) -> None:
+    after, _ = stage.decide(stage.ask("[end-before] Write it."), "accept")
+    assert after.end == LoopEnded(200, "ok", "Finished.") and after.said == "Finished." and stage.entry("eb.txt") == "text"
+    wrong, _ = stage.decide(stage.ask("[end-before-wrong] Write it."), "error", "the disk is full")
+    assert wrong.said == "Not finished." and [e.status for e in wrong.events("status_change")] == [409]
+
+
 @pytest.mark.covers("R-063")
 def test_a_decision_in_the_very_moment_of_the_proposal_is_not_lost(stage: Stage) -> None:
     told, decided = Told("", 0), False
@@ -724,6 +760,50 @@ def test_a_decision_in_the_very_moment_of_the_proposal_is_not_lost(stage: Stage)
             stage.core.approvals.resolve(stage.waiting(accepted.run)[0], accepted.run, "accept")
             decided = True
     assert decided and told.said == "At once." and stage.entry("once.txt") == "text" and told.deeds == "set:200"
+
+
+@pytest.mark.covers("R-031")
+@pytest.mark.parametrize(("state", "deeds"), [("resolved", "set:200"), ("cancelled", "set:403"), ("failed", "set:500")])
+def test_a_state_written_to_what_waits_decides_about_it(stage: Stage, state: str, deeds: str) -> None:
+    told = stage.ask(f"[state-{state}] Write it.")
+    (ref,) = stage.waiting(told.run)
+    call, after, done = LocalCall(lambda name, value: None), Told(told.run, told.loop), list[dict[str, Any]]()
+    write = partial(stage.core.rpc.set_entry, call, ref, attributes={"state": state}, run=told.run)
+    stage.heard(after, lambda: done.append(write()))
+    assert (done[0]["status"], after.deeds, after.end.status) == (200, deeds, 200)
+    assert stage.entry(f"{state}.txt") == ("text" if state == "resolved" else None) and stage.waiting(told.run) == []
+    with pytest.raises(Conflict, match="does not wait"):
+        write()
+
+
+@pytest.mark.covers("R-085", "R-063")
+@pytest.mark.parametrize("number", range(4))
+def test_whoever_decides_and_stops_at_once_the_record_stays_whole(stage: Stage, number: int) -> None:
+    told = stage.ask(f"[rush-{number}] Write it.")
+    (ref,) = stage.waiting(told.run)
+    begin, done = threading.Barrier(4), list[object]()
+
+    def do(work: Callable[[], object]) -> None:
+        begin.wait(30)
+        try:
+            done.append(work())
+        except (Conflict, NotFound) as error:
+            done.append(error)
+
+    accept = partial(stage.core.approvals.resolve, ref, told.run, "accept")
+    reject = partial(stage.core.approvals.resolve, ref, told.run, "reject")
+    crowd = [threading.Thread(target=do, args=(work,)) for work in (accept, accept, reject, partial(stage.inbox.stop, told.run))]
+    for one in crowd:
+        one.start()
+    for one in crowd:
+        one.join(30)
+    until(lambda: stage.core.runs.queue(told.run) == [] and stage.inbox.busy() == 0)
+    assert sum(isinstance(one, Resolved) for one in done) <= 1 and len(done) == 4
+    events = stage.core.runs.events(told.run)
+    calls, results = (sorted(e.call_id for e in events if e.kind == kind) for kind in ("tool_use", "tool_result"))
+    assert calls == results, "every call has one result"
+    assert stage.core.runs.get(told.run).status in (200, 499) and stage.waiting(told.run) == []
+    assert "streaming" not in [state for state, _, _ in stage.log(told.run).values()]
 
 
 @pytest.mark.covers("R-085", "E-110")
@@ -763,6 +843,120 @@ def test_a_run_that_needs_nobodys_word_hears_vetoes_all_the_same(stage: Stage) -
     assert told.deeds == "set:403" and told.said == "Not so." and stage.entry("wv.txt") is None and stage.waiting(told.run) == []
 
 
+@pytest.mark.covers("R-045")
+def test_files_are_promoted_in_a_run_only_as_far_as_it_has_room(tmp_path: Path) -> None:
+    with opened(tmp_path, {"files": ["Here."]}) as stage:
+        core, run = stage.core, stage.ask("[files] Look.", RunSettings(layout="entries", context_limit=8192)).run
+        core.project.root = tmp_path / "work"
+        core.project.root.mkdir()
+        for name, size in (("big.md", 60_000), ("small.md", 100)):
+            (core.project.root / name).write_text("owl\n" * (size // 4))
+        actor = Actor("client", run, *core.runs.moment(run))
+        assert core.project.follow(actor, "big.md", "add").status == 413
+        assert core.project.follow(actor, "small.md", "add").status == 200
+        assert [view.path for view in core.views.of(run, visibility="visible") if view.path in ("big.md", "small.md")] == [
+            "small.md"
+        ]
+
+
+# -- a task that waits ---------------------------------------------------------------------------------
+
+
+def work(stage: Stage, only: int) -> Task:
+    """A worker's round in this process."""
+    core = stage.core
+    briefing = Briefing(core.tasks, core.runs, core.entries)
+    parts = Parts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing, go_on=core.approvals.go_on)
+    core.office.ticks = Ticks(parts, lambda: Workers(max_turns=5), Silent())
+    core.office.ticks.tick("worker-1", only)
+    core.office.ticks = None
+    return core.tasks.get(only)
+
+
+def test_a_task_goes_on_in_its_thread_once_what_it_waits_for_is_decided(stage: Stage) -> None:
+    core = stage.core
+    task = core.tasks.add(NewTask("[tick] What time is it?"))
+    waits = work(stage, task.id)
+    assert waits.status == "waiting" and "It goes on once that is decided" in waits.waiting_reason
+    assert core.runs.get(waits.run).status == 202 and not core.tasks.is_work()
+    (ref,) = stage.waiting(waits.run)
+    call = LocalCall(lambda name, value: None)
+    resolved = core.decisions.resolve(call, ref, "accept", waits.run, "12:00", wait=True)  # there is nothing to wait for
+    assert (resolved["status"], resolved["outcome"]["status"]) == (100, 200) and core.tasks.get(task.id).status == "pending"
+    assert stage.inbox.start_waiting() == 0 and stage.inbox.busy() == 0, "it is a worker's, not the core's"
+    done = work(stage, task.id)
+    assert done.status == "complete" and done.output.startswith("It is noon.") and done.run == waits.run
+    events = core.runs.events(done.run)
+    results = [(e.tool, e.status, e.content) for e in events if e.kind == "tool_result"]
+    assert results[0] == ("use", 200, "12:00") and results[1][0] == "read", "what came after it is run then"
+    assert [t["seq"] for t in core.runs.turns(done.run)] == [1, 2] and core.runs.get(done.run).status == 200
+    assert [a.run for a in core.tasks.attempts(task.id)] == [done.run] * 2
+
+
+def test_a_task_fails_when_what_it_waits_for_is_rejected_or_given_up(stage: Stage) -> None:
+    core = stage.core
+    task = core.tasks.add(NewTask("[tick-no] Remove it."))
+    run = work(stage, task.id).run
+    assert core.approvals.resolve(stage.waiting(run)[0], run, "reject", "leave it").status == 200
+    assert (core.tasks.get(task.id).status, core.runs.get(run).status) == ("failed", 200)
+    assert "rejected" in core.tasks.get(task.id).failure
+    task = core.tasks.add(NewTask("[tick-stop] Remove it."))
+    run = work(stage, task.id).run
+    assert stage.inbox.abort(run) and not stage.inbox.abort(run)
+    assert (core.tasks.get(task.id).status, core.runs.get(run).status) == ("failed", 499)
+
+
+def test_closing_a_session_ends_what_waits_there_for_a_decision(stage: Stage) -> None:
+    core = stage.core
+    accepted = stage.inbox.accept(Inbound("local", "cleo", "[close] Write.", new_id(), now_ms(), settings=ENTRIES), new_id())
+    told = stage.heard(Told(accepted.run, accepted.loop), lambda: stage.inbox.start(accepted.loop))
+    assert told.end.status == 202 and core.record.control.close("local:cleo").status == "closed"
+    assert (stage.waiting(told.run), core.runs.get(told.run).status) == ([], 499)
+    task = core.tasks.add(NewTask("[tick-close] List."))
+    run = work(stage, task.id).run
+    core.approvals.resolve(stage.waiting(run)[0], run, "accept", "x")
+    assert core.record.control.close(f"task:{task.id}").status == "closed"
+    assert (core.runs.queue(run), core.runs.get(run).status) == ([], 499)
+
+
+def test_a_decision_for_a_task_that_was_begun_anew_ends_the_old_attempt(stage: Stage) -> None:
+    core = stage.core
+    task = core.tasks.add(NewTask("[tick-reset] List."))
+    run = work(stage, task.id).run
+    core.tasks.reset(task.id)
+    done = work(stage, task.id)
+    assert done.status == "complete" and done.run != run, "a thread that still waits is not gone on with"
+    assert core.approvals.resolve(stage.waiting(run)[0], run, "accept", "x").status == 499
+    assert core.runs.get(run).status == 499 and core.tasks.get(task.id).status == "complete"
+
+
+def test_a_decision_about_a_task_that_was_recorded_and_not_followed_is_followed_at_the_next_start(stage: Stage) -> None:
+    core = stage.core
+    task = core.tasks.add(NewTask("[tick-quick] List."))
+    waits = work(stage, task.id)
+    actor = Actor("client", waits.run, *core.runs.moment(waits.run))
+    core.verbs.resolve(actor, stage.waiting(waits.run)[0], True)  # by somebody who did not live to go on
+    assert core.approvals.recover() == 1 and core.tasks.get(task.id).status == "pending"
+    assert work(stage, task.id).output.startswith("Quick.")
+
+
+def test_a_task_goes_on_also_when_the_decision_came_in_the_very_moment(stage: Stage) -> None:
+    core, run = stage.core, ""
+
+    def decide() -> None:
+        until(lambda: bool(core.approvals.waiting(limit=1)))
+        (waiting,) = core.approvals.waiting(limit=1)
+        core.approvals.resolve(waiting.ref, waiting.run, "accept", "a b")
+
+    task = core.tasks.add(NewTask("[tick-moment] List."))
+    deciding = threading.Thread(target=decide)
+    deciding.start()
+    run = work(stage, task.id).run
+    deciding.join(30)
+    assert core.tasks.get(task.id).status == "pending" and [loop.status for loop in core.runs.queue(run)] == [100]
+    assert work(stage, task.id).output.startswith("In time.")
+
+
 # -- recording -----------------------------------------------------------------------------------------
 
 
@@ -778,6 +972,16 @@ def test_every_command_is_recorded_before_any_is_run(stage: Stage) -> None:
         "log://turn_1/get/known%3A/nothing": ("failed", 404, "no entry known://nothing"),
         "log://turn_1/set/known%3A/r2": ("failed", 424, "set was not run: a call before it failed"),
     }, "one entry each, with its result"
+
+
+@pytest.mark.covers("R-078")
+@pytest.mark.parametrize(("count", "warnings"), [(99, 0), (105, 1)])
+def test_commands_beyond_99_are_dropped_with_one_warning(stage: Stage, count: int, warnings: int) -> None:
+    told = stage.ask(f"[commands-{count}] Do them.")
+    sql = "SELECT body FROM run_entries WHERE run = ? AND path LIKE 'error://turn_1/%'"
+    found = stage.core.store.rows(sql, (told.run,))
+    assert len(told.events("tool_result")) == 100 and len(found) == warnings, found  # with the update that ends it
+    assert stage.entry("known://c98", told.run) == "text" and stage.entry("known://c99", told.run) is None
 
 
 @pytest.mark.covers("R-060", "R-083")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from stores import new_store
 from test_inbox import Desk, Voice, until_stopped
 from test_store import child, killed, said, until
 
@@ -26,7 +27,7 @@ Making = Callable[..., tuple[Desk, Control]]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     yield made
     made.close()
 
@@ -363,7 +364,7 @@ def test_two_writers_leave_two_whole_records(store: Store) -> None:
 @pytest.mark.covers("E-314", "A-218")
 def test_lock_held_for_too_long_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "owlbox.db"
-    Store.create(path).close()
+    new_store(path).close()
     patient, holder = Store.open(path, busy_delays_ms=(10, 10)), apsw.Connection(str(path))
     holder.execute("BEGIN IMMEDIATE")
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stores import new_store
 from test_store import a_run, child, finished, said
 
 from appliance import tools
@@ -20,7 +21,6 @@ from appliance.policy import Policy
 from appliance.records import Outcome, ToolCall
 from appliance.runs import Runs
 from appliance.steps import Step
-from appliance.store import Store
 from appliance.tasks import Claim, NewTask, Task, Tasks
 from appliance.toolbox import Toolbox
 from appliance.undo import Undo
@@ -32,7 +32,7 @@ class Bench:
     """A queue, what it told, and the tools over it."""
 
     def __init__(self, path: Path) -> None:
-        self.store = Store.create(path)
+        self.store = new_store(path)
         self.told: list[Task] = []
         self.nudged: list[int] = []
         self.steps: list[Step] = []
@@ -411,7 +411,7 @@ def test_what_cannot_be_told_has_not_happened(tmp_path: Path) -> None:
     def refuse(task: Task) -> None:
         raise StoreError("the outbox is full")
 
-    store = Store.create(tmp_path / "owlbox.db")
+    store = new_store(tmp_path / "owlbox.db")
     tasks = Tasks(store, settled=refuse)
     task = tasks.add(NewTask("x")).id
     claim = tasks.claim("w1")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from stores import new_store
 from test_store import ROOT, child, killed, until
 
 from appliance import policy
@@ -233,7 +234,7 @@ class Desk:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     yield made
     made.close()
 

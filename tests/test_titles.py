@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from stores import new_store
 from test_inbox import Desk, Voice
 from test_store import until
 
@@ -15,7 +16,7 @@ from appliance.titles import LEAST_BYTES, Titles, first_words, is_able, tidy
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     yield made
     made.close()
 
@@ -102,6 +103,7 @@ def test_only_the_first_answer_names_a_chat_and_never_over_a_persons_name_for_it
         ('**"Owls and their necks."**\nThis title tells', "Owls and their necks"),
         ("# Titel: Eulen, ihre Hälse und mehr", "Eulen, ihre Hälse und mehr"),
         ("one two three four five six seven eight, nine ten", "one two three four five six seven eight"),
+        ("Owls \x1b[2J and \u202etheir necks", "Owls [2J and their necks"),
         ("Owls", ""),
         ("", ""),
         ("<tool>x y z</tool>", ""),

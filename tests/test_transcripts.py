@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stores import new_store
 from test_branches import Wood
+from test_store import a_run
 
 from appliance.records import Event, Inbound, RunSettings
 from appliance.runs import Start, TurnCost
-from appliance.store import Store
 from appliance.transcripts import Restored, Transcripts
 
 
 def wood_at(folder: Path, name: str) -> Wood:
-    return Wood(Store.create(folder / f"{name}.db"))
+    return Wood(new_store(folder / f"{name}.db"))
 
 
 @pytest.fixture
@@ -280,3 +281,114 @@ def test_no_damage_ever_raises_or_leaves_a_broken_database(tmp_path: Path, data:
 def test_missing_session_is_not_found(wood: Wood) -> None:
     with pytest.raises(Exception, match="no session nobody"):
         written(wood, "nobody")
+
+
+# -- lines that mean no good ------------------------------------------------------------------------
+
+
+def line(run: str, seq: int = 900, **more: Any) -> dict[str, Any]:
+    """A message as an export has it."""
+    plain = {"type": "message", "id": f"{run}/{seq}", "parent_id": "local:ann", "timestamp": "2026-11-22T10:00:00.000Z"}
+    return {**plain, "role": "user", "content": "hoot", **more}
+
+
+def a_run_line(run: str, **more: Any) -> dict[str, Any]:
+    plain = {"type": "run", "id": run, "parent_id": "local:ann", "timestamp": "2026-11-22T10:00:00.000Z"}
+    return {**plain, "session": "local:ann", "kind": "chat", "alias": "x", "status": 200, **more}
+
+
+HOSTILE: dict[str, Any] = {
+    "huge number": lambda run: line(run, 10**30),
+    "number beyond the counter": lambda run: line(run, 2**62),
+    "zero": lambda run: line(run, 0),
+    "infinite tokens": lambda run: line(run, tokens=float("inf")),
+    "huge status": lambda run: line(run, status=10**40),
+    "status of another kind": lambda run: line(run, status={"a": 1}),
+    "year one": lambda run: line(run, timestamp="0001-01-01T00:00:00"),
+    "a list as text": lambda run: line(run, content=["a"]),
+    "half a character": lambda run: line(run, content="\ud800"),
+    "unknown role": lambda run: line(run, role="root"),
+    "input of a list": lambda run: line(run, input=[1, 2]),
+    "deep input": lambda run: line(run, input={"a": json.loads("[" * 300 + "]" * 300)}),
+    "run without a name": lambda run: a_run_line(""),
+    "run with a path": lambda run: a_run_line("../../etc"),
+    "run called like another's alias": lambda run: a_run_line("first"),
+    "huge turn base": lambda run: a_run_line("0000-1111", turn_base=10**30),
+    "settings out of range": lambda run: a_run_line("0000-1111", settings={"temperature": 99}),
+    "kind nobody knows": lambda run: a_run_line("0000-1111", kind="root"),
+    "loop with odd turns": lambda run: {"type": "loop", "run": run, "id": "x", "seq": 77, "status": 200, "turns": [5]},
+    "loop of nothing": lambda run: {"type": "loop", "run": "nowhere", "id": "x", "seq": 1, "status": 200, "turns": []},
+    "session without a door": lambda run: {"type": "session", "id": "ann", "created": "2026-11-22T10:00:00.000Z"},
+    "session that paints": lambda run: {"type": "session", "id": "a:\x1b[2J", "created": "2026-11-22T10:00:00.000Z"},
+}
+
+
+@pytest.mark.covers("A-219", "E-314")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_line_is_damage_and_changes_nothing(wood: Wood, other: Wood, name: str) -> None:
+    run = begun(wood)
+    lines = written(wood)
+    read(other, lines)
+    done = read(other, [json.dumps(HOSTILE[name](run))])
+    assert (done.damaged, done.events, done.runs, done.sessions) == (1, 0, 0, 0)
+    assert written(other) == lines and len(other.runs.people.listing()) == 1 and other.store.problems() == []
+
+
+def test_lines_for_a_run_that_goes_on_here_are_refused(wood: Wood) -> None:
+    run = begun(wood)
+    before = written(wood)
+    head = {"type": "head", "run": run, "id": "x", "head": f"{run}/1"}
+    loop = {"type": "loop", "run": run, "id": "x", "seq": 77, "status": 200, "turns": [], "outcome": "", "mode": "act"}
+    done = read(wood, [json.dumps(one) for one in (line(run), loop, head)])
+    assert (done.damaged, done.events, written(wood)) == (2, 0, before)
+
+
+def test_no_line_leads_into_what_somebody_else_said(wood: Wood, other: Wood) -> None:
+    with other.store.write():
+        other.runs.touch_session(Inbound("local", "bob", "hi", "m", 1))
+    secret = other.runs.begin("local:bob", "chat").id
+    seq = other.exchange(secret, "bob's own")
+    begun(wood)
+    read(other, written(wood))
+    spy = a_run_line("0000-1111", parent_id=secret)
+    head = {"type": "head", "run": "0000-1111", "id": "x", "head": f"{secret}/{seq}"}
+    done = read(other, [json.dumps(one) for one in (spy, head, line("0000-1111", 1, parent_id=f"{secret}/{seq}"))])
+    assert (done.runs, done.damaged) == (1, 2) and other.path("0000-1111") == []
+
+
+def test_run_that_was_led_elsewhere_since_stays_there(wood: Wood, other: Wood) -> None:
+    run = begun(wood)
+    lines = written(wood)
+    assert any('"type": "head"' in one for one in lines)
+    for home in (wood, other):
+        read(home, lines)
+        home.branches.jump(run, 1)
+        head = home.runs.get(run).head
+        assert read(home, lines).damaged == 0 and home.runs.get(run).head == head
+
+
+def test_line_that_was_damaged_is_added_by_the_whole_file_and_moves_no_head(wood: Wood, other: Wood) -> None:
+    run = begun(wood)
+    lines = [one for one in written(wood) if json.loads(one)["type"] != "head"]
+    at = next(n for n, one in enumerate(lines) if f'"id": "{run}/9"' in one)
+    read(other, [*lines[:at], "{half", *lines[at + 1 :]])
+    head = other.runs.get(run).head
+    done = read(other, lines)
+    assert (done.events, done.damaged) == (1, 0)
+    assert other.runs.get(run).head == head and [e.seq for e in other.runs.events(run)] == [e.seq for e in wood.runs.events(run)]
+
+
+def test_call_that_was_under_way_has_a_result_when_its_run_goes_on_elsewhere(wood: Wood, other: Wood) -> None:
+    run = a_run(wood.store)
+    loop = wood.ask(run, "look", "a")
+    turn = wood.runs.last_turn(loop.id)
+    for name in ("b", "c"):
+        wood.runs.append(Event(run, "tool_use", "assistant", "", turn=turn, tool="look", input={}, call_id=name))
+    read(other, written(wood, wood.runs.get(run).session))
+    other.exchange(run, "and now?")
+    other.ask(run, "again")
+    spoken = [(m.role, m.tool_call_id or m.content) for m in other.runs.recent(run, 80)]
+    told = [("user", "look"), ("assistant", ""), ("tool", "a"), ("assistant", ""), ("tool", "b"), ("tool", "c")]
+    assert [one for one in spoken if one[0] == "tool"] == [one for one in told if one[0] == "tool"]
+    assert spoken[-3:] == [("user", "and now?"), ("assistant", "re: and now?"), ("user", "again")]
+    assert "may or may not" in next(m.content for m in other.runs.recent(run, 80) if m.tool_call_id == "c")

@@ -1,4 +1,4 @@
-"""Decisions at the local socket: accept or reject what waits, and hear how the answer goes on.
+"""Decisions at the local socket: look at what waits, accept or reject it, and hear how the answer goes on.
 
 Beside `rpc` because one table would pass 600 lines. Whoever may open the socket may decide.
 """
@@ -11,6 +11,7 @@ from appliance.inbox import Inbox
 from appliance.jsonrpc import Call, method
 from appliance.records import to_plain
 from appliance.relay import relay
+from appliance.runs import PROPOSED, WAITING
 from appliance.signatures import Range
 
 Decision = Literal["accept", "reject", "error"]
@@ -20,10 +21,26 @@ Decide = Callable[[str, str, Decision, str], dict[str, Any]]  # reference, run, 
 class Decisions:
     """The method table of decisions. `waits_for` tells the loop that a proposal holds up, 0 for none."""
 
-    def __init__(self, inbox: Inbox, decide: Decide, waits_for: Callable[[str, str], int]) -> None:
+    def __init__(
+        self, inbox: Inbox, decide: Decide, waits_for: Callable[[str, str], int], show: Callable[[str, str], dict[str, Any]]
+    ) -> None:
         self._inbox = inbox
         self._decide = decide
         self._waits_for = waits_for
+        self._show = show
+
+    @method("run.proposal")
+    def proposal(
+        self,
+        call: Call,
+        ref: Annotated[str, Range(1, 2048), "what waits, as entry.waiting names it, or the end of it"],
+        run: Annotated[str, "the thread in which it waits; empty where only one such waits"] = "",
+    ) -> dict[str, Any]:
+        """What somebody has to know to decide: of a change of a file `patch`, a unified difference, else `text` and `options`.
+
+        `patch` is empty where it would be very long; `text` has both texts then.
+        """
+        return self._show(ref, run)
 
     @method("run.resolve", is_long=True)
     def resolve(
@@ -37,13 +54,14 @@ class Decisions:
     ) -> dict[str, Any]:
         """Decide about what a thread proposed. `status` is the thread's: 102 while it goes on, 202 while more waits.
 
-        `outcome` says what became of the proposal. Once decided it stays so: a conflict otherwise.
+        It is 100 for a task's thread: a worker goes on with it. `outcome` says what became of the proposal. Once decided
+        it stays so: a conflict otherwise.
         """
         loop = self._waits_for(ref, run)
         subscription = self._inbox.feed.subscribe(loop)
         try:
             known = self._decide(ref, run, action, output)
-            if not wait or not loop or known["status"] == 202:
+            if not wait or not loop or known["status"] in (WAITING, PROPOSED):
                 return known
             call.notify("resolved", known)
             call.cancel.then(subscription.close)

@@ -4,13 +4,14 @@ Whoever may open the socket may look at and change all of it, as with threads (`
 for a transcript, and what `relay` tells for an answer. Beside `rpc` because one table would pass 600 lines.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from appliance.control import Control, Prompt, getuser, read_settings
 from appliance.errors import Lost
 from appliance.inbox import Accepted
 from appliance.jsonrpc import Call, method
-from appliance.records import to_plain
+from appliance.records import Mode, to_plain
 from appliance.relay import MAX_CHARS, fit, relay
 from appliance.sessions import Wanted, plain
 from appliance.signatures import Range
@@ -23,6 +24,29 @@ Ms = Annotated[int, Range(0, 2**53), "milliseconds since 1970; 0 does not matter
 Wait = Annotated[bool, "stream the answer; false returns once the prompt is safe"]
 Given = Annotated[dict[str, Any] | None, "temperature, context_limit, persona, approval, no_repo, no_web, ..."]
 PAGE_CHARS = 400_000
+
+
+def _asking(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
+    """The method of one mode: they differ in nothing else."""
+
+    @method(f"run.{mode}", is_long=True)
+    def asking(
+        self: "Record",
+        call: Call,
+        prompt: str,
+        model: Annotated[str, "a pool or a route; needed"] = "",
+        run: Annotated[str, "continue this one; empty begins one"] = "",
+        alias: Annotated[str, "the name of a new one"] = "",
+        fork: Annotated[bool, "in a fork of `run`"] = False,
+        settings: Given = None,
+        message_id: Annotated[str, "the same id is accepted once"] = "",
+        wait: Wait = True,
+    ) -> dict[str, Any]:
+        given = read_settings({**(settings or {}), "model": model})
+        return self.prompted(call, Prompt(prompt, mode, run, alias, fork, given, message_id), wait)
+
+    asking.__doc__ = f"{what} Answered once every tool has finished, or at once with status 100 while others come first."
+    return asking
 
 
 class Record:
@@ -118,39 +142,8 @@ class Record:
 
     # -- runs ---------------------------------------------------------------------------------------
 
-    @method("run.ask", is_long=True)
-    def ask(
-        self,
-        call: Call,
-        prompt: str,
-        model: Annotated[str, "a pool or a route; needed"] = "",
-        run: Annotated[str, "continue this one; empty begins one"] = "",
-        alias: Annotated[str, "the name of a new one"] = "",
-        fork: Annotated[bool, "in a fork of `run`"] = False,
-        settings: Given = None,
-        message_id: Annotated[str, "the same id is accepted once"] = "",
-        wait: Wait = True,
-    ) -> dict[str, Any]:
-        """A question that changes nothing: answered once every tool has finished, or status 100 while others come first."""
-        given = read_settings({**(settings or {}), "model": model})
-        return self._prompted(call, Prompt(prompt, "ask", run, alias, fork, given, message_id), wait)
-
-    @method("run.act", is_long=True)
-    def act(
-        self,
-        call: Call,
-        prompt: str,
-        model: Annotated[str, "a pool or a route; needed"] = "",
-        run: Annotated[str, "continue this one; empty begins one"] = "",
-        alias: Annotated[str, "the name of a new one"] = "",
-        fork: Annotated[bool, "in a fork of `run`"] = False,
-        settings: Given = None,
-        message_id: Annotated[str, "the same id is accepted once"] = "",
-        wait: Wait = True,
-    ) -> dict[str, Any]:
-        """Work with everything the run may use; answered like `run.ask`."""
-        given = read_settings({**(settings or {}), "model": model})
-        return self._prompted(call, Prompt(prompt, "act", run, alias, fork, given, message_id), wait)
+    ask = _asking("ask", "A question that changes nothing.")
+    act = _asking("act", "Work with everything the run may use.")
 
     @method("run.inject", is_long=True)
     def inject(self, call: Call, run: Run, text: str, wait: Wait = False) -> dict[str, Any]:
@@ -175,16 +168,16 @@ class Record:
         limit: Limit = 100,
     ) -> dict[str, Any]:
         """One branch from its very beginning, through whatever runs it leads; `has_more` says that there are further events."""
-        events = self.control.branches.path(run, seq)
+        events, count = self.control.branches.page(run, seq, offset, limit)
         shown: list[dict[str, Any]] = []
         room = PAGE_CHARS
-        for event in events[offset : offset + limit]:
+        for event in events:
             one, size = fit(event)
             room -= size
             if room < 0 and shown:
                 break
             shown.append(one)
-        return {"events": shown, "has_more": offset + len(shown) < len(events)}
+        return {"events": shown, "has_more": offset + len(shown) < count}
 
     @method("run.tree")
     def tree(self, call: Call, run: Run) -> list[dict[str, Any]]:
@@ -247,8 +240,11 @@ class Record:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _prompted(self, call: Call, prompt: Prompt, wait: bool) -> dict[str, Any]:
-        return self._follow(call, self.control.prompt(getuser(call.uid), prompt, call.correlation), wait)
+    def prompted(self, call: Call, prompt: Prompt, wait: bool) -> dict[str, Any]:
+        """Hand in a prompt, and hear the answer unless others of its run come first (R-037)."""
+        accepted = self.control.prompt(getuser(call.uid), prompt, call.correlation)
+        is_first = all(loop.id >= accepted.loop for loop in self.control.runs.queue(accepted.run))
+        return self._follow(call, accepted, wait and is_first)
 
     def _follow(self, call: Call, accepted: Accepted, wait: bool) -> dict[str, Any]:
         run = self.control.runs.get(accepted.run)
