@@ -78,6 +78,10 @@ def no_worker() -> None:
     """There are no workers."""
 
 
+def _default(run: str) -> Policy:
+    return Policy()
+
+
 @dataclass(frozen=True)
 class Means:
     """What the decisions need besides rows: to answer a loop on, and to show what was written.
@@ -90,7 +94,7 @@ class Means:
     show: Callable[[int, Event | LoopEnded], None]
     release: Callable[[str, str], bool] = no_task
     wake: Callable[[], None] = no_worker
-    policy: Callable[[], Policy] = Policy
+    policy: Callable[[str], Policy] = _default  # of a run
     hooks: Hooks = field(default_factory=Hooks)
 
 
@@ -244,7 +248,7 @@ class Approvals:
 
     def _veto(self, ballot: Ballot) -> Outcome | None:
         """What speaks against it: first the policy as it is now, then whoever listens, until the first veto."""
-        verdict = self._means.policy().check(ballot.waiting.action)
+        verdict = self._means.policy(ballot.waiting.run).check(ballot.waiting.action)
         if not verdict.allowed:
             return Outcome(403, "permission", f"{ballot.waiting.action} is not allowed here ({verdict.rule})")
         self._means.hooks.handle(VETO, ballot)

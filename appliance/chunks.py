@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from appliance.errors import OwlError, Unavailable
 
 WHOLE_CHARS = 200  # a shorter text is one chunk (B-089)
-TARGET_CHARS = 800  # with its title it fits the 256 tokens that the embedding model sees
-LARGEST_CHARS = 1200  # of a paragraph that stays whole
-BLOCK_CHARS = 2000  # of code or a table that stays whole
+TARGET_CHARS = 500  # measured beside 300 and 800: docs/finding.md
+LARGEST = 1.5  # times that for a paragraph that stays whole
+BLOCK = 4  # times that for code or a table that stays whole
 MAX_CHARS = 15_000  # of a chunk that a model asked for
 NEAR_LINES = 2  # of the chunks before and after that belong to what is known of a chunk
 NEAR_CHARS = 300  # of them at most, each
@@ -60,7 +60,7 @@ class _Line:
     text: str
 
 
-def structured(text: str, *, is_prose: bool = True) -> list[Chunk]:
+def structured(text: str, *, is_prose: bool = True, target_chars: int = TARGET_CHARS) -> list[Chunk]:
     """The chunks of a text in order; none when it is blank. Without `is_prose` (code, data) no line is a heading or a message."""
     if not text.strip():
         return []
@@ -74,8 +74,8 @@ def structured(text: str, *, is_prose: bool = True) -> list[Chunk]:
         blocks = list(_blocks(lines))
     else:
         blocks = list(_paragraphs(lines))
-    pieces = [piece for block in blocks for piece in _cut(text, block)]
-    return _numbered(text, pieces if speakers else list(_packed(pieces)))
+    pieces = [piece for block in blocks for piece in _cut(text, block, target_chars)]
+    return _numbered(text, pieces if speakers else list(_packed(pieces, target_chars)))
 
 
 def proposed(text: str, ranges: Ranges, *, is_prose: bool = True) -> list[Chunk]:
@@ -275,21 +275,21 @@ def _paragraph_end(lines: Sequence[_Line], n: int) -> int:
 # -- cutting and packing ----------------------------------------------------------------------------
 
 
-def _cut(text: str, block: _Block) -> Iterator[_Block]:
+def _cut(text: str, block: _Block, target_chars: int = TARGET_CHARS) -> Iterator[_Block]:
     """A block in pieces that are not too long."""
-    longest = BLOCK_CHARS if block.kind in ("code", "table") else LARGEST_CHARS
+    longest = target_chars * (BLOCK if block.kind in ("code", "table") else LARGEST)
     start = block.start
     while block.end - start > longest:
-        end = _place(text, start)
+        end = _place(text, start, target_chars)
         yield replace(block, start=start, end=end)
         start = end
     if text[start : block.end].strip():
         yield replace(block, start=start)
 
 
-def _place(text: str, start: int) -> int:
+def _place(text: str, start: int, target_chars: int) -> int:
     """Where to cut what begins here: after a line, a sentence or a word, else wherever it is long enough."""
-    least, most = start + TARGET_CHARS // 2, start + TARGET_CHARS
+    least, most = start + target_chars // 2, start + target_chars
     line = text.rfind("\n", least, most)
     if line >= 0:
         return line + 1
@@ -300,7 +300,7 @@ def _place(text: str, start: int) -> int:
     return word + 1 if word >= 0 else most
 
 
-def _packed(pieces: Sequence[_Block]) -> Iterator[_Block]:
+def _packed(pieces: Sequence[_Block], target_chars: int) -> Iterator[_Block]:
     """Neighbours put together while they are short, a heading always with what follows it."""
     current: list[_Block] = []
     has_text = False  # headings alone wait for what follows, up to a limit
@@ -308,7 +308,7 @@ def _packed(pieces: Sequence[_Block]) -> Iterator[_Block]:
         if current:
             is_section = piece.kind == "heading" and current[-1].kind != "heading"
             length = current[-1].end - current[0].start
-            is_full = piece.end - current[0].start > (TARGET_CHARS if has_text else BLOCK_CHARS)
+            is_full = piece.end - current[0].start > target_chars * (1 if has_text else BLOCK)
             is_full = is_full and (has_text or piece.kind == "heading")
             if is_full or (is_section and length >= WHOLE_CHARS):
                 headings = _last_headings(current) if has_text else 0

@@ -277,6 +277,12 @@ def _packets(command: Command) -> None:
     glimpses.add(command)
 
 
+def _policing(command: Command) -> None:
+    from appliance import policing
+
+    policing.add(command)
+
+
 def _deciding(command: Command) -> None:
     from appliance import deciding
 
@@ -313,6 +319,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("packet",), _packets),
     (("undo", "history", "sql"), _past),
     (("approve", "reject"), _deciding),
+    (("policy", "tool"), _policing),
 )
 
 

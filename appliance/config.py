@@ -5,6 +5,7 @@ when a new one is bad. What keys there are is in `settings`; what a value means 
 uses it. Stops at the first problem and names its key. A value that may be a secret is never repeated.
 """
 
+import ipaddress
 import json
 import math
 import re
@@ -17,10 +18,11 @@ from types import UnionType
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from appliance.errors import ConfigError
+from appliance.keys import About, about
 from appliance.places import Home
 from appliance.reference import default_toml as default_toml
 from appliance.reference import reference as reference
-from appliance.settings import LOCAL, About, Alias, Config, about
+from appliance.settings import LOCAL, Alias, Config
 
 PREFIX = "OWLBOX__"
 NAME = re.compile(r"[\w.-]+")
@@ -370,6 +372,10 @@ def _check_tools(config: Config) -> None:
     if search.enabled and search.provider == "searxng" and not search.url:
         _missing("tools.web_search.url", 'tools.web_search.provider is "searxng"')
     _check_address("tools.web_search.url", search.url)
+    for i, network in enumerate(config.tools.web.private_networks):
+        _require(_is_network(network), f"tools.web.private_networks[{i}]", network, "a network such as 192.168.1.0/24")
+    for i, pattern in enumerate(config.tools.blocked_patterns):
+        _require(bool(pattern.strip()), f"tools.blocked_patterns[{i}]", pattern, "a command or a part of one")
     for name, server in config.tools.mcp.items():
         key = "command" if server.transport == "stdio" else "url"
         if not getattr(server, key):
@@ -381,6 +387,14 @@ def _check_mounts(config: Config) -> None:
         key = f"sandbox.mounts[{i}]"
         _require(mount.path.startswith("/"), f"{key}.path", mount.path, "an absolute path")
         _require(not (mount.user and mount.group), key, f"{mount.user} and {mount.group}", "for a user or for a group, not both")
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_address(key: str, value: str) -> None:

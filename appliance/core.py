@@ -12,9 +12,24 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from appliance import __version__, config, control, log, markdown, notes, notify, places, policy, qualify, queries, titles, tools
+from appliance import (
+    __version__,
+    config,
+    control,
+    log,
+    markdown,
+    notes,
+    notify,
+    places,
+    qualify,
+    queries,
+    titles,
+    tools,
+    vss,
+    warden,
+)
 from appliance.agent import Agent, Limits
-from appliance.approvals import Approvals, Decision
+from appliance.approvals import STATES, Approvals, Decision
 from appliance.approvals import Means as Deciding
 from appliance.blocks import Blocks
 from appliance.briefing import Briefing
@@ -32,8 +47,9 @@ from appliance.drives import Drives
 from appliance.entries import PROJECT, Entries
 from appliance.errors import ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.events import SPOKEN
+from appliance.familiar import Familiar
 from appliance.grep import Texts
-from appliance.history import Recall
+from appliance.history import History, Recall
 from appliance.hooks import Hooks
 from appliance.inbox import Inbox
 from appliance.indexer import Indexer, Options, answering, embedding
@@ -50,7 +66,7 @@ from appliance.passages import Passages
 from appliance.phases import Phases
 from appliance.places import Home
 from appliance.project import Project
-from appliance.records import Ask, Event, LoopEnded, Message, Outcome, Part, Route, Terms, to_plain
+from appliance.records import Ask, Event, Inbound, LoopEnded, Message, Outcome, Part, Route, Terms, to_plain
 from appliance.runs import Loop, Runs
 from appliance.schemes import Schemes
 from appliance.search import Search
@@ -92,12 +108,12 @@ AT_ONCE = (
     "runs.max_cycles",
     "runs.max_period",
     "prompt.",
-    "policy.",
-    "tools.deadline_s",
+    *warden.AT_ONCE,
     "orchestrator.health_interval_ms",
     "orchestrator.disk_",
 )
 LOGGED = 400  # newest events of a run that its log may be made of
+ELSEWHERE = 6  # messages from other doors that are shown with the next one at this door
 QUERY_S = 10.0  # for a query that somebody typed
 BROKER = ("models.", "pools", "routes", "providers")
 
@@ -116,14 +132,17 @@ class Core:
         self.redactor = log.Redactor(config.secrets(settings))
         log.start(process, home.logs, settings.system.level, self.redactor, is_service=notify.is_service(environ))
         self.runtime = places.runtime_folder(home, environ, make=True)
-        rules = policy.load(home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
         self.store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
+        current, clean = (lambda: self.live.current), self.redactor.clean_all
+        self.warden = warden.Warden(home, environ, current, self.store, clean, closed=[self.runtime])
         me = this_process().encode()
         self.leases = Leases(self.store)
         self.runs = Runs(self.store, me, lambda: control.rules(self.live.current.sessions))
         self.passages = Passages(self.store, lambda: self.indexer.wake())
         self.entries = Entries(self.store, self.passages.index)
-        self.finder = Search(self.store, self.passages)
+        second = vss.Vss(found) if is_shared and (found := vss.installed()) else None
+        known = Familiar(self.store).names
+        self.finder = Search(self.store, self.passages, known, embed=lambda text: self.indexer.brief(text), beside=second)
         more = [home.root / folder for folder in settings.skills.folders]
         self.skills = Skills(home.box, self.entries, environ, more=more, is_enabled=settings.skills.enabled)
         self.folder = notes.Folder(home.box, self.entries, self.skills.is_skill)
@@ -137,16 +156,18 @@ class Core:
             wait_s=settings.llm.broker_wait_s,
             silence_s=settings.orchestrator.health_interval_ms / 1000,
         )
-        patient = Models(str(self.broker.socket), token=lambda: self.broker.token, revive=lambda reason: "", wait_s=0)
+        patient = Models(lambda: str(self.broker.socket), token=lambda: self.broker.token, revive=lambda reason: "", wait_s=0)
         self.indexer = Indexer(
             self.passages,
             self.entries,
             embedding(self.models, patient, lambda: self.indexer.is_running),
             answering(self.models, lambda: "small"),
             Options(settings.context.chunker, settings.context.describe),
+            second,
         )
         services: dict[str, Any] = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
-        services |= {"passages": self.passages, "indexer": self.indexer}
+        self.history = History(self.store)
+        services |= {"passages": self.passages, "indexer": self.indexer, "history": self.history}
         self.hooks = Hooks()
         overflow = services["overflow"] = Overflow(self.store, self.entries)
         kinds = Schemes()
@@ -157,21 +178,26 @@ class Core:
         self.views = Views(self.store)
         self.verbs = services["verbs"] = Verbs(self.store, self.entries, self.views, kinds, veto=self._veto)
         workspace = Path(settings.sandbox.workspace).expanduser() if settings.sandbox.workspace else None
-        self.project = Project(workspace, self.store, sources, self.verbs, intake.gather, closed=[home.root])
+        self.project = Project(
+            *(workspace, self.store, sources, self.verbs, intake.gather),
+            closed=[home.root],
+            check_room=lambda actor, tokens: self.sight.require_room(actor.run, tokens),
+        )
         ground = Ground(home, environ, self.runtime, self.store, self.leases, self.runs)
         patience = Patience(**asdict(settings.outbox))
-        self.office = Office(ground, lambda: self.live.current.workers, patience, self.broker, passed)
+        self.office = Office(ground, lambda: self.live.current.workers, patience, self.broker, passed, self.indexer.wake)
         self.tasks, self.outbox = self.office.tasks, self.office.outbox
         services |= {"tasks": self.tasks, "crew": self.office.crew}
         self.toolbox = Toolbox(
             tools.load(),
             services,
-            policy=rules,
-            deadline_s=settings.tools.deadline_s,
+            policy=self.warden.gate.policy,
             threads=settings.tools.parallel,
             interrupt=self.store.interrupt,
             shorten=overflow.shorten,
+            hold=self.warden.hold,
         )
+        self.warden.gate.tell(self.toolbox.use)
         self.blocks = Blocks(self.store, self.entries, kinds, settings.budget.token_divisor)
         beside = More(self.hooks, self.blocks, Chronicle(self.store, self._branch), lambda about: notes.contextual(home.box, about))
         self.packets = Packets(
@@ -196,14 +222,16 @@ class Core:
                 start=lambda loop: self.inbox.start(loop),
                 free=lambda run: self.inbox.free(run),
                 show=lambda loop, item: self.loops.feed.put(loop, item),
-                policy=lambda: self.toolbox.policy,
+                release=self.tasks.decided,
+                wake=self.office.changed,
+                policy=lambda run: self.warden.gate.of(self.runs.get(run).session, self.toolbox.policy),
                 hooks=self.hooks,
             ),
         )
         self.recorder = RunLog(self.store, self.runs, self.verbs)
         self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.recorder, approve=self.approvals.accept_now)
         recall = Recall(self.runs, self.runs.question)
-        self.agent = Agent(self.models, self.toolbox, self.packets, recall, limits(settings), self.dispatch, budget=self.budget)
+        self.agent = Agent(self.models, self.toolbox, self.packets, recall, self._limits(), self.dispatch, budget=self.budget)
         self.titles = Titles(self.runs, self.models, lambda: self.live.current.runs.titles, self._is_able)
         self.loops = Loops(
             self.store,
@@ -219,7 +247,7 @@ class Core:
             self.store,
             self.runs,
             self.loops,
-            relevant=self.packets.relevant,
+            relevant=self._relevant,
             outbox=self.outbox,
             drop=self.approvals.drop,
             go_on=self.approvals.go_on,
@@ -242,16 +270,19 @@ class Core:
         )
         taking = Taking(intake.known, intake.chosen, intake.tree, intake.piece, intake.keep)
         self.rpc = Rpc(self.inbox, self.runs, means, shelf, taking)
-        self.decisions = Decisions(self.inbox, self._decide, self.approvals.loop_of)
+        self.decisions = Decisions(
+            self.inbox, self._decide, self.approvals.loop_of, lambda *named: to_plain(self.approvals.show(*named))
+        )
         made = control.build(self.store, self.runs, self.inbox, self.views, self.models.plan, is_served=is_shared)
         self.record = Record(made)
-        sight = Sight(self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs)
-        self.glance = Glance(Looks(sight.size, sight.copy, sight.compact))
+        self.sight = Sight(self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs)
+        self.glance = Glance(Looks(self.sight.size, self.sight.copy, self.sight.compact))
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
         self.shutdown.component("courier", self.office.close)
         self.shutdown.component("compactor", self.compactor.close)
         self.shutdown.component("titles", self.titles.close)
         self.shutdown.component("toolbox", self.toolbox.close)
+        self.shutdown.component("policy", self.warden.gate.stop)
         self.shutdown.component("indexer", self.indexer.stop)
         self.shutdown.component("broker", self.broker.stop)
         self.shutdown.component("sessions", self.runs.stop_sessions)
@@ -285,6 +316,7 @@ class Core:
         """A worker made of these parts; run it from the main thread of a process of its own."""
         briefing = Briefing(self.tasks, self.runs, self.entries)
         parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing, self.office.roster.held_s)
+        parts = replace(parts, go_on=self.approvals.go_on)
         return self.office.shift(post, phases, parts, is_scheduling=is_scheduling)
 
     def _ended(self, loop: Loop, end: LoopEnded) -> None:
@@ -390,20 +422,19 @@ class Core:
             raise ConfigError(f"configuration not reloaded, the old one stays: {what}")
         settings = self.live.current
         try:
-            rules = policy.load(self.home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
-        except ConfigError as error:
+            self.warden.gate.reload()
+        except OwlError as error:
             self.live.current = old
             LOG.error("configuration not reloaded: %s", error)
             raise
         self.redactor.add(*config.secrets(settings))
         logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
-        self.agent.limits = limits(settings)
+        self.agent.limits = self._limits()
         self.packets.override = settings.prompt.system_prompt_override
         self.packets.ceiling, self.packets.divisor = settings.budget.ceiling, settings.budget.token_divisor
         self.blocks.divisor, self.packets.strategy = settings.budget.token_divisor, settings.budget.pruning
         self.copies.kept = settings.runs.copies
-        self.toolbox.use(rules)
-        self.toolbox.deadline_s = settings.tools.deadline_s
+        self.toolbox.use(self.warden.gate.policy)  # also when only what is switched off has changed
         self.models.wait_s = settings.llm.broker_wait_s
         self.models.silence_s = settings.orchestrator.health_interval_ms / 1000
         keys = what.split(", ") if what else []
@@ -436,6 +467,11 @@ class Core:
     def _count(self, route: Route, ask: Ask) -> int:
         """Tokens of a prompt, as the broker counts them on what it is sent."""
         return self.models.measure(route, ask).total
+
+    def _relevant(self, inbound: Inbound) -> str:
+        """What is shown with a message: notes that fit it, and what the same person said at other doors meanwhile."""
+        told = self.history.elsewhere(inbound.session, inbound.sender_id, ELSEWHERE)
+        return self.packets.relevant(inbound.text, [Part(one.run, f"{one.label} {one.text}") for one in told])
 
     def _documents(self) -> list[Part]:
         parts, problems = notes.documents(self.home.box)
@@ -487,16 +523,11 @@ class Core:
             return self.verbs.perform(Actor("client"), verb, given)
         found = self.runs.get(run).id
         if verb == "resolve":
-            return self._resolve(found, given["ref"], is_accepted=bool(given["is_accepted"]))
+            return self.approvals.as_outcome(given["ref"], found, "accept" if given["is_accepted"] else "reject")
+        state = (given.get("attributes") or {}).get("state") if verb == "set" and given["ref"].startswith("log:") else None
+        if state in STATES:
+            return self.approvals.as_outcome(given["ref"], found, STATES[state], given.get("body") or "")
         return self.verbs.perform(Actor("client", found, *self.runs.moment(found)), verb, given)
-
-    def _resolve(self, run: str, ref: str, *, is_accepted: bool) -> Outcome:
-        """A decision as the outcome of a verb: an error only for what was to be done and could not be."""
-        resolved = self.approvals.resolve(ref, run, "accept" if is_accepted else "reject")
-        data = {"paths": [resolved.ref], "warnings": [], "status": resolved.status}
-        if is_accepted and resolved.outcome.is_error:
-            return replace(resolved.outcome, data=data)
-        return Outcome(200, "ok", f"{resolved.ref}: {'accepted' if is_accepted else 'rejected'}", data=data)
 
     def _decide(self, ref: str, run: str, decision: Decision, output: str) -> dict[str, Any]:
         resolved = self.approvals.resolve(ref, self.runs.get(run).id if run else "", decision, output)
@@ -505,6 +536,9 @@ class Core:
 
     def _is_able(self, route: Route) -> bool:
         return titles.is_able(route, self.home.models)
+
+    def _limits(self) -> Limits:
+        return replace(limits(self.live.current), is_small=lambda route: route.provider == "llama" and not self._is_able(route))
 
     def _before_turn(self, run: str, terms: Terms) -> None:
         """A run that is shown its entries sees the workspace as it is now."""
@@ -529,7 +563,8 @@ class Core:
         return found.columns, found.rows, found.has_more
 
     def _tools(self) -> list[dict[str, Any]]:
-        return [{**to_plain(t.spec), "command": t.mark.command, "menu": list(t.mark.menu)} for t in self.toolbox.tools()]
+        known = zip(self.toolbox.tools(), self.toolbox.registry())
+        return [{**more, **to_plain(t.spec), "command": t.mark.command, "menu": list(t.mark.menu)} for t, more in known]
 
 
 def limits(settings: Config) -> Limits:

@@ -186,5 +186,5 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         max_connections=settings.api.max_connections,
         is_given=given is not None,
     )
-    listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance)
+    listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance, core.warden.door)
     return listener

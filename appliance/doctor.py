@@ -18,6 +18,7 @@ from appliance.outbox import Outbox
 from appliance.passages import Passages
 from appliance.places import Home
 from appliance.runs import Runs
+from appliance.sandbox import Plan, Sandbox
 from appliance.store import Store
 from appliance.tasks import Tasks
 
@@ -48,7 +49,7 @@ def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = Fals
         ("runtime", lambda: _runtime(home, environ)),
         ("queue", lambda: _queue(home, environ)),
         ("disk", lambda: _disk(home, environ)),
-        ("sandbox", _sandbox),
+        ("sandbox", lambda: _sandbox(home, environ)),
     ]
     findings = []
     for name, check in checks:
@@ -179,5 +180,12 @@ def _disk(home: Home, environ: Mapping[str, str]) -> Finding:
     )
 
 
-def _sandbox() -> Finding:
-    return Finding("sandbox", "ok", f"no tool runs commands in this version; tool uid = own uid ({os.getuid()})")
+def _sandbox(home: Home, environ: Mapping[str, str]) -> Finding:
+    """Whether there can be sandboxes; a trial one is made and thrown away."""
+    health = Sandbox(Plan(unit=places.tool_socket(home, environ))).health()
+    if health["reason"]:
+        message, _, hint = str(health["reason"]).partition(": ")
+        return Finding("sandbox", "problem", f"tools that touch files or run commands are unavailable: {message}", hint)
+    uid = f"a user of its own ({health['uid']})" if health["runner"] == "unit" else f"own uid ({health['uid']})"
+    landlock = f"Landlock {health['landlock']}" if health["has_landlock"] else "no Landlock in this kernel"
+    return Finding("sandbox", "ok", f"tool uid = {uid}, system calls filtered ({health['seccomp']}), {landlock}")

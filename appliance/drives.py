@@ -246,7 +246,7 @@ class Drives:
         """Items below a folder or at its very path, by path, and how many there are; on every drive without a folder."""
         scope, start, end = self._below(folder) if folder else (self._scope, "", LAST)
         only = "" if is_recursive or not folder else self._direct(start)
-        hidden = json.dumps([s.name for s in self.schemes.listing() if is_model and not s.is_visible_to_model])
+        hidden = json.dumps(self.schemes.hidden() if is_model else [])
         where = (
             f"scope = ?1 AND path >= ?2 AND path < ?3 AND (path = ?2 OR (path > ?4 {only})) "
             "AND substr(path, 1, instr(path, '://') - 1) NOT IN (SELECT value FROM json_each(?5))"

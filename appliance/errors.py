@@ -12,14 +12,19 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     │   ├── AlreadyRunning  409 already_running
     │   └── PathConflict    409 path_conflict  (uid: what is there already)
     ├── TooLarge            413 too_large
+    ├── Exhausted           429 resource_exhausted
     ├── Cancelled           499 cancelled
     ├── Unavailable         503 unavailable
     │   ├── Lost            503 connection_lost
     │   ├── Busy            503 busy
+    │   ├── ProviderError   502 upstream_error (or another of PROVIDER_CODES; kind, retry_after_s)
     │   └── DiskFull        503 disk_full
     ├── DeadlineExceeded    504 timeout
+    │   └── ContextTooLong  413 context_too_long   (also a TooLarge)
     └── StoreError          500 store          (database unreadable, damaged or too new)
 """
+
+from typing import Literal
 
 
 class OwlError(Exception):
@@ -96,6 +101,12 @@ class TooLarge(OwlError):
     status, outcome, exit_code = 413, "too_large", 1
 
 
+class Exhausted(OwlError):
+    """What may be spent in a period is spent."""
+
+    status, outcome, exit_code = 429, "resource_exhausted", 1
+
+
 class Cancelled(OwlError):
     """Somebody stopped it."""
 
@@ -132,6 +143,48 @@ class DeadlineExceeded(OwlError):
     status, outcome, exit_code = 504, "timeout", 5
 
 
+# What a service that offers models may fail with, and the status that goes with it (A-127).
+PROVIDER_CODES = {
+    "provider_not_available": 503,
+    "provider_not_found": 404,
+    "model_not_supported": 400,
+    "model_not_found": 404,
+    "invalid_request": 400,
+    "authentication_failed": 401,
+    "rate_limited": 429,
+    "context_too_long": 413,
+    "invalid_response": 502,
+    "stream_error": 502,
+    "provider_timeout": 504,
+    "upstream_error": 502,
+}
+Trouble = Literal["", "rate", "warm-up", "gateway", "server", "network"]
+
+
+class ProviderError(Unavailable):
+    """A service that offers models failed; its `outcome` is one of PROVIDER_CODES.
+
+    `kind` says whether trying again may help, "" when not: too many requests, a model that is being loaded, something
+    between us and the service, the service itself, or no way to it at all. `retry_after_s` is what it asked us to wait.
+    """
+
+    status, outcome, exit_code = 502, "upstream_error", 5
+
+    def __init__(
+        self, message: str, *, hint: str = "", outcome: str = "", kind: Trouble = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, outcome=outcome)
+        self.status = PROVIDER_CODES.get(self.outcome, 502)
+        self.kind = kind
+        self.retry_after_s = retry_after_s
+
+
+class ContextTooLong(ProviderError, TooLarge):
+    """A provider says that the prompt does not fit its model: handled as every other prompt that is too large."""
+
+    outcome = "context_too_long"
+
+
 class StoreError(OwlError):
     """The database cannot be read, is damaged, or was written by a newer version."""
 
@@ -147,4 +200,10 @@ def _tree(root: type[OwlError]) -> dict[str, type[OwlError]]:
 
 def from_outcome(outcome: str, message: str, hint: str = "") -> OwlError:
     """The error of the tree that has this outcome label; a plain OwlError when no class has it."""
+    if outcome in PROVIDER_CODES:
+        return (
+            ContextTooLong(message, hint=hint)
+            if outcome == ContextTooLong.outcome
+            else ProviderError(message, hint=hint, outcome=outcome)
+        )
     return _tree(OwlError).get(outcome, OwlError)(message, hint=hint)

@@ -13,6 +13,7 @@ from appliance.channels.glance import Glance
 from appliance.channels.queue import Queue
 from appliance.channels.record import Record
 from appliance.channels.rpc import Rpc
+from appliance.channels.rules import Rules
 from appliance.packet import tool_line
 from appliance.schema import LATEST, MIGRATIONS
 from appliance.signatures import Signature, signature
@@ -39,6 +40,7 @@ DOORS: tuple[tuple[str, type], ...] = (
     ("Core: the record", Record),
     ("Core: decisions", Decisions),
     ("Core: packets", Glance),
+    ("Core: the policy", Rules),
     ("Core: the queue", Queue),
     ("Broker", Service),
 )

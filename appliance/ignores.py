@@ -20,6 +20,8 @@ FOLDER = "ps_d"  # the group in which pathspec's expressions hold the slash afte
 EVERY_FOLDER = f"(?P<{FOLDER}>/)"  # its expression for `*/`
 CLASSES = {"alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "xdigit": "0-9a-fA-F"}
 CLASS = re.compile(r"\[:([a-z]+):\]")  # pathspec takes it for letters
+BELOW = re.compile(r"/\*\*/ *$")  # every folder in a folder, at any depth; pathspec takes it for the folder itself
+BYTES = {byte: 0xE000 + byte for byte in range(0x80, 0x100)}  # no letters and no white space, whatever the byte
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Ignores:
         while scope is not None:
             if scope.spec is not None and path.startswith(f"{scope.folder.rstrip('/')}/"):
                 inside = path[len(scope.folder.rstrip("/")) + 1 :]
-                verdict = _verdict(scope.spec, f"{inside}/" if is_folder else inside)
+                verdict = _verdict(scope.spec, _by_bytes(os.fsencode(f"{inside}/" if is_folder else inside)))
                 if verdict is not None:
                     return verdict
             scope = scope.above
@@ -113,12 +115,18 @@ def _read(path: str) -> GitIgnoreSpec | None:
             info = os.fstat(file.fileno())
             if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_BYTES:
                 return None
-            text = file.read(MAX_BYTES).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+            text = _by_bytes(file.read(MAX_BYTES).removeprefix(b"\xef\xbb\xbf"))
     except OSError:
         return None
     lines = (CLASS.sub(lambda found: CLASSES.get(found[1], found[0]), line) for line in text.replace("\r\n", "\n").split("\n"))
+    lines = (BELOW.sub("/**/*/", line) for line in lines)
     known = [line for line in lines if len(line) <= MAX_PATTERN and _is_pattern(line)]
     return GitIgnoreSpec.from_lines(known) if known else None
+
+
+def _by_bytes(data: bytes) -> str:
+    """A character for each byte: to git `?` is one byte, and a letter outside of ASCII is several."""
+    return data.decode("latin-1").translate(BYTES)
 
 
 def _is_pattern(line: str) -> bool:

@@ -22,6 +22,7 @@ from appliance.models import Models
 from appliance.passages import Counts, Passages, is_prose
 from appliance.records import Ask, Message, Part, Piece
 from appliance.search import Vector
+from appliance.vss import Vss
 
 LOG = logging.getLogger(__name__)
 BATCH = 32  # texts embedded at once (B-094)
@@ -29,6 +30,8 @@ AT_ONCE = 4  # texts for which a model is asked before vectors have their turn a
 SETTLE_S = 0.2  # after a wake: what is written together is embedded together
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 3600.0  # before it tries again what failed for the moment
 QUERY_S = 10.0  # for a query's vector: the model may have to be loaded
+BRIEF_S = 0.3  # for one that somebody's answer waits for: when it is late, words must do
+AT_A_TIME = 4  # of those; one that a hung broker keeps takes a place until it ends
 BATCH_S = 300.0  # people come first, so a batch may take long
 ASK_S = 10.0  # for the small model (B-089, B-093)
 STOP_S = 5.0
@@ -71,8 +74,16 @@ class Indexer:
     """Computes what waits, in a thread of its own or, for a command without a core, when `work` is called."""
 
     def __init__(
-        self, passages: Passages, entries: Entries, embed: Embed, answer: Answer | None = None, options: Options = Options()
+        self,
+        passages: Passages,
+        entries: Entries,
+        embed: Embed,
+        answer: Answer | None = None,
+        options: Options = Options(),
+        beside: Vss | None = None,
     ) -> None:
+        """`beside` is an index of vectors that is made again when there are others."""
+        self._beside = beside
         self._passages = passages
         self._entries = entries
         self._embed = embed
@@ -88,6 +99,7 @@ class Indexer:
         self._seen: set[tuple[int, str]] = set()  # texts that got no description
         self._is_working = False
         self._one = threading.Lock()  # one at a time computes vectors in this process
+        self._brief = threading.Semaphore(AT_A_TIME)
 
     # -- the thread -------------------------------------------------------------------------------
 
@@ -103,6 +115,8 @@ class Indexer:
         self._bell.set()
         if self._thread is not None:
             self._thread.join(STOP_S)
+        if self._beside is not None:
+            self._beside.close()
 
     def wake(self) -> None:
         """Something may wait. Called within the transaction of a write, so it does nothing but ring."""
@@ -151,6 +165,7 @@ class Indexer:
                 self._ask_models(is_stopped)
                 if not self._trouble:
                     self._embed_waiting(is_stopped)
+                self._make_beside()
             finally:
                 self._is_working = False
         return self._passages.counts()
@@ -184,6 +199,27 @@ class Indexer:
             return None, f"found by words alone: {error}"
         return Vector(model, vectors[0]), ""
 
+    def brief(self, question: str) -> Vector | None:
+        """A query's vector when it comes within `BRIEF_S`, else None at once after that; brings no broker back."""
+        if self._passages.embedder() is None or not self._brief.acquire(blocking=False):
+            return None
+        found: list[Vector] = []
+        is_done = threading.Event()
+
+        def ask() -> None:
+            try:
+                model, vectors = self._embed([question], BRIEF_S, False)
+                found.append(Vector(model, vectors[0]))
+            except OwlError as error:
+                LOG.debug("found by words alone: %s", error)
+            finally:
+                self._brief.release()
+                is_done.set()
+
+        threading.Thread(target=ask, name="query", daemon=True).start()  # a hung broker cannot be hurried
+        is_done.wait(BRIEF_S)
+        return found[0] if found else None
+
     def _embed_waiting(self, is_stopped: Callable[[], bool]) -> None:
         while not is_stopped():
             batch = self._passages.waiting(BATCH)
@@ -199,6 +235,15 @@ class Indexer:
                 self._trouble, self._is_foreign = str(error), isinstance(error, Conflict)
                 LOG.info("no vectors: %s", error)
                 return
+
+    def _make_beside(self) -> None:
+        if self._beside is None or not self._beside.is_due(self._passages.state()):
+            return
+        try:
+            self._beside.make(*self._passages.vectors())
+        except Unavailable as error:
+            LOG.warning("vectors are looked through without it: %s", error)
+            self._beside = None
 
     def _ask_models(self, is_stopped: Callable[[], bool]) -> None:
         """Chunks and descriptions by a model, where that is wanted."""
@@ -284,11 +329,12 @@ def answering(models: Models, pool: Callable[[], str]) -> Answer:
 def embedding(models: Models, patient: Models, is_patient: Callable[[], bool]) -> Embed:
     """Embeds with the broker's model; its name is known once it has answered.
 
-    Work in the background goes through `patient` while `is_patient`: it must not bring back a broker that ended.
+    Work in the background goes through `patient` while `is_patient`: it must not bring back a broker that ended. So
+    does what has hardly any time.
     """
 
     def embed(texts: Sequence[str], deadline_s: float, is_background: bool) -> tuple[str, Sequence[Sequence[float]]]:
-        through = patient if is_background and is_patient() else models
+        through = patient if deadline_s <= BRIEF_S or (is_background and is_patient()) else models
         vectors = through.embed(texts, is_background=is_background, deadline_s=deadline_s)
         return str(through.status()["embedding"]), vectors
 

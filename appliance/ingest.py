@@ -41,6 +41,7 @@ AHEAD = 2 * AT_ONCE  # inputs that are read before somebody takes them
 AHEAD_BYTES = 64 * 1024 * 1024  # of those together, unless one alone is larger
 BATCH_BYTES = 400_000  # of a batch, unless one item alone is larger
 ASKED = 500  # paths asked about at a time
+PAGE_CHARS = 500_000  # of the text of a page
 WEB = ("http://", "https://")
 THERE = "is there already, and not the same: --on-conflict overwrite takes the file as it is now"
 NAMED = 5  # items named in a message about many
@@ -336,10 +337,11 @@ class Ingest:
         try:
             found = self._fetched(wanted) if wanted.url else self._gather.item(wanted, known)
             return found or Kept(wanted.ref, "unchanged")
-        except NotFound:
-            return Kept(wanted.ref, "missing" if wanted.file and not os.path.lexists(wanted.file) else "error", "is gone")
+        except NotFound as error:
+            is_missing = bool(wanted.file) and not os.path.lexists(wanted.file)
+            return Kept(wanted.ref, "missing" if is_missing else "error", str(error) if wanted.url else "is gone")
         except Refused as error:
-            return Kept(wanted.ref, "skipped", str(error))
+            return Kept(wanted.ref, "error" if wanted.url else "skipped", str(error))
         except OwlError as error:
             return Kept(wanted.ref, "error", str(error))
 
@@ -349,6 +351,9 @@ class Ingest:
         form = "html" if page.mime.partition(";")[0].strip() in ("text/html", "application/xhtml+xml") else ""
         found = self._gather.reading(name, page.data, form or readers.form_of(name, page.data[:8192]), page.charset)
         item = item_of(wanted.ref, found, page.data)
+        if item.body is not None and len(item.body) > PAGE_CHARS:
+            note = f"{PAGE_CHARS} of {len(item.body)} characters kept"
+            item = replace(item, body=item.body[:PAGE_CHARS], note="; ".join(filter(None, (item.note, note))))
         title = found.title or page.title or wanted.url[:200]
         return replace(item, title=title, source_url=wanted.url, mime=page.mime.partition(";")[0].strip() or item.mime)
 

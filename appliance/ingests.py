@@ -1,7 +1,8 @@
 """The commands `owlbox context add` and `owlbox context refresh`: read files here, hand what they say to the core.
 
 The files are read by this process, with the rights of whoever typed the command; a core, which may be another
-user, gets texts and bytes over its socket in pieces. Without a core the same is done in this process.
+user, gets texts and bytes over its socket in pieces. Pages are fetched by the core and read here. Without a core the
+same is done in this process.
 """
 
 import argparse
@@ -18,9 +19,9 @@ from appliance.addresses import DRIVE, display
 from appliance.clock import new_id
 from appliance.errors import Cancelled
 from appliance.gather import Chosen, Gather, Item, Kept, Known, Rules, absolute
-from appliance.ingest import WEB, Ingest, Progress, Refreshed
+from appliance.ingest import WEB, Fetched, Ingest, Progress, Refreshed
 from appliance.places import Home
-from appliance.reach import reach
+from appliance.reach import Reach, reach
 from appliance.terminal import say
 
 INLINE_CHARS = 100_000  # a longer text goes in pieces: escaped, a character may take six bytes of a frame
@@ -89,6 +90,20 @@ class Post:
         return key
 
 
+def page(home: Home, way: Reach, url: str) -> Fetched:
+    """A page as the core fetched it; over a connection of its own, for several come at a time."""
+    own = reach(home, os.environ) if way.is_remote else way
+    try:
+        told = own.call("ingest.page", {"url": url})
+        data = bytearray()
+        while len(data) < told["size_bytes"] and (part := own.call("ingest.part", {"key": told["key"]})["data"]):
+            data += base64.b64decode(part)
+    finally:
+        if own is not way:
+            own.close()
+    return Fetched(bytes(data), told["mime"], told["charset"], told["title"])
+
+
 # -- commands ---------------------------------------------------------------------------------------
 
 
@@ -136,7 +151,8 @@ def _with(args: argparse.Namespace, home: Home, act: Callable[[Ingest], Any]) ->
     way = reach(home, os.environ)
     gather = Gather(os.environ, [home.database.with_name(home.database.name + end) for end in ("", "-wal", "-shm")])
     try:
-        return act(Ingest(Post(way.call), gather, tell=tell, closed=[str(home.root.resolve())]))
+        closed = [str(home.root.resolve())]
+        return act(Ingest(Post(way.call), gather, fetch=lambda url: page(home, way, url), tell=tell, closed=closed))
     except KeyboardInterrupt:
         raise Cancelled("stopped; what was read until now is kept", hint="the same command goes on from there") from None
     finally:

@@ -11,11 +11,10 @@ import binascii
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 from appliance.addresses import parse_ref
-from appliance.clock import monotonic_s
+from appliance.clock import monotonic_s, new_id
 from appliance.entries import By
 from appliance.errors import BadInput, TooLarge
 from appliance.gather import DISK, Gather, Item, ref_of
@@ -24,29 +23,13 @@ from appliance.places import Home
 from appliance.sources import Desk, Sources
 
 MAX_STAGED = 96 * 1024 * 1024  # bytes of pieces of everybody together
+PART_BYTES = 1_500_000  # in one answer
 KEY_BYTES = 1024  # that a name costs, however little has come under it
 STALE_S = 600.0  # what nobody asked for by then was sent by somebody who is gone
 CLIENT, PLUGIN = "client", "plugin"
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """An item as a client sends it: a text, or the names of the pieces that hold text, bytes and original."""
-
-    ref: str
-    body: str | None = None
-    body_key: str = ""
-    blob_key: str = ""
-    original_key: str = ""
-    title: str = ""
-    description: str = ""
-    mime: str = ""
-    source_url: str = ""
-    file: str = ""
-    mark: str = ""
-    sha256: str = ""
-    reader: str = ""
-    note: str = ""
+# What an item has besides its ref, as a client sends it: texts, and names under which a text or bytes have come in pieces.
+ABOUT = ("title", "description", "mime", "source_url", "file", "mark", "sha256", "reader", "note")
+PIECES = ("body", "blob", "original")
 
 
 class Staging:
@@ -86,6 +69,17 @@ class Staging:
             raise BadInput(f"no pieces have come as {key!r}", hint="send them, then the item")
         return bytes(whole)
 
+    def cut(self, uid: int, key: str, count: int) -> bytes:
+        """The first bytes of what is held under a name, which are forgotten then; none when there are no more."""
+        with self._guard:
+            whole = self._held.get((uid, key), bytearray())
+            part = bytes(whole[:count])
+            del whole[:count]
+            if not whole:
+                self._held.pop((uid, key), None)
+                self._grown_s.pop((uid, key), None)
+        return part
+
     def _oldest_s(self) -> float:
         return self._grown_s[next(iter(self._held))]
 
@@ -123,12 +117,23 @@ class Intake:
         except (binascii.Error, ValueError) as error:
             raise BadInput(f"a piece is not base64: {error}", hint="encode the bytes") from None
 
+    def page(self, url: str, uid: int) -> dict[str, Any]:
+        """Fetch a page for a client: what it is, and the key under which `part` gives its bytes."""
+        found = self._fetch(url)
+        key = new_id()
+        self._staging.add(uid, key, found.data)
+        return {"key": key, "size_bytes": len(found.data), "mime": found.mime, "charset": found.charset, "title": found.title}
+
+    def part(self, key: str, uid: int) -> str:
+        """The next bytes of what `page` fetched, in base64; "" after the last."""
+        return base64.b64encode(self._staging.cut(uid, key, PART_BYTES)).decode()
+
     def keep(self, items: Sequence[Mapping[str, Any]], uid: int) -> list[dict[str, Any]]:
         """Make entries of items; what became of each. Refused for a path that clients may not write."""
-        parcels = [_parcel(item) for item in items]
-        for parcel in parcels:
-            self._sources.check_write(parcel.ref, CLIENT)
-        return [vars(kept) for kept in self._sources.keep([self._item(p, uid) for p in parcels], By(CLIENT), uid)]
+        checked = [_checked(item) for item in items]
+        for given in checked:
+            self._sources.check_write(given["ref"], CLIENT)
+        return [vars(kept) for kept in self._sources.keep([self._item(given, uid) for given in checked], By(CLIENT), uid)]
 
     def gather(self) -> Gather:
         """A reader of files with the rights of the core, which never opens the database; the caller closes it."""
@@ -145,28 +150,27 @@ class Intake:
         finally:
             gather.close()
 
-    def _item(self, parcel: Parcel, uid: int) -> Item:
-        body = parcel.body
+    def _item(self, given: Mapping[str, str], uid: int) -> Item:
+        """The item with what has come in pieces under the names it gives."""
+        came = {name: self._staging.take(uid, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
         try:
-            body = self._staging.take(uid, parcel.body_key).decode() if parcel.body_key else body
+            body = came.pop("body").decode() if "body" in came else given.get("body")
         except UnicodeDecodeError as error:
-            raise BadInput(f"{parcel.ref}: the text is not UTF-8 (byte {error.start})", hint="send its bytes as blob") from None
-        blob = self._staging.take(uid, parcel.blob_key) if parcel.blob_key else None
-        original = self._staging.take(uid, parcel.original_key) if parcel.original_key else None
-        names = ("ref", "title", "description", "mime", "source_url", "file", "mark", "sha256", "reader", "note")
-        return Item(body=body, blob=blob, original=original, **{name: getattr(parcel, name) for name in names})
+            raise BadInput(f"{given['ref']}: the text is not UTF-8 (byte {error.start})", hint="send its bytes as blob") from None
+        about = {name: given[name] for name in ABOUT if name in given}
+        return Item(given["ref"], body, came.get("blob"), came.get("original"), **about)
 
 
-def _parcel(given: Mapping[str, Any]) -> Parcel:
+def _checked(given: Mapping[str, Any]) -> dict[str, str]:
     """An item that came as JSON; BadInput names what is wrong with it."""
-    known = {field.name for field in fields(Parcel)}
+    known = {"ref", "body", *(f"{name}_key" for name in PIECES), *ABOUT}
     hint = f"an item has ref, and texts as {', '.join(sorted(known - {'ref'}))}"
     wrong = [name for name, value in given.items() if name not in known or not isinstance(value, str)]
     if wrong or not given.get("ref"):
         raise BadInput(f"an item cannot have {wrong[0]!r} so" if wrong else "an item without ref", hint=hint)
-    parcel = Parcel(**given)
-    if sum((parcel.body is not None, bool(parcel.body_key), bool(parcel.blob_key))) != 1:
-        raise BadInput(f"{parcel.ref}: neither or more than one of body, body_key and blob_key", hint=hint)
-    if parcel.file and (not parcel.file.startswith("/") or parse_ref(parcel.ref) != ref_of(parcel.file)):
-        raise BadInput(f"{parcel.ref} cannot have been read from {parcel.file!r}", hint=f"a file is kept as {DISK} and its path")
-    return parcel
+    ref, file = given["ref"], given.get("file", "")
+    if sum(("body" in given, bool(given.get("body_key")), bool(given.get("blob_key")))) != 1:
+        raise BadInput(f"{ref}: neither or more than one of body, body_key and blob_key", hint=hint)
+    if file and (not file.startswith("/") or parse_ref(ref) != ref_of(file)):
+        raise BadInput(f"{ref} cannot have been read from {file!r}", hint=f"a file is kept as {DISK} and its path")
+    return dict(given)

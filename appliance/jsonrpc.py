@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from appliance.clock import CancelToken
-from appliance.errors import BadInput, Lost, NotFound, OwlError, Refused, TooLarge, from_outcome
+from appliance.errors import BadInput, Lost, NotFound, OwlError, ProviderError, Refused, TooLarge, from_outcome
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
@@ -87,7 +87,9 @@ def error_frame(request_id: Any, error: OwlError, code: int | None = None) -> di
     """The error response for a request."""
     if code is None:
         code = INVALID_PARAMS if isinstance(error, BadInput) else SERVER_ERROR
-    data = {"status": error.status, "outcome": error.outcome, "hint": error.hint}
+    data: dict[str, Any] = {"status": error.status, "outcome": error.outcome, "hint": error.hint}
+    if isinstance(error, ProviderError):
+        data |= {"kind": error.kind, "retry_after_s": error.retry_after_s}
     return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": error.message, "data": data}}
 
 
@@ -96,7 +98,10 @@ def raise_error(error: dict[str, Any]) -> None:
     data = error.get("data") or {}
     if error.get("code") == METHOD_NOT_FOUND:
         raise NotFound(str(error.get("message")), hint=str(data.get("hint", "")))
-    raise from_outcome(str(data.get("outcome", "failed")), str(error.get("message")), str(data.get("hint", "")))
+    raised = from_outcome(str(data.get("outcome", "failed")), str(error.get("message")), str(data.get("hint", "")))
+    if isinstance(raised, ProviderError):
+        raised.kind, raised.retry_after_s = data.get("kind", ""), data.get("retry_after_s")
+    raise raised
 
 
 def check_path(path: str) -> str:

@@ -155,8 +155,8 @@ class Models:
         return False
 
     def _call(self, method: str, params: dict[str, Any], deadline_s: float = 60) -> Any:
-        """A short call, waiting for the broker if it has to start first."""
-        give_up_s = monotonic_s() + self.wait_s
+        """A short call, waiting for the broker if it has to start first, but no longer than for the call itself."""
+        give_up_s = monotonic_s() + min(self.wait_s, deadline_s)
         pause = CancelToken()
         while True:
             try:

@@ -55,8 +55,18 @@ class Ground:
 class Office:
     """Tasks, workers and letters of one core."""
 
-    def __init__(self, ground: Ground, pace: Callable[[], Workers], patience: Patience, broker: Keeper, passed: Passed) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        pace: Callable[[], Workers],
+        patience: Patience,
+        broker: Keeper,
+        passed: Passed,
+        wrote: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`wrote` is told when another process may have written entries."""
         self._ground = ground
+        self._wrote = wrote
         self._pace = pace
         self._broker = broker
         self._passed = passed
@@ -73,7 +83,7 @@ class Office:
         self.ticks: Ticks | None = None
         crew = self.crew
         staff = Staff(crew.listing, crew.view, self._start, crew.stop, self._kill, self._reap, crew.log, self._lend)
-        self.queue = Queue(staff, self.outbox, self.notices, self.changed, self.counts)
+        self.queue = Queue(staff, self.outbox, self.notices, self._heard, self.counts)
 
     def shift(self, post: Post, phases: Phases, parts: Parts, *, is_scheduling: bool = True) -> Shift:
         """A worker made of these parts; run it from the main thread of a process of its own."""
@@ -150,6 +160,11 @@ class Office:
         """As a worker: let the core know what changed, and without one the other workers."""
         if not lender.tell(self._ground.home, self._ground.environ):
             self.changed()
+
+    def _heard(self) -> None:
+        """A worker says that it did something."""
+        self.changed()
+        self._wrote()
 
     # -- for the door ---------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from appliance.contents import MARKDOWN, TEXT, Entry
 from appliance.errors import Conflict
 from appliance.schemes import Schemes
 from appliance.store import Row, Store
+from appliance.vss import State
 
 BATCH = 64  # entries indexed in one transaction
 BATCH_BYTES = 512 * 1024  # of their texts
@@ -30,7 +31,8 @@ DIMENSION = 384  # of the vectors that a new database has room for
 VECTOR_SLOTS = 256  # of a part of the vector table
 SPARE_SLOTS = 1024  # of deleted vectors that are not worth the work
 SCALE = 400  # from the numbers of a unit vector of that dimension to -127..127; hardly one is clipped
-STRUCTURE = "structure"
+STRUCTURE = "structure-500"  # with the length that chunks are cut to
+EARLIER = "structure"  # of longer chunks: they stay until their text changes, or the index is made anew
 SUSPECTS = 50  # entries and words that are looked at again when the index seems wrong
 BESIDE = (  # an index of the same kind that lives as long as a check
     """CREATE VIRTUAL TABLE temp.expected USING fts5(
@@ -73,9 +75,11 @@ class Counts:
 class Passages:
     """Keeps the index in line with the entries."""
 
-    def __init__(self, store: Store, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: Store, wake: Callable[[], None] = lambda: None, chunk_chars: int = chunks.TARGET_CHARS) -> None:
+        """`chunk_chars` is about how long a chunk gets; only a measurement asks for another length."""
         self._store = store
         self._wake = wake
+        self._chunk_chars = chunk_chars
         self._unfound = frozenset(scheme.name for scheme in Schemes().listing() if scheme.category in UNFOUND)
 
     # -- words ------------------------------------------------------------------------------------
@@ -125,7 +129,7 @@ class Passages:
             return []
         if scheme_of(entry.path) in self._unfound:
             return []
-        found = chunks.structured(entry.body, is_prose=is_prose(entry))
+        found = chunks.structured(entry.body, is_prose=is_prose(entry), target_chars=self._chunk_chars)
         return found or [Chunk(0, 0, 0)]
 
     def _replace(self, execute: Execute, entry: Entry, found: Sequence[Chunk], chunker: str) -> int | None:
@@ -199,7 +203,8 @@ class Passages:
     def to_propose(self, chunker: str, limit: int) -> list[Entry]:
         """Texts of more than one chunk that are chunked by structure and not by this chunker, newest first."""
         rows = self._store.rows(
-            "SELECT DISTINCT entry FROM chunks WHERE chunker = ? AND seq = 1 ORDER BY entry DESC LIMIT ?", (STRUCTURE, limit)
+            "SELECT DISTINCT entry FROM chunks WHERE chunker IN (?, ?) AND seq = 1 ORDER BY entry DESC LIMIT ?",
+            (STRUCTURE, EARLIER, limit),
         )
         return list(self._entries(int(row[0]) for row in rows)) if chunker != STRUCTURE else []
 
@@ -237,6 +242,22 @@ class Passages:
         """Whose vectors are stored; None when none ever was."""
         row = self._store.row("SELECT id, model, dimension FROM embedders")
         return None if row is None else Embedder(*row)
+
+    def state(self) -> State:
+        """Which vectors there are, so that an index beside can tell whether it stands for them."""
+        row = self._store.rows(
+            "SELECT COALESCE((SELECT MAX(id) FROM embedders), 0), COUNT(*), COALESCE(MAX(rowid), 0), COALESCE(SUM(rowid), 0) "
+            "FROM chunks_vec_rowids"
+        )[0]
+        return State(*row)
+
+    def vectors(self) -> tuple[State, list[tuple[int, bytes]]]:
+        """Every vector by its chunk, as it is packed, and which they are."""
+        known = self.embedder()
+        rows = [(int(key), bytes(packed)) for key, packed in self._store.rows("SELECT rowid, embedding FROM chunks_vec")]
+        keys = [key for key, _ in rows]
+        is_same = known == self.embedder()  # else they are of two models: a state that never is
+        return State(known.id if known and is_same else -1, len(rows), max(keys, default=0), sum(keys)), rows
 
     def check(self, model: str, dimension: int) -> None:
         """Conflict when vectors of another model or length are stored; it tells to make them anew."""

@@ -18,6 +18,7 @@ from appliance.errors import BadInput, DiskFull, NotFound
 # The appliance: the core is a service there, and commands on its home use its sockets.
 SERVICE_HOME = Path("/var/lib/owlbox")
 SERVICE_RUNTIME = Path("/run/owlbox")
+SERVICE_TOOL = Path("/run/owlbox-tool/tool.sock")
 
 FOLDERS = (
     "box/roles",
@@ -172,6 +173,14 @@ def core_socket(runtime: Path) -> Path:
 def broker_socket(runtime: Path) -> Path:
     """Where the core's broker listens."""
     return runtime / "broker.sock"
+
+
+def tool_socket(home: Home, environ: Mapping[str, str]) -> Path | None:
+    """Where tools are run by a unit of their own: OWLBOX_TOOL_SOCKET, on the appliance its socket; None in a checkout."""
+    given = environ.get("OWLBOX_TOOL_SOCKET")
+    if given:
+        return Path(given)
+    return SERVICE_TOOL if home.root == SERVICE_HOME else None
 
 
 def flush(folder: Path) -> None:

@@ -21,7 +21,7 @@ from appliance.addresses import is_file_backed, parse_ref, scheme_of
 from appliance.clock import now_ms
 from appliance.entries import PROJECT, By, Content
 from appliance.errors import BadInput, NotFound, OwlError, TooLarge
-from appliance.gather import Counts, Gather, Item, Known, Rules, Wanted, walk
+from appliance.gather import Counts, Gather, Item, Known, Rules, Wanted, is_within, walk
 from appliance.records import Outcome
 from appliance.sources import Sources
 from appliance.store import Store
@@ -79,6 +79,7 @@ class Project:
         self._check_room = check_room  # whether a run has room for so many tokens more; raises when not
         self._guard = threading.Lock()
         self._unread: dict[str, str] = {}  # files that hold no text, by path, as they looked
+        self._away: tuple[str, ...] = ()  # folders that could not be read at the last look: what they hold may come back
 
     # -- constraints --------------------------------------------------------------------------------
 
@@ -169,9 +170,10 @@ class Project:
 
     def _followed(self) -> dict[str, Wanted]:
         """The files that are followed, by their path in the workspace."""
-        if self.root is None or not self.root.is_dir():
+        if self.root is None or not os.path.isdir(self.root):  # or it may not be looked into
+            self._away = (".",)
             return {}
-        rules = self.constraints()
+        self._away, rules = (), self.constraints()
         found = dict(self._walked(rules, Rules(closed=self._closed)))
         if any(rule.kind != "ignore" for rule in rules):  # what would be left out may have been added by name
             everything = self._walked(rules, Rules(has_hidden=True, has_ignored=True, has_secrets=True, closed=self._closed))
@@ -181,12 +183,14 @@ class Project:
         return dict(sorted(found.items())[:MAX_FOLLOWED])
 
     def _walked(self, rules: Sequence[Constraint], how: Rules) -> Iterator[tuple[str, Wanted]]:
-        for wanted in walk(str(self.root), how, Counts()):
+        counts = Counts()
+        for wanted in walk(str(self.root), how, counts):
             path = os.path.relpath(wanted.file, str(self.root))
             if wanted.problem or wanted.size_bytes > MAX_FILE_BYTES or not _is_plain(path):
                 continue
             if _kind_of(path, rules) != "ignore":
                 yield path, replace(wanted, ref=path)
+        self._away += tuple(os.path.relpath(folder.file, str(self.root)) for folder in counts.problems)
 
     def _sync(self, followed: Mapping[str, Wanted], *, is_all: bool = True) -> Change:
         """Read what changed, remove what is gone; an unchanged file is not even opened."""
@@ -232,13 +236,13 @@ class Project:
         return count
 
     def _remove_gone(self, followed: Mapping[str, Wanted]) -> int:
-        """Entries of files that are not followed any more go; those that never came from the disk stay."""
+        """Entries of files that are not followed any more go; what never came from the disk, or is away, stays."""
         rows = self._store.rows(
             "SELECT e.path FROM entries e JOIN sources s ON s.entry = e.id "
             "WHERE e.scope = ?1 AND instr(e.path, '://') = 0 AND s.hash = e.hash AND s.file = ?2 || e.path ORDER BY e.path",
             (PROJECT, f"{self.root}/"),
         )
-        gone = [str(path) for (path,) in rows if path not in followed]
+        gone = [str(path) for (path,) in rows if path not in followed and not any(is_within(path, folder) for folder in self._away)]
         for start in range(0, len(gone), BATCH):
             self._entries.mirror([], gone[start : start + BATCH], writer=READER.writer)
         return len(gone)

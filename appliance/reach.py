@@ -87,7 +87,14 @@ class InProcess:
         self._has_looked = False
         self._local_call = LocalCall
         self._signature = signature
-        owners = (self._core.rpc, self._core.office.queue, self._core.decisions, self._core.record, self._core.glance)
+        owners = (
+            self._core.rpc,
+            self._core.office.queue,
+            self._core.decisions,
+            self._core.record,
+            self._core.glance,
+            self._core.warden.door,
+        )
         self._methods = {name: function for owner in owners for name, function in jsonrpc.marked(owner).items()}
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:

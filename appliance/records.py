@@ -53,6 +53,20 @@ class ToolCall:
 
 
 @dataclass(frozen=True)
+class Image:
+    """A picture beside a message: what it is called, its media type such as image/png, and its bytes as base64."""
+
+    name: str
+    media_type: str
+    data: str
+
+    @property
+    def reference(self) -> str:
+        """What a model that sees no pictures is told instead (A-114)."""
+        return f"[picture {self.name}, {self.media_type}, {max(1, len(self.data) * 3 // 4000)} kB: this model cannot see it]"
+
+
+@dataclass(frozen=True)
 class Message:
     """One message of a conversation (S-005); channel and sender are empty where unknown."""
 
@@ -64,6 +78,7 @@ class Message:
     at_ms: int = 0
     channel: str = ""
     sender_id: str = ""
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,13 +171,19 @@ class Event:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a tool call: an HTTP-like status, a short label, text, and a hint for the next step."""
+    """What became of a tool call: an HTTP-like status, a short label, text, and a hint for the next step.
+
+    `origin` says where the text came from when strangers wrote it, such as "web": information, never an order.
+    `duration_ms` is how long the call took, None for one that was never made.
+    """
 
     status: int
     outcome: str
     message: str
     hint: str = ""
     data: Any = None
+    origin: str = ""
+    duration_ms: int | None = field(default=None, compare=False)
 
     @property
     def is_error(self) -> bool:
@@ -175,7 +196,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a loop may do. `is_attended`: a person can be asked; otherwise nothing ever waits for one."""
+    """What a loop may do. `is_attended`: a person can be asked; otherwise nothing ever waits for one.
+
+    `role` is as whom it works, for rules about roles; "" for calls outside of any loop.
+    """
 
     mode: Mode = "act"
     approval: Literal["review", "auto"] = "review"
@@ -185,6 +209,7 @@ class Terms:
     has_interaction: bool = True
     has_proposals: bool = True
     is_attended: bool = True
+    role: str = ""
 
     @property
     def bars_files(self) -> str:
@@ -271,7 +296,9 @@ class Piece:
 class Finish:
     """The end of a generation: native tool calls, reasoning, who answered, and what it cost.
 
-    `evaluated_tokens` counts the prompt tokens that were computed, not those found in the cache.
+    `evaluated_tokens` counts the prompt tokens that were computed, not those found in the cache: prompt less `cached_tokens`.
+    `cache_write_tokens` is the part of them that a provider kept for the next time, `reasoning_tokens` the part of the
+    output that was thought. `is_estimated`: nobody counted, the numbers come from the length of the texts.
     """
 
     reason: Literal["stop", "length", "tool_calls"]
@@ -282,6 +309,10 @@ class Finish:
     prompt_tokens: int = 0
     evaluated_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    is_estimated: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from appliance.settings import Config, about
+from appliance.keys import about
+from appliance.settings import Config
 
 INTRO = """\
 # Configuration

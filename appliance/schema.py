@@ -535,6 +535,49 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             DELETE FROM copies WHERE run = new.id;
         END""",
     ),
+    (  # containment: what was allowed and refused, and what holds in one conversation only
+        # writer: ledger
+        """CREATE TABLE audit (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            at_ms INTEGER NOT NULL,
+            kind TEXT NOT NULL,
+            severity TEXT NOT NULL CHECK (severity IN ('info', 'warning', 'error')),
+            session TEXT NOT NULL DEFAULT '',
+            run TEXT NOT NULL DEFAULT '',
+            actor TEXT NOT NULL DEFAULT '',
+            rule TEXT NOT NULL DEFAULT '',
+            correlation TEXT NOT NULL DEFAULT '',
+            detail TEXT NOT NULL DEFAULT '{}' CHECK (json_type(detail) = 'object')
+        ) STRICT""",
+        "CREATE INDEX audit_by_run ON audit(run) WHERE run <> ''",
+        # That something was done stays; the words it was done with go with the run.
+        """CREATE TRIGGER run_gone_audit BEFORE DELETE ON runs BEGIN
+            UPDATE audit SET detail = '{}' WHERE run = old.id AND run <> '';
+        END""",
+        """CREATE TRIGGER run_hidden_audit AFTER UPDATE OF deleted_ms ON runs WHEN new.deleted_ms IS NOT NULL BEGIN
+            UPDATE audit SET detail = '{}' WHERE run = new.id AND run <> '';
+        END""",
+        # writer: gate
+        """CREATE TABLE session_policies (
+            session TEXT PRIMARY KEY,
+            document TEXT NOT NULL,
+            set_by TEXT NOT NULL,
+            set_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+    ),
+    (  # containment: pages as they were fetched
+        # writer: visits
+        """CREATE TABLE fetches (
+            url TEXT PRIMARY KEY,
+            etag TEXT NOT NULL,
+            modified TEXT NOT NULL,
+            content_type TEXT NOT NULL,
+            charset TEXT NOT NULL,
+            body BLOB NOT NULL,
+            used_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX fetches_used ON fetches(used_ms)",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

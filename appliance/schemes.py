@@ -94,6 +94,10 @@ class Schemes:
         """Every declared scheme by name."""
         return [self._schemes[name] for name in sorted(self._schemes)]
 
+    def hidden(self) -> list[str]:
+        """The names of the schemes that models do not see."""
+        return [scheme.name for scheme in self.listing() if not scheme.is_visible_to_model]
+
     def may_write(self, path: str, tier: str) -> bool:
         """Whether a writer of this tier may change what is stored under the path."""
         return tier in self.of(path).writers

@@ -1,23 +1,27 @@
 """Finding entries by their words and their meaning, best first, with a snippet: one shape for every way of looking.
 
-Words are full text over passages, with stop words dropped; meaning is the nearness of vectors, when somebody hands in the
-query's. Both lists are joined by their scaled scores, or by their ranks (`fusion="rrf"`). What was committed is found: what
-waits for its words is indexed first. Every query is limited to the scopes given. Vectors that do not fit the query's, or
-none, leave the words, and `Found.note` says so. Nothing here asks a model or writes anything but the index.
+Words are full text over passages, with stop words dropped; meaning is the nearness of vectors, when there is one of the
+query: handed in, or from `embed`, which is given and must not let anybody wait. Both lists are joined by their scaled scores,
+or by their ranks (`fusion="rrf"`). What was committed is found: what waits for its words is indexed first. Every query is
+limited to the scopes given. Vectors that do not fit the query's, or none, leave the words, and `Found.note` says so. Nothing
+here knows a model or writes anything but the index.
 """
 
 import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Literal
 
 from appliance.clock import monotonic_s
 from appliance.entries import PROJECT
 from appliance.errors import BadInput, Busy, Conflict, DiskFull, StoreError
 from appliance.passages import REEMBED, Passages, packed
+from appliance.schemes import Schemes
 from appliance.store import Row, Store
+from appliance.vss import Vss
 
 STOP_WORDS = frozenset(
     """
@@ -27,7 +31,6 @@ STOP_WORDS = frozenset(
     your hi hello hey please thanks
     """.split()
 )
-SNIPPET_TOKENS = 40
 SNIPPET_CHARS = 300
 DEPTH = 100  # of each list that counts (B-106)
 POOL = 200  # of each list that is looked at
@@ -41,7 +44,7 @@ PATIENCE_S = 20.0  # for words that are not indexed yet: hundreds of thousands, 
 AFTER_SLASH = "0"  # sorts after whatever lies in a folder
 ENDINGS = ("ingly", "edly", "ings", "ing", "ies", "ied", "ers", "est", "es", "ed", "er", "ly", "e", "s", "y")
 
-Kind = Literal["words", "meaning", "both", "grep", "history"]
+Kind = Literal["words", "meaning", "both"]
 Fusion = Literal["convex", "rrf"]
 Scores = dict[int, float]
 
@@ -50,7 +53,7 @@ Scores = dict[int, float]
 class Hit:
     """Something that was found; a higher score is better, comparable within one search only.
 
-    `ref` is a stored path, or for `history` a thread; `line` is where the passage begins in its text, from 1.
+    `ref` is a stored path; `line` is where the passage begins in its text, from 1.
     """
 
     ref: str
@@ -93,13 +96,20 @@ class Where:
 
 @dataclass(frozen=True)
 class Looks:
-    """How results are joined and shown. `marks` go around the words that were found; `least` is the lowest score shown."""
+    """How results are joined and shown.
+
+    `marks` go around the words that were found, `least` is the lowest score shown, `per_item` how many passages of one
+    item may be found, each as a hit of its own. `has_context` fills what a passage leaves of `snippet_chars` with the text
+    around it; a passage that is shown so already is no hit of its own.
+    """
 
     limit: int = 10
     fusion: Fusion = "convex"
     least: float = 0.0
     marks: tuple[str, str] = ("", "")
     snippet_chars: int = SNIPPET_CHARS
+    per_item: int = 1
+    has_context: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +137,7 @@ def words_of(query: str, limit: int = 32) -> list[str]:
 
 
 class Search:
-    """Search over passages. `names` are those of the people that the owl knows."""
+    """Search over passages. `names` are those of the people that the owl knows, `embed` gives a query's vector or, soon, None."""
 
     def __init__(
         self,
@@ -135,10 +145,16 @@ class Search:
         passages: Passages | None = None,
         names: Callable[[], Iterable[str]] = lambda: (),
         patience_s: float = PATIENCE_S,
+        embed: "Callable[[str], Vector | None]" = lambda question: None,
+        schemes: Schemes | None = None,
+        beside: Vss | None = None,
     ) -> None:
-        """`patience_s` is for words that are not indexed yet."""
+        """`patience_s` is for words that are not indexed yet; `beside` is asked first for what is near, and may not know."""
         self._store = store
         self._patience_s = patience_s
+        self._embed = embed
+        self._schemes = schemes or Schemes()
+        self._beside = beside
         self.passages = passages or Passages(store)
         self._names = names
 
@@ -148,19 +164,23 @@ class Search:
         *,
         limit: int = 5,
         scopes: Sequence[str] = (PROJECT,),
-        snippet_tokens: int = SNIPPET_TOKENS,
         has_documents: bool = True,
+        is_model: bool = True,
+        looks: Looks = Looks(),
     ) -> list[Hit]:
-        """The best entries that hold any of the query's words; nothing for a query of stop words only.
+        """The best entries by words, and by meaning when the query's vector comes in time; none for stop words only.
 
-        Asks no model, so it takes milliseconds. Entries marked blank are never found: their words are hints
-        for the person who fills them in.
+        Takes milliseconds, and never longer than `embed` does. What models may not see is found for a person alone.
+        Entries marked blank are never found: their words are hints for the person who fills them in.
         """
-        where = Where(scopes=scopes, has_documents=has_documents)
-        return list(self.search(query, where=where, looks=Looks(limit, snippet_chars=snippet_tokens * 7)).hits)
+        if not words_of(query):
+            return []
+        where = Where(scopes=scopes, hidden=self._schemes.hidden() if is_model else (), has_documents=has_documents)
+        vector = self._embed(self.question(query)) if self.has_vectors() else None
+        return list(self.search(query, vector, where=where, looks=replace(looks, limit=limit)).hits)
 
     def search(self, query: str, vector: Vector | None = None, *, where: Where = Where(), looks: Looks = Looks()) -> Found:
-        """The best entries by words and, with the query's vector, by meaning; each once, with its best passage."""
+        """The best entries by words and, with the query's vector, by meaning; each with its best passage, or passages."""
         late = self.catch_up()
         words, names = words_of(query), self.names()
         note, nearest = self._by_meaning(vector, where, is_filtered=where.is_narrow)
@@ -172,12 +192,13 @@ class Search:
                 # Others' entries are nearer: look again among those that count, which takes longer.
                 note, nearest = self._by_meaning(vector, where, is_filtered=True)
                 lists = self._lists(query, found, nearest, where, names)
-            best = _by_entry(lists, _fused(lists, looks.fusion))
+            best = _by_entry(lists, _fused(lists, looks.fusion), looks.per_item)
             if len(best) >= looks.limit or len(found) < size or size >= MAX_POOL:
                 break
             size *= 8  # one long text must not keep others out: more words never find fewer entries (B-107)
-        chosen = [(key, score) for key, score in best if round(score, 3) >= looks.least][: looks.limit]
-        return Found(tuple(self._shown(chosen, lists, words, looks)), "; ".join(filter(None, (late, note))))
+        chosen = [(key, score) for key, score in best if round(score, 3) >= looks.least]
+        hits = tuple(islice(self._shown(chosen, lists, words, looks), looks.limit))
+        return Found(hits, "; ".join(filter(None, (late, note))))
 
     def ranked(self, query: str, vector: Vector | None = None, *, fusion: Fusion = "convex") -> list[tuple[int, float]]:
         """Chunks by their score, best first, several of one entry too: for measuring."""
@@ -199,32 +220,6 @@ class Search:
     def has_vectors(self) -> bool:
         """Whether a query's vector would be of any use."""
         return self.passages.embedder() is not None
-
-    def history(self, query: str, person: str, *, context: str = "", limit: int = 10) -> list[Hit]:
-        """Messages of one person's threads that hold words of the query: most of them first, then the newest.
-
-        Looks at the newest 20,000 messages; words are looked for as they are written, in whatever case.
-        """
-        words = words_of(query)
-        rows = self._store.rows(
-            "SELECT e.run, r.title, e.content, e.at_ms FROM events e JOIN runs r ON r.id = e.run "
-            "JOIN sessions s ON s.id = r.session "
-            "WHERE e.kind = 'message' AND e.role IN ('user', 'assistant') AND s.person = ?1 AND (?2 = '' OR s.context = ?2) "
-            "AND r.deleted_ms IS NULL "
-            "ORDER BY e.id DESC LIMIT 20000",
-            (person, context),
-        )
-        scored = []
-        for run, title, content, at_ms in rows:
-            folded = str(content).lower()
-            if held := sum(word in folded for word in words):
-                scored.append((held / len(words), int(at_ms), str(run), str(title), str(content)))
-        scored.sort(key=lambda row: (-row[0], -row[1]))
-        looks = Looks()
-        return [
-            Hit(run, title, round(score, 3), snippet(content, words, looks), "history", 1, at_ms)
-            for score, at_ms, run, title, content in scored[:limit]
-        ]
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -266,6 +261,10 @@ class Search:
         except Conflict as error:
             return f"found by words alone: {error.message}; {REEMBED}", {}
         values = packed(vector.values)
+        if self._beside is not None and not is_filtered:
+            nearest = self._beside.nearest(self.passages.state(), values, POOL)
+            if nearest is not None:
+                return "", nearest
         sql = "SELECT rowid, distance FROM chunks_vec WHERE embedding MATCH vec_int8(:vector) AND k = :size"
         bindings: dict[str, object] = {"vector": values, "size": POOL}
         if is_filtered:
@@ -293,32 +292,45 @@ class Search:
     def _prefer(self, lists: _Lists, query: str, names: Sequence[str]) -> None:
         """Raise the messages of the person that the query names, when it names one."""
         named = [name for name in names if name in query and re.search(rf"\b{re.escape(name)}\b", query)]
-        if len(named) != 1:
+        if len({name.split()[0] for name in named}) != 1:
             return
-        theirs = {key for key, row in lists.rows.items() if row[1] == named[0]}
+        theirs = {key for key, row in lists.rows.items() if row[1] in named}
         lists.words = {key: score * (NAMED_WORDS if key in theirs else 1) for key, score in lists.words.items()}
         lists.meaning = {key: score + (NAMED_MEANING if key in theirs else 0) for key, score in lists.meaning.items()}
 
     def _shown(self, chosen: Sequence[tuple[int, float]], lists: _Lists, words: Sequence[str], looks: Looks) -> Iterator[Hit]:
-        """The hits for the best chunk of each entry."""
-        kinds = _kinds(lists)
+        """The hits for the best chunks, in order."""
+        kinds, seen = _kinds(lists), dict[int, list[tuple[int, int]]]()
         for key, score in chosen:
             row = self._store.row(
-                "SELECT e.path, e.title, substr(e.body, c.start + 1, c.stop - c.start), "
-                "length(substr(e.body, 1, c.start)) - length(replace(substr(e.body, 1, c.start), char(10), '')) + 1, "
-                "e.updated_ms, c.start, c.stop "
+                "SELECT e.id, e.path, e.title, e.updated_ms, c.start, c.stop, "
+                "length(substr(e.body, 1, c.start)) - length(replace(substr(e.body, 1, c.start), char(10), '')) + 1 "
                 "FROM chunks c JOIN entries e ON e.id = c.entry WHERE c.id = ?",
                 (key,),
             )
-            if row is not None:  # else it has gone since
-                path, title, text, line, at_ms, start, stop = row
-                if len(text) < stop - start:  # SQLite's functions end at a NUL character
-                    body = str(
-                        self._store.value("SELECT e.body FROM entries e JOIN chunks c ON c.entry = e.id WHERE c.id = ?", (key,))
-                    )
-                    text, line = body[start:stop], body.count("\n", 0, start) + 1
-                kind = kinds[lists.rows[key][0]]
-                yield Hit(str(path), str(title), round(score, 3), snippet(str(text), words, looks), kind, int(line), int(at_ms))
+            if row is None:
+                continue  # it has gone since
+            entry, path, title, at_ms, start, stop, line = row
+            if any(first <= start and stop <= last for first, last in seen.get(entry, ())):
+                continue
+            spare = max(0, looks.snippet_chars - (stop - start)) // 2 if looks.has_context else 0
+            place = max(0, start - spare), stop + spare
+            seen.setdefault(entry, []).append(place)
+            text, line = self._text(entry, place, (start, stop), line)
+            yield Hit(path, title, round(score, 3), snippet(text, words, looks), kinds[entry], line, at_ms)
+
+    def _text(self, entry: int, place: tuple[int, int], chunk: tuple[int, int], line: int) -> tuple[str, int]:
+        """What an entry says at a place around a chunk, in whole words, and the chunk's line."""
+        sql = "SELECT substr(body, ? + 1, ?), length(body) FROM entries WHERE id = ?"
+        text, length = self._store.row(sql, (place[0], place[1] - place[0], entry)) or ("", 0)
+        if len(text) < min(place[1], length) - place[0] or length < chunk[1]:  # SQLite's functions end at a NUL character
+            body = str(self._store.value("SELECT body FROM entries WHERE id = ?", (entry,)) or "")
+            text, length, line = body[place[0] : place[1]], len(body), body.count("\n", 0, chunk[0]) + 1
+        first, last = chunk[0] - place[0], chunk[1] - place[0]
+        before = text[:first].partition(" ")[2] if place[0] > 0 else text[:first]
+        behind = text[last:].rpartition(" ")[0] if place[1] < length else text[last:]
+        text = before + text[first:last] + behind
+        return text, line
 
 
 def snippet(text: str, words: Sequence[str], looks: Looks = Looks()) -> str:
@@ -427,12 +439,16 @@ def _fused(lists: _Lists, fusion: Fusion) -> list[tuple[int, float]]:
     return sorted(joined.items(), key=lambda item: (-item[1], -lists.words.get(item[0], 0), -lists.rows[item[0]][2], -item[0]))
 
 
-def _by_entry(lists: _Lists, ranked: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The best chunk of each entry."""
-    best: dict[int, tuple[int, float]] = {}
+def _by_entry(lists: _Lists, ranked: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
+    """The best chunks of each entry, so many of one at most."""
+    counts: dict[int, int] = {}
+    best = []
     for key, score in ranked:
-        best.setdefault(lists.rows[key][0], (key, score))
-    return list(best.values())
+        entry = lists.rows[key][0]
+        counts[entry] = counts.get(entry, 0) + 1
+        if counts[entry] <= most:
+            best.append((key, score))
+    return best
 
 
 def _kinds(lists: _Lists) -> Mapping[int, Kind]:

@@ -1,57 +1,25 @@
 """Every configuration key: its name, type, default, range, meaning, and the key of a seed it stands for.
 
 Owns the shape of `owlbox.toml` as a tree of frozen dataclasses; a table of the file is a class, a key
-is a field. Knows nothing about files, the environment or how a value is checked: `config` reads and
-checks, `reference` prints. To add a key, add one line here and run `reference` again.
-
-Units are in the names. Seeds are written B (botholomew), R (rummy), A (baaaht), S (squidbot).
+is a field. What holds tools is in `containment`, what a key is in `keys`. Knows nothing about files, the
+environment or how a value is checked: `config` reads and checks, `reference` prints. To add a key, add one
+line here and run `reference` again.
 """
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlsplit
+
+from appliance.containment import Audit, PolicyKeys, Sandbox, Tools
+from appliance.keys import DAY_MS as DAY_MS
+from appliance.keys import DAY_S, setting
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
 Pruning = Literal["opening", "recent", "ends", "important"]
 Copied = Literal["entries", "all", "none"]
 Level = Literal["", "silent", "error", "warn", "info", "debug"]
-DAY_S = 86_400
-DAY_MS = DAY_S * 1000
-
-
-@dataclass(frozen=True)
-class About:
-    """What is known of a key beside its type and default.
-
-    `is_needed`: may not be empty, in a table with an `enabled` switch only when it is on.
-    `is_shown`: `owlbox init` writes it into a new file, as a comment.
-    `is_later`: it is checked, and nothing uses it in this version; on a table or a set of named tables, nothing in it.
-    """
-
-    doc: str = ""
-    seed: str = ""
-    within: tuple[float, float] | None = None
-    is_needed: bool = False
-    is_secret: bool = False
-    is_shown: bool = False
-    is_later: bool = False
-
-
-def setting(default: Any, doc: str, *, seed: str = "", within: tuple[float, float] | None = None, mark: str = "") -> Any:
-    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, later."""
-    known = About(doc, seed, within, "needed" in mark, "secret" in mark, "shown" in mark, "later" in mark)
-    if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata={"about": known}, repr=not known.is_secret)
-    return field(default=default, metadata={"about": known}, repr=not known.is_secret)
-
-
-def about(item: Field[Any]) -> About:
-    """The description of a field."""
-    found = item.metadata.get("about", About())
-    assert isinstance(found, About)
-    return found
 
 
 @dataclass(frozen=True)
@@ -224,113 +192,6 @@ class Orchestrator:
     )
     disk_warn: float = setting(0.90, "Part of the disk in use that gives a warning.", seed="A disk warning", within=(0.1, 1))
     disk_refuse: float = setting(0.95, "Part of the disk in use that is a problem.", seed="A disk limit", within=(0.1, 1))
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A folder that sandboxes may see, or may not."""
-
-    path: str = setting("", "Absolute path.", seed="A mount allowlist path", mark="needed")
-    mode: Literal["readonly", "readwrite", "denied"] = setting("readonly", "What is allowed there.", seed="A mount allowlist mode")
-    kind: Literal["project", "reference"] = setting(
-        "reference", "Projects are for the coder; references stay read-only.", seed="A entry type"
-    )
-    user: str = setting("", "Only for this person.", seed="A mount allowlist user")
-    group: str = setting("", "Only for this group.", seed="A mount allowlist group")
-
-
-@dataclass(frozen=True)
-class Sandbox:
-    """What a command chosen by a model may use."""
-
-    cpus: float = setting(1.0, "CPUs.", seed="A container.resource_limits.cpu", within=(0.01, 256))
-    memory_mb: int = setting(512, "Memory.", seed="A container.resource_limits.memory", within=(16, 1_048_576))
-    disk_mb: int = setting(1024, "Disk.", seed="A container.resource_limits.disk", within=(1, 1_048_576))
-    pids: int = setting(1024, "Processes.", seed="A max PIDs", within=(1, 4_194_304))
-    max_concurrent: int = setting(10, "Sandboxes at a time; more wait.", seed="A container.max_concurrent", within=(1, 1000))
-    workspace: str = setting("", "Working folder of the file tools; empty means the session's data folder.", seed="S workspace")
-    restrict_to_workspace: bool = setting(True, "File tools stay inside the working folder.", seed="S restrict_to_workspace")
-    mounts: tuple[Mount, ...] = setting((), "Folders that may be seen; with none, none.", seed="A mount allowlist")
-
-
-@dataclass(frozen=True)
-class PolicyKeys:
-    """What roles may do at all."""
-
-    path: str = setting("", "Policy file, relative to the home; empty means the default policy.", seed="A policy path")
-    mode: Literal["strict", "permissive", "disabled"] = setting(
-        "strict", "What a violation does.", seed="A enforcement mode", mark="shown"
-    )
-
-
-@dataclass(frozen=True)
-class WebSearch:
-    """Searching the web."""
-
-    enabled: bool = setting(False, "Offer it.", seed="S tools.web_search.enabled", mark="shown")
-    provider: Literal["searxng", "duckduckgo", "brave"] = setting(
-        "searxng", "Who searches.", seed="S tools.web_search.provider", mark="shown"
-    )
-    url: str = setting("", "Address of your searxng.", seed="S tools.web_search.url", mark="shown")
-    key: str = setting("", "API key, needed for brave.", seed="S tools.web_search.api_key", mark="secret")
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A kind of helper that may be spawned."""
-
-    pool: str = setting("", "A pool; empty means `models.pool`.", seed="S profile pool")
-    files: tuple[str, ...] = setting(("AGENTS.md", "ENVIRONMENT.md"), "Documents it starts with.", seed="S profile bootstrap files")
-    prompt_file: str = setting("", "More instructions, from a file in box/.", seed="S profile prompt file")
-    prompt: str = setting("", "More instructions, written here.", seed="S profile inline prompt")
-    tools: tuple[str, ...] = setting((), "Its tools; none means all but spawn.", seed="S profile tools")
-
-
-@dataclass(frozen=True)
-class Spawn:
-    """Helpers that work beside a chat."""
-
-    enabled: bool = setting(False, "Offer it.", seed="S tools.spawn.enabled")
-    profiles: Mapping[str, Profile] = setting({}, "Kinds of helpers.", seed="S tools.spawn.profiles")
-
-
-@dataclass(frozen=True)
-class McpServer:
-    """A server of tools that speaks MCP."""
-
-    transport: Literal["stdio", "http"] = setting("stdio", "How it is reached.", seed="S mcp transport")
-    command: str = setting("", "Program to start, for stdio.", seed="S mcp command")
-    args: tuple[str, ...] = setting((), "Its arguments.", seed="S mcp args")
-    env: Mapping[str, str] = setting({}, "Its environment.", seed="S mcp env", mark="secret")
-    cwd: str = setting("", "Its working folder.", seed="S mcp cwd")
-    url: str = setting("", "Its address, for http.", seed="S mcp url")
-
-
-@dataclass(frozen=True)
-class Tools:
-    """Which tools exist, and their limits."""
-
-    deadline_s: float = setting(60, "Longest time of one call.", seed="A tools.default_timeout", within=(0.1, 3600))
-    deadlines_s: Mapping[str, float] = setting(
-        {"exec": 60.0, "web_search": 30.0, "web_fetch": 30.0},
-        "The same for single tools.",
-        seed="A tools.timeouts",
-        within=(0.1, 3600),
-        mark="later",
-    )
-    parallel: int = setting(4, "Read-only calls at a time.", within=(1, 64))
-    blocked_patterns: tuple[str, ...] = setting(
-        (), "Commands refused beside the built-in ones.", seed="A tools.blocked_patterns", mark="later"
-    )
-    shell: bool = setting(True, "Offer the shell.", seed="S tools.shell.enabled", mark="shown later")
-    files: bool = setting(True, "Offer files.", seed="S tools.files.enabled", mark="shown later")
-    fetch_url: bool = setting(True, "Offer web pages.", seed="S tools.fetch_url.enabled", mark="shown later")
-    search_history: bool = setting(
-        True, "Offer a search of earlier messages.", seed="S tools.search_history.enabled", mark="shown later"
-    )
-    web_search: WebSearch = setting(WebSearch(), "", mark="later")
-    spawn: Spawn = setting(Spawn(), "", mark="later")
-    mcp: Mapping[str, McpServer] = setting({}, "Servers whose tools are offered.", seed="S tools.mcp_servers", mark="later")
 
 
 @dataclass(frozen=True)
@@ -584,8 +445,9 @@ class Config:
     prompt: Prompt = Prompt()
     agents: Mapping[str, Agent] = setting(AGENTS, "Roles.", seed="A agents", mark="later")
     orchestrator: Orchestrator = Orchestrator()
-    sandbox: Sandbox = setting(Sandbox(), "", mark="later")
+    sandbox: Sandbox = Sandbox()
     policy: PolicyKeys = PolicyKeys()
+    audit: Audit = Audit()
     tools: Tools = Tools()
     channels: Channels = setting(Channels(), "", mark="later")
     people: People = setting(People(), "", mark="later")

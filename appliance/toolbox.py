@@ -2,18 +2,18 @@
 
 `@tool` only marks. A `Toolbox` is built from marked functions and from the services they may ask for by
 name (keyword-only parameters): a tool has no other reach (B-067). `dispatch` checks policy and input,
-enforces the deadline, and turns every error into a result of bounded length: it never raises. Knows nothing
-about models.
+enforces the deadline, and turns every error into a result of bounded length: it never raises. What is switched off
+is there and not to be had. Knows nothing about models.
 """
 
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -22,9 +22,10 @@ from appliance import modes
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Conflict, NotFound, OwlError
 from appliance.modes import FREE
-from appliance.policy import Policy
+from appliance.policy import Policy, Verdict
 from appliance.records import Cancel, Outcome, Terms, ToolCall, ToolSpec
 from appliance.signatures import Signature, signature
+from appliance.tallies import Tallies
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,6 +34,33 @@ EVERY = ("chat", "worker")
 MAX_NAMED = 6  # tools of a group that a menu names
 OF_RUNS = ("run", "tools")  # groups that mean nothing outside of the roles that are shown them
 GRACE_S = 2.0  # how long a stopped tool may take to notice
+SANDBOX_S = 5.0  # beyond a tool's deadline, for the sandbox that ends it to say what there was
+Check = Callable[[Policy, str, str, str, str], Verdict]  # the policy for all, tool, role, session, run
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a tool needs beside its arguments, and who may have it.
+
+    `deadline_s` 0 leaves it to the configuration, no `roles` means all, `network` is how it reaches the web, `profile`
+    the sandbox it works in ("db": none, it has only the services it names), `mounts` more folders that it wants to see.
+    """
+
+    version: str = "1"
+    deadline_s: float = 0
+    network: Literal["none", "proxy"] = "none"
+    roles: tuple[str, ...] = ()
+    profile: Literal["db", "files", "project", "exec", "net"] = "db"
+    mounts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What holds tools from outside: the policy's word on a call, deadlines by tool and group, and what is switched off."""
+
+    check: Check | None = None
+    deadline_of: Callable[[str, str, float], float] | None = None
+    switched_off: Callable[[], Collection[str]] = frozenset  # tools and groups of tools
 
 
 @dataclass(frozen=True)
@@ -49,6 +77,7 @@ class Mark:
     is_terminal: bool
     menu: tuple[str, ...] = EVERY
     is_detour: bool = False  # it returns the call that is meant, which is run in its place
+    needs: Needs = Needs()
 
 
 def tool(
@@ -60,12 +89,13 @@ def tool(
     is_terminal: bool = False,
     menu: tuple[str, ...] = EVERY,
     is_detour: bool = False,
+    needs: Needs = Needs(),
 ) -> Callable[[F], F]:
     """Mark a function as a tool. Its docstring is a prompt: the first paragraph is what the model reads."""
 
     def mark(function: F) -> F:
         function.tool = Mark(  # type: ignore[attr-defined]
-            name or function.__name__, group, command, is_read_only, is_terminal, menu, is_detour
+            name or function.__name__, group, command, is_read_only, is_terminal, menu, is_detour, needs
         )
         return function
 
@@ -100,7 +130,7 @@ class Caller:
     """Who calls and when to stop: a tool that declares `caller` gets this as a service.
 
     `session` is the one of the run, or of the person who calls outside of any. `terms` say what the run may do,
-    `log` is the entry in which the call was recorded, "" where none was.
+    `log` is the entry in which the call was recorded, "" where none was. `deadline_s` is how long the call may take.
     """
 
     run: str
@@ -108,6 +138,7 @@ class Caller:
     session: str = ""
     terms: Terms = FREE
     log: str = ""
+    deadline_s: float = 60.0
 
 
 def read_tool(function: Callable[..., Any]) -> Tool:
@@ -134,6 +165,7 @@ class Toolbox:
         threads: int = 4,
         interrupt: Callable[[int], None] | None = None,
         shorten: Callable[[str, str], str] | None = None,
+        hold: Hold | None = None,
     ) -> None:
         """`shorten` keeps a run's result that is too long and gives what to show instead; without it, it is cut."""
         self._shorten = shorten
@@ -141,6 +173,8 @@ class Toolbox:
         self._policy = policy
         self.deadline_s = deadline_s
         self._interrupt = interrupt
+        self._hold = hold or Hold()
+        self._tallies = Tallies()
         self._tools: dict[str, Tool] = {}
         self._specs: dict[str, tuple[ToolSpec, ...]] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tool")
@@ -157,15 +191,17 @@ class Toolbox:
         return made
 
     def remove(self, name: str) -> None:
-        """Offer a tool no longer; nothing happens when there is none."""
-        self._tools.pop(name, None)
+        """Offer a tool no longer; NotFound when there is none."""
+        if self._tools.pop(name, None) is None:
+            raise NotFound(f"no tool {name}", hint=f"there are {', '.join(self._tools)}")
+        self._tallies.forget(name)
         self._specs = {}
 
     def extended(self, functions: Sequence[Callable[..., Any]]) -> "Toolbox":
         """The same tools and some more, for one run: this toolbox does not get to know them."""
         made = Toolbox((), self._services, policy=self._policy, deadline_s=self.deadline_s, interrupt=self._interrupt)
         made._pool.shutdown(wait=False)
-        made._pool, made._tools = self._pool, dict(self._tools)
+        made._pool, made._tools, made._hold, made._tallies = self._pool, dict(self._tools), self._hold, self._tallies
         for function in functions:
             made.add(function)
         return made
@@ -182,7 +218,7 @@ class Toolbox:
     def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
         """A role's menu, as far as the policy allows, in the one order of `modes`; made once and again after `add`."""
         if role not in self._specs:
-            menu = [t for t in self._tools.values() if role in t.mark.menu and self._policy.check(t.mark.name).allowed]
+            menu = [t for t in self._tools.values() if role in t.mark.menu and self._is_offered(t.mark, role)]
             self._specs[role] = modes.menu(FREE, [self._told(t, role) for t in menu])
         return self._specs[role]
 
@@ -207,7 +243,7 @@ class Toolbox:
         found: dict[str, list[str]] = {}
         for mark in (one.mark for one in self._tools.values()):
             is_ours = role in mark.menu or mark.is_terminal or mark.group in OF_RUNS
-            if not is_ours and self._policy.check(mark.name).allowed:
+            if not is_ours and self._is_offered(mark, role):
                 found.setdefault(mark.group, []).append(mark.name)
         return found
 
@@ -227,6 +263,30 @@ class Toolbox:
         """Every tool."""
         return tuple(self._tools.values())
 
+    def registry(self) -> list[dict[str, Any]]:
+        """Every tool with its state, whether it is switched on, what it needs, and how often and how well it was called."""
+        off = self._hold.switched_off()
+        return [self._registered(found, off) for found in self._tools.values()]
+
+    def _registered(self, found: Tool, off: Collection[str]) -> dict[str, Any]:
+        mark, tally = found.mark, self._tallies.of(found.mark.name)
+        is_enabled = not {mark.name, mark.group} & set(off)
+        state = "disabled" if not is_enabled else "busy" if tally.running else "error" if tally.is_broken else "available"
+        if state == "available" and self._missing(found):
+            state = "registered"
+        counts = {name: getattr(tally, name) for name in ("total", "success", "failed", "timeout", "cancelled", "duration_ms")}
+        return {
+            "name": mark.name,
+            "group": mark.group,
+            "state": state,
+            "version": mark.needs.version,
+            "is_enabled": is_enabled,
+            "last_ms": tally.last_ms,
+            "calls": {**counts, "average_ms": tally.average_ms},
+            "needs": msgspec.to_builtins(mark.needs),
+            "deadline_s": self._deadline_s(mark),
+        }
+
     def is_read_only(self, name: str) -> bool:
         """True when the tool exists and changes nothing."""
         found = self._tools.get(name)
@@ -243,12 +303,13 @@ class Toolbox:
         """The result of a call, good or bad."""
         started_s = monotonic_s()
         outcome = self._dispatch(self.meant(call), Caller(run, cancel, session, terms, log))
+        outcome = replace(outcome, duration_ms=round((monotonic_s() - started_s) * 1000))
         if run and self._shorten is not None and not outcome.is_error:
             outcome = replace(outcome, message=self._shorten(run, outcome.message))
         outcome = replace(outcome, message=cut(outcome.message))
         LOG.info(
             "tool",
-            extra={"operation": call.name, "result": outcome.outcome, "run": run, "ms": round((monotonic_s() - started_s) * 1000)},
+            extra={"operation": call.name, "result": outcome.outcome, "run": run, "ms": outcome.duration_ms},
         )
         return outcome
 
@@ -270,9 +331,8 @@ class Toolbox:
         found = self._tools.get(call.name)
         if found is None:
             return Outcome(404, "not_found", f"Unknown tool {call.name}", f"use one of: {', '.join(s.name for s in self.specs())}")
-        verdict = self._policy.check(call.name)
-        if not verdict.allowed:
-            return Outcome(403, "permission", f"{call.name} is not allowed here ({verdict.rule})", "tell the person instead")
+        if refusal := self._refusal(found.mark, caller):
+            return refusal
         try:
             arguments = found.signature.bind(call.arguments)
         except BadInput as error:
@@ -283,10 +343,46 @@ class Toolbox:
             return Outcome(400, "bad_input", f"{call.name} does not lead to itself", "name another tool")
         if reason := modes.refusal(caller.terms, call.name, found.mark.group):
             return Outcome(403, "permission", f"{call.name} is not allowed here: {reason}", "do without it")
-        missing = [name for name in found.signature.services if name not in self._services and name != "caller"]
-        if missing:
+        if missing := self._missing(found):
             return Outcome(503, "unavailable", f"{call.name} is not available here: no {', '.join(missing)}", "do without it")
-        return self._run(found, arguments, caller)
+        caller = replace(caller, deadline_s=self._deadline_s(found.mark))
+        self._tallies.begin(call.name)
+        outcome, started_s = Outcome(500, "failed", f"{call.name} did not end"), monotonic_s()
+        try:
+            outcome = self._run(found, arguments, caller)
+        finally:
+            self._tallies.end(call.name, outcome, round((monotonic_s() - started_s) * 1000))
+        return outcome
+
+    def _refusal(self, mark: Mark, caller: Caller) -> Outcome | None:
+        """Why a call is not even looked at: the tool is switched off, the policy says no, or it is for other roles."""
+        if {mark.name, mark.group} & set(self._hold.switched_off()):
+            return Outcome(503, "unavailable", f"{mark.name} is switched off", "do without it")
+        role = caller.terms.role
+        if self._hold.check is not None:
+            verdict = self._hold.check(self._policy, mark.name, role, caller.session, caller.run)
+        else:
+            verdict = self._policy.check(mark.name, role)
+        if not verdict.allowed:
+            return Outcome(403, "permission", f"{mark.name} is not allowed here ({verdict.rule})", "tell the person instead")
+        if role and mark.needs.roles and role not in mark.needs.roles:
+            text = f"{mark.name} is for {' and '.join(mark.needs.roles)}, not for {role}"
+            return Outcome(403, "permission", text, "do without it")
+        return None
+
+    def _is_offered(self, mark: Mark, role: str) -> bool:
+        """Whether a role is told of a tool."""
+        is_off = bool({mark.name, mark.group} & set(self._hold.switched_off()))
+        is_for = not mark.needs.roles or role in mark.needs.roles
+        return not is_off and is_for and self._policy.check(mark.name, role).allowed
+
+    def _missing(self, found: Tool) -> list[str]:
+        return [name for name in found.signature.services if name not in self._services and name != "caller"]
+
+    def _deadline_s(self, mark: Mark) -> float:
+        if self._hold.deadline_of is not None:
+            return self._hold.deadline_of(mark.name, mark.group, mark.needs.deadline_s)
+        return mark.needs.deadline_s or self.deadline_s
 
     def _run(self, found: Tool, arguments: dict[str, Any], caller: Caller) -> Outcome:
         """Run in a pool thread, so that a deadline or a stop is honoured even inside a long query."""
@@ -303,7 +399,7 @@ class Toolbox:
                     return value
                 return Outcome(200, "ok", render(value), data=None if isinstance(value, str) else msgspec.to_builtins(value))
 
-        name, over, deadline_s = found.mark.name, threading.Event(), self.deadline_s
+        name, over, deadline_s = found.mark.name, threading.Event(), caller.deadline_s
         try:
             future = self._pool.submit(work)
         except RuntimeError:
@@ -313,7 +409,7 @@ class Toolbox:
         stop.then(lambda: self._stop(future, thread[0]))
         if isinstance(caller.cancel, CancelToken):
             caller.cancel.then(stop.set)
-        over.wait(deadline_s)
+        over.wait(deadline_s + (0 if found.mark.needs.profile == "db" else SANDBOX_S))
         try:
             # Asked for, not raised: this also keeps a tool's SystemExit from ending the turn's thread.
             error = future.exception(GRACE_S if stop.is_set() else 0)

@@ -20,6 +20,7 @@ from appliance.copies import Copies
 from appliance.entries import Entries
 from appliance.errors import AlreadyRunning, ConfigError
 from appliance.leases import Leases
+from appliance.ledger import Keep, Ledger
 from appliance.log import MAX_BYTES
 from appliance.outbox import Outbox
 from appliance.overflow import Overflow
@@ -45,6 +46,7 @@ class Round:
     letters: int = 0
     sessions: int = 0
     records: int = 0
+    audits: int = 0
     statistics: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
 
@@ -55,6 +57,7 @@ class Round:
         done += [f"forgot {self.letters} old letters"] if self.letters else []
         done += [f"put {self.sessions} silent sessions to rest"] if self.sessions else []
         done += [f"dropped {self.records} old inner records of runs"] if self.records else []
+        done += [f"dropped {self.audits} old audit rows"] if self.audits else []
         done += [f"refreshed the statistics of {', '.join(self.statistics)}"] if self.statistics else []
         done += [f"cut or removed {name}" for name in self.logs]
         return done or ["the database is well; nothing to do" if self.is_due else "nothing is due"]
@@ -81,6 +84,7 @@ def maintain(home: Home, environ: Mapping[str, str], *, now: int | None = None, 
                 letters=Outbox(store, "").forget(),
                 sessions=idle + archived,
                 records=_expire(store, settings.runs.retention_days, now),
+                audits=Ledger(store, keep=lambda: Keep(settings.audit.keep_days, settings.audit.max_rows)).sweep(now),
                 statistics=tuple(store.optimize()),
                 logs=logs,
             )

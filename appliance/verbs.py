@@ -348,12 +348,7 @@ class Verbs:
             if actor.run:
                 self._views.wrote(actor, moved.id)
         else:
-            content = Content(**{name: getattr(entry, name) for name in FIELDS})
-            if entry.is_textual:
-                content = replace(content, body=entry.body)
-            else:
-                content = replace(content, blob=self._entries.blob(entry))
-            moved = self._put(actor, path, there, content, verb)
+            moved = self._put(actor, path, there, self._whole(entry), verb)
             if verb == "mv":
                 self._take_away(actor, entry, verb)
         self._show(actor, moved.id, visibility, None)
@@ -486,8 +481,10 @@ class Verbs:
             self._part(own, actor.run)
         if own is None and seen is not None and seen.scope.startswith("run:"):
             given = {f.name: value for f in fields(Content) if (value := getattr(content, f.name)) is not None}
-            kept = {"body": seen.body} if seen.is_textual and "blob" not in given else {}
-            content = Content(**{**kept, **{name: getattr(seen, name) for name in FIELDS}, **given})
+            kept = self._whole(seen)
+            if "blob" in given or given.get("body", kept.body) != kept.body:
+                kept = replace(kept, body=None, blob=None, original=None)  # bytes stay with the text that was read from them
+            content = replace(kept, **given)
         stored = self._entries.put(path, content, by, scope=scope)
         if actor.run:
             if seen is not None and seen.id != stored.id and seen.scope.startswith("run:"):
@@ -498,10 +495,19 @@ class Verbs:
     def _part(self, entry: Entry, run: str) -> None:
         """Runs that see a run's own entry keep what they saw, as an entry of their own."""
         for other in self._views.watchers(entry.id, beside=run):
-            content = Content(**{name: getattr(entry, name) for name in FIELDS})
-            content = replace(content, body=entry.body) if entry.is_textual else replace(content, blob=self._entries.blob(entry))
-            kept = self._entries.put(entry.path, content, By(entry.writer, run, "cp"), scope=f"run:{other}")
+            kept = self._entries.put(entry.path, self._whole(entry), By(entry.writer, run, "cp"), scope=f"run:{other}")
             self._views.repoint(other, entry.id, kept.id)
+
+    def _whole(self, entry: Entry) -> Content:
+        """All that an entry holds, with the bytes that its text was read from."""
+        known = {name: getattr(entry, name) for name in FIELDS}
+        if not entry.is_textual:
+            return Content(**known, blob=self._entries.blob(entry))
+        try:
+            original = self._entries.blob(entry)
+        except NotFound:
+            original = None
+        return Content(**known, body=entry.body, original=original)
 
     def _scope(self, actor: Actor, path: str) -> str:
         if not actor.run and self._schemes.of(path).scope == "run":

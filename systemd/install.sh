@@ -42,7 +42,7 @@ put() { # MODE SOURCE TARGET
 }
 
 for unit in owlbox.service owlbox.socket owlbox-broker.service owlbox-broker.socket \
-    owlbox-worker@.service owlbox-heartbeat.service owlbox-heartbeat.timer; do
+    owlbox-tool.socket owlbox-tool@.service owlbox-worker@.service owlbox-heartbeat.service owlbox-heartbeat.timer; do
     put 644 "$unit" "/etc/systemd/system/$unit"
 done
 version=$(systemctl --version 2>/dev/null | sed -n '1s/systemd \([0-9]*\).*/\1/p')
@@ -71,12 +71,21 @@ END
 chmod 755 "$destdir/opt/owlbox/bin/owlbox.new"
 mv "$destdir/opt/owlbox/bin/owlbox.new" "$destdir/opt/owlbox/bin/owlbox"
 echo /opt/owlbox/bin/owlbox
+# What runs one tool call: the same Python, without the command line's modules.
+cat >"$destdir/opt/owlbox/bin/owlbox-tool.new" <<END
+#!/bin/sh
+# Written by systemd/install.sh: the program of owlbox-tool@.service.
+exec $python -I -X utf8 -m appliance.porter
+END
+chmod 755 "$destdir/opt/owlbox/bin/owlbox-tool.new"
+mv "$destdir/opt/owlbox/bin/owlbox-tool.new" "$destdir/opt/owlbox/bin/owlbox-tool"
+echo /opt/owlbox/bin/owlbox-tool
 ln -sfn /opt/owlbox/bin/owlbox "$destdir/usr/local/bin/owlbox"
 echo /usr/local/bin/owlbox
 
 cat >&2 <<'END'
 Nothing is started yet. Next:
   systemd-sysusers && systemd-tmpfiles --create owlbox.conf && systemctl daemon-reload
-  systemctl enable --now owlbox.socket owlbox-broker.socket owlbox.service owlbox-broker.service owlbox-heartbeat.timer
+  systemctl enable --now owlbox.socket owlbox-broker.socket owlbox-tool.socket owlbox.service owlbox-broker.service owlbox-heartbeat.timer
   adduser YOU owlbox        # who may talk to the owl; takes effect at the next login
 END

@@ -1,6 +1,7 @@
 """Documents for tests, made by hand: a PDF that says something, and ones that cannot be read."""
 
 import io
+import zlib
 
 
 def pdf(*pages: str, title: str = "") -> bytes:
@@ -49,3 +50,15 @@ MAIL = (
     b'Content-Type: application/zip; name="mice.zip"\r\nContent-Disposition: attachment; filename="mice.zip"\r\n'
     b"Content-Transfer-Encoding: base64\r\n\r\nUEsDBA==\r\n--B--\r\n"
 )
+
+
+def swollen_pdf() -> bytes:
+    """A page whose text is 200 MB once it is unpacked, in a file of one."""
+    packer = zlib.compressobj(1)
+    packed = b"".join(packer.compress(b" " * 10_000_000) for _ in range(20)) + packer.flush()
+    plain = pdf("owl")
+    start = plain.index(b"stream\n") + len(b"stream\n")
+    end = plain.index(b"\nendstream", start)
+    head = plain[: start - len(b"stream\n")]
+    head = head[: head.rindex(b"<<")] + b"<< /Length %d /Filter /FlateDecode >>\n" % len(packed)
+    return head + b"stream\n" + packed + plain[end:]

@@ -46,7 +46,7 @@ def test_nothing_but_white_space_is_lost_and_nothing_is_there_twice(text: str, i
     assert "".join("".join(bodies(text, found)).split()) == "".join(text.split())
     assert all(a.stop <= b.start for a, b in zip(found, found[1:]))
     assert [chunk.seq for chunk in found] == list(range(len(found)))
-    assert all(len(body) <= chunks.BLOCK_CHARS * 2 for body in bodies(text, found))
+    assert all(len(body) <= chunks.TARGET_CHARS * chunks.BLOCK * 2 for body in bodies(text, found))
     assert found == chunks.structured(text, is_prose=is_prose)
 
 
@@ -236,7 +236,7 @@ def test_too_long_a_proposal_is_cut() -> None:
 )
 def test_strange_texts_are_cut_like_others(text: str) -> None:
     found = chunks.structured(text)  # each once took minutes, or came out in one piece
-    assert all(chunk.stop - chunk.start <= 2 * chunks.BLOCK_CHARS for chunk in found)
+    assert all(chunk.stop - chunk.start <= 2 * chunks.TARGET_CHARS * chunks.BLOCK for chunk in found)
     assert "".join("".join(text[c.start : c.stop].split()) for c in found) == "".join(text.split())
 
 

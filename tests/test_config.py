@@ -341,6 +341,9 @@ def test_broken_placeholder_is_refused(refuse):
         ("[store]\nbusy_delays_ms = [1, -1]", "store.busy_delays_ms[1]", "between 0 and"),
         ("[tools.deadlines_s]\nexec = 0", "tools.deadlines_s.exec", "between 0.1 and"),
         ('[system]\nlog_level = "loud"', "system.log_level", '"silent", "error", "warn", "info", "debug"'),
+        ("[tools.limits.exec]\nmemory_mb = 1", "tools.limits.exec.memory_mb", "between 16 and"),
+        ("[sandbox.roles.coder]\npids = 0", "sandbox.roles.coder.pids", "between 1 and"),
+        ("[audit]\nkeep_days = 0", "audit.keep_days", "between 1 and"),
         ('[policy]\nmode = "lax"', "policy.mode", '"strict", "permissive", "disabled"'),
         ('[channels.matrix]\npolicy = "all"', "channels.matrix.policy", '"open", "mention", "allowlist"'),
         ('[tools.web_search]\nprovider = "google"', "tools.web_search.provider", '"searxng", "duckduckgo", "brave"'),
@@ -438,6 +441,8 @@ def test_file_that_cannot_be_read_is_refused(tmp_path):
         ('[providers.openai]\nfallback = ["big"]', "providers.openai.fallback[0]", "one of anthropic"),
         ('[routes.local]\nprovider = "local"\nmodel = "m"', "routes.local", "another name"),
         ('[[sandbox.mounts]]\npath = "srv"', "sandbox.mounts[0].path", "an absolute path"),
+        ('[tools.web]\nprivate_networks = ["lan"]', "tools.web.private_networks[0]", "a network such as"),
+        ('[tools]\nblocked_patterns = ["sl", " "]', "tools.blocked_patterns[1]", "a command"),
         ('[[sandbox.mounts]]\npath = "/s"\nuser = "a"\ngroup = "b"', "sandbox.mounts[0]", "not both"),
     ],
 )
@@ -586,7 +591,7 @@ def test_reference_says_which_seed_key_it_stands_for(key):
             "budget.history_messages",
             "whole number 1 to 100000 | `80` | Newest messages in a chat's prompt. | S history_context_messages",
         ),
-        ("tools.shell", "true or false | `true` | Offer the shell. *Not used yet.* | S tools.shell.enabled"),
+        ("tools.shell", "true or false | `true` | Offer the shell. | S tools.shell.enabled"),
         (
             "agents.NAME.temperature",
             "number 0 to 2 | unset | Unset means `models.temperature`. *Not used yet.* | A agents.ROLE.temperature",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from process import Box, a_box  # noqa: F401
+from stores import new_store
 
 from appliance import toolbox, tools
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
@@ -65,7 +66,7 @@ class Bench:
 
 @pytest.fixture
 def bench(home: Home) -> Iterator[Bench]:
-    store = Store.create(home.database)
+    store = new_store(home.database)
     entries, runs, schemes = Entries(store), Runs(store, this_process().encode()), Schemes()
     services = {"entries": entries, "finder": Search(store), "runs": runs}
     services |= {"drives": Drives(store, entries, schemes), "texts": Texts(store, schemes)}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stores import new_store
 
 from appliance.clock import sleep_s
 from appliance.drives import Child, Drive, Drives, counted, formatted, is_id, line_count, stored_path
@@ -37,7 +38,7 @@ class Shelf:
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Iterator[Shelf]:
-    store = Store.create(tmp_path / "owlbox.db")
+    store = new_store(tmp_path / "owlbox.db")
     entries, schemes = Entries(store), Schemes()
     yield Shelf(store, entries, Drives(store, entries, schemes), Texts(store, schemes))
     store.close()
@@ -181,7 +182,7 @@ def test_web_addresses_are_drawn_by_host(shelf: Shelf) -> None:
     )
 )
 def test_every_item_is_reached_by_walking_down(tmp_path_factory: pytest.TempPathFactory, names: set[str]) -> None:
-    store = Store.create(tmp_path_factory.mktemp("walk") / "owlbox.db")
+    store = new_store(tmp_path_factory.mktemp("walk") / "owlbox.db")
     try:
         with store.write(durable=True):
             entries = Entries(store)

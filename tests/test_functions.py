@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from stores import new_store
 
 from appliance.clock import new_id
 from appliance.errors import BadInput, DeadlineExceeded
@@ -17,7 +18,7 @@ from appliance.store import Store
 
 @pytest.fixture
 def store(tmp_path: Path):
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     yield made
     made.close()
 

@@ -15,7 +15,7 @@ from needs import needs
 
 from appliance.contents import MAX_BODY_BYTES
 from appliance.errors import BadInput, NotFound, OwlError, Refused, TooLarge
-from appliance.gather import Counts, Gather, Item, Known, Rules, Wanted, absolute, expand, ref_of
+from appliance.gather import Counts, Gather, Item, Known, Rules, Wanted, absolute, expand, ref_of, walk
 
 
 @pytest.fixture
@@ -185,12 +185,63 @@ def test_any_patterns_mean_what_they_mean_to_git(folder: Path, seed: int):
     assert sorted(names(folder, Rules(has_hidden=True))) == sorted(name for name in said if name)
 
 
-NAMES = ["a", "b", "ab", "a b", "x.log", "y.tmp", "foo", "bar", ".hid", "a[b]", "#c", "!d", "back\\s", "q?", "build", "A1"]
+NAMES = [
+    "a",
+    "b",
+    "ab",
+    "a b",
+    "x.log",
+    "y.tmp",
+    "foo",
+    "bar",
+    ".hid",
+    "a[b]",
+    "#c",
+    "!d",
+    "back\\s",
+    "q?",
+    "build",
+    "A1",
+    "é",
+    "aé",
+    "dà",
+]
 PATTERNS = (
     "*|*.log|/a|a/|b|a/b|**/foo|foo/**|a/**/b|!x.log|!a|!*/|*/|[ab]|[!a]|[a-z]*|\\#c|\\!d|a\\ b|foo |foo\\ |a?|/*|!/a|**|**/|"
     "*.[tl]*|back\\\\s|q\\?|a\\[b\\]|[[:alpha:]]*|[[:digit:]]|build/|!build/|!foo/bar|.*|!.hid|foo/*|x.log\r|\fb|{a,b}|f*/**|"
-    "!**/b|/foo/*/b|a**b"
+    "!**/b|/foo/*/b|a**b|foo/**/|a/**/|/**/|!foo/**/|**/foo/**/|foo/**/ |é/|a?|a??|d?|[é]|[à-ÿ]*|*é|dà"
 ).split("|")
+
+
+@needs("git")
+@pytest.mark.parametrize("pattern", ["?", "a?b", "a??b", "caf?", "[!a]b", "*\udce9", "d\udcc3?", "foo/**/", "/**/", "!foo/**/"])
+def test_a_letter_outside_of_ascii_is_its_bytes_as_it_is_to_git(folder: Path, pattern: str):
+    subprocess.run(["git", "init", "-q", str(folder)], check=True, capture_output=True)
+    for name in (
+        b"e",
+        b"\xc3\xa9",
+        b"a\xc3\xa9b",
+        b"a\xffb",
+        b"\xff",
+        b"caf\xe9",
+        b"d\xc3\xa0",
+        b"\xffb",
+        b"foo/f",
+        b"foo/g/f",
+        b"foo/g/h/f",
+    ):
+        path = os.path.join(os.fsencode(folder), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(b"x")
+    (folder / ".gitignore").write_bytes(os.fsencode(pattern) + b"\n")
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--others", "--exclude-standard"]
+    said = subprocess.run(command, check=True, capture_output=True).stdout.split(b"\0")
+    counts = Counts()
+    found = [*walk(str(folder), Rules(has_hidden=True), counts), *counts.problems]
+    assert sorted(os.fsencode(one.file) for one in found) == sorted(
+        os.path.join(os.fsencode(folder), name) for name in said if name
+    )
 
 
 @needs("git")

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 from process import Box, a_box, until  # noqa: F401
+from stores import new_store
 
 from appliance import catalogue
+from appliance.clock import monotonic_s
 from appliance.contents import Content
 from appliance.entries import Entries
 from appliance.errors import BadInput, Lost, OwlError, Unavailable
-from appliance.indexer import Indexer, Options, ranges_of
+from appliance.indexer import AT_A_TIME, Indexer, Options, ranges_of
+from appliance.packet import Packets
 from appliance.passages import Passages
 from appliance.search import Search
-from appliance.store import Store
 
 PAGE = "\n".join(f"line {n} about owls and what they eat" for n in range(1, 61))
 
@@ -29,6 +31,7 @@ class Encoder:
     error: OwlError | None = None
     gate: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[int, bool]] = field(default_factory=list)
+    alike: set[str] = field(default_factory=set)  # texts that mean the same
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -38,14 +41,27 @@ class Encoder:
         self.gate.wait(10)
         if self.error is not None:
             raise self.error
-        return self.model, [[byte / 1024 for byte in hashlib.sha512(text.encode()).digest()[:16]] for text in texts]
+        return self.model, [self.vector(text) for text in texts]
+
+    def vector(self, text: str) -> list[float]:
+        if any(one in text for one in self.alike):
+            return [0.25] * 16
+        signs = hashlib.sha512(text.encode()).digest()[:16]
+        return [0.25 if byte % 2 else -0.25 for byte in signs]
+
+
+class NoSkills:
+    """Skills port without any."""
+
+    def lines(self) -> Sequence[str]:
+        return ()
 
 
 class Desk:
     """A store with an index and somebody who works at it."""
 
     def __init__(self, path: Path) -> None:
-        self.store = Store.create(path)
+        self.store = new_store(path)
         self.encoder = Encoder()
         self.said: list[tuple[str, str]] = []
         self.answer: str | OwlError = ""
@@ -182,6 +198,47 @@ def test_a_query_is_embedded_at_once_or_says_why_not(desk: Desk) -> None:
     assert desk.indexer.vector("hoot") == (None, "found by words alone: no memory")
 
 
+# -- at once, or not at all -------------------------------------------------------------------------
+
+
+def test_a_vector_for_an_answer_comes_at_once(desk: Desk) -> None:
+    assert desk.indexer.brief("hoot") is None and desk.encoder.asked == []
+    desk.entries.set("memory://owl", "hoot")
+    desk.indexer.work()
+    vector = desk.indexer.brief("hoot")
+    assert vector and vector.model == "m" and desk.encoder.asked[-1] == (1, False)
+    desk.encoder.error = Lost("no broker")
+    assert desk.indexer.brief("hoot") is None
+
+
+def test_no_answer_waits_for_a_model_that_is_slow(desk: Desk) -> None:
+    desk.entries.set("memory://owl", "hoot")
+    desk.indexer.work()
+    desk.encoder.gate.clear()
+    asked = len(desk.encoder.asked)
+    started_s = monotonic_s()
+    for _ in range(AT_A_TIME + 3):
+        assert desk.indexer.brief("hoot") is None
+    assert monotonic_s() - started_s < 5 and len(desk.encoder.asked) == asked + AT_A_TIME  # the others were not even asked
+    desk.encoder.gate.set()
+    until(lambda: desk.indexer.brief("hoot") is not None, "those that hung have made room")
+
+
+def test_what_is_shown_with_a_question_is_found_by_meaning_too(desk: Desk) -> None:
+    finder = Search(desk.store, desk.passages, embed=desk.indexer.brief)
+    desk.encoder.alike = {"Where does puss rest?", "The kitten sleeps on the sofa."}
+    desk.entries.set("memory://pets", "The kitten sleeps on the sofa.")
+    desk.entries.set("memory://tax", "Returns are due in May.")
+    packets = Packets(list, finder, NoSkills())
+    assert packets.relevant("Where does puss rest?") == ""
+    desk.indexer.work()
+    assert packets.relevant("Where does puss rest?") == "Notes:\n- The kitten sleeps on the sofa. [memory://pets]"
+    asked = len(desk.encoder.asked)
+    assert packets.relevant("What is it?") == "" and len(desk.encoder.asked) == asked  # nothing but stop words
+    desk.encoder.gate.clear()
+    assert packets.relevant("Where does puss rest?") == "" and "Returns" in packets.relevant("Which returns are due?")
+
+
 # -- a small model ----------------------------------------------------------------------------------
 
 
@@ -277,10 +334,21 @@ def test_a_core_finds_by_meaning_and_makes_vectors_anew(box: Box) -> None:
     until(is_done, "everything has a vector")
     hits = box.json("context", "search", "cats and where they rest", "-k", "3")["hits"]
     assert (hits[0]["ref"], hits[0]["kind"]) == ("agent:/pets", "meaning") and len(hits) <= 3
+    found = box.json("search", "cats and where they rest")["data"]["hits"]
+    assert (found[0]["ref"], found[0]["kind"]) == ("agent://pets", "meaning") and len(found) <= 5
+    thread = box.json("ask", "Where do cats rest?")["run"]
+    assert (
+        "Our kitten sleeps on the sofa" in box.events(thread)[0]["input"]["relevant"]
+    )  # shown to the model, with no word in common
     assert box.json("context", "search", "xq7-1143")["hits"][0]["ref"] == "agent:/part"
     said = box.run("context", "search", "when do we pay taxes", "--top-k", "1")
     assert said.stdout.startswith("agent:/money ") and "due in May" in said.stdout
     assert box.json("context", "search", "kitten", "--drive", "memory")["hits"] == []
+    with box.store() as store:  # as a worker does: another process, which then says that it did something
+        Entries(store, Passages(store).index).set("agent://worker", "A lynx was seen in the wood.")
+    assert not is_done()
+    core.call("queue.changed")
+    until(is_done, "what a worker wrote has a vector too")
     assert box.run("context", "reembed").returncode == 0
     until(is_done, "and again")
     assert "with a vector" in box.run("context", "chunks", "agent:/pets").stdout

@@ -1,9 +1,11 @@
 """Adding and reading again: through the program, through a socket in pieces, and as people type it."""
 
 import base64
+import json
 import os
 import signal
 import threading
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,9 +14,10 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from documents import MAIL, pdf
+from documents import MAIL, locked_pdf, pdf, swollen_pdf
 from needs import leave_out
 from process import LIMIT_S, Box, a_box, until  # noqa: F401
+from stores import new_store
 
 from appliance import readers
 from appliance.clock import sleep_s
@@ -78,7 +81,7 @@ def aged(here: Here) -> None:
 
 @pytest.fixture
 def here(home: Home, tmp_path: Path) -> Iterator[Here]:
-    store = Store.create(home.database)
+    store = new_store(home.database)
     entries = Entries(store, Passages(store).index)
     folder = Path(os.path.realpath(tmp_path)) / "files"
     folder.mkdir()
@@ -634,6 +637,49 @@ def test_people_are_told_in_words(box: Box, files: Path):
     (files / "1.md").unlink()
     told = box.run("context", "refresh", str(files)).stdout
     assert told.startswith("Checked 8: 1 updated, 6 unchanged, 1 missing.") and "1.md: missing" in told
+
+
+@pytest.mark.covers("B-087", "B-088")
+def test_a_folder_of_everything_that_is_wrong_stops_nothing_and_costs_little(box: Box, tmp_path: Path):
+    folder = Path(os.path.realpath(tmp_path)) / "bad"
+    folder.mkdir()
+    for name, data in {
+        "good.md": b"# Heron\n",
+        "latin.txt": b"caf\xe9 " * 100,
+        "locked.pdf": locked_pdf(),
+        "broken.pdf": b"%PDF-1.7\n" + b"x" * 500,
+        "swollen.pdf": swollen_pdf(),
+        "empty.md": b"",
+        "nul.txt": b"a\0b",
+    }.items():
+        (folder / name).write_bytes(data)
+    with zipfile.ZipFile(folder / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr("word/document.xml", b"\0" * 50_000_000)
+    with open(folder / "huge.txt", "wb") as file:
+        file.write(b"x" * 10_000)
+        file.truncate(1 << 30)
+    (folder / "loop").symlink_to(".")
+    os.mkfifo(folder / "pipe")
+    os.mkdir(os.path.join(os.fsencode(folder), b"\xff"))
+    child = box.start("context", "add", str(folder), "--json")
+    out = child.stdout.read() if child.stdout else b""
+    _, state, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(state)
+    done = json.loads(out)
+    assert child.returncode == 0 and used.ru_maxrss < 400_000, used.ru_maxrss  # KB: a gigabyte was there to be read
+    assert (done["error"], done["added"]) == (1, 8), done
+    assert done["left_out"] == {"links": 1, "special": 1}
+    told = {Path(item["ref"]).name: item["message"] for item in done["items"] if item["message"]}
+    assert (
+        "1073741824 bytes, the limit" in told["huge.txt"] and "encrypted" in told["locked.pdf"] and "not UTF-8" in told["latin.txt"]
+    )
+    assert "kept as bytes" in told["broken.pdf"] and "kept as bytes" in told["swollen.pdf"]
+    assert [hit["ref"] for hit in box.json("context", "search", "heron")["hits"]] == [f"disk:{folder}/good.md"]
+    with box.store() as store:
+        before = store.value("PRAGMA data_version")
+        again = box.json("context", "add", str(folder))
+        assert (again["unchanged"], again["added"]) == (8, 0) and store.value("PRAGMA data_version") == before
+        assert Passages(store).problems() == []
 
 
 @pytest.mark.covers("B-102")

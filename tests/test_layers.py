@@ -45,6 +45,8 @@ ROOT = Path(__file__).parent.parent
 #   upkeep      one round of maintenance, which a timer runs;
 #   addresses   what a reference means, needed below the store as an SQL function;
 #   globs       and bounds, jsonpaths, xpaths: parts of patterns, which alone would pass 600 lines;
+#   cues        what a prompt asks for in so many words, for models too small to see it;
+#   fences      texts of others inside of ours, for blocks and chronicle alike;
 #   healing     and spans, loose, tags: parts of answers, which alone would pass 1000 lines;
 #   schemes     who may write which scheme: a declaration, apart from entries, which obeys it;
 #   contents    what an entry may hold, apart from entries, which keeps it;
@@ -76,9 +78,12 @@ ROOT = Path(__file__).parent.parent
 #   verbs       the six verbs over entries and views, one meaning for tags, socket, command line and tools;
 #   qualify     whether device and model fit together, above packet: it tries the words that packet uses;
 #   drives      entries as drives and folders, for the context tools;
+#   vss         a second index of vectors in memory, from an extra: it opens no file of ours;
+#   familiar    the names of people, for search, which knows nothing of sessions;
 #   grep        texts searched letter by letter, apart from search, which has an index;
 #   passages    the index of entries, which two above it read: search and the indexer, which asks models;
 #   indexer     vectors in the background, apart from search, which a prompt must not wait for;
+#   seccomp     and landlock, usage, slots, jail, cells, porter: parts of the sandbox, which alone would pass 1000 lines;
 #   convert     a sentence encoder's weights as GGUF, run as a child so that nobody else pays for numpy;
 #   states      prefix states on disk;
 #   matching    what a grammar allows next, in pure Python;
@@ -92,18 +97,34 @@ ROOT = Path(__file__).parent.parent
 #   sources     where entries were read from, apart from entries, which keeps them;
 #   intake      what clients have read, at the core's side;
 #   project     the files of the workspace as every run sees them;
+#   keys        what a configuration key is, apart from settings, which lists them;
+#   containment the keys about what holds tools, apart from settings: one file would pass 600 lines;
+#   hosts       which places on the net may be reached, pure; resolving, wire, exchange: names, one connection and one
+#               request, each in time; all below fetch, which is loaded where nothing is ever fetched;
+#   readable    what a fetched page says; websearch: who searches; visits: pages kept to ask about them again;
+#   harvest     pages behind search results as entries of a run; web: all of these tied together for core;
+#   shellwords  what a shell would run, apart from forbidden, which knows what may not be run;
+#   mounts      which folders tools may see; rules: what a policy says to a request, apart from policy, which reads one;
+#   warden      what holds tools, built for a core: core alone would pass 600 lines; policing: the commands about it;
+#   gate        the policy that holds now, apart from policy: it has a table, and is asked;
+#   tallies     how often each tool was called, apart from toolbox;
 #   ingests     the commands that read files, apart from contexts, which only asks the core.
 LAYERS = """\
 __init__ errors records clock steps
-globs bounds spans fuzzy markers cycles modes
-jsonpaths xpaths loose tags diffs verdicts
-markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses
+globs bounds spans fuzzy fences markers cycles modes keys shellwords tallies cues
+containment forbidden jsonpaths xpaths loose tags diffs verdicts
+markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses hosts
 outlines ignores pages secrecy
-places signals reference answers schemes contents chunks pruning
+places signals reference answers schemes contents chunks pruning mounts
 readers
-config log notify
+config log notify resolving seccomp slots usage rules
+landlock wire
+jail exchange
+cells
+porter
 vault fetch sandbox watch functions queries convert client listener shutdown doorman amend clerk phases
-gather
+gather readable
+websearch
 store
 providers.library providers.room providers.template providers.streaming providers.states providers.matching
 providers.grammar providers.sequences
@@ -111,17 +132,18 @@ providers.writing
 providers.*
 changes events sessions
 turns
-entries runs people outbox ledger leases
+entries runs people outbox ledger leases visits
 tasks schedules views history
-actions selecting orders crew briefing branches transcripts titles
+actions selecting orders crew briefing branches transcripts titles harvest
 scheduler
 download
 models pool catalogue
+vss
 passages
-search policy verbs drives grep blocks chronicle
-notes skills indexer sources scenes overflow
+search policy verbs drives grep blocks chronicle familiar
+notes skills indexer sources scenes overflow gate
 roles memory ingest undo copies sections
-intake project
+intake project web
 toolbox
 packet
 budget qualify approvals dispatching compaction
@@ -135,11 +157,13 @@ channels.* backup broker bridge
 doctor firstboot metrics onboard upkeep
 update
 supervisor
-lender
+lender warden
 office
 tui.link tui.commands tui.look tui.owl tui.rows tui.confirm tui.prose tui.bubbles
 tui.sender tui.composer
+tui.waits tui.meter tui.tree
 tui.panel
+tui.console
 core tui.*
 daemon
 tui.app
@@ -148,7 +172,7 @@ terminal launch
 errands
 ingests
 listings shelf contexts past deciding
-agenda shifts annals
+agenda shifts annals policing
 glimpses
 cli
 __main__
@@ -163,6 +187,8 @@ tui: errors records clock jsonrpc config client tui
 HOMES = """\
 store: apsw sqlite_vec
 queries: apsw
+vss: apsw
+exchange: http.client
 fetch: requests urllib.request http.client
 providers: llama_cpp numpy jinja2 requests importlib
 tools: importlib
@@ -172,12 +198,15 @@ config: tomli_w msgspec
 records: msgspec
 signatures: msgspec
 toolbox: msgspec
+warden: msgspec
 answers: msgspec
 markdown: yaml
 patterns: regex
 jsonpaths: jsonpath regex
 xpaths: elementpath
 addresses: regex
+hosts: idna
+wire: certifi
 edits: regex
 convert: numpy
 timing: cronsim
@@ -195,7 +224,7 @@ ignores: pathspec
 pages: trafilatura
 readers: pypdf
 download: requests
-sandbox: subprocess
+cells: subprocess
 bridge: subprocess
 clock: time
 cli: argparse readline
@@ -205,6 +234,7 @@ errands: argparse
 deciding: argparse
 agenda: argparse
 shifts: argparse
+policing: argparse
 glimpses: argparse
 shelf: argparse
 ingests: argparse

@@ -154,6 +154,8 @@ def test_a_broker_that_stays_away_is_given_up_on(path: Path) -> None:
         models(path, wait_s=0.3).plan()
     with pytest.raises(Lost, match="nothing answers"):
         list(models(path, wait_s=0.3).generate(ROUTE, ASK, CancelToken()))
+    with pytest.raises(Lost, match="nothing answers"):
+        models(path, wait_s=600).embed(["owl"], deadline_s=0.3)  # what may not take long is not waited for longer
     assert monotonic_s() - started_s < 5
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from stores import new_store
 from test_store import a_run, child
 
 from appliance import chunks
@@ -20,12 +21,12 @@ from appliance.passages import Passages, embedded, hash_of, packed, words
 from appliance.search import Search, Vector
 from appliance.store import Row, Store
 
-PAGE = "# Owls\n\n" + "The barn owl hunts at dusk.\n" * 40 + "\n# Cats\n\n" + "The cat sleeps all day long.\n" * 40
+PAGE = "# Owls\n\n" + "The barn owl hunts at dusk.\n" * 15 + "\n# Cats\n\n" + "The cat sleeps all day long.\n" * 15
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     yield made
     made.close()
 
@@ -275,7 +276,7 @@ def test_packed_vectors_keep_their_length_and_their_direction(values: list[float
 def test_chunks_of_a_model_replace_those_of_the_structure(store: Store, entries: Entries, passages: Passages) -> None:
     entry = entries.set("memory://page", PAGE)
     assert [one.path for one in passages.to_propose("model", 5)] == ["memory://page"]
-    made = chunks.proposed(PAGE, [(1, 41), (42, 84)])
+    made = chunks.proposed(PAGE, [(1, 17), (18, 34)])
     assert passages.replace(entry, made, "model") and passages.of(entry) == made
     assert passages.to_propose("model", 5) == [] and passages.problems() == []
     changed = entries.set("memory://page", PAGE + "more")
@@ -318,6 +319,19 @@ def test_disagreement_is_noticed_and_made_anew(store: Store, entries: Entries, p
     assert [hit.ref for hit in Search(store).find("owls cats")] == ["memory://page", "memory://owl"]
 
 
+def test_chunks_of_an_earlier_length_stay_until_all_is_made_anew(store: Store) -> None:
+    earlier = Passages(store, chunk_chars=800)
+    entry = Entries(store, earlier.index).set("memory://page", "An owl hoots at dusk.\n\n" * 200)
+    with store.write() as execute:
+        execute("UPDATE chunks SET chunker = 'structure'")
+    passages = Passages(store)
+    long = passages.of(entry)
+    assert passages.problems() == [] and [one.path for one in passages.to_propose("model", 5)] == ["memory://page"]
+    passages.rebuild()
+    assert len(passages.of(entry)) > len(long) and passages.problems() == []
+    assert store.value("SELECT COUNT(*) FROM chunks WHERE chunker = 'structure'") == 0
+
+
 def test_odd_texts_agree_too(entries: Entries, passages: Passages) -> None:
     texts = [
         "\x00nul\x00",
@@ -340,7 +354,7 @@ def test_odd_texts_agree_too(entries: Entries, passages: Passages) -> None:
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(max_size=400))
 def test_any_text_can_be_indexed_and_agrees(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    store = Store.create(tmp_path_factory.mktemp("any") / "owlbox.db")
+    store = new_store(tmp_path_factory.mktemp("any") / "owlbox.db")
     passages = Passages(store)
     Entries(store, passages.index).set("memory://any", text)
     assert passages.problems() == []

@@ -330,6 +330,30 @@ def test_files_that_cannot_be_read_stop_no_turn(desk: Desk):
     assert desk.paths() == ["a.md"]
 
 
+@pytest.mark.covers("R-049")
+def test_what_is_away_is_not_forgotten_and_what_is_gone_is(desk: Desk):
+    for name in ("a.md", "sub/b.md", "sub/c.md"):
+        desk.write(name)
+    desk.project.before_turn(desk.run())
+    desk.root.rename(desk.root.with_name("elsewhere"))  # a disk that is not mounted now
+    assert desk.project.before_turn(desk.run()) == Change()
+    desk.root.with_name("elsewhere").rename(desk.root)
+    (desk.root / "sub" / "c.md").unlink()
+    (desk.root / "sub").chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        desk.root.parent.chmod(0o755)
+        os.seteuid(65534)  # root may read everything
+    try:
+        followed = desk.project._followed()
+    finally:
+        os.seteuid(user)
+        (desk.root / "sub").chmod(0o755)
+    assert "sub/b.md" not in followed and desk.project._remove_gone(followed) == 0
+    assert desk.project.before_turn(desk.run()) == Change(removed=1)
+    assert desk.paths() == ["a.md", "sub/b.md"]
+
+
 @pytest.mark.covers("R-046", "R-045", "R-044")
 def test_people_say_how_files_are_followed(box: Box, tmp_path: Path):
     root = tmp_path / "work"

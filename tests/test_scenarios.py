@@ -444,6 +444,7 @@ MORE: dict[str, list[Any]] = {
     "command": ["<sh>date</sh>", "It is noon."],
     "vetoed": [put("vetoed.txt"), "I may not."],
     "policy": [put("policy.txt"), "I may not."],
+    "own-policy": [put("own-policy.txt"), "I may not."],
     "replaced": ["<sh>secret</sh>", "Fine."],
     "remove": ['<rm path="removed.txt"/>', "Removed."],
     "keep": ['<rm path="kept.txt"/>'],
@@ -684,16 +685,23 @@ def test_the_first_veto_speaks_and_later_ones_are_not_heard(stage: Stage) -> Non
     assert after.deeds == "set:403" and after.said == "I may not." and stage.entry("vetoed.txt") is None
 
 
-def test_the_policy_is_asked_again_when_something_is_accepted(stage: Stage) -> None:
-    told = stage.ask("[policy] Write it.")
-    policy = stage.core.toolbox.policy
-    stage.core.toolbox.use(type(policy)(tools_deny=("set",)))
+@pytest.mark.covers("A-045")
+@pytest.mark.parametrize("name", ["policy", "own-policy"])
+def test_the_policy_is_asked_again_when_something_is_accepted(stage: Stage, name: str) -> None:
+    told, is_of_session = stage.ask(f"[{name}] Write it."), name == "own-policy"
+    policy, gate, session = stage.core.toolbox.policy, stage.core.warden.gate, stage.core.runs.get(told.run).session
+    if is_of_session:
+        gate.set_session(session, "[tools]\ndeny = ['set']", "ada")
+    else:
+        stage.core.toolbox.use(type(policy)(tools_deny=("set",)))
     try:
         after, resolved = stage.decide(told, "accept")
     finally:
         stage.core.toolbox.use(policy)
+        if is_of_session:
+            gate.lift_session(session, "ada")
     assert resolved.outcome.status == 403 and "tools.deny: set" in resolved.outcome.message
-    assert after.said == "I may not." and stage.entry("policy.txt") is None
+    assert after.said == "I may not." and stage.entry(f"{name}.txt") is None
 
 
 @pytest.mark.covers("R-087")

@@ -1,4 +1,4 @@
-"""Search: words, meaning and both, filters, snippets, history; what many words find, and what a query may not break."""
+"""Search: words, meaning and both, filters, snippets; what many words find, and what a query may not break."""
 
 import math
 import random
@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stores import new_store
 
-from appliance.clock import now_ms
 from appliance.contents import Content
 from appliance.entries import Entries
 from appliance.errors import BadInput
 from appliance.passages import Passages
-from appliance.records import Event, Inbound
-from appliance.runs import Runs
+from appliance.schemes import Scheme, Schemes
 from appliance.search import Found, Hit, Looks, Search, Vector, Where, snippet, words_of
 from appliance.store import Store
 
@@ -27,7 +26,7 @@ class Library:
     """Entries with vectors of our choice: an entry about a topic has the vector of the topic."""
 
     def __init__(self, path: Path) -> None:
-        self.store = Store.create(path)
+        self.store = new_store(path)
         self.passages = Passages(self.store)
         self.entries = Entries(self.store, self.passages.index)
         self.search = Search(self.store, self.passages, lambda: ["Ada", "Bob"])
@@ -212,7 +211,6 @@ def test_a_search_sees_what_another_wrote_without_an_index(library: Library) -> 
 def test_no_query_is_a_syntax_error(library: Library, query: str) -> None:
     library.entries.set("memory://heron", "heron")
     assert isinstance(library.search.search(query), Found)
-    assert isinstance(library.search.history(query, "ada"), list)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +227,14 @@ def test_operators_are_words(library: Library, query: str) -> None:
 )
 def test_words_of_a_query(query: str, words: list[str]) -> None:
     assert words_of(query) == words
+
+
+@pytest.mark.parametrize("query", ["", " ", "x" * 10_000, "heron " * 2000, " ".join(f"w{n}" for n in range(3000)), '"' * 10_000])
+def test_a_query_may_be_empty_or_ten_thousand_characters_long(library: Library, query: str) -> None:
+    library.add("memory://heron", "heron", "birds")
+    found = library.refs(query, "birds")
+    assert found == ["memory://heron"] and library.refs(query) == (found if "heron" in query else [])
+    assert [hit.ref for hit in library.search.find(query)] == library.refs(query)
 
 
 # -- people -----------------------------------------------------------------------------------------
@@ -251,6 +257,32 @@ def test_names_are_known_and_left_out_of_what_is_embedded(library: Library) -> N
     assert set(library.search.names()) == {"Ada", "Bob", "Cleo"}
     assert library.search.question("Where is Cleo's cat, Bob?") == "Where is cat, ?"
     assert library.search.question("Ada") == "Ada" and library.search.question("Adam sings") == "Adam sings"
+
+
+def test_what_must_be_found_at_once_is_found_by_meaning_when_its_vector_is_there(library: Library) -> None:
+    asked: list[str] = []
+
+    def embed(question: str) -> Vector | None:
+        asked.append(question)
+        return Vector("m", topic("birds")) if "sparrow" in question else None
+
+    finder = Search(library.store, library.passages, lambda: ["Bob"], embed=embed)
+    assert finder.find("Bob's robin") == [] and asked == []  # there are no vectors at all
+    library.add("memory://plumage", "Feathers of many colours.", "birds")
+    library.entries.set("memory://word", "A robin.")
+    assert [(hit.ref, hit.kind) for hit in finder.find("Bob's sparrow")] == [("memory://plumage", "meaning")]
+    assert [(hit.ref, hit.kind) for hit in finder.find("Bob's robin")] == [("memory://word", "words")]
+    assert finder.find("what is it") == [] and asked == ["sparrow", "robin"]
+
+
+def test_what_models_may_not_see_is_found_for_people_alone(library: Library) -> None:
+    schemes = Schemes()
+    schemes.register(Scheme("private", is_visible_to_model=False, category="data"))
+    finder = Search(library.store, library.passages, schemes=schemes)
+    library.entries.set("private://diary", "heron")
+    library.entries.set("memory://heron", "heron")
+    assert [hit.ref for hit in finder.find("heron")] == ["memory://heron"]
+    assert {hit.ref for hit in finder.find("heron", is_model=False)} == {"memory://heron", "private://diary"}
 
 
 # -- where ------------------------------------------------------------------------------------------
@@ -324,36 +356,32 @@ def test_a_snippet_is_part_of_its_text(text: str, word: str, chars: int) -> None
     assert shown.removeprefix("… ").removesuffix(" …") in " ".join(text.split()) and len(shown) <= chars + 4
 
 
+def test_several_passages_of_one_item_are_found_when_that_is_asked_for(library: Library) -> None:
+    library.entries.set("memory://book", "\n\n".join(f"# Part {n}\n\nThe heron waits. {f'word{n} ' * 80}" for n in range(6)))
+    library.entries.set("memory://page", "A heron.")
+    assert library.refs("heron", per_item=3).count("memory://book") == 3 and len(library.refs("heron", per_item=3)) == 4
+    assert len({hit.line for hit in library.ask("heron", per_item=3) if hit.ref == "memory://book"}) == 3
+
+
+def test_what_is_around_a_passage_fills_the_room_it_leaves_and_is_not_shown_twice(library: Library) -> None:
+    said = [f"{'Ada' if n % 2 else 'Bob'}: remark {n} about nothing in particular" for n in range(40)]
+    said[20], said[21] = "Bob: the heron came", "Ada: a heron, really?"
+    library.entries.set("memory://talk", "\n".join(said))
+    hits = library.ask("heron", per_item=3)
+    assert {hit.snippet for hit in hits[:2]} == {"Ada: a heron, really?", "Bob: the heron came"} and len(hits) == 3
+    (hit,) = library.ask("heron", per_item=3, has_context=True, snippet_chars=400)
+    assert "heron came Ada: a heron, really? Bob: remark 22" in hit.snippet and 300 < len(hit.snippet) <= 404
+    assert set(hit.snippet.split()) <= set(" ".join(said).split()) | {"…"}  # whole words alone
+    (hit,) = library.ask("heron", per_item=3, has_context=True, snippet_chars=4000)
+    assert hit.snippet == " ".join(said)
+
+
 def test_a_nul_character_hides_nothing_behind_it(library: Library) -> None:
-    library.entries.set("memory://nul", "First\x00 line\n\n" + "Some words. " * 80 + "\n\nA heron at the end.")
+    library.entries.set("memory://nul", "First\x00 line\n\n" + "Some words. " * 45 + "\n\nA heron at the end.")
     (hit,) = library.ask("heron")
     assert hit.line == 5 and hit.snippet.endswith("heron at the end.")
-
-
-# -- history ----------------------------------------------------------------------------------------
-
-
-def test_history_finds_what_one_person_said_and_heard(library: Library) -> None:
-    runs = Runs(library.store, "")
-    for n, (who, said) in enumerate(
-        [("ada", "Where is the heron?"), ("ada", "The pond has a heron"), ("bob", "My heron is secret")]
-    ):
-        with library.store.write():
-            runs.touch_session(Inbound("local", who, said, f"m{n}", now_ms()))
-        run = runs.begin(f"local:{who}", "chat", title=f"About {n}").id
-        runs.append(Event(run, "message", "user", said))
-        runs.append(Event(run, "message", "assistant", f"An answer to {n} about a heron at the pond"))
-        runs.append(Event(run, "thinking", "assistant", "heron pond heron"))
-    person = library.store.value("SELECT person FROM sessions WHERE id = 'local:ada'")
-    found = library.search.history("heron pond", str(person))
-    assert len(found) == 4 and {hit.kind for hit in found} == {"history"} and not any("secret" in hit.snippet for hit in found)
-    assert [hit.score for hit in found] == [1.0, 1.0, 1.0, 0.5] and found[-1].snippet == "Where is the heron?"
-    assert library.search.history("heron", "nobody") == [] == library.search.history("the", str(person))
-    assert len(library.search.history("heron", str(person), limit=2)) == 2
-    assert library.search.history("heron", str(person), context="elsewhere") == []
-    with library.store.write() as execute:  # a deleted thread that stays for its forks
-        execute("UPDATE runs SET deleted_ms = 1 WHERE id = ?", (found[0].ref,))
-    assert found[0].ref not in {hit.ref for hit in library.search.history("heron pond", str(person))}
+    (hit,) = library.ask("heron", has_context=True, snippet_chars=600)
+    assert hit.line == 5 and hit.snippet.endswith("Some words. A heron at the end.")
 
 
 # -- when the index cannot be written ---------------------------------------------------------------

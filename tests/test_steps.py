@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 from process import clean_environ, end, until
 from stepping import DONE, LIVES, Given, Nursery
+from stores import new_home
 from test_crash import DANGLING, HOLES
 
-from appliance import onboard
 from appliance.client import Client
 from appliance.clock import is_alive
 from appliance.courier import REPEAT
@@ -91,7 +91,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The socket of one broker for all, as systemd keeps it: it outlives every core. It has a plan for each case."""
     root, runtime = tmp_path_factory.mktemp("broker"), Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
     home, path = Home(root / "home"), runtime / "broker.sock"
-    onboard.init(home)
+    new_home(home)
     script = runtime / "script.toml"
     names = ["-".join(map(str, moment)) for moment in [*MOMENTS, *((life,) for life in PASSED)]]
     script.write_text("".join(PLANS.format(name) for name in names) + PLAY)
@@ -117,7 +117,7 @@ class Place:
 
     def __init__(self, root: Path, runtime: Path, broker: Path, nursery: Nursery) -> None:
         self.root, self.home = root, Home(root / "home")
-        onboard.init(self.home)
+        new_home(self.home)
         self.environ = {**clean_environ(root, runtime), "OWLBOX_BROKER_SOCKET": str(broker)}
         self.nursery = nursery
         self.name = ""

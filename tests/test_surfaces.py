@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from process import Box, Core, clean_environ, end
+from stores import new_home
 
-from appliance import cli, onboard, tools
+from appliance import cli, tools
 from appliance.clock import CancelToken, now_ms, this_process
 from appliance.entries import Entries
 from appliance.errors import OwlError
@@ -120,7 +121,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("surfaces")
     runtime = tmp_path_factory.mktemp("r", numbered=True)
     home = Home(folder / "home")
-    onboard.init(home)
+    new_home(home)
     box = Box(home, clean_environ(folder, runtime))
     core = box.serve()
     store = Store.open(home.database)
@@ -232,7 +233,7 @@ def test_a_person_without_a_thread_changes_content_alone(bench: Bench, capsys: p
 
 def test_commands_work_without_a_core_and_take_text_from_a_pipe(tmp_path: Path, runtime: Path) -> None:
     home = Home(tmp_path / "home")
-    onboard.init(home)
+    new_home(home)
     box = Box(home, clean_environ(tmp_path, runtime))
     assert box.run("entry", "set", "memory://owl", "-", text="hoot\n").returncode == 0
     assert box.run("entry", "get", "memory://owl").stdout == "hoot\n"

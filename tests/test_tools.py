@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import new_home, new_store
 
-from appliance import onboard, tools
+from appliance import tools
 from appliance.agent import Agent, Limits
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.drives import Drives
 from appliance.entries import Entries
 from appliance.grep import Texts
+from appliance.history import History
 from appliance.inbox import Inbox
 from appliance.loops import Loops
 from appliance.outbox import Outbox
@@ -24,7 +27,7 @@ from appliance.packet import Packets
 from appliance.places import Home
 from appliance.policy import Policy
 from appliance.providers.scripted import Scripted
-from appliance.records import Ask, Cancel, Finish, Inbound, LoopEnded, Measure, Outcome, Piece, Route, ToolCall
+from appliance.records import Ask, Cancel, Event, Finish, Inbound, LoopEnded, Measure, Outcome, Piece, Route, ToolCall
 from appliance.runs import Runs
 from appliance.schemes import Schemes
 from appliance.search import Search
@@ -48,10 +51,10 @@ class Bench:
     def call(self, name: str, run: str = "", **arguments: Any) -> Outcome:
         return self.toolbox.dispatch(ToolCall("c1", name, arguments), run, CancelToken())
 
-    def hear(self, text: str) -> str:
+    def hear(self, text: str, who: str = "ada") -> str:
         """A message in a thread of its own; returns the thread."""
         sleep_s(0.002)  # ids and times are in milliseconds
-        inbox = Inbound("local", "ada", text, f"m-{text[:20]}-{now_ms()}", now_ms())
+        inbox = Inbound("local", who, text, f"m-{text[:20]}-{now_ms()}", now_ms())
         with self.store.write():
             self.runs.touch_session(inbox)
         return self.runs.begin(inbox.session, "chat", title=text[:40]).id
@@ -59,10 +62,10 @@ class Bench:
 
 @pytest.fixture
 def bench(home: Home) -> Iterator[Bench]:
-    store = Store.create(home.database)
+    store = new_store(home.database)
     entries, runs = Entries(store), Runs(store, this_process().encode())
     services = {"entries": entries, "finder": Search(store), "runs": runs}
-    services |= {"drives": Drives(store, entries, Schemes()), "texts": Texts(store, Schemes())}
+    services |= {"drives": Drives(store, entries, Schemes()), "texts": Texts(store, Schemes()), "history": History(store)}
     toolbox = Toolbox(tools.load(), services, policy=Policy(), interrupt=store.interrupt)
     yield Bench(home, store, entries, runs, toolbox)
     toolbox.close()
@@ -148,6 +151,35 @@ def test_threads_are_listed_newest_first_and_shown(bench: Bench) -> None:
     assert bench.call("view_thread", id=old).message.startswith("about owls, chat")
 
 
+@pytest.mark.covers("S-042", "E-283")
+def test_what_was_said_is_found_with_a_heading_and_in_bold(bench: Bench) -> None:
+    texts = "Where is the blue kettle? " + "word " * 90, "x " * 300 + "KETTLE again"
+    one, other = (bench.hear(text) for text in texts)
+    for run, text in zip((one, other), texts):
+        bench.runs.append(Event(run, "message", "user", text, channel="local", sender_id="ada"))
+    stranger = bench.hear("kettle", "eve")
+    bench.runs.append(Event(stranger, "message", "user", "kettle", channel="local", sender_id="eve"))
+    bench.runs.append(Event(one, "tool_result", "tool", "a kettle, says a tool", tool="look"))
+    found = bench.call("search_history", query="kettle", max_results=0)
+    head, said = found.message.splitlines()
+    assert (
+        re.fullmatch(rf"## 1. .local / eve. [-0-9]{{10}}T[0-9]{{2}}:[0-9]{{2}}, thread {stranger}", head)
+        and said == "user: **kettle**"
+    )
+    assert bench.call("search_history", query="kettle", max_results=99).message.count("## ") == 3
+    every = bench.call("search_history", run=one, query="kettle").message
+    _, said, _, _, last = every.splitlines()
+    assert said.startswith("user: ...x x") and said.endswith("**KETTLE** again") and len(said) < 330
+    assert every.count("## ") == 2 and last.startswith("user: Where is the blue **kettle**?") and last.endswith("...")
+    assert bench.call("search_history", run=one, query="kettle", days=1).message == every
+    with bench.store.write() as execute:
+        execute("DROP TRIGGER events_are_final")
+        execute("UPDATE events SET at_ms = 1000 WHERE run = ?", (one,))
+    assert bench.call("search_history", run=one, query="kettle", days=1).message.count("## ") == 1
+    assert bench.call("search_history", query="zebra").message == "No matches found for 'zebra'."
+    assert bench.call("search_history", query=" ").outcome == "invalid_arguments"
+
+
 @pytest.mark.covers("B-057")
 def test_a_thread_is_shown_with_who_said_what(bench: Bench) -> None:
     text = {"text": "remember tea", "tool_calls": [{"name": "remember", "arguments": {"text": "tea at four"}}]}
@@ -165,7 +197,7 @@ def test_the_command_line_refuses_in_the_same_words_as_the_model_s_tool(
     bench: Bench, tmp_path: Path, runtime: Path, words: list[str], name: str, given: dict[str, Any]
 ) -> None:
     home = Home(tmp_path / "cli")
-    onboard.init(home)
+    new_home(home)
     environ = {**os.environ, "RUNTIME_DIRECTORY": str(runtime), "OWLBOX_HOME": str(home.root)}
     command = [sys.executable, "-m", "appliance", *words]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
@@ -213,7 +245,13 @@ def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, Scr
     limits = Limits(max_turns=many, max_commands=many, max_strikes=many, max_cycles=many, max_loop_commands=many)
     agent = Agent(model, bench.toolbox, packets, bench.runs, limits)
     loops = Loops(bench.store, bench.runs, model, agent, status=Nobody())
-    made = Inbox(bench.store, bench.runs, loops, relevant=packets.relevant, outbox=Outbox(bench.store, bench.runs.process))
+    made = Inbox(
+        bench.store,
+        bench.runs,
+        loops,
+        relevant=lambda said: packets.relevant(said.text),
+        outbox=Outbox(bench.store, bench.runs.process),
+    )
     return made, model
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from test_views import Bench as Rows
 
 from appliance import edits
-from appliance.entries import Content, Entry
-from appliance.errors import BadInput, OwlError
+from appliance.entries import PROJECT, Content, Entry
+from appliance.errors import BadInput, NotFound, OwlError
 from appliance.orders import Look, Write, rewrite
 from appliance.records import Outcome
 from appliance.schemes import Schemes
@@ -491,6 +491,29 @@ def test_later_writes_of_parent_and_fork_do_not_change_each_other(bench: Bench) 
 
 
 # -- cp, mv -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ref", ["known://paper", "disk://paper.pdf"])
+def test_the_bytes_that_a_text_was_read_from_go_with_its_copy(bench: Bench, ref: str) -> None:
+    read = Content(body="owls", original=b"%PDF", mime="application/pdf")
+    bench.entries.put(ref, read, scope=f"run:{bench.me.run}" if ref.startswith("known") else PROJECT)
+    bench.verbs.get(bench.me, ref)
+    bench.verbs.cp(bench.me, ref, "memory://copy")
+    copy = bench.entries.get("memory://copy")
+    assert (copy.body, bench.entries.blob(copy)) == ("owls", b"%PDF")
+
+
+def test_a_fork_that_renames_its_own_keeps_the_bytes_and_one_that_rewrites_it_does_not(bench: Bench) -> None:
+    bench.entries.put("known://paper", Content(body="owls", original=b"%PDF"), scope=f"run:{bench.me.run}")
+    bench.verbs.get(bench.me, "known://paper")
+    renaming, rewriting = bench.fork(bench.me), bench.fork(bench.me)
+    bench.set("known://paper", None, renaming, content=Content(title="Paper"))
+    bench.set("known://paper", "cats", rewriting)
+    named, written = bench.find("known://paper", renaming), bench.find("known://paper", rewriting)
+    assert named and written and (named.title, named.body, bench.entries.blob(named)) == ("Paper", "owls", b"%PDF")
+    assert written.body == "cats"
+    with pytest.raises(NotFound):
+        bench.entries.blob(written)
 
 
 @pytest.mark.covers("R-119")

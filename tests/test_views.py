@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from stores import new_store
 
 from appliance.clock import now_ms, this_process
 from appliance.entries import Entries
 from appliance.errors import NotFound, OwlError
 from appliance.records import Inbound
 from appliance.runs import Runs
-from appliance.store import Store
 from appliance.views import Actor, Views
 
 VISIBILITIES = ("visible", "summarized", "archived")
@@ -21,7 +21,7 @@ class Bench:
     """A database with entries, views and two runs."""
 
     def __init__(self, path: Path) -> None:
-        self.store = Store.create(path)
+        self.store = new_store(path)
         self.entries = Entries(self.store)
         self.views = Views(self.store)
         self.runs = Runs(self.store, this_process().encode())

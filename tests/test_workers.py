@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from model_fixtures import model_file, model_home
 from process import Box, Core, a_box, is_gone, script, until
+from stores import new_store
 
 from appliance import places
 from appliance.clock import monotonic_s, new_id, now_ms, process, sleep_s, this_process
@@ -165,7 +166,7 @@ class Yard:
 
 @pytest.fixture
 def yard(home: Home, tmp_path: Path) -> Iterator[Yard]:
-    store = Store.create(tmp_path / "owlbox.db")
+    store = new_store(tmp_path / "owlbox.db")
     made = Yard(home, store, tmp_path / "workers")
     yield made
     for one in made.children:

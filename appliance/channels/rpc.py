@@ -70,6 +70,8 @@ class Taking:
     tree: Callable[[str], str]
     piece: Callable[[str, str, int], int]
     keep: Callable[[Sequence[dict[str, Any]], int], list[dict[str, Any]]]
+    page: Callable[[str, int], dict[str, Any]] | None = None
+    part: Callable[[str, int], str] | None = None
 
 
 class LocalCall:
@@ -393,6 +395,20 @@ class Rpc:
     ) -> list[dict[str, Any]]:
         """Keep what the caller has read, in one transaction: `ref`, `status` added, updated, unchanged or error, `message`."""
         return self._taking().keep(items, call.uid)
+
+    @method("ingest.page")
+    def page(self, call: Call, url: Annotated[str, Range(1, 4096), "the whole address"]) -> dict[str, Any]:
+        """Fetch a page or document for the caller: `size_bytes`, `mime`, `charset`, and the `key` for `ingest.part`."""
+        fetch = self._taking().page
+        if fetch is None:
+            raise Unavailable("no page can be fetched here", hint="save the page, then add the file")
+        return fetch(url, call.uid)
+
+    @method("ingest.part", is_quiet=True)
+    def part(self, call: Call, key: Annotated[str, Range(1, 64), "of ingest.page"]) -> dict[str, Any]:
+        """The next bytes of a fetched page in base64, which are forgotten then; empty after the last."""
+        part = self._taking().part
+        return {"data": "" if part is None else part(key, call.uid)}
 
     def _taking(self) -> Taking:
         if self._intake is None:

@@ -113,8 +113,7 @@ def search_semantic(
         raise BadInput("the query is blank", hint="say what it is about", outcome="invalid_arguments")
     is_model = bool(caller.run)
     folder = drives.find(path, drive, is_model=is_model)[0] if drive or path else ""
-    hidden = [scheme.name for scheme in drives.schemes.listing() if is_model and not scheme.is_visible_to_model]
-    where = Where(folder=folder, hidden=hidden)
+    where = Where(folder=folder, hidden=drives.schemes.hidden() if is_model else ())
     vector, note = indexer.vector(finder.question(query))
     found = finder.search(query, vector, where=where, looks=Looks(top_k, fusion, threshold))
     hits = tuple(Result(display(h.ref), h.title, h.score, h.snippet, h.kind, h.line) for h in found.hits)

@@ -32,11 +32,12 @@ def search(
     limit: Annotated[int, Range(1, 50), "how many to show"] = 5,
     *,
     finder: Search,
+    caller: Caller,
 ) -> Found:
     """Find notes by their words."""
     if not words_of(query):
         raise BadInput(f"nothing to search for in {query!r}", hint="use words that name the thing")
-    return Found(query, tuple(finder.find(query, limit=limit)))
+    return Found(query, tuple(finder.find(query, limit=limit, is_model=bool(caller.run))))
 
 
 @tool(group="knowledge", command="read", is_read_only=True)

@@ -1,14 +1,52 @@
-"""Tools over earlier conversations: list_threads, view_thread."""
+"""Tools over earlier conversations: list_threads, view_thread, search_history."""
 
+import re
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from appliance.clock import iso
-from appliance.errors import NotFound
+from appliance.clock import iso, now_ms
+from appliance.errors import BadInput, NotFound
+from appliance.history import History, Mention, Told, label
 from appliance.runs import Runs
 from appliance.signatures import Range
 from appliance.toolbox import Caller, tool
 
 SHORT = 2000
+EXCERPT, LEAD = 300, 60  # characters of a message that are shown, and of those before what was found
+MOST = 50
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """Messages that hold what was looked for, the newest first."""
+
+    query: str
+    mentions: tuple[Mention, ...]
+
+    def text(self) -> str:
+        """Each with a heading, between its neighbours; what was found in bold."""
+        parts = []
+        for number, found in enumerate(self.mentions, 1):
+            told = found.told
+            lines = [f"## {number}. {label(told.channel, told.sender)} {iso(told.at_ms)[:16]}, thread {told.run}"]
+            lines += [_line(one, self.query, is_found=one is told) for one in (found.before, told, found.after) if one is not None]
+            parts.append("\n".join(lines))
+        return "\n\n".join(parts) or f"No matches found for {self.query!r}."
+
+
+def _line(told: Told, query: str, *, is_found: bool) -> str:
+    """A message on one line, cut; the one that was found where it was found."""
+    text = " ".join(told.text.split())
+    place = re.search(re.escape(" ".join(query.split())), text, re.IGNORECASE) if is_found else None
+    start = 0 if place is None or place.end() <= EXCERPT else place.start() - LEAD
+    end = start + EXCERPT
+    if place is not None:
+        end = max(end, place.end())
+        shown = f"{text[start : place.start()]}**{place[0]}**{text[place.end() : end]}"
+    else:
+        shown = text[start:end]
+    return f"{told.role}: {'...' if start else ''}{shown}{'...' if end < len(text) else ''}"
 
 
 @tool(group="threads", command="thread list", is_read_only=True, menu=())
@@ -44,3 +82,22 @@ def view_thread(
         text = event.content if len(event.content) <= SHORT else event.content[:SHORT] + " …"
         lines.append(f"{event.seq}. {event.role}{f' ({event.tool})' if event.tool else ''}: {text}")
     return "\n".join(lines)
+
+
+@tool(group="threads", command="thread search", is_read_only=True, menu=())
+def search_history(
+    query: Annotated[str, Range(0, 1000), "letters to look for, in whatever case"],
+    days: Annotated[int, "only messages of so many days; 0 for all"] = 0,
+    max_results: Annotated[int, "how many to show, 1 to 50"] = 10,
+    *,
+    runs: Runs,
+    history: History,
+    caller: Caller,
+) -> Mentions:
+    """Find what was said in earlier conversations."""
+    if not query.strip():
+        raise BadInput("the query is blank", hint="give some letters of what was said", outcome="invalid_arguments")
+    context = str(runs.session(runs.get(caller.run).session)["context"]) if caller.run else ""
+    since_ms = now_ms() - days * DAY_MS if days > 0 else 0
+    limit = min(max(max_results, 1), MOST)
+    return Mentions(query, tuple(history.search(query.strip(), context=context, since_ms=since_ms, limit=limit)))

@@ -1,0 +1,306 @@
+"""What runs in the sandbox for tools that touch files: one verb on one path, then it ends.
+
+Never imported: its text is handed to the sandbox's own Python, so it needs the standard library and nothing else, and
+whatever version of it the machine has. The order is JSON on standard input, the answer JSON on standard output. The core
+has judged the path before; here it is looked at once more, because links may have changed meanwhile, and the sandbox's
+mounts hold what both overlook. A file is replaced by a whole one or not at all.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Iterator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing it would cost as much as the rest
+    from typing import Any
+
+    Values = dict[str, Any]
+
+MAX_TEXT = 1_000_000  # characters of one answer
+MAX_LISTED = 5_000
+MAX_MATCHES = 1_000
+MAX_LINE = 500  # characters of a line that grep shows
+SNIFFED = 8192  # bytes that tell whether a file is text
+
+
+class Fault(Exception):
+    """What the caller is told: a kind, and words."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+class Place:
+    """A place in the sandbox, and how the caller calls it."""
+
+    def __init__(self, order: Values) -> None:
+        self.shown: str = order["shown"]
+        self.tops = [os.path.realpath(top) for top in order["tops"]]
+        self.real = self.held(order["path"])
+
+    def held(self, path: str) -> str:
+        """The path with its links followed; it has to lie where the caller may go."""
+        real = os.path.realpath(path)
+        if not any(real == top or real.startswith(top.rstrip("/") + "/") for top in self.tops):
+            raise Fault("permission", "path is outside workspace: " + self.shown)
+        return real
+
+    def name(self, real: str) -> str:
+        """How something below it is called."""
+        if real == self.real:
+            return self.shown
+        below = os.path.relpath(real, self.real)
+        return below if self.shown == "." else self.shown.rstrip("/") + "/" + below
+
+    def require(self, wanted: str) -> int:
+        """Its mode; it has to be there, and a file or a folder as wanted."""
+        try:
+            mode = os.stat(self.real).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            raise Fault("not_found", self.shown + " does not exist") from None
+        if wanted == "file" and stat.S_ISDIR(mode):
+            raise Fault("bad_input", self.shown + " is a directory")
+        if wanted == "file" and not stat.S_ISREG(mode):
+            raise Fault("bad_input", self.shown + " is not a file")
+        if wanted == "folder" and not stat.S_ISDIR(mode):
+            raise Fault("bad_input", self.shown + " is not a directory")
+        return mode
+
+
+# -- the verbs -----------------------------------------------------------------------------------------
+
+
+def read(path: Place, order: Values) -> Values:
+    """Lines of a file from `offset` on."""
+    path.require("file")
+    offset, limit = max(1, order.get("offset") or 1), order.get("limit")
+    with open(path.real, "rb") as file:
+        head = file.read(SNIFFED)
+        if b"\0" in head:
+            raise Fault("bad_input", "%s holds no text: %d bytes" % (path.shown, os.fstat(file.fileno()).st_size))
+        file.seek(0)
+        taken: list[str] = []
+        size, is_cut, more = 0, False, False
+        for number, line in enumerate(file, 1):
+            if number < offset:
+                continue
+            if limit is not None and number >= offset + limit:
+                more = True
+                break
+            text = line.decode("utf-8", "replace")
+            if size + len(text) > MAX_TEXT:
+                taken.append(text[: MAX_TEXT - size])
+                is_cut = True
+                break
+            taken.append(text)
+            size += len(text)
+        size_bytes = os.fstat(file.fileno()).st_size
+    text = "".join(taken)
+    return {"text": text, "first": offset, "lines": len(taken), "has_more": more or is_cut, "size_bytes": size_bytes}
+
+
+def write(path: Place, order: Values) -> Values:
+    """The whole file, and the folders above it."""
+    if os.path.isdir(path.real):
+        raise Fault("bad_input", path.shown + " is a directory")
+    data = order["content"].encode("utf-8", "surrogatepass")
+    folder = os.path.dirname(path.real)
+    is_new = not os.path.exists(path.real)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise Fault("bad_input", path.shown + " lies below a file") from None
+    path.held(folder)
+    replace(path.real, data)
+    return {"bytes": len(data), "is_new": is_new}
+
+
+def edit(path: Place, order: Values) -> Values:
+    """Every place where the old text stands."""
+    path.require("file")
+    with open(path.real, "rb") as file:
+        data = file.read()
+    old, new = (order[name].encode("utf-8", "surrogatepass") for name in ("old_text", "new_text"))
+    count = data.count(old)
+    if not count:
+        raise Fault("conflict", "old_text is not in %s; it was not changed" % path.shown)
+    made = data.replace(old, new)
+    replace(path.real, made)
+    return {"count": count, "bytes": len(made)}
+
+
+def listing(path: Place, order: Values) -> Values:
+    """What is in a folder: folders first, then the rest, by name."""
+    path.require("folder")
+    found = []
+    with os.scandir(path.real) as entries:
+        for entry in entries:
+            found.append(described(entry))
+    found.sort(key=lambda one: (one["type"] != "d", one["name"]))
+    return {"entries": found[:MAX_LISTED], "total": len(found)}
+
+
+def described(entry: os.DirEntry[str]) -> Values:
+    """One line of a listing; a link that leads to a folder is one."""
+    try:
+        info = entry.stat(follow_symlinks=False)
+        is_folder = entry.is_dir()
+    except OSError:
+        return {"name": entry.name, "type": "f", "size_bytes": 0, "changed": "", "target": ""}
+    target = os.readlink(entry.path) if stat.S_ISLNK(info.st_mode) else ""
+    changed = time.strftime("%Y-%m-%d %H:%M", time.gmtime(info.st_mtime))
+    kind = "d" if is_folder else "f"
+    return {"name": entry.name, "type": kind, "size_bytes": info.st_size, "changed": changed, "target": target}
+
+
+def grep(path: Place, order: Values) -> Values:
+    """Lines that match a regular expression, in a file or in every file of a folder and below."""
+    try:
+        pattern = re.compile(order["pattern"], re.IGNORECASE if order.get("ignore_case") else 0)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Fault("bad_input", "%r is no regular expression: %s" % (order["pattern"], error)) from None
+    is_folder = stat.S_ISDIR(path.require("any"))
+    found: list[Values] = []
+    looked = skipped = 0
+    for name in walk(path.real) if is_folder else [path.real]:
+        try:
+            matches = matching(name, pattern, MAX_MATCHES + 1 - len(found))
+        except OSError:
+            matches = None  # what cannot be opened is left out
+        if matches is None:
+            skipped += 1
+            continue
+        looked += 1
+        found += [{"path": path.name(name), "line": number, "text": text} for number, text in matches]
+        if len(found) > MAX_MATCHES:
+            break
+    return {"matches": found[:MAX_MATCHES], "has_more": len(found) > MAX_MATCHES, "files": looked, "skipped": skipped}
+
+
+def matching(name: str, pattern: re.Pattern[str], most: int) -> list[tuple[int, str]] | None:
+    """Numbers and texts of the lines of a file that match; None for what is no text."""
+    found: list[tuple[int, str]] = []
+    if not stat.S_ISREG(os.stat(name).st_mode):
+        return None
+    with open(name, "rb") as file:
+        if b"\0" in file.read(SNIFFED):
+            return None
+        file.seek(0)
+        for number, line in enumerate(file, 1):
+            text = line.decode("utf-8", "replace").rstrip("\r\n")
+            match = pattern.search(text)
+            if match:
+                start = max(0, min(match.start() - MAX_LINE // 4, len(text) - MAX_LINE))
+                found.append((number, text[start : start + MAX_LINE]))
+                if len(found) >= most:
+                    break
+    return found
+
+
+def find(path: Place, order: Values) -> Values:
+    """Names in a folder and below that a glob means; one with a slash means paths from there."""
+    path.require("folder")
+    pattern = order["pattern"]
+    is_path = "/" in pattern
+    wanted = re.compile(translated(pattern.lstrip("/")) if is_path else fnmatch.translate(pattern))
+    found: list[str] = []
+    total = 0
+    for name in walk(path.real, has_folders=True):
+        below = os.path.relpath(name, path.real)
+        if wanted.match(below if is_path else os.path.basename(name)):
+            total += 1
+            if total <= MAX_LISTED:
+                found.append(path.name(name) + ("/" if os.path.isdir(name) else ""))
+    return {"paths": found, "total": total}
+
+
+def walk(top: str, *, has_folders: bool = False) -> Iterator[str]:
+    """Every file below a folder, by name; links are not followed."""
+    waiting = [top]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                here = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        folders = []
+        for entry in here:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder:
+                folders.append(entry.path)
+            if has_folders or not (is_folder or entry.is_symlink()):
+                yield entry.path
+        waiting += reversed(folders)
+
+
+def translated(pattern: str) -> str:
+    """A glob over whole paths as a regular expression: ** for any folders, * within a name."""
+    text, at = "", 0
+    while at < len(pattern):
+        if pattern.startswith("**/", at):
+            text, at = text + "(?:[^/]+/)*", at + 3
+        elif pattern.startswith("**", at):
+            text, at = text + ".*", at + 2
+        elif pattern[at] == "*":
+            text, at = text + "[^/]*", at + 1
+        elif pattern[at] == "?":
+            text, at = text + "[^/]", at + 1
+        else:
+            text, at = text + re.escape(pattern[at]), at + 1
+    return text + r"\Z"
+
+
+def replace(name: str, data: bytes) -> None:
+    """Put these bytes in the place of a file, at once: whoever reads meanwhile has the old ones or the new ones."""
+    try:
+        mode = stat.S_IMODE(os.stat(name).st_mode) & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
+    temporary = os.path.join(os.path.dirname(name), ".owl-" + os.urandom(8).hex())
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(temporary, name)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+VERBS = {"read": read, "write": write, "edit": edit, "list": listing, "grep": grep, "find": find}
+
+
+def answer(order: Values) -> Values:
+    """What became of an order; an error is an answer too."""
+    shown = str(order.get("shown", ""))
+    try:
+        return {"done": VERBS[order["verb"]](Place(order), order)}
+    except Fault as fault:
+        return {"error": fault.kind, "message": fault.message}
+    except PermissionError:
+        return {"error": "permission", "message": shown + " may not be opened"}
+    except (FileNotFoundError, NotADirectoryError):
+        return {"error": "not_found", "message": shown + " does not exist"}
+    except OSError as error:
+        kind = "too_large" if error.errno in (27, 28, 122) else "failed"  # EFBIG, ENOSPC, EDQUOT
+        return {"error": kind, "message": "%s: %s" % (shown, error.strerror)}
+    except MemoryError:
+        return {"error": "too_large", "message": shown + " is too large for this tool"}
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(json.dumps(answer(json.loads(sys.stdin.buffer.read()))).encode("ascii"))

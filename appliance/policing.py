@@ -1,0 +1,251 @@
+"""The commands about the policy and the tools: `owlbox policy show`, `check`, `test` and the rest, `owlbox tool list`.
+
+`check` reads a file in this process; the others ask the core, or do the same here when none runs. Each takes the parsed
+arguments and the home and returns the exit code, as in `listings`.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from appliance import terminal
+from appliance.clock import iso
+from appliance.errors import BadInput, NotFound, Refused
+from appliance.listings import once
+from appliance.places import Home
+from appliance.reach import reach
+from appliance.terminal import say
+
+Command = Callable[..., argparse.ArgumentParser]
+MAX_BYTES = 1_000_000
+
+
+def add(command: Command) -> None:
+    """Add both groups."""
+    root = command("policy", show, "what tools may do at all")
+    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
+    made = command("show", show, "the policy that holds", known)
+    made.add_argument("--session", default="", metavar="ID", help="in this conversation")
+    check = command("check", check_file, "look a policy file over; without one, that of the configuration", known)
+    check.add_argument("file", nargs="?", default="", help="the file")
+    command("reload", reload, "make the running core read the policy again", known)
+    setting = command("set", set_session, "give a conversation a policy of its own, over the one for all", known)
+    setting.add_argument("session", help="the conversation, as `session list` shows it")
+    setting.add_argument("file", help="a policy file; - reads it from a pipe")
+    command("unset", unset, "let the policy for all hold in a conversation again", known).add_argument("session")
+    _testing(command("test", test, "what the policy would say; nothing is started and nothing is written down", known))
+    log = command("log", audit, "what was allowed, refused and done, newest first", known)
+    for name, text in (
+        ("kind", "only kinds that begin so, such as mount_ or policy_denied"),
+        ("severity", "only info, warning or error"),
+        ("session", "only of this conversation"),
+        ("run", "only of this thread, by its whole id"),
+        ("rule", "only rules with this in their name"),
+    ):
+        log.add_argument(f"--{name}", default="", help=text)
+    log.add_argument("--limit", type=int, default=50)
+    log.add_argument("--before", type=int, default=0, metavar="ID", help="only rows before this one")
+    tools = command("tool", tool_list, "tools: which there are, and how their calls ended")
+    command("list", tool_list, "every tool with its state", tools.add_subparsers(metavar="ACTION", parser_class=type(tools)))
+
+
+def _testing(made: argparse.ArgumentParser) -> None:
+    made.add_argument("command", nargs="?", default="", metavar="COMMAND", help="a command line, quoted")
+    made.add_argument("--tool", default="exec", help="the tool that would be called (exec)")
+    made.add_argument("--role", default="", help="in this role")
+    made.add_argument("--user", default="", help="on behalf of this person")
+    made.add_argument("--group", action="append", default=[], help="who is in this group")
+    made.add_argument("--admin", action="store_true", help="who is an admin")
+    made.add_argument("--session", default="", metavar="ID", help="in this conversation")
+    made.add_argument("--mount", action="append", default=[], metavar="PATH", help="with this folder")
+    made.add_argument("--write", action="store_true", help="and write there")
+    made.add_argument("--network", default="none", choices=["none", "proxy", "host"])
+    made.add_argument("--target", default="", help="sending something to it, such as person:ada")
+    made.add_argument("--cpus", type=float, default=0)
+    for name in ("memory", "swap", "tmpfs", "disk"):
+        made.add_argument(f"--{name}", default="0", metavar="SIZE", help="such as 512m")
+    made.add_argument("--pids", type=int, default=0)
+
+
+def show(args: argparse.Namespace, home: Home) -> int:
+    """The policy, a line for each key that says something."""
+    session = getattr(args, "session", "")
+    found = once(home, "policy.show", {"session": session})
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+        return 0
+    rules = found["policy"]
+    say(f"mode: {rules['mode']}{f' (in session {session})' if session else ''}, {found['state']}")
+    say(f"tools: {_lists({'allow': rules['tools_allow'], 'deny': rules['tools_deny']})}")
+    for role, lists in rules["roles"].items():
+        say(f"role {role}: {_lists(lists)}")
+    say("quotas: " + ", ".join(f"{name} {_amount(name, value)}" for name, value in rules["quotas"].items() if value != 0))
+    kinds = [name for name, is_on in (("binds", rules["has_binds"]), ("volumes", rules["mounts"]["volumes"])) if is_on]
+    say(f"mounts: {', '.join([*kinds, *(['tmpfs'] if rules['mounts']['tmpfs'] else [])]) or 'none'}")
+    for rule in (*rules["mounts"]["rules"], *rules["ground"]["rules"]):
+        whose = f", only {rule['user'] or rule['group']}" if rule["user"] or rule["group"] else ""
+        say(f"  {rule['path']}: {rule['mode']}, {rule['kind']}{whose}")
+    say(f"network: {', '.join(name for name, is_on in rules['network'].items() if is_on) or 'none'}")
+    say(f"messages: {_lists(rules['ipc'])}")
+    say(f"blocked commands: {', '.join(rules['blocked'])}")
+    say(f"root: {_switch(rules['security']['root'])}, privileged: {_switch(rules['security']['privileged'])}")
+    say(f"runtimes: {'pinned' if rules['runtime']['pinned'] else 'any'}")
+    for own in found["sessions"]:
+        say(f"session {own['session']} has its own, set by {own['set_by']} at {iso(own['set_ms'])[:16]}")
+    return 0
+
+
+def check_file(args: argparse.Namespace, home: Home) -> int:
+    """Read a policy file; ConfigError says what is wrong."""
+    from appliance import config, policy
+
+    if args.file:
+        path = Path(args.file)
+        if not path.exists():
+            raise NotFound(f"no file {path}", hint="owlbox policy check FILE")
+        rules = policy.load(path, environ=os.environ)
+    else:
+        loaded = config.load(home.require(), os.environ)
+        name = loaded.policy.path
+        if name and not (home.root / name).exists():
+            told = f"{home.root / name} is not there yet: the core makes it from the default policy"
+            say(json.dumps({"is_fine": True, "is_missing": True}) if args.json else told)
+            return 0
+        rules = policy.of(home, loaded, os.environ)
+    facts = {"mode": rules.mode, "mounts": len(rules.mounts.rules) + len(rules.ground.rules), "is_fine": True}
+    where = args.file or "the policy of the configuration"
+    say(json.dumps(facts) if args.json else f"{where} is fine: {rules.mode}, {facts['mounts']} folders listed")
+    return 0
+
+
+def test(args: argparse.Namespace, home: Home) -> int:
+    """What the policy would say to a request; exit code 4 when it says no."""
+    found = once(home, "policy.test", {"request": _request(args)})
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+        return 0 if found["is_allowed"] else Refused.exit_code
+    broken = f"; it breaks {found['text']}" if found["text"] and found["is_allowed"] else ""
+    say(f"allowed ({found['mode']}{broken})" if found["is_allowed"] else f"refused: {found['text']}")
+    for warning in found["warnings"]:
+        say(f"  note: {warning['rule']}: {warning['message']}")
+    for mounted in found["mounts"]:
+        mode = "writable" if mounted["is_writable"] else "read-only"
+        say(f"  {mounted['source']} is {mode} at {mounted['inside']}")
+    return 0 if found["is_allowed"] else Refused.exit_code
+
+
+def _request(args: argparse.Namespace) -> dict[str, Any]:
+    from appliance.policy import size_bytes
+
+    sizes = {}
+    for name, field in (("memory", "memory_bytes"), ("swap", "swap_bytes"), ("tmpfs", "tmp_bytes"), ("disk", "disk_bytes")):
+        found = size_bytes(getattr(args, name))
+        if found is None:
+            raise BadInput(f"--{name} unlimited cannot be asked for", hint="give a size such as 512m")
+        sizes[field] = found
+    return {
+        "component": args.tool,
+        "who": {"user": args.user, "groups": args.group, "role": args.role, "is_admin": args.admin},
+        "session": args.session,
+        "mounts": [{"source": path, "is_writable": args.write} for path in args.mount],
+        "usage": {"cpus": args.cpus, "pids": args.pids, **sizes},
+        "network": args.network,
+        "target": args.target,
+        "command": args.command,
+    }
+
+
+def reload(args: argparse.Namespace, home: Home) -> int:
+    """Read the policy again."""
+    way = reach(home, os.environ)
+    try:
+        if not way.is_remote:
+            raise NotFound("no core is running", hint="the policy is read at every start; owlbox policy check looks it over")
+        done = way.call("policy.reload")
+    finally:
+        way.close()
+    say(json.dumps(done) if args.json else f"policy {done['result']}")
+    return 0
+
+
+def set_session(args: argparse.Namespace, home: Home) -> int:
+    """Give a conversation a policy of its own."""
+    if args.file == "-":
+        text = sys.stdin.buffer.read(MAX_BYTES).decode("utf-8", "replace")
+    else:
+        text = Path(args.file).read_text("utf-8")
+    done = once(home, "policy.set", {"session": args.session, "document": text})
+    say(json.dumps(done, ensure_ascii=False) if args.json else f"session {args.session}: {done['policy']['mode']}")
+    return 0
+
+
+def unset(args: argparse.Namespace, home: Home) -> int:
+    """Let the policy for all hold in a conversation again."""
+    done = once(home, "policy.lift", {"session": args.session})
+    say(json.dumps(done) if args.json else f"session {args.session} has the policy for all again")
+    return 0
+
+
+def audit(args: argparse.Namespace, home: Home) -> int:
+    """Audit rows as a table."""
+    names = ("kind", "severity", "session", "run", "rule", "before", "limit")
+    found = once(home, "audit.list", {name: getattr(args, name) for name in names})
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+        return 0
+    if not found:
+        say("nothing was written down")
+        return 0
+    rows = [
+        [str(r["id"]), iso(r["at_ms"])[:19], r["kind"], r["severity"], r["actor"], r["rule"], _short(r["detail"])] for r in found
+    ]
+    terminal.table(rows, ["id", "at", "kind", "severity", "who", "rule", "detail"], sys.stdout)
+    return 0
+
+
+def tool_list(args: argparse.Namespace, home: Home) -> int:
+    """Tools as a table; the numbers are those of the running core."""
+    found = once(home, "tool.list", {})
+    if args.json:
+        names = ("name", "group", "state", "version", "is_enabled", "last_ms", "deadline_s", "calls", "needs")
+        say(json.dumps([{name: tool[name] for name in names} for tool in found], ensure_ascii=False))
+        return 0
+    rows = [
+        [t["name"], t["group"], t["state"], *(str(t["calls"][n]) for n in ("total", "failed", "timeout", "average_ms")), _at(t)]
+        for t in found
+    ]
+    terminal.table(rows, ["tool", "group", "state", "calls", "failed", "timeout", "ms", "last used"], sys.stdout)
+    return 0
+
+
+def _at(tool: dict[str, Any]) -> str:
+    return iso(tool["last_ms"])[:19] if tool["last_ms"] else ""
+
+
+def _lists(lists: dict[str, Any]) -> str:
+    said = [f"{name} {', '.join(lists[name])}" for name in ("allow", "deny") if lists[name]]
+    return "; ".join(said) or "all"
+
+
+def _amount(name: str, value: Any) -> str:
+    if value is None:
+        return "unlimited"
+    if name.endswith(("cpus", "pids")):
+        return f"{value:g}"
+    for unit, size in (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
+        if value >= size and value % size == 0:
+            return f"{value // size}{unit}"
+    return str(value)
+
+
+def _switch(is_on: bool) -> str:
+    return "yes" if is_on else "no"
+
+
+def _short(detail: dict[str, Any]) -> str:
+    shown = ", ".join(f"{name} {value}" for name, value in detail.items() if value not in ("", None, []))
+    return shown if len(shown) <= 80 else f"{shown[:79]}…"

@@ -1,0 +1,192 @@
+"""What a sandbox uses right now: processes, memory, bytes in its folder. Looked at from outside, by sampling.
+
+Where control groups are ours the kernel keeps these limits; in a checkout they are not, and looking a few
+times a second is what remains. So a limit may be passed for a moment: what is promised is that whoever
+stays above it is noticed, not that nobody ever gets there.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.clock import monotonic_s
+
+_COUNTED = ("RssAnon", "RssShmem", "VmSwap")  # not file pages, which the kernel takes back when it needs them
+_FILE_BYTES = 4096  # an empty file costs the disk something, too
+_MEMORY_FILES = 50_000  # in each folder that is memory: the kernel keeps a kilobyte for each, beyond the folder's size
+MEMORY_S, DISK_S = 0.05, 0.25
+
+
+@dataclass(frozen=True)
+class Use:
+    """Threads of all processes, and their memory; pages shared after a fork count for each."""
+
+    threads: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes below a folder that could be seen, and whether that is all of them."""
+
+    seen_bytes: int
+    is_whole: bool
+
+
+class Watch:
+    """Looks at one sandbox now and then and says which limit it has passed."""
+
+    def __init__(self, init: int, folder: Path | None, memory_bytes: int, pids: int, disk_bytes: int) -> None:
+        self._root = f"/proc/{init}/root"
+        self._proc = f"{self._root}/proc"
+        self._folder = folder
+        self._memory_bytes = memory_bytes
+        self._pids = pids + 1  # the sandbox's own first process
+        self._disk_bytes = disk_bytes
+        self._free_bytes = _free(folder) if folder else 0
+        self._disk_due_s = monotonic_s() + DISK_S
+        self._has_looked = False
+
+    def complaint(self) -> str:
+        """The limit that is passed now, in words, or ""."""
+        use = tree(self._proc)
+        if use.threads > self._pids:
+            return f"started more than {self._pids - 1} processes"
+        if use.memory_bytes > self._memory_bytes and shared_fairly(self._proc, use.memory_bytes) > self._memory_bytes:
+            return f"used more than {self._memory_bytes >> 20} MB of memory"
+        if _files(self._root) > _MEMORY_FILES:
+            return f"made more than {_MEMORY_FILES} files in memory"
+        began_s = monotonic_s()
+        if self._folder is None or began_s < self._disk_due_s:
+            return ""
+        said = self._disk(self._folder)
+        now_s = monotonic_s()
+        self._disk_due_s = now_s + max(DISK_S, 10 * (now_s - began_s))  # a large folder may not keep us busy
+        return said
+
+    def _disk(self, folder: Path) -> str:
+        size = folder_bytes(folder, self._disk_bytes)
+        used, grown = size.seen_bytes, self._free_bytes - _free(folder)
+        used += deleted_bytes(self._proc, folder) + (0 if size.is_whole else max(0, grown))
+        if used > self._disk_bytes and not self._has_looked and grown < used - self._disk_bytes:
+            # It was too full before this call, which may still work and delete, and must not add.
+            self._disk_bytes = folder_bytes(folder, 1 << 62).seen_bytes
+            used = 0
+        self._has_looked = True
+        return f"filled its folder with more than {self._disk_bytes >> 20} MB" if used > self._disk_bytes else ""
+
+
+def tree(proc: str) -> Use:
+    """What the processes listed in a /proc use together."""
+    threads = memory = 0
+    for pid in _pids(proc):
+        fields = _fields(f"{proc}/{pid}/status")
+        threads += fields.get("Threads", 0)
+        memory += 1024 * sum(fields.get(name, 0) for name in _COUNTED)
+    return Use(threads, memory)
+
+
+def shared_fairly(proc: str, otherwise: int) -> int:
+    """Memory in bytes with shared pages counted once; slow to ask, and `otherwise` where the kernel does not say."""
+    total = 0
+    for pid in _pids(proc):
+        fields = _fields(f"{proc}/{pid}/smaps_rollup")
+        if "Rss" not in fields:
+            if _fields(f"{proc}/{pid}/status").get("RssAnon"):
+                return otherwise
+            continue  # it has ended
+        names = ("Pss_Anon", "Pss_Shmem", "SwapPss") if "Pss_Anon" in fields else ("Pss",)
+        total += 1024 * sum(fields.get(name, 0) for name in names)
+    return total
+
+
+def folder_bytes(folder: Path, enough: int) -> Size:
+    """What everything below a folder takes on the disk; stops counting above `enough`. Follows no links."""
+    total, waiting, linked, is_whole = 0, [str(folder)], set(), True
+    while waiting and total <= enough:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except PermissionError:  # shut by the one who made it
+            is_whole = False
+            continue
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            if stat.S_ISDIR(info.st_mode):
+                waiting.append(entry.path)
+            elif info.st_nlink > 1:
+                if info.st_ino in linked:
+                    continue
+                linked.add(info.st_ino)
+            total += max(info.st_blocks * 512, _FILE_BYTES)
+    return Size(total, is_whole)
+
+
+def _files(root: str) -> int:
+    """Files in the fullest of a sandbox's folders that are memory."""
+    most = 0
+    for name in ("tmp", "dev/shm"):
+        try:
+            info = os.statvfs(f"{root}/{name}")
+        except OSError:
+            continue
+        most = max(most, info.f_files - info.f_ffree)
+    return most
+
+
+def _free(folder: Path) -> int:
+    try:
+        info = os.statvfs(folder)
+    except OSError:
+        return 0
+    return info.f_bavail * info.f_frsize
+
+
+def deleted_bytes(proc: str, folder: Path) -> int:
+    """Bytes of files that have no name any more and are held open, on the disk of a folder."""
+    try:
+        device = folder.stat().st_dev
+    except OSError:
+        return 0
+    found: dict[int, int] = {}
+    for pid in _pids(proc):
+        try:
+            handles = os.listdir(f"{proc}/{pid}/fd")
+        except OSError:
+            continue
+        for handle in handles:
+            try:
+                info = os.stat(f"{proc}/{pid}/fd/{handle}")
+            except OSError:
+                continue
+            if info.st_nlink == 0 and info.st_dev == device:
+                found[info.st_ino] = info.st_blocks * 512
+    return sum(found.values())
+
+
+def _pids(proc: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(proc) if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _fields(path: str) -> dict[str, int]:
+    """The numbers of a file of "Name: number" lines; empty when it is gone."""
+    try:
+        with open(path, "rb") as file:
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    found = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        number = value.split()[:1]
+        if number and number[0].isdigit():
+            found[name] = int(number[0])
+    return found

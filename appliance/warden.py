@@ -1,0 +1,98 @@
+"""The parts of containment that a core builds whatever its tools: ledger, policy gate, and what the door says of them.
+
+`core` asks for `hold` when it makes its toolbox, and for `reload`. Decides nothing itself.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from appliance import policy
+from appliance.channels.rules import Acts, Rules
+from appliance.errors import BadInput
+from appliance.gate import Gate, Groups, nobody
+from appliance.ledger import Asked, Keep, Ledger
+from appliance.places import Home
+from appliance.records import to_plain
+from appliance.rules import Policy, Request
+from appliance.settings import Config
+from appliance.store import Store
+from appliance.toolbox import Hold
+
+Clean = Callable[[object], object]
+
+
+# Keys of the configuration that a reload takes into use.
+AT_ONCE = (
+    "policy.",
+    "audit.",
+    "sandbox.mounts",
+    "sandbox.restrict_to_workspace",
+    "tools.blocked_patterns",
+    "tools.deadline",
+    "tools.disabled",
+    "tools.shell",
+    "tools.files",
+    "tools.fetch_url",
+    "tools.search_history",
+)
+
+
+class Warden:
+    """Ledger and gate of one core, by its configuration as it is now."""
+
+    def __init__(
+        self,
+        home: Home,
+        environ: Mapping[str, str],
+        settings: Callable[[], Config],
+        store: Store,
+        clean: Clean,
+        *,
+        closed: Iterable[Path] = (),
+        groups: Groups = nobody,
+    ) -> None:
+        """`closed` are folders beside the home that no tool is shown, `groups` says what groups a person belongs to."""
+        shut = tuple(closed)
+        self.ledger = Ledger(store, clean, lambda: Keep(settings().audit.keep_days, settings().audit.max_rows))
+        self.gate = Gate(store, self.ledger, lambda: policy.of(home, settings(), environ, shut), groups=groups)
+        self.hold = Hold(
+            self.gate.check,
+            lambda tool, group, own_s: settings().tools.deadline_of(tool, group, own_s),
+            lambda: settings().tools.switched_off(),
+        )
+        acts = Acts(self._show, self._judge, self.gate.reload, self._set, self.gate.lift_session, self._audit)
+        self.door = Rules(acts)
+
+    def _show(self, session: str) -> dict[str, Any]:
+        found = {"session": session, "state": self.gate.state, "policy": plain(self.gate.of(session))}
+        return {**found, "sessions": [to_plain(one) for one in self.gate.sessions()]}
+
+    def _judge(self, given: dict[str, Any]) -> dict[str, Any]:
+        try:
+            request = msgspec.convert({"component": "test", **given}, Request, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"not a request: {error}", hint="owlbox policy test --help") from None
+        rules = self.gate.of(request.session)
+        judgement = rules.judge(request)
+        verdict = rules.check(request.component, request.who.role)
+        return {
+            **to_plain(judgement),
+            "is_allowed": judgement.is_allowed and verdict.allowed,
+            "text": "; ".join(text for text in (verdict.rule, judgement.text) if text),
+        }
+
+    def _set(self, session: str, document: str, by: str) -> dict[str, Any]:
+        return {"session": session, "policy": plain(self.gate.set_session(session, document, by))}
+
+    def _audit(self, given: dict[str, Any]) -> list[dict[str, Any]]:
+        return [asdict(line) for line in self.ledger.listing(Asked(**given))]
+
+
+def plain(rules: Policy) -> dict[str, Any]:
+    """A policy for programs, with what is blocked whatever it says and without what its object keeps made up."""
+    found: dict[str, Any] = to_plain(rules)
+    return {**found, "blocked": list(rules.forbidden.patterns), "has_binds": rules.has_binds}
