@@ -54,7 +54,7 @@ def _threads(command: Command, known: Any) -> None:
     search = command("search", thread_search, "find what was said, letter by letter, the newest first", known)
     search.add_argument("query", nargs="+", help="letters to look for, in whatever case")
     search.add_argument("--days", type=int, default=0, help="only messages of so many days")
-    search.add_argument("--limit", type=int, default=10, help="how many to show, 1 to 50")
+    search.add_argument("--limit", type=int, default=10, dest="max_results", help="how many to show, 1 to 50")
     delete = command("delete", listings.thread_delete, "delete a thread and everything said in it", known)
     delete.add_argument("id")
     follow = command("follow", listings.thread_follow, FOLLOW, known)
@@ -134,7 +134,7 @@ def _runs(command: Command, known: Any) -> None:
 
 def thread_search(args: argparse.Namespace, home: Home) -> int:
     """Print the messages that hold some letters."""
-    given = {"query": " ".join(args.query), "days": args.days, "max_results": args.limit}
+    given = {"query": " ".join(args.query), "days": args.days, "max_results": args.max_results}
     outcome = errands.ask_once(home, "search_history", given)
     say(json.dumps(outcome["data"], ensure_ascii=False) if args.json else outcome["message"])
     return 0

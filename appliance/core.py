@@ -27,6 +27,7 @@ from appliance import (
     tools,
     vss,
     warden,
+    web,
 )
 from appliance.agent import Agent, Limits
 from appliance.approvals import STATES, Approvals, Decision
@@ -38,6 +39,7 @@ from appliance.channels.decisions import Decisions
 from appliance.channels.glance import Glance, Looks
 from appliance.channels.record import Record
 from appliance.channels.rpc import Means, Rpc, Shelf, Taking
+from appliance.channels.secrets import Secrets
 from appliance.chronicle import Chronicle
 from appliance.clock import CancelToken, now_ms, this_process
 from appliance.compaction import Compactor
@@ -77,6 +79,7 @@ from appliance.skills import Skills
 from appliance.sources import Sources
 from appliance.steps import Passed, nobody
 from appliance.store import Store
+from appliance.strongbox import Strongbox
 from appliance.supervisor import Broker, Given, Keeper
 from appliance.ticks import Parts
 from appliance.titles import Titles
@@ -85,6 +88,8 @@ from appliance.undo import Undo
 from appliance.verbs import Verbs
 from appliance.views import Actor, Views
 from appliance.watch import Watch, walk
+from appliance.web import Given as Outside
+from appliance.web import Web
 from appliance.workers import Post, Shift
 
 LOG = logging.getLogger(__name__)
@@ -109,6 +114,7 @@ AT_ONCE = (
     "runs.max_period",
     "prompt.",
     *warden.AT_ONCE,
+    *web.AT_ONCE,
     "orchestrator.health_interval_ms",
     "orchestrator.disk_",
 )
@@ -156,6 +162,8 @@ class Core:
             wait_s=settings.llm.broker_wait_s,
             silence_s=settings.orchestrator.health_interval_ms / 1000,
         )
+        self.strongbox = Strongbox(self.models.call, self.redactor, self.broker.is_running)
+        self.secrets = Secrets(self.strongbox.forward)
         patient = Models(lambda: str(self.broker.socket), token=lambda: self.broker.token, revive=lambda reason: "", wait_s=0)
         self.indexer = Indexer(
             self.passages,
@@ -174,8 +182,11 @@ class Core:
         drives = Drives(self.store, self.entries, kinds)
         services |= {"drives": drives, "texts": Texts(self.store, kinds)}
         sources = Sources(self.store, self.entries, drives)
-        intake = services["intake"] = Intake(sources, home, environ)
         self.views = Views(self.store)
+        outside = Outside(self.store, self.entries, self.views, environ, self.warden.ledger.note)
+        self.web = Web(outside, settings.tools)
+        services |= self.web.services()
+        intake = services["intake"] = Intake(sources, home, environ, fetch=self.web.page)
         self.verbs = services["verbs"] = Verbs(self.store, self.entries, self.views, kinds, veto=self._veto)
         workspace = Path(settings.sandbox.workspace).expanduser() if settings.sandbox.workspace else None
         self.project = Project(
@@ -268,7 +279,7 @@ class Core:
             self._query,
             self._waiting,
         )
-        taking = Taking(intake.known, intake.chosen, intake.tree, intake.piece, intake.keep)
+        taking = Taking(intake.known, intake.chosen, intake.tree, intake.piece, intake.keep, intake.page, intake.part)
         self.rpc = Rpc(self.inbox, self.runs, means, shelf, taking)
         self.decisions = Decisions(
             self.inbox, self._decide, self.approvals.loop_of, lambda *named: to_plain(self.approvals.show(*named))
@@ -422,6 +433,7 @@ class Core:
             raise ConfigError(f"configuration not reloaded, the old one stays: {what}")
         settings = self.live.current
         try:
+            self.web.reload(settings.tools)
             self.warden.gate.reload()
         except OwlError as error:
             self.live.current = old

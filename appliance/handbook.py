@@ -14,6 +14,7 @@ from appliance.channels.queue import Queue
 from appliance.channels.record import Record
 from appliance.channels.rpc import Rpc
 from appliance.channels.rules import Rules
+from appliance.channels.secrets import Secrets
 from appliance.packet import tool_line
 from appliance.schema import LATEST, MIGRATIONS
 from appliance.signatures import Signature, signature
@@ -29,7 +30,8 @@ NAMES = (
     ("owlbox serve", "S gateway, A orchestrator, R service", "the core"),
     ("owlbox broker", "A llm gateway", "the model process"),
     ("list_threads, view_thread", "B list_threads, view_thread", "tools over earlier conversations"),
-    ("search", "B context_search, R search, S search_history", "tool: find notes by their words"),
+    ("search", "B context_search, R search", "tool: find notes by words and meaning"),
+    ("search_history, owlbox thread search", "S search_history", "tool: find what was said"),
     ("read", "B context_read, R get, S read_file", "tool: read a note"),
     ("remember", "B context_write, R set, S memory_write", "tool: keep a note"),
 )
@@ -41,6 +43,7 @@ DOORS: tuple[tuple[str, type], ...] = (
     ("Core: decisions", Decisions),
     ("Core: packets", Glance),
     ("Core: the policy", Rules),
+    ("Core: the vault", Secrets),
     ("Core: the queue", Queue),
     ("Broker", Service),
 )

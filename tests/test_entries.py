@@ -668,7 +668,7 @@ def test_change_moves_the_words_with_it(store: Store, entries: Entries) -> None:
 def test_best_comes_first_and_the_limit_holds(store: Store, entries: Entries) -> None:
     for number in range(9):
         entries.set(
-            f"memory://{number}", "somewhere far down this long text there is an owl " * (number + 1) + "and much else " * 30
+            f"memory://{number}", "somewhere far down this long text there is an owl " * (number % 3 + 1) + "and much else " * 30
         )
     entries.set("memory://best", "hoot", title="Owl")
     assert found(store, "owl", limit=3)[0] == "memory://best"

@@ -84,7 +84,7 @@ def test_one_definition_is_a_model_tool_a_command_and_a_function() -> None:
     assert (args.tool, args.query, args.limit) == ("search", ["blue", "door"], 3)
     assert args.fields == list(chosen.spec.schema["properties"]) and args.handler is listings.tool
     with pytest.raises(BadInput, match="nothing to search for"):
-        chosen.function("the", finder=None)  # the same function, called directly
+        chosen.function("the", finder=None, caller=Caller("", CancelToken()))  # the same function, called directly
 
 
 @pytest.mark.parametrize("made", [t for t in map(read_tool, tools.load()) if t.mark.command], ids=lambda t: t.mark.name)

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from loopback import HERE, Request, Server, serving
+from process import Box, a_box  # noqa: F401
 from stores import new_store
 
 from appliance import ingests, tools
@@ -578,3 +579,30 @@ def test_a_page_that_cannot_be_added_is_an_error_with_its_reason(adding: Adding,
     assert [status for status, _ in statuses] == ["error"] * 3
     told = " ".join(message for _, message in statuses)
     assert "is in a private network" in told and "answered 404" in told and "names no host" in told
+
+
+def test_pages_are_added_and_read_through_the_program(box: Box, site: Server) -> None:
+    url = site.page("/manual", "<title>Manual</title><p>Turn the owl on.")
+    refused = box.run("context", "add", url)
+    assert refused.returncode == 1 and "this machine (loopback)" in refused.stderr
+    config = box.home.root / "owlbox.toml"
+    config.write_text(config.read_text() + f"\n[tools.web]\nprivate_networks = [\"{HERE}\"]\n")
+    assert "1 added" in box.run("context", "add", url).stdout
+    core = box.serve()
+    with core.client() as client:
+        told = client.call("tool.call", {"name": "fetch_url", "arguments": {"url": url}})
+        assert told["message"] == f"Manual — {url}\n\nTurn the owl on." and told["origin"] == "web"
+    assert "1 unchanged" in box.run("context", "add", url).stdout
+    config.write_text(config.read_text().replace(HERE, "10.0.0.0/8"))
+    assert box.run("reload").returncode == 0
+    with core.client() as client:
+        told = client.call("tool.call", {"name": "fetch_url", "arguments": {"url": url}})
+        assert told["status"] == 403
+    assert len(box.json("policy", "log")) >= 3
+
+
+@pytest.mark.covers("S-084", "E-284")
+@pytest.mark.parametrize("provider", ["google", "brave", "searxng"])  # unknown, without a key, without an address
+def test_a_core_with_a_search_engine_that_cannot_be_asked_does_not_start(box: Box, provider: str) -> None:
+    done = box.run("serve", OWLBOX__TOOLS__WEB_SEARCH__ENABLED="true", OWLBOX__TOOLS__WEB_SEARCH__PROVIDER=provider)
+    assert done.returncode == 2 and "tools.web_search" in done.stderr and len(done.stderr.splitlines()) == 1
