@@ -186,6 +186,7 @@ def test_packed_bytes_that_unpack_to_nothing_end_too(site: Server, fetch: Fetch)
         (gzip.compress(b"x" * 900)[:-9], "gzip", "cannot be unpacked"),
         (b"?", "br", "packed as br"),
     ],
+    ids=["not packed", "cut off", "packed another way"],
 )
 def test_a_page_that_cannot_be_unpacked_is_an_error(site: Server, fetch: Fetch, body: bytes, named: str, why: str) -> None:
     url = site.page("/odd", body, "text/plain", content_encoding=named)
