@@ -16,7 +16,8 @@ from appliance.budget import Budget
 from appliance.clock import new_id
 from appliance.dispatching import Dispatch, Dispatched, Done, claim
 from appliance.dispatching import Scene as Commands
-from appliance.errors import BadInput, Cancelled, OwlError, TooLarge, Unavailable
+from appliance.errors import Cancelled, OwlError
+from appliance.failover import Chain, Patience, pauses
 from appliance.modes import FREE
 from appliance.packet import Packets, asked
 from appliance.records import (
@@ -67,6 +68,7 @@ class Limits:
     temperature: float = 0.1
     max_output_tokens: int = 512
     deadline_s: float = 600.0
+    pause_s: float = 30.0
     is_small: Callable[[Route], bool] = lambda route: False
 
 
@@ -304,38 +306,46 @@ class Agent:
     # -- the model ----------------------------------------------------------------------------------
 
     def _ask(self, talk: Talk, seq: int) -> Generator[Step, None, Answer]:
-        """One answer of the model, from the first route that begins one."""
-        settings = talk.work.settings
-        for number, route in enumerate(talk.routes):
-            scene = self._scene(talk, route, seq)
-            packet = self._packets.assemble(scene) if self._budget is None else self._budget.assemble(scene)
-            yield TurnBegun(seq, route.name)
-            held = self._held(talk, route)
-            talk.is_held = held is not None
-            ask = Ask(
-                system=packet.system,
-                messages=packet.messages,
-                tools=talk.specs if held is None else (held,),
-                must_call=held is not None,
-                dialect=route.dialect,
-                slot=talk.run,
-                person=talk.person,
-                is_background=talk.role.is_background,
-                temperature=self.limits.temperature if settings.temperature is None else settings.temperature,
-                max_tokens=self.limits.max_output_tokens,
-                deadline_s=self.limits.deadline_s,
-                correlation=log.correlation(),
-            )
+        """One answer of the model, from the first route that begins one; a failed one is asked again when nothing else is left."""
+        patience = Patience(self.limits.deadline_s, self.limits.pause_s)
+        chain, told = Chain(talk.routes, patience), ""
+        while True:
+            chance = chain.next()
+            if chance.wait_s and chance.why != told:
+                told = chance.why
+                yield _waiting(talk, told)
+            for _ in pauses(chance, talk.cancel, patience.pause_s):
+                pass
             try:
+                scene = self._scene(talk, chance.route, seq)
+                packet = self._packets.assemble(scene) if self._budget is None else self._budget.assemble(scene)
+                yield TurnBegun(seq, chance.route.name)
+                ask = replace(self._request(talk, chance.route, packet), deadline_s=chain.left_s(), is_retry=chance.is_again)
                 talk.scene, talk.packet = scene, packet
-                return (yield from self._listen(talk, route, ask, seq))
-            except (BadInput, Cancelled, TooLarge):
-                raise  # another route would not help, or must not be asked
+                return (yield from self._listen(talk, chance.route, ask, seq))
             except OwlError as error:
-                if talk.said or number + 1 == len(talk.routes):
+                if talk.said:
                     raise
-                LOG.warning("route %s failed before it answered, trying the next: %s", route.name, error)
-        raise Unavailable("no model can be asked", hint="owlbox doctor says what is missing")
+                chain.failed(error)
+
+    def _request(self, talk: Talk, route: Route, packet: Packet) -> Ask:
+        """What a route is asked, with its packet."""
+        settings = talk.work.settings
+        held = self._held(talk, route)
+        talk.is_held = held is not None
+        return Ask(
+            system=packet.system,
+            messages=packet.messages,
+            tools=talk.specs if held is None else (held,),
+            must_call=held is not None,
+            dialect=route.dialect,
+            slot=talk.run,
+            person=talk.person,
+            is_background=talk.role.is_background,
+            temperature=self.limits.temperature if settings.temperature is None else settings.temperature,
+            max_tokens=route.max_tokens or self.limits.max_output_tokens,
+            correlation=log.correlation(),
+        )
 
     def _held(self, talk: Talk, route: Route) -> ToolSpec | None:
         """The one call that a small model is held to in a loop's first turn, since the prompt asks for it in so many words."""
@@ -366,7 +376,7 @@ class Agent:
             persona=work.settings.persona,
             mode=work.terms.mode,
             context_limit=work.settings.context_limit or 0,
-            max_output_tokens=self.limits.max_output_tokens,
+            max_output_tokens=route.max_tokens or self.limits.max_output_tokens,
             measured=(talk.finish.prompt_tokens or None) if is_same else None,
             before=before if is_same else None,
         )
@@ -407,6 +417,11 @@ class Agent:
             yield Delta(mark)
             answer = replace(answer, text=answer.text + mark)
         return answer
+
+
+def _waiting(talk: Talk, why: str) -> Event:
+    """What the person is told while no model can be asked."""
+    return Event(talk.run, "status_change", "system", why, status=102, outcome="waiting", correlation=log.correlation())
 
 
 def _put_down(waits: Sequence[str]) -> Verdict:

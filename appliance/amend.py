@@ -48,8 +48,8 @@ def set_text(home: Home, environ: Mapping[str, str], table: str, key: str, text:
     except TypeError:
         raise ConfigError(f"{path}: {table} is no table", key=table) from None
     for new in _edits(old, table, key, line):
-        if _reads_as(new, wanted):
-            _replace(home, environ, path, whole[: len(whole) - len(old)] + new)
+        if reads_as(new, wanted):
+            replace(home, environ, path, whole[: len(whole) - len(old)] + new)
             return True
     raise ConfigError(
         f"{path} is written in a way that only a person can change", key=f"{table}.{key}", hint=f"in [{table}]: {line}"
@@ -78,14 +78,15 @@ def _edits(old: str, table: str, key: str, line: str) -> Iterator[str]:
     yield f"{table}.{line}{newline}{old}"
 
 
-def _reads_as(text: str, wanted: dict[str, Any]) -> bool:
+def reads_as(text: str, wanted: dict[str, Any]) -> bool:
+    """Whether a text is TOML that says just this."""
     try:
         return tomllib.loads(text) == wanted
     except tomllib.TOMLDecodeError:
         return False
 
 
-def _replace(home: Home, environ: Mapping[str, str], path: Path, text: str) -> None:
+def replace(home: Home, environ: Mapping[str, str], path: Path, text: str) -> None:
     """Put the text in place of the file once the whole configuration was read from it."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600

@@ -96,6 +96,8 @@ class Means:
     wake: Callable[[], None] = no_worker
     policy: Callable[[str], Policy] = _default  # of a run
     hooks: Hooks = field(default_factory=Hooks)
+    is_running: Callable[[str, str], bool] = lambda run, ref: False  # a command that was accepted, and holds its loop up
+    result: Callable[[str, str], Outcome | None] = lambda run, ref: None  # what came of one that has ended
 
 
 class Approvals:
@@ -138,9 +140,11 @@ class Approvals:
             self._means.hooks.tell(REJECTED if decision == "reject" else ACCEPTED, waiting, outcome)
         if paused is None:
             return Resolved(waiting.run, waiting.ref, outcome, self._runs.get(waiting.run).status)
-        left = self._left(paused)
-        status = PROPOSED if left else self._settle(paused)
-        return Resolved(waiting.run, waiting.ref, outcome, status, paused.loop.id, left)
+        if left := self._left(paused):
+            undecided = self._undecided(paused)
+            status = PROPOSED if undecided else RUNNING  # what was accepted runs, and the loop goes on after it
+            return Resolved(waiting.run, waiting.ref, outcome, status, paused.loop.id, undecided)
+        return Resolved(waiting.run, waiting.ref, outcome, self._settle(paused), paused.loop.id, left)
 
     def as_outcome(self, ref: str, run: str, decision: Decision, output: str = "") -> Outcome:
         """A decision as the outcome of a verb: an error only for what was to be done and could not be."""
@@ -274,6 +278,11 @@ class Approvals:
         return Paused(loop, event, tuple(c for c in calls if c.call_id != event.call_id))
 
     def _left(self, paused: Paused) -> tuple[str, ...]:
+        """What the loop still waits for: decisions, and commands that were accepted and run."""
+        undecided = self._undecided(paused)
+        return tuple(ref for ref in paused.refs if ref in undecided or self._means.is_running(paused.loop.run, ref))
+
+    def _undecided(self, paused: Paused) -> tuple[str, ...]:
         known = self._verbs.actions.open_paths(paused.loop.run)
         return tuple(ref for ref in paused.refs if ref in known)
 
@@ -322,6 +331,9 @@ class Approvals:
             if known is None:
                 continue
             view, body = known
+            if (done := self._means.result(paused.loop.run, ref)) is not None and not done.is_error:
+                texts.append(done.message)
+                continue
             label = ""
             is_rejected = (view.status, view.outcome) == (403, "rejected")
             if view.state != "resolved":

@@ -3,22 +3,24 @@
 Started by the core with a token in OWLBOX_TOKEN, valid for this process only, or by systemd with none;
 then only our own user, and the one in OWLBOX_CORE_UID or OWLBOX_CORE_USER, are served. With OWLBOX_CHILD=1 it ends when the
 thread that started it does, and OWLBOX_CONFIG names the configuration that the core has in force. Idle means
-parked: no thread wakes up while nobody asks. Knows nothing about conversations. Not hidden: the token
-stays readable in /proc for the same user and for root.
+parked: no thread wakes up while nobody asks. It opens the vault, so it leaves no core file and no other process of its
+user may look into it. Knows nothing about conversations. Not hidden: root reads everything.
 """
 
 import ctypes
 import hmac
 import logging
 import os
+import resource
 import signal
 import threading
-from collections.abc import MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from appliance import config, listener, log, notify
+from appliance import config, listener, log, notify, vault
 from appliance.clock import Alarms, monotonic_s
+from appliance.custody import Custody
 from appliance.errors import BadInput, DeadlineExceeded, OwlError, Refused
 from appliance.jsonrpc import Peer, method
 from appliance.listener import Call, Gate, Listener
@@ -27,10 +29,11 @@ from appliance.pool import Pool
 from appliance.providers import room
 from appliance.records import Ask, Finish, to_plain
 from appliance.signatures import Range
+from appliance.vault import Vault
 
 LOG = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 LOAD_S = 600.0
 MB = 1_000_000
 MAX_TEXTS = 256  # of one call: their vectors fit in a frame
@@ -39,8 +42,9 @@ MAX_TEXTS = 256  # of one call: their vectors fit in a frame
 class Service:
     """What the broker's socket offers."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, vault_status: Callable[[], dict[str, Any]] = dict) -> None:
         self._pool = pool
+        self._vault_status = vault_status
         self._guard = threading.Lock()
         self._served = 0
 
@@ -120,7 +124,7 @@ class Service:
     @method("status")
     def status(self, call: Call) -> dict[str, Any]:
         """What is loaded, what it takes, whether it is busy, how many answers were given."""
-        return {**self._pool.status(), **_memory(), "served": self._served, "pid": os.getpid()}
+        return {**self._pool.status(), **_memory(), "served": self._served, "pid": os.getpid(), "vault": self._vault_status()}
 
 
 def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | None = None, ready_fd: int | None = None) -> int:
@@ -135,13 +139,16 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     is_child = environ.get("OWLBOX_CHILD") == "1"
     if is_child:
         _die_with(parent)
-    gate = make_gate(environ)
+    users, gate = core_users(environ), make_gate(environ)
     given_config = environ.pop("OWLBOX_CONFIG", "")
     settings = config.load(home, environ, path=Path(given_config) if is_child and given_config else None)
     redactor = log.Redactor(config.secrets(settings))
     log.start(
         "broker", home.logs / "broker", settings.system.level, redactor, is_service=notify.is_service(environ) and not is_child
     )
+    harden()
+    safe = Vault(home.vault, credential=vault.credential(environ), learn=redactor.add)
+    custody = _open(safe, redactor, users)
     notifier, given = notify.Notifier(environ), notify.given_socket(environ)
     if given is None:
         path = socket_path or broker_socket(runtime_folder(home, environ, make=True))
@@ -151,7 +158,7 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     sock = given or listener.listen(path)
     mine = path.stat().st_ino
     server = Listener(sock, name="broker", gate=gate, alarms=Alarms(), is_given=given is not None)
-    server.offer(Service(pool))
+    server.offer(Service(pool, custody.status), custody)
     server.start()
     LOG.info("listening", extra={"socket": str(path)})
     if ready_fd is not None:
@@ -168,6 +175,7 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
         pool.close()
     except DeadlineExceeded:
         LOG.warning("a generation did not stop in time")
+    safe.close()
     log.stop()
     return 0
 
@@ -186,12 +194,7 @@ def _wait(notifier: notify.Notifier, path: Path) -> str:
 def make_gate(environ: MutableMapping[str, str]) -> Gate:
     """Who may say hello: holders of this process's token, or, when there is none, our user and the core's."""
     token = environ.pop("OWLBOX_TOKEN", "")
-    users = {os.getuid()}
-    core = environ.get("OWLBOX_CORE_UID", "")
-    if core.isdecimal():
-        users.add(int(core))
-    if name := environ.get("OWLBOX_CORE_USER", ""):
-        users.add(notify.user_id(name))
+    users = core_users(environ)
 
     def gate(peer: Peer, params: dict[str, Any]) -> None:
         if token:
@@ -207,6 +210,35 @@ def make_gate(environ: MutableMapping[str, str]) -> Gate:
             raise Refused(f"the broker serves its own core only: {why}", hint="talk to the core instead")
 
     return gate
+
+
+def core_users(environ: Mapping[str, str]) -> set[int]:
+    """The users that a core may have: ours, and the one that the unit names."""
+    users = {os.getuid()}
+    core = environ.get("OWLBOX_CORE_UID", "")
+    if core.isdecimal():
+        users.add(int(core))
+    if name := environ.get("OWLBOX_CORE_USER", ""):
+        users.add(notify.user_id(name))
+    return users
+
+
+def harden() -> None:
+    """Leave no core file, and let no other process of our user read our memory, environment or descriptors."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):
+        LOG.warning("other processes of this user can look into the broker: %s", os.strerror(ctypes.get_errno()))
+
+
+def _open(safe: Vault, redactor: log.Redactor, users: set[int]) -> Custody:
+    """The vault's methods; what it holds is hidden in the log from now on. A vault that cannot be read stops no local model."""
+    try:
+        redactor.add(*safe.values())
+        if safe.is_locked:
+            LOG.warning("the vault is locked: owlbox secret unlock")
+    except (OwlError, OSError) as error:
+        LOG.error("the vault cannot be read: %s", error)
+    return Custody(safe, redactor, users)
 
 
 def _die_with(parent: int) -> None:

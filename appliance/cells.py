@@ -232,10 +232,10 @@ class _Cell:
             for handle in firsts:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
-            # Bubblewrap notices, cleans up after its child and ends; it is helped when it does not.
-            self._child.send_signal(signal.SIGCONT)
             exits = [handle for handle, kind in self._open.items() if kind == _EXIT]
-            if not all(_is_readable(handle, TIDY_S) for handle in exits):
+            # Bubblewrap notices the end of its child, cleans up after it and ends. One that we had to stop must not go
+            # on: it would only now have its child.
+            if self._init_handle < 0 or not all(_is_readable(handle, TIDY_S) for handle in exits):
                 self._child.kill()
             if all(_is_readable(handle, max(0.0, end_s - monotonic_s())) for handle in (*firsts, *exits)):
                 self._child.wait()

@@ -278,9 +278,10 @@ def _packets(command: Command) -> None:
 
 
 def _policing(command: Command) -> None:
-    from appliance import policing
+    from appliance import keeping, policing
 
     policing.add(command)
+    keeping.add(command)
 
 
 def _deciding(command: Command) -> None:
@@ -319,7 +320,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("packet",), _packets),
     (("undo", "history", "sql"), _past),
     (("approve", "reject"), _deciding),
-    (("policy", "tool"), _policing),
+    (("policy", "tool", "secret"), _policing),
 )
 
 
@@ -507,6 +508,7 @@ def _status(args: argparse.Namespace, home: Home) -> int:
         ("core", running),
         ("home", status["home"]),
         ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
+        *([("vault", terminal.vault(broker["vault"]))] if broker.get("vault", {}).get("count") else []),
         ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
         ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
         ("workspace", status["workspace"]),

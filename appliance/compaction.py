@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from appliance import log
+from appliance import failover, log
 from appliance.clock import CancelToken
 from appliance.errors import Conflict, OwlError
 from appliance.events import SPOKEN, compacted
@@ -114,7 +114,8 @@ class Compactor:
         """The summary as the small pool words it; "" when it cannot, or says what was never said."""
         told = _told(events)
         try:
-            route = self._model.plan(self._pool)[0]
+            routes = self._model.plan(self._pool)
+            route = routes[0]
             ask = Ask(
                 system=(Part("instructions", TASK),),
                 messages=(Message("user", told),),
@@ -126,7 +127,7 @@ class Compactor:
             )
             if route.window and estimate(told, 4) > route.window // 2:
                 return ""
-            said = _listen(self._model, route, ask, self._cancel)
+            said = _listen(self._model, routes, ask, self._cancel)
         except (OwlError, IndexError) as error:
             LOG.info("a summary is made by rule: %s", error)
             return ""
@@ -187,9 +188,9 @@ def _spoken(event: Event) -> str:
     return f"{who.get(event.role, event.role)}: {text[:SPOKEN_CHARS]}" if text else ""
 
 
-def _listen(model: Model, route: Route, ask: Ask, cancel: Cancel) -> str:
+def _listen(model: Model, routes: Sequence[Route], ask: Ask, cancel: Cancel) -> str:
     text = ""
-    for piece in model.generate(route, ask, cancel):
+    for piece in failover.generate(model, routes, ask, cancel):
         if isinstance(piece, Piece) and not piece.is_reasoning:
             text += piece.text
         elif isinstance(piece, Finish) and piece.reason == "length":

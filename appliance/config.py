@@ -22,10 +22,35 @@ from appliance.keys import About, about
 from appliance.places import Home
 from appliance.reference import default_toml as default_toml
 from appliance.reference import reference as reference
-from appliance.settings import LOCAL, Alias, Config
+from appliance.settings import LOCAL, Alias, Config, Price
 
+# Keys that a reload takes into use, beside those of containment and of the web; they may be the beginnings of keys.
+AT_ONCE = (
+    "system.log_level",
+    "system.debug",
+    "models.temperature",
+    "models.max_output_tokens",
+    "llm.deadline_ms",
+    "llm.max_backoff_ms",
+    "llm.broker_wait_s",
+    "budget.ceiling",
+    "budget.token_divisor",
+    "budget.history_messages",
+    "budget.compact",
+    "budget.pruning",
+    "runs.copies",
+    "runs.max_turns",
+    "runs.max_commands",
+    "runs.max_strikes",
+    "runs.max_cycles",
+    "runs.max_period",
+    "prompt.",
+    "orchestrator.health_interval_ms",
+    "orchestrator.disk_",
+)
 PREFIX = "OWLBOX__"
 NAME = re.compile(r"[\w.-]+")
+MODEL_NAME = re.compile(r"[\w.:/@+-]+")
 PLACEHOLDER = re.compile(r"\$(\$)?\{(?:([A-Za-z_]\w*)(:-([^}]*))?\})?")
 HOUR = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00")
 TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -254,7 +279,7 @@ class _Reader:
         result = dict(base)
         for name, value in raw.items():
             inner = _join(key, name)
-            if not NAME.fullmatch(name):
+            if not (MODEL_NAME if kind is Price else NAME).fullmatch(name):
                 raise ConfigError(f"{self._named(inner)}: names have letters, digits, . _ and - only", key=inner)
             start = result.get(name) or (kind() if is_dataclass(kind) and isinstance(kind, type) else None)
             result[name] = self.value(value, kind, start, inner, known)
@@ -338,6 +363,9 @@ def _check_models(config: Config) -> None:
     known = (LOCAL, *config.providers)
     for name, route in config.routes.items():
         _require(route.provider in known, f"routes.{name}.provider", route.provider, f"one of {_list(known)}")
+        for i, other in enumerate(route.also):
+            provider, _, model = other.partition("/")
+            _require(bool(model) and provider in known, f"routes.{name}.also[{i}]", other, f"provider/model ({_list(known)})")
     for pool, names in config.pools.items():
         _require(bool(names), f"pools.{pool}", [], "a list of at least one route")
     for key, name in _routes_named(config):

@@ -91,37 +91,14 @@ from appliance.watch import Watch, walk
 from appliance.web import Given as Outside
 from appliance.web import Web
 from appliance.workers import Post, Shift
+from appliance.workshop import Floor, Workshop
 
 LOG = logging.getLogger(__name__)
-# Keys that `reload` takes into use, and those that a new broker does; they may be the beginnings of keys.
-AT_ONCE = (
-    "system.log_level",
-    "system.debug",
-    "models.temperature",
-    "models.max_output_tokens",
-    "llm.deadline_ms",
-    "llm.broker_wait_s",
-    "budget.ceiling",
-    "budget.token_divisor",
-    "budget.history_messages",
-    "budget.compact",
-    "budget.pruning",
-    "runs.copies",
-    "runs.max_turns",
-    "runs.max_commands",
-    "runs.max_strikes",
-    "runs.max_cycles",
-    "runs.max_period",
-    "prompt.",
-    *warden.AT_ONCE,
-    *web.AT_ONCE,
-    "orchestrator.health_interval_ms",
-    "orchestrator.disk_",
-)
+AT_ONCE = (*config.AT_ONCE, *warden.AT_ONCE, *web.AT_ONCE)  # keys that `reload` takes into use, or their beginnings
 LOGGED = 400  # newest events of a run that its log may be made of
 ELSEWHERE = 6  # messages from other doors that are shown with the next one at this door
 QUERY_S = 10.0  # for a query that somebody typed
-BROKER = ("models.", "pools", "routes", "providers")
+BROKER = ("models.", "pools", "routes", "providers", "prices", "spending")  # keys that a new broker takes into use
 
 
 class Core:
@@ -198,7 +175,12 @@ class Core:
         patience = Patience(**asdict(settings.outbox))
         self.office = Office(ground, lambda: self.live.current.workers, patience, self.broker, passed, self.indexer.wake)
         self.tasks, self.outbox = self.office.tasks, self.office.outbox
-        services |= {"tasks": self.tasks, "crew": self.office.crew}
+        floor = Floor(
+            home, environ, self.runtime, current, self.store, self.runs, self.entries, self.views, self.verbs, self.warden
+        )
+        ties = self.hooks, self.outbox, self.office.notices
+        self.workshop = Workshop(floor, *ties, clean=self.redactor.clean, go_on=lambda run: self.approvals.go_on(run))
+        services |= {"tasks": self.tasks, "crew": self.office.crew, **self.workshop.services()}
         self.toolbox = Toolbox(
             tools.load(),
             services,
@@ -237,6 +219,8 @@ class Core:
                 wake=self.office.changed,
                 policy=lambda run: self.warden.gate.of(self.runs.get(run).session, self.toolbox.policy),
                 hooks=self.hooks,
+                is_running=self.workshop.executions.is_running,
+                result=self.workshop.streams.result,
             ),
         )
         self.recorder = RunLog(self.store, self.runs, self.verbs)
@@ -260,7 +244,7 @@ class Core:
             self.loops,
             relevant=self._relevant,
             outbox=self.outbox,
-            drop=self.approvals.drop,
+            drop=self.workshop.drop(self.approvals.drop),
             go_on=self.approvals.go_on,
             passed=passed,
         )
@@ -289,6 +273,7 @@ class Core:
         self.sight = Sight(self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs)
         self.glance = Glance(Looks(self.sight.size, self.sight.copy, self.sight.compact))
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
+        self.shutdown.component("commands", self.workshop.close)
         self.shutdown.component("courier", self.office.close)
         self.shutdown.component("compactor", self.compactor.close)
         self.shutdown.component("titles", self.titles.close)
@@ -306,6 +291,7 @@ class Core:
         for loop in self.runs.recover(_ignore):
             LOG.warning("run %s was interrupted and is marked so", loop.run)
             self.recorder.mend(loop.run)
+        self.workshop.recover()
         self.approvals.recover()
         try:
             self.skills.sync()
@@ -332,6 +318,7 @@ class Core:
 
     def _ended(self, loop: Loop, end: LoopEnded) -> None:
         """Within the transaction that ended a loop."""
+        self.workshop.ended(loop.run, end)
         if not self.office.ended(loop, end):
             self.inbox.ended(loop, end)
             if end.status == 200:
@@ -427,6 +414,7 @@ class Core:
         Returns the keys that hold from now on, and those that hold after a restart.
         """
         old = self.live.current
+        self.strongbox.settle(self.home, self._environ)  # what it read stays in our memory until we are started again
         changed, what = self.live.reload()
         if not changed and what:
             LOG.error("configuration not reloaded: %s", what)
@@ -591,6 +579,7 @@ def limits(settings: Config) -> Limits:
         temperature=settings.models.temperature,
         max_output_tokens=settings.models.max_output_tokens,
         deadline_s=settings.llm.deadline_ms / 1000,
+        pause_s=settings.llm.max_backoff_ms / 1000,
     )
 
 

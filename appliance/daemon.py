@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from appliance import __version__, config, notify, places
+from appliance import __version__, config, moving, notify, places
 from appliance.clock import Alarms
 from appliance.core import Core
 from appliance.errors import AlreadyRunning, ConfigError, OwlError, Refused, StoreError
@@ -24,6 +24,7 @@ from appliance.places import Home
 from appliance.signals import Signals
 
 LOG = logging.getLogger(__name__)
+AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
 
 
 class Lock:
@@ -62,6 +63,7 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     """Run the core until a signal or a client ends it; returns the exit code."""
     lock = Lock(home.require().lock)
     try:
+        settle(home, environ)
         code = _serve(home, environ, lock)
         if stuck := [t.name for t in threading.enumerate() if not t.daemon and t is not threading.main_thread() and _is_stuck(t)]:
             # Python would wait for them, without a lock on the home and without a core to ask.
@@ -72,6 +74,29 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
         return code
     finally:
         lock.release()
+
+
+def settle(home: Home, environ: Mapping[str, str]) -> None:
+    """Move plain keys into the vault and begin this process anew, so that none is left in its memory or environment.
+
+    Returns when there is nothing to move, or when it cannot be done.
+    """
+    is_again = environ.get(AGAIN) == str(os.getpid())
+    is_found = bool(moving.found(home, environ))
+    if is_again or environ is not os.environ or not (is_found or moving.spare(home, environ)):
+        return
+    if is_found:
+        core = Core(home, environ)
+        try:
+            moved = core.strongbox.settle(home, environ)
+        finally:
+            core.close("keys are being moved into the vault")
+    else:
+        moved = moving.move(home, environ, lambda name, value: False)
+    for line in moved.notices if moved else ("keys in plain could not be moved into the vault; the log says why",):
+        print(f"owlbox: {line}", file=sys.stderr, flush=True)
+    if moved:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**moved.environ, AGAIN: str(os.getpid())})
 
 
 def _is_stuck(thread: threading.Thread) -> bool:
@@ -186,5 +211,6 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         max_connections=settings.api.max_connections,
         is_given=given is not None,
     )
-    listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance, core.warden.door)
+    listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance)
+    listener.offer(core.warden.door, core.workshop.door, core.secrets)
     return listener

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from appliance import catalogue, config, notes, places, policy, skills
+from appliance import catalogue, config, moving, notes, places, policy, skills
+from appliance.client import Client
 from appliance.errors import OwlError
 from appliance.leases import Leases, Roster
 from appliance.outbox import Outbox
@@ -50,6 +51,7 @@ def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = Fals
         ("queue", lambda: _queue(home, environ)),
         ("disk", lambda: _disk(home, environ)),
         ("sandbox", lambda: _sandbox(home, environ)),
+        ("vault", lambda: _vault(home, environ)),
     ]
     findings = []
     for name, check in checks:
@@ -189,3 +191,32 @@ def _sandbox(home: Home, environ: Mapping[str, str]) -> Finding:
     uid = f"a user of its own ({health['uid']})" if health["runner"] == "unit" else f"own uid ({health['uid']})"
     landlock = f"Landlock {health['landlock']}" if health["has_landlock"] else "no Landlock in this kernel"
     return Finding("sandbox", "ok", f"tool uid = {uid}, system calls filtered ({health['seccomp']}), {landlock}")
+
+
+def _vault(home: Home, environ: Mapping[str, str]) -> Finding:
+    """How the vault is kept, as its broker says, else as its folder looks; and keys that stand in plain."""
+    if plain := moving.found(home, environ):
+        keys = ", ".join(find.key for find in plain)
+        return Finding("vault", "warning", f"in plain: {keys}", "the next start of the core moves them into the vault")
+    status = _told_of_vault(home, environ)
+    if status.get("is_locked"):
+        return Finding("vault", "warning", "locked: what needs a key cannot work", "owlbox secret unlock")
+    for count, words, hint in (
+        (status.get("expired", 0), "secrets have expired", "owlbox secret list, then set them again or purge them"),
+        (status.get("expiring", 0), "secrets end within 7 days", "owlbox secret list"),
+    ):
+        if count:
+            return Finding("vault", "warning", f"{count} {words}", hint)
+    if status.get("key") == "file" or list(home.vault.glob("key-*")):
+        hint = "owlbox secret rotate --to passphrase, or --to credential: docs/secrets.md"
+        return Finding("vault", "warning", "its key lies beside it: who reads the disk reads the secrets", hint)
+    return Finding("vault", "ok", f"{status['count']} secrets, key: {status['key']}" if status.get("count") else "no secrets")
+
+
+def _told_of_vault(home: Home, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What a running core's broker says about the vault; nothing without one, for nothing is started here."""
+    try:
+        with Client(str(places.find_core(home, environ)), name="doctor") as client:
+            return dict(client.call("core.status")["broker"].get("vault") or {})
+    except (OwlError, OSError):
+        return {}

@@ -18,9 +18,9 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     │   ├── Lost            503 connection_lost
     │   ├── Busy            503 busy
     │   ├── ProviderError   502 upstream_error (or another of PROVIDER_CODES; kind, retry_after_s)
+    │   │   └── ContextTooLong  413 context_too_long  (also a TooLarge)
     │   └── DiskFull        503 disk_full
     ├── DeadlineExceeded    504 timeout
-    │   └── ContextTooLong  413 context_too_long   (also a TooLarge)
     └── StoreError          500 store          (database unreadable, damaged or too new)
 """
 

@@ -15,6 +15,7 @@ from appliance.channels.record import Record
 from appliance.channels.rpc import Rpc
 from appliance.channels.rules import Rules
 from appliance.channels.secrets import Secrets
+from appliance.channels.streams import Streams
 from appliance.packet import tool_line
 from appliance.schema import LATEST, MIGRATIONS
 from appliance.signatures import Signature, signature
@@ -43,6 +44,7 @@ DOORS: tuple[tuple[str, type], ...] = (
     ("Core: decisions", Decisions),
     ("Core: packets", Glance),
     ("Core: the policy", Rules),
+    ("Core: commands that run", Streams),
     ("Core: the vault", Secrets),
     ("Core: the queue", Queue),
     ("Broker", Service),

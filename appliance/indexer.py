@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from appliance import chunks
+from appliance import chunks, failover
 from appliance.changes import By
 from appliance.contents import Content
 from appliance.entries import Entries
@@ -304,7 +304,7 @@ def answering(models: Models, pool: Callable[[], str]) -> Answer:
     """Asks the first route of a pool, in the background, and gives it ten seconds; "" when it is too late."""
 
     def answer(instructions: str, text: str) -> str:
-        route = models.plan(pool())[0]
+        routes = models.plan(pool())
         ask = Ask(
             system=(Part("instructions", instructions),),
             messages=(Message("user", text),),
@@ -315,7 +315,7 @@ def answering(models: Models, pool: Callable[[], str]) -> Answer:
         )
         said = ""
         try:
-            for piece in models.generate(route, ask, threading.Event()):
+            for piece in failover.generate(models, routes, ask, threading.Event()):
                 said += piece.text if isinstance(piece, Piece) and not piece.is_reasoning else ""
         except (Unavailable, Cancelled):
             raise

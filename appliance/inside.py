@@ -14,7 +14,6 @@ import os
 import re
 import stat
 import sys
-import time
 from collections.abc import Iterator
 
 TYPE_CHECKING = False
@@ -86,7 +85,7 @@ def read(path: Place, order: Values) -> Values:
     with open(path.real, "rb") as file:
         head = file.read(SNIFFED)
         if b"\0" in head:
-            raise Fault("bad_input", "%s holds no text: %d bytes" % (path.shown, os.fstat(file.fileno()).st_size))
+            raise Fault("bad_input", f"{path.shown} holds no text: {os.fstat(file.fileno()).st_size} bytes")
         file.seek(0)
         taken: list[str] = []
         size, is_cut, more = 0, False, False
@@ -132,7 +131,7 @@ def edit(path: Place, order: Values) -> Values:
     old, new = (order[name].encode("utf-8", "surrogatepass") for name in ("old_text", "new_text"))
     count = data.count(old)
     if not count:
-        raise Fault("conflict", "old_text is not in %s; it was not changed" % path.shown)
+        raise Fault("conflict", f"old_text is not in {path.shown}; it was not changed")
     made = data.replace(old, new)
     replace(path.real, made)
     return {"count": count, "bytes": len(made)}
@@ -155,11 +154,10 @@ def described(entry: os.DirEntry[str]) -> Values:
         info = entry.stat(follow_symlinks=False)
         is_folder = entry.is_dir()
     except OSError:
-        return {"name": entry.name, "type": "f", "size_bytes": 0, "changed": "", "target": ""}
+        return {"name": entry.name, "type": "f", "size_bytes": 0, "changed_s": 0, "target": ""}
     target = os.readlink(entry.path) if stat.S_ISLNK(info.st_mode) else ""
-    changed = time.strftime("%Y-%m-%d %H:%M", time.gmtime(info.st_mtime))
     kind = "d" if is_folder else "f"
-    return {"name": entry.name, "type": kind, "size_bytes": info.st_size, "changed": changed, "target": target}
+    return {"name": entry.name, "type": kind, "size_bytes": info.st_size, "changed_s": int(info.st_mtime), "target": target}
 
 
 def grep(path: Place, order: Values) -> Values:
@@ -167,7 +165,7 @@ def grep(path: Place, order: Values) -> Values:
     try:
         pattern = re.compile(order["pattern"], re.IGNORECASE if order.get("ignore_case") else 0)
     except (re.error, OverflowError, RecursionError) as error:
-        raise Fault("bad_input", "%r is no regular expression: %s" % (order["pattern"], error)) from None
+        raise Fault("bad_input", f"{order['pattern']!r} is no regular expression: {error}") from None
     is_folder = stat.S_ISDIR(path.require("any"))
     found: list[Values] = []
     looked = skipped = 0
@@ -297,7 +295,7 @@ def answer(order: Values) -> Values:
         return {"error": "not_found", "message": shown + " does not exist"}
     except OSError as error:
         kind = "too_large" if error.errno in (27, 28, 122) else "failed"  # EFBIG, ENOSPC, EDQUOT
-        return {"error": kind, "message": "%s: %s" % (shown, error.strerror)}
+        return {"error": kind, "message": f"{shown}: {error.strerror}"}
     except MemoryError:
         return {"error": "too_large", "message": shown + " is too large for this tool"}
 

@@ -7,7 +7,7 @@ queues, locks or doors. What a busy or full database keeps it from writing is ow
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 from appliance import modes
@@ -237,7 +237,7 @@ class Loops:
         if isinstance(step, TurnEnded):
             f = step.finish
             if turn is not None:
-                cost = TurnCost(f.provider, f.model, f.reason, f.prompt_tokens, f.evaluated_tokens, f.output_tokens)
+                cost = TurnCost(**{item.name: getattr(f, item.name) for item in fields(TurnCost)})
                 self.settle(loop.session, partial(self._end_turn, loop, turn, cost))
             return turn, None
         if isinstance(step, Delta):

@@ -82,6 +82,10 @@ class Models:
             found += self._call("embed", params, deadline_s=deadline_s)
         return found
 
+    def call(self, method: str, params: dict[str, Any]) -> Any:
+        """Any other short method of the broker, which is waited for when it has to start first."""
+        return self._call(method, params)
+
     def status(self) -> dict[str, Any]:
         """What the broker says about itself; Lost when it does not run. Never starts it."""
         with Client(self._path, name="core", token=self._token()) as client:

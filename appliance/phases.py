@@ -55,6 +55,8 @@ class PhaseLog:
             self.say("tool-call", f"{item.tool} {given(item)}")
         elif item.kind == "tool_result":
             self.say("tool-result", _verdict(item))
+        elif item.outcome == "waiting":
+            self.say("waiting", item.content)
 
     def _write(self, line: str) -> None:
         data = f"{local_hms()} {self._clean(line)}\n".encode("utf-8", "backslashreplace")
@@ -107,6 +109,8 @@ class Screen:
             self._line(f"→ {item.tool} {given(item)}")
         elif isinstance(item, Event) and item.kind == "tool_result":
             self._line(f"← {item.tool} {_verdict(item)}")
+        elif isinstance(item, Event) and item.outcome == "waiting":
+            self._line(f"… {item.content}")
         elif isinstance(item, LoopEnded):
             self._end()
 

@@ -72,6 +72,16 @@ class Home(NamedTuple):
         return self.root / "models"
 
     @property
+    def vault(self) -> Path:
+        """Secrets, encrypted; only the broker opens it. Made with the first one."""
+        return self.root / "vault"
+
+    @property
+    def spend(self) -> Path:
+        """What was spent on remote models; only brokers write it."""
+        return self.root / "spend/spend.jsonl"
+
+    @property
     def logs(self) -> Path:
         """Logs of the core, and one folder per child process (A-211)."""
         return self.root / "logs"

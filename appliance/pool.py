@@ -2,26 +2,30 @@
 
 Owns the provider objects; they are made when first needed, and one local language model is in memory at a
 time, with the embedding model beside it. Knows nothing about sockets. A script (`models.script`) stands in
-for every route, and then llama.cpp is never imported. Who goes first is the scheduler's matter.
+for every route, and then llama.cpp is never imported. Who goes first is the scheduler's matter; remote models wait for
+nobody here, and are the matter of `remotes`.
 """
 
 import difflib
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from appliance import gguf
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import BadInput, ConfigError, NotFound, OwlError, Unavailable
+from appliance.errors import BadInput, ConfigError, NotFound, OwlError, ProviderError, Unavailable
+from appliance.failover import is_away
 from appliance.places import Home
 from appliance.providers.encoder import Encoder
 from appliance.providers.llama import Llama, Options
 from appliance.providers.scripted import Scripted
 from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Pause, Piece, Route
+from appliance.remotes import Make, Remotes, Target, adapter
 from appliance.scheduler import Rank, Scheduler, Wish
 from appliance.settings import LOCAL, Config, Models
+from appliance.spend import Spend
 
 NAMED = f"{LOCAL}/"  # before the file stem of a local model: a route to it, whatever models.default says
 ADD_ONE = "owlbox model add smollm2"
@@ -55,8 +59,10 @@ class Provider(Protocol):
 class Pool:
     """Every way to a model that the configuration allows."""
 
-    def __init__(self, home: Home, config: Config) -> None:
+    def __init__(self, home: Home, config: Config, *, secret: Callable[[str], str] = str, make: Make = adapter) -> None:
+        """`secret` gives the value that a key of the configuration stands for; `make` an adapter for a remote model."""
         self._home = home
+        self.remotes = Remotes(config, Spend(home.spend, config.spending), secret=secret, make=make)
         self._config = config
         self._guard = threading.Lock()
         self._providers: dict[str, Provider] = {}
@@ -69,32 +75,44 @@ class Pool:
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The pool's routes that can be asked now, in order; Unavailable or NotFound says why there is none.
 
-        `local/STEM` is the pool of that one local model, and a route that some pool names is one of itself.
+        A route is the pool of itself: one of the configuration, `local/STEM`, or `provider/model`. Providers that stand in
+        for another one follow it; what failed too often just now is left out. Without failover there is only the first.
         """
         name = pool or self._config.models.pool
-        is_route = name.startswith(NAMED) or any(name in routes for routes in self._config.pools.values())
-        if name not in self._config.pools and is_route:
-            return (self.route(name),)
-        if name not in self._config.pools:
+        models = self._config.models
+        is_route = "/" in name or name == LOCAL or name in self._config.routes
+        if name not in self._config.pools and not is_route:
             raise NotFound(f"no pool named {name}", hint=f"there are: {', '.join(sorted(self._config.pools))}")
+        names: Sequence[str] = self._config.pools.get(name, (name,))
+        if not names:
+            raise ConfigError(f"pool {name} names no route", key=f"pools.{name}")
+        if not models.script:
+            names = self.remotes.expand(names)
+        if not models.failover:
+            return (self.route(names[0]),)
         routes, problems = [], []
-        for route in self._config.pools[name]:
+        for route in names:
             try:
-                routes.append(self.route(route))
+                routes.append(self.route(route, is_checked=True))
             except OwlError as error:
                 problems.append(error)
         if not routes:
-            raise problems[0] if problems else ConfigError(f"pool {name} names no route", key=f"pools.{name}")
+            raise _why_none(names, problems)
         return tuple(routes)
 
-    def route(self, name: str) -> Route:
-        """A route by name, with the window that its model really has."""
+    def route(self, name: str, *, is_checked: bool = False) -> Route:
+        """A route by name, with the window that its model really has; not one that is left alone now, when `is_checked`."""
+        if (target := self._target(name)) is not None:
+            return self.remotes.route(target, is_checked=is_checked)
         provider = self._provider(name)
         dialect: Dialect = "grammar" if isinstance(provider, Llama) else "native"
         return Route(name, provider.name, provider.model, provider.window, dialect)
 
     def generate(self, name: str, ask: Ask, cancel: CancelToken) -> Generator[Piece | Finish, None, None]:
-        """Pieces, then one Finish; waits for its turn within the ask's deadline."""
+        """Pieces, then one Finish; a local model waits for its turn within the ask's deadline."""
+        if (target := self._target(name)) is not None:
+            yield from self.remotes.generate(target, ask, cancel)
+            return
         end_s = monotonic_s() + ask.deadline_s
         route = self.route(name)
         rank = Rank.BACKGROUND if ask.is_background else Rank.PERSON
@@ -118,16 +136,22 @@ class Pool:
         return found
 
     def measure(self, name: str, ask: Ask, cancel: CancelToken) -> Measure:
-        """Size of the prompt as the route's own tokenizer counts it; loads the model."""
+        """Size of the prompt as the route's own tokenizer counts it, an estimate for a remote one; loads the model."""
+        if (target := self._target(name)) is not None:
+            return self.remotes.measure(target, ask)
         return self._ready(name, cancel).measure(self.route(name), ask)
 
     def count(self, name: str, texts: list[str], cancel: CancelToken) -> list[int]:
         """Tokens of each text; loads the model."""
+        if (target := self._target(name)) is not None:
+            return self.remotes.count(target, texts)
         provider = self._ready(name, cancel)
         return [provider.count(text) for text in texts]
 
     def load(self, name: str, cancel: CancelToken, deadline_s: float = 600) -> Route:
         """The route, its model brought into memory."""
+        if (target := self._target(name)) is not None:
+            return self.remotes.route(target)
         end_s = monotonic_s() + deadline_s
         while True:
             chosen = self._provider(name)
@@ -148,6 +172,7 @@ class Pool:
             "window": loaded[0].window if loaded else 0,
             "memory_mb": round((sum(p.memory_bytes for p in loaded) + (encoder.memory_bytes if encoder else 0)) / 1_000_000),
             "embedding": encoder.model if encoder else "",
+            "remote": self.remotes.status(),
         }
 
     def close(self, wait_s: float = 10) -> None:
@@ -159,6 +184,11 @@ class Pool:
                 self._encoder.close()
             self._retired.clear()
             self._providers.clear()
+        self.remotes.close()
+
+    def _target(self, name: str) -> Target | None:
+        """The remote model behind a name; None for a local one, and for all of them when a script stands in."""
+        return None if self._config.models.script else self.remotes.target(name)
 
     # -- providers ---------------------------------------------------------------------------------
 
@@ -219,11 +249,7 @@ class Pool:
             return self._local(table.model if table is not None else models.default)
         if table is None and name.startswith(NAMED):
             return self._local(name.removeprefix(NAMED))
-        if models.local_only:
-            raise Unavailable(
-                f"route {name} is remote and models.local_only is true", hint="set models.local_only = false to allow it"
-            )
-        raise Unavailable(f"route {name} has no provider in this version", hint=f"the local model is the route {LOCAL}")
+        raise NotFound(f"no route {name}", hint=f"the local model is the route {LOCAL}")
 
     def _local(self, name: str) -> Llama:
         """The local model of this name: one object for a file as long as it is unchanged, however many routes lead to it."""
@@ -234,6 +260,14 @@ class Pool:
         same = (p for p in made if isinstance(p, Llama) and p.path == path and p.is_fresh())
         held = sum(p.memory_bytes for p in made if p.is_loaded)
         return next(same, None) or Llama(path, replace(_options(self._config.models), reclaim_bytes=held))
+
+
+def _why_none(names: Sequence[str], problems: Sequence[OwlError]) -> OwlError:
+    """Why no route of a pool can be asked: the first one's reason, or that none of several services is there."""
+    if len(problems) > 1 and all(is_away(error) for error in problems):
+        told = "; ".join(f"{name}: {error.message}" for name, error in zip(names, problems))
+        return ProviderError(f"no model is available: {told}", hint=problems[0].hint, outcome="provider_not_available")
+    return problems[0]
 
 
 def _options(models: Models) -> Options:

@@ -94,6 +94,8 @@ class InProcess:
             self._core.record,
             self._core.glance,
             self._core.warden.door,
+            self._core.workshop.door,
+            self._core.secrets,
         )
         self._methods = {name: function for owner in owners for name, function in jsonrpc.marked(owner).items()}
 

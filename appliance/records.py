@@ -249,13 +249,18 @@ class ToolSpec:
 
 @dataclass(frozen=True)
 class Route:
-    """One way to reach a model: its context window in tokens and the dialect of its tool calls."""
+    """One way to reach a model: its context window in tokens and the dialect of its tool calls.
+
+    `max_tokens` is its longest answer, 0 where the asker decides. `is_remote`: it is asked over a network.
+    """
 
     name: str
     provider: str
     model: str
     window: int
     dialect: Dialect
+    max_tokens: int = 0
+    is_remote: bool = False
 
 
 @dataclass(frozen=True)
@@ -264,6 +269,7 @@ class Ask:
 
     `slot` names the conversation whose evaluated prefix may be reused, `person` whose turn it is when
     several wait. `must_call` asks for a tool call and nothing else, where the route can hold a model to it.
+    `is_retry`: the same was asked here before and failed, which counts once.
     `purpose` tells a turn from side work such as titles (`providers/scripted` consumes turns only for "turn" and "bench") and from
     measurements ("bench": what the local model reads for one is not kept on disk).
     """
@@ -282,6 +288,7 @@ class Ask:
     correlation: str = ""
     person: str = ""
     must_call: bool = False
+    is_retry: bool = False
 
 
 @dataclass(frozen=True)
@@ -313,6 +320,7 @@ class Finish:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     is_estimated: bool = False
+    cost_micros: int | None = 0
 
 
 @dataclass(frozen=True)

@@ -578,6 +578,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) STRICT, WITHOUT ROWID""",
         "CREATE INDEX fetches_used ON fetches(used_ms)",
     ),
+    (  # remote: what each request to a model took and cost, without a word of it
+        # writer: runs
+        *(f"ALTER TABLE turns ADD COLUMN {name}_tokens INTEGER" for name in ("cached", "cache_write", "reasoning")),
+        "ALTER TABLE turns ADD COLUMN is_estimated INTEGER NOT NULL DEFAULT 0 CHECK (is_estimated IN (0, 1))",
+        "ALTER TABLE turns ADD COLUMN cost_micros INTEGER",
+        # writer: accounts
+        """CREATE TABLE requests (id INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, person TEXT NOT NULL,
+            run TEXT NOT NULL, purpose TEXT NOT NULL, route TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL,
+            is_estimated INTEGER NOT NULL, prompt INTEGER NOT NULL, cached INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+            output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cost_micros INTEGER) STRICT""",
+        "CREATE INDEX requests_of ON requests(person, id)",
+        """CREATE TABLE usage (day TEXT NOT NULL, person TEXT NOT NULL, session TEXT NOT NULL, provider TEXT NOT NULL,
+            model TEXT NOT NULL, requests INTEGER NOT NULL, prompt INTEGER NOT NULL, cached INTEGER NOT NULL,
+            cache_write INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cost_micros INTEGER NOT NULL,
+            unpriced INTEGER NOT NULL, PRIMARY KEY (day, person, session, provider, model)) STRICT, WITHOUT ROWID""",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

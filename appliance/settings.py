@@ -67,24 +67,32 @@ class Models:
     max_output_tokens: int = setting(512, "Longest answer of the local model.", within=(1, 131_072))
     local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown")
     pool: str = setting("default", "Pool used where none is named.", seed="S default_pool", mark="needed")
+    failover: bool = setting(
+        True, "Ask the next route when one fails; false: the first one's error is what you see.", seed="A failover enabled"
+    )
 
 
 @dataclass(frozen=True)
 class Provider:
-    """A service that offers models over HTTP."""
+    """A service that offers models over HTTP. Those built in need nothing but their `key`; without one they are never asked."""
 
     kind: Literal["openai", "anthropic", "gemini"] = setting(
         "openai", "Wire format; most services speak `openai`.", seed="A providers"
     )
     base_url: str = setting("", "Address of its API.", seed="S providers.api_base", mark="needed")
     key: str = setting(
-        "", "API key, better `secret:NAME` or `${VARIABLE}`.", seed="S providers.api_key; B key", mark="secret shown"
+        "", "API key, better `secret:llm/NAME` or `${VARIABLE}`.", seed="S providers.api_key; B key", mark="secret shown"
     )
     reasoning: bool = setting(False, "Send its reasoning text back to it.", seed="S providers.supports_reasoning_content")
-    timeout_s: float = setting(120, "Longest time for one request.", seed="A request timeout", within=(1, 3600))
+    images: bool = setting(False, "Its models see pictures.", seed="A vision")
+    headers: Mapping[str, str] = setting({}, "Sent with each request; `{key}` in a value takes the key's place.", mark="secret")
+    ca_file: str = setting("", "File of authorities that vouch for its certificate; empty means the usual ones.")
+    timeout_s: float = setting(120, "Longest silence of one request.", seed="A request timeout", within=(1, 3600))
     requests_per_minute: int = setting(60, "More requests than this wait.", seed="A rate limit", within=(1, 100_000))
+    concurrent: int = setting(10, "Requests at a time; more wait.", seed="A concurrent requests", within=(1, 1000))
     priority: int = setting(100, "Lower is asked first when several could answer.", seed="A provider priority", within=(0, 1000))
     fallback: tuple[str, ...] = setting((), "Providers to try when this one fails.", seed="A fallback chains")
+    publishers: bool = setting(False, "Its model names begin with who made them, as in `anthropic/claude`.")
 
     @property
     def is_remote(self) -> bool:
@@ -102,10 +110,35 @@ class RouteTable:
 
     provider: str = setting("", "A provider, or `local`.", seed="S models.provider", mark="needed")
     model: str = setting("", "The provider's name of the model.", seed="S models.model", mark="needed")
-    max_output_tokens: int = setting(8192, "Longest answer.", seed="S models.max_tokens", within=(1, 1_000_000), mark="later")
+    also: tuple[str, ...] = setting((), "The same as other `provider/model`: the cheapest goes first.", seed="A alias")
+    max_output_tokens: int = setting(8192, "Longest answer.", seed="S models.max_tokens", within=(1, 1_000_000))
     context: int = setting(
-        100_000, "Context window in tokens.", seed="S models.max_context_tokens", within=(256, 10_000_000), mark="later"
+        0,
+        "Context window in tokens; 0 means what the provider says, or 100000.",
+        seed="S models.max_context_tokens",
+        within=(0, 10_000_000),
     )
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a model costs, in US dollars for a million tokens. Lies over the table that ships."""
+
+    input: float = setting(0, "Tokens read.", within=(0, 1_000_000))
+    output: float = setting(0, "Tokens written.", within=(0, 1_000_000))
+    cached: float | None = setting(None, "Tokens found in its cache; unset means as `input`.", within=(0, 1_000_000))
+    cache_write: float | None = setting(None, "Tokens put into its cache; unset means as `input`.", within=(0, 1_000_000))
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What remote models may cost; 0 sets no limit. At a limit they are refused, and pools fall to what is free."""
+
+    day_usd: float = setting(0, "By everybody, each day.", seed="A token budgets", within=(0, 1_000_000))
+    month_usd: float = setting(0, "By everybody, each month.", within=(0, 10_000_000))
+    person_day_usd: float = setting(0, "By one person, each day.", within=(0, 1_000_000))
+    day_tokens: int = setting(0, "Tokens, by everybody, each day.", seed="A token budgets", within=(0, 10**12))
+    person_day_tokens: int = setting(0, "Tokens, by one person, each day.", seed="A token budgets", within=(0, 10**12))
 
 
 @dataclass(frozen=True)
@@ -116,7 +149,7 @@ class Llm:
         600_000, "Longest time a model call may take, retries included.", seed="R LLM deadline", within=(1, DAY_MS)
     )
     max_backoff_ms: int = setting(
-        30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS), mark="later"
+        30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS)
     )
     broker_wait_s: float = setting(
         60, "How long requests wait for a broker that restarts.", seed="A broker health wait", within=(0, 3600)
@@ -407,11 +440,20 @@ class People:
     owner_aliases: tuple[Alias, ...] = setting((), "Addresses of the owner.", seed="S owner.aliases", mark="shown")
 
 
+# Priorities as the seed has them. A provider whose `fallback` names one without a key has none there.
 PROVIDERS = {
     "anthropic": Provider("anthropic", "https://api.anthropic.com", priority=10, fallback=("openrouter",)),
     "openai": Provider("openai", "https://api.openai.com/v1", priority=20, fallback=("openrouter",)),
     "gemini": Provider("gemini", "https://generativelanguage.googleapis.com"),
-    "openrouter": Provider("openai", "https://openrouter.ai/api/v1"),
+    "openrouter": Provider("openai", "https://openrouter.ai/api/v1", publishers=True),
+    "groq": Provider("openai", "https://api.groq.com/openai/v1"),
+    "deepseek": Provider("openai", "https://api.deepseek.com/v1"),
+    "xai": Provider("openai", "https://api.x.ai/v1"),
+    "mistral": Provider("openai", "https://api.mistral.ai/v1"),
+    "ollama": Provider("openai", "http://localhost:11434/v1"),
+    "lmstudio": Provider("openai", "http://localhost:1234/v1"),
+    "vllm": Provider("openai", "http://localhost:8000/v1"),
+    "llamacpp": Provider("openai", "http://localhost:8080/v1"),
 }
 AGENTS = {
     "assistant": Agent(max_iterations=20, temperature=0.7),
@@ -436,9 +478,9 @@ class Config:
         mark="shown",
     )
     routes: Mapping[str, RouteTable] = setting({}, "Ways to reach models.", seed="S models")
-    providers: Mapping[str, Provider] = setting(
-        PROVIDERS, "Services that offer models.", seed="S providers; A providers", mark="later"
-    )
+    providers: Mapping[str, Provider] = setting(PROVIDERS, "Services that offer models.", seed="S providers; A providers")
+    prices: Mapping[str, Price] = setting({}, "What models cost, by their name or `provider/model`, in quotes.")
+    spending: Spending = Spending()
     llm: Llm = Llm()
     budget: Budget = Budget()
     runs: Runs = Runs()

@@ -59,10 +59,12 @@ def run(args: argparse.Namespace, home: Home) -> int:
     refuse_root(home)
     from appliance.clock import new_id
     from appliance.core import Core
+    from appliance.daemon import settle
     from appliance.leases import STOPPED
     from appliance.phases import PhaseLog, Phases, Screen
     from appliance.workers import Post
 
+    settle(home, os.environ)
     given, ready = os.environ.pop(ID, ""), os.environ.pop(READY, "")
     core = Core(home, os.environ, process="worker", is_shared=False)
     path = home.logs / f"{given}.log" if given else None

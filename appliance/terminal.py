@@ -41,6 +41,15 @@ def say(text: str, out: TextIO | None = None) -> None:
     print(fitting(text, stream), file=stream, flush=True)
 
 
+def vault(status: dict[str, Any]) -> str:
+    """How the vault is, in one line."""
+    if status["is_locked"]:
+        return "locked: owlbox secret unlock"
+    words = {"expiring": "end within 7 days", "expired": "expired"}
+    notes = [f"{status[name]} {said}" for name, said in words.items() if status[name]]
+    return ", ".join([f"{status['count']} secrets", *notes])
+
+
 def complain(error: object, out: TextIO | None = None) -> None:
     """Print an error as one line; it may quote anything, so it is always made visible."""
     print(f"owlbox: {visible(' '.join(str(error).split()))}", file=out or sys.stderr)
@@ -78,6 +87,9 @@ class Answer:
             if value["kind"] == "message" and value["role"] == "assistant":
                 self.text = value["content"]
                 self.end_line()
+            elif value["outcome"] == "waiting" and value["kind"] == "status_change" and self._aside is not None:
+                self.end_line()
+                say(f"… {value['content']}", self._aside)
             elif value["kind"] == "tool_use" and self._aside is not None:
                 self.end_line()
                 given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in (value["input"] or {}).items())

@@ -27,6 +27,7 @@ from appliance.settings import Workers
 from appliance.steps import Passed, Step, nobody
 from appliance.store import Store
 from appliance.tasks import CANCELLED, Claim, Tasks, unknown
+from appliance.verdicts import OFFLINE
 
 LOG = logging.getLogger(__name__)
 STALE_TICKS = 3  # a claim is stale after so many longest ticks (B-023)
@@ -41,6 +42,7 @@ STOPPED, LOST = "its worker was stopped", "the claim was lost"
 OURS = ("busy", "disk_full")
 BLAMELESS = ("interrupted", "connection_lost", *OURS)
 INTERRUPTED, UNBEGUN = "interrupted", "could not be begun"
+WAITS = "it waits for the network"
 UNKNOWN = LoopEnded(500, "failed", "internal error")
 MAX_INTERRUPTIONS = 3  # a task that ends the model's process each time, or fits nowhere, is not begun for ever
 
@@ -394,6 +396,9 @@ class Ticks:
             return "waiting", f"{UNDECIDED}: {end.message or 'see its thread'}. It goes on once that is decided."
         if end.outcome == "max_turns":
             return "failed", MAX_TURNS
+        if end.outcome == OFFLINE:  # however long that takes: nobody is to blame
+            self.was_interrupted = True
+            return "pending", f"{WAITS}: {end.message}"
         if end.outcome in BLAMELESS:
             self.was_interrupted = True
             if end.outcome in OURS or self._streak(job.claim, INTERRUPTED) + 1 < MAX_INTERRUPTIONS:

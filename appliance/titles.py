@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
+from appliance import failover
 from appliance.clock import CancelToken
 from appliance.errors import OwlError
 from appliance.records import Ask, Finish, Message, Model, Part, Route
@@ -68,7 +69,8 @@ class Titles:
 
     def _title(self, run: str) -> str:
         first = self._runs.events(run, roles=("user",), limit=1)
-        route = self._model.plan(POOL)[0]
+        routes = self._model.plan(POOL)
+        route = routes[0]
         if not first or not (self._way() == "model" or self._is_able(route)):
             return ""
         message = Message("user", f"{ASKED}\n\n{first[0].content[:PROMPT_CHARS]}")
@@ -82,7 +84,7 @@ class Titles:
             max_tokens=32,
         )
         text = ""
-        for piece in self._model.generate(route, ask, self._cancel):
+        for piece in failover.generate(self._model, routes, ask, self._cancel):
             if not isinstance(piece, Finish) and not piece.is_reasoning:
                 text += piece.text
         return tidy(text)

@@ -21,7 +21,11 @@ WAITING, RUNNING, DONE, PROPOSED, STOPPED, FAILED = 100, 102, 200, 202, 499, 500
 OPEN = "l.status IN (100, 102)"  # as the index loops_open has it: a long past costs nothing
 OF_TASK = "(r.kind = 'tick' AND l.seq = 1)"  # the loop that works on a task; later ones of its run answer people
 # What may follow a status at once (R-035); whatever else is wanted goes through 102.
-TURN_COLUMNS = "id, seq, route, provider, model, reason, prompt_tokens, evaluated_tokens, output_tokens, started_ms, ended_ms"
+COST_COLUMNS = (
+    "provider, model, reason, prompt_tokens, evaluated_tokens, output_tokens, "
+    "cached_tokens, cache_write_tokens, reasoning_tokens, is_estimated, cost_micros"
+)
+TURN_COLUMNS = f"id, seq, route, {COST_COLUMNS}, started_ms, ended_ms"
 NEXT = {100: (102, 499), 102: (200, 202, 500, 499), 202: (102, 200, 499), 200: (102, 499), 500: (102, 499), 499: (102,)}
 
 
@@ -43,7 +47,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class TurnCost:
-    """What one call of the model took, in tokens, and who answered."""
+    """What one call of the model took, in tokens and millionths of a dollar (None: nobody knows), and who answered."""
 
     provider: str
     model: str
@@ -51,6 +55,11 @@ class TurnCost:
     prompt_tokens: int
     evaluated_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    is_estimated: bool = False
+    cost_micros: int | None = 0
 
 
 class Turns:
@@ -238,26 +247,13 @@ class Turns:
     def end_turn(self, turn: int, cost: TurnCost) -> None:
         """The model has answered."""
         with self._store.write() as execute:
-            execute(
-                "UPDATE turns SET provider = ?, model = ?, reason = ?, prompt_tokens = ?, evaluated_tokens = ?, output_tokens = ?, "
-                "ended_ms = ? WHERE id = ?",
-                (
-                    cost.provider,
-                    cost.model,
-                    cost.reason,
-                    cost.prompt_tokens,
-                    cost.evaluated_tokens,
-                    cost.output_tokens,
-                    now_ms(),
-                    turn,
-                ),
-            )
+            names = COST_COLUMNS.split(", ")
+            values = (getattr(cost, name) for name in names)
+            execute(f"UPDATE turns SET {' = ?, '.join(names)} = ?, ended_ms = ? WHERE id = ?", (*values, now_ms(), turn))
 
     def turns(self, run: str) -> list[dict[str, Any]]:
         """Every call of the model in a run with its cost, and its number, those before its fork counted too."""
-        columns = (
-            "t.id, t.seq, route, provider, model, reason, prompt_tokens, evaluated_tokens, output_tokens, t.started_ms, t.ended_ms"
-        )
+        columns = ", ".join(f"t.{name}" for name in TURN_COLUMNS.split(", "))
         rows = self._store.rows(
             f"SELECT {columns} FROM turns t JOIN loops l ON l.id = t.loop WHERE l.run = ? ORDER BY t.id", (run,)
         )
@@ -386,7 +382,7 @@ class Turns:
             for turn in plain["turns"] if rows else ():
                 execute(
                     f"INSERT INTO turns (loop, {', '.join(turn_names)}) VALUES (?{', ?' * len(turn_names)})",
-                    (rows[0][0], *(turn[name] for name in turn_names)),
+                    (rows[0][0], *(turn.get(name, 0 if name == "is_estimated" else None) for name in turn_names)),
                 )
         return bool(rows)
 

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from appliance import cycles
-from appliance.errors import Cancelled, OwlError, Unavailable
+from appliance.errors import Cancelled, OwlError, ProviderError, Unavailable
+from appliance.excuses import excuse
 
 SAME_UPDATES = 3
 STALLS = 3
 GO_ON, DONE, NO_ANSWER, CANNOT = 102, 200, 204, 422  # what an update may say
+OFFLINE = "offline"  # how a loop ends that no provider could be reached for
 KEPT_TURNS = 64  # of marks and targets
 
 
@@ -130,8 +132,9 @@ def of_error(error: OwlError, *, is_begun: bool) -> Verdict:
     if isinstance(error, Cancelled):
         return Verdict(True, 499, "cancelled", error.message)
     if is_begun and isinstance(error, Unavailable):  # the model went away: an interruption, not a bad request
-        return Verdict(True, 499, "interrupted", str(error))
-    return Verdict(True, 500, error.outcome, str(error))
+        return Verdict(True, 499, "interrupted", excuse(error))
+    is_offline = isinstance(error, ProviderError) and error.kind == "network"
+    return Verdict(True, 500, OFFLINE if is_offline else error.outcome, excuse(error))
 
 
 # -- the voters ----------------------------------------------------------------------------------------

@@ -97,6 +97,10 @@ class Views:
         """What waits for a decision in any run, oldest first."""
         return self._views("v.state = 'proposed' ORDER BY v.id LIMIT ?1", (limit,))
 
+    def streaming(self, run: str = "") -> list[View]:
+        """What still grows, in one run or in all, oldest first."""
+        return self._views("v.state = 'streaming' AND ?1 IN ('', v.run) ORDER BY v.id", (run,))
+
     def is_waiting(self, run: str, entry: int) -> bool:
         """Whether an entry waits for a decision in a run."""
         sql = "SELECT 1 FROM views WHERE run = ? AND entry = ? AND state = 'proposed'"

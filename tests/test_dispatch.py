@@ -51,7 +51,8 @@ class Desk:
         self.verbs = Verbs(store, self.entries, self.views, Schemes())
         services = {"verbs": self.verbs, "runs": self.runs, "entries": self.entries}
         self.policy = Policy()
-        self.toolbox = Toolbox([*tools.load(), sh, look_up, finish], services, policy=self.policy)
+        others = [one for one in tools.load() if one.tool.name != "sh"]
+        self.toolbox = Toolbox([*others, sh, look_up, finish], services, policy=self.policy)
         self.hooks = Hooks()
         self.log = RunLog(store, self.runs, self.verbs)
         self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.log)

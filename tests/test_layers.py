@@ -108,13 +108,25 @@ ROOT = Path(__file__).parent.parent
 #   warden      what holds tools, built for a core: core alone would pass 600 lines; policing: the commands about it;
 #   gate        the policy that holds now, apart from policy: it has a table, and is asked;
 #   tallies     how often each tool was called, apart from toolbox;
-#   ingests     the commands that read files, apart from contexts, which only asks the core.
+#   seals       encryption, apart from vault, which keeps files, and for who gives it a value; custody: the vault's methods;
+#   strongbox   the core's way to the vault; keeping: the commands about secrets; moving: plain keys into the vault;
+#   credentials secrets as variables and files of a tool's process;
+#   breaker     and throttle, prices, spend: what bounds remote models, apart from remotes, which asks them, and from pool;
+#   failover    which route is asked next: the broker knows one at a time, and each needs a packet of its own;
+#   accounts    what every request took, a table of its own; bills: the commands about it;
+#   excuses     what a person is told when a model fails;
+#   ingests     the commands that read files, apart from contexts, which only asks the core;
+#   inside      the program that touches files in the sandbox: its text is sent there, nobody imports it;
+#   workbench   where a conversation's tools work, apart from sandbox, which knows neither policy nor sessions;
+#   streams     what commands say while they run, as entries; executions: who has to allow them, and what follows;
+#   postbox     messages of tools, on their way to the outbox;
+#   workshop    the parts about files and commands of a core, apart from core: one file would pass 600 lines.
 LAYERS = """\
 __init__ errors records clock steps
-globs bounds spans fuzzy fences markers cycles modes keys shellwords tallies cues
-containment forbidden jsonpaths xpaths loose tags diffs verdicts
-markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses hosts
-outlines ignores pages secrecy
+inside globs bounds spans fuzzy fences markers cycles modes keys shellwords tallies cues
+containment forbidden jsonpaths xpaths loose tags diffs excuses breaker throttle
+verdicts markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses hosts
+outlines ignores pages secrecy seals credentials
 places signals reference answers schemes contents chunks pruning mounts
 readers
 config log notify resolving seccomp slots usage rules
@@ -123,30 +135,34 @@ jail exchange
 cells
 porter
 vault fetch sandbox watch functions queries convert client listener shutdown doorman amend clerk phases
-gather readable
-websearch
+gather readable custody moving
+websearch strongbox
 store
 providers.library providers.room providers.template providers.streaming providers.states providers.matching
-providers.grammar providers.sequences
-providers.writing
+providers.grammar providers.sequences providers.remote providers.shapes providers.conversation
+providers.writing providers.sse providers.faults providers.draft
+providers.lines
+providers.hosted
 providers.*
 changes events sessions
 turns
 entries runs people outbox ledger leases visits
 tasks schedules views history
-actions selecting orders crew briefing branches transcripts titles harvest
-scheduler
-download
+actions selecting orders streams crew briefing branches transcripts titles harvest
+scheduler prices failover
+download spend
+remotes
 models pool catalogue
 vss
 passages
 search policy verbs drives grep blocks chronicle familiar
 notes skills indexer sources scenes overflow gate
 roles memory ingest undo copies sections
-intake project web
+intake project web workbench postbox
 toolbox
 packet
 budget qualify approvals dispatching compaction
+executions
 tools.*
 agent sight
 loops
@@ -158,7 +174,7 @@ doctor firstboot metrics onboard upkeep
 update
 supervisor
 lender warden
-office
+office workshop
 tui.link tui.commands tui.look tui.owl tui.rows tui.confirm tui.prose tui.bubbles
 tui.sender tui.composer
 tui.waits tui.meter tui.tree
@@ -172,7 +188,7 @@ terminal launch
 errands
 ingests
 listings shelf contexts past deciding
-agenda shifts annals policing
+agenda shifts annals policing keeping
 glimpses
 cli
 __main__
@@ -190,7 +206,7 @@ queries: apsw
 vss: apsw
 exchange: http.client
 fetch: requests urllib.request http.client
-providers: llama_cpp numpy jinja2 requests importlib
+providers: llama_cpp numpy jinja2 requests urllib3 importlib
 tools: importlib
 channels: importlib smtplib imaplib
 tui: textual rich markdown_it
@@ -210,7 +226,7 @@ wire: certifi
 edits: regex
 convert: numpy
 timing: cronsim
-vault: cryptography
+seals: cryptography
 update: cryptography subprocess
 watch: watchfiles
 log: systemd
@@ -235,6 +251,7 @@ deciding: argparse
 agenda: argparse
 shifts: argparse
 policing: argparse
+keeping: argparse
 glimpses: argparse
 shelf: argparse
 ingests: argparse
@@ -246,9 +263,10 @@ nobody: sqlite3
 FREE = ("importlib.resources", "importlib.metadata")
 # Modules that hold or reach keys and models: only these may import them (design: trust).
 KEEPERS = """\
-providers: broker firstboot onboard pool
+providers: broker firstboot onboard pool remotes
+remotes: pool
 pool: broker firstboot onboard
-vault: broker firstboot onboard
+vault: broker firstboot onboard custody
 """
 # The logic of the product, and the adapters it must do without.
 CORE = """\

@@ -534,6 +534,7 @@ def opened(folder: Path, told: dict[str, Sequence[Any]], passed: Passed = nobody
     given = {"OWLBOX__MODELS__SCRIPT": script(folder, told), "OWLBOX__MODELS__CONTEXT": "200000"}
     core = Core(home, clean_environ(folder, runtime) | given, process="cli", is_shared=False, passed=passed)
     core.recover()
+    core.toolbox.remove("sh")
     for function in (boom, sh, witness):
         core.toolbox.add(function)
     yield Stage(core)
@@ -1077,7 +1078,7 @@ def test_a_menu_has_at_most_eight_tools_and_names_the_rest_by_group(stage: Stage
 @pytest.mark.covers("R-051", "R-052", "E-124")
 def test_a_run_of_entries_is_shown_its_own_tools_in_order(stage: Stage) -> None:
     names = [spec.name for spec in stage.core.toolbox.specs("run")]
-    known = ["think", "get", "set", "cp", "mv", "rm", "sh", "update", "ask_user"]
+    known = ["think", "get", "env", "set", "cp", "mv", "rm", "sh", "update", "ask_user"]
     assert [name for name in names if name not in ("boom", "witness")] == known
 
 

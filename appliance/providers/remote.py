@@ -84,7 +84,7 @@ class Remote:
                 outcome="authentication_failed",
             )
         parts = urlsplit(self.base_url)
-        if key and parts.scheme == "http" and not _is_near(parts.hostname or ""):
+        if key and parts.scheme == "http" and not is_near(parts.hostname or ""):
             raise ProviderError(
                 f"the key of {self.provider} would travel to {self.place} for all to read",
                 hint="use an https address",
@@ -101,7 +101,7 @@ class Listed:
     max_tokens: int = 0
 
 
-def _is_near(host: str) -> bool:
+def is_near(host: str) -> bool:
     """True for this machine and the net around it."""
     try:
         return ipaddress.ip_address(host).is_private

@@ -1,0 +1,156 @@
+"""Tools for the files of a conversation: read_file, write_file, edit_file, list_dir, list_files, grep, find.
+
+Each call is one small program in a sandbox of its own; nothing here opens a file. Paths are relative to the working folder.
+"""
+
+from typing import Annotated, Any
+
+from appliance.clock import iso
+from appliance.errors import BadInput
+from appliance.executions import Executions, written
+from appliance.records import Outcome
+from appliance.signatures import Range
+from appliance.toolbox import Caller, Needs, tool
+from appliance.workbench import Job, Workbench
+
+GROUP = "files"
+SANDBOXED = Needs(profile="files")
+Path = Annotated[str, Range(0, 4096), "relative to the working folder"]
+
+
+@tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
+def read_file(
+    path: Path,
+    offset: Annotated[int | None, "first line, from 1"] = None,
+    limit: Annotated[int | None, "how many lines"] = None,
+    *,
+    workbench: Workbench,
+    caller: Caller,
+) -> Outcome:
+    """Read a file of the working folder."""
+    name = _required(path, "path")
+    if (offset or 0) < 0 or (limit is not None and limit < 1):
+        raise BadInput(f"offset {offset}, limit {limit}", hint="lines count from 1", outcome="invalid_arguments")
+    done = workbench.touch(_job(caller, "read_file"), "read", name, offset=offset, limit=limit)
+    text = done["text"]
+    if done["has_more"]:
+        text += f"\n[the file goes on: lines {done['first']} to {done['first'] + done['lines'] - 1} shown; use offset]"
+    if not text:
+        text = f"(no line {done['first']})" if done["size_bytes"] else "(empty file)"
+    return Outcome(200, "ok", text, data=done)
+
+
+@tool(group=GROUP, menu=(), needs=SANDBOXED)
+def write_file(
+    path: Path,
+    content: Annotated[str, "the whole text"],
+    *,
+    executions: Executions,
+    caller: Caller,
+) -> Outcome:
+    """Write a file of the working folder, in place of one that is there; folders are made."""
+    name = _required(path, "path")
+    return _told("write_file", name, executions.write(caller, "write_file", name, {"content": content}))
+
+
+@tool(group=GROUP, menu=(), needs=SANDBOXED)
+def edit_file(
+    path: Path,
+    old_text: Annotated[str, "text in the file, exactly as it stands there"],
+    new_text: Annotated[str, "what takes its place"],
+    *,
+    executions: Executions,
+    caller: Caller,
+) -> Outcome:
+    """Replace a text in a file, at every place where it stands."""
+    name, old = _required(path, "path"), _required(old_text, "old_text")
+    return _told("edit_file", name, executions.write(caller, "edit_file", name, {"old_text": old, "new_text": new_text}))
+
+
+@tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
+def list_dir(
+    path: Annotated[str | None, "a folder, relative to the working folder"] = ".",
+    *,
+    workbench: Workbench,
+    caller: Caller,
+) -> Outcome:
+    """List a folder with types, sizes and times."""
+    done = workbench.touch(_job(caller, "list_dir"), "list", path or ".")
+    width = max((len(one["name"]) for one in done["entries"]), default=0)
+    lines = [_line(one, min(width, 60)) for one in done["entries"]]
+    return Outcome(200, "ok", _listed(lines, done["total"]), data=done)
+
+
+@tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
+def list_files(
+    path: Annotated[str | None, "a folder, relative to the working folder"] = ".",
+    *,
+    workbench: Workbench,
+    caller: Caller,
+) -> Outcome:
+    """List the names in a folder: d for folders, f for files."""
+    done = workbench.touch(_job(caller, "list_files"), "list", path or ".")
+    return Outcome(200, "ok", _listed([f"{one['type']}  {one['name']}" for one in done["entries"]], done["total"]), data=done)
+
+
+@tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
+def grep(
+    pattern: Annotated[str, "a regular expression"],
+    path: Annotated[str, "a file, or a folder with all that is below it"],
+    ignore_case: bool = False,
+    *,
+    workbench: Workbench,
+    caller: Caller,
+) -> Outcome:
+    """Find the lines of files that match a regular expression."""
+    wanted, name = _required(pattern, "pattern"), _required(path, "path")
+    done = workbench.touch(_job(caller, "grep"), "grep", name, pattern=wanted, ignore_case=ignore_case)
+    lines = [f"{one['path']}:{one['line']}: {one['text']}" for one in done["matches"]]
+    if not lines:
+        return Outcome(200, "no_results", f"No match for {wanted} in {name} ({done['files']} files looked at).", data=done)
+    more = [f"[only the first {len(lines)} matches]"] if done["has_more"] else []
+    return Outcome(200, "ok", "\n".join([*lines, *more]), data=done)
+
+
+@tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
+def find(
+    path: Annotated[str, "a folder, relative to the working folder"],
+    pattern: Annotated[str, "a glob over names such as *.py; with a slash over paths"],
+    *,
+    workbench: Workbench,
+    caller: Caller,
+) -> Outcome:
+    """Find files and folders by their names, in a folder and below it."""
+    name, wanted = _required(path, "path"), _required(pattern, "pattern")
+    done = workbench.touch(_job(caller, "find"), "find", name, pattern=wanted)
+    if not done["total"]:
+        return Outcome(200, "no_results", f"Nothing called {wanted} in {name}.", data=done)
+    more = [f"[only the first {len(done['paths'])} of them]"] if len(done["paths"]) < done["total"] else []
+    return Outcome(200, "ok", "\n".join([f"{done['total']} found", *done["paths"], *more]), data=done)
+
+
+def _job(caller: Caller, name: str) -> Job:
+    return Job(name, GROUP, caller.cancel, caller.session, caller.run, caller.terms, caller.deadline_s)
+
+
+def _required(value: str, name: str) -> str:
+    """A text that may not be empty."""
+    if not value:
+        raise BadInput(f"{name} is empty", hint=f"give {name}", outcome="invalid_arguments")
+    return value
+
+
+def _told(name: str, path: str, done: dict[str, Any] | Outcome) -> Outcome:
+    return done if isinstance(done, Outcome) else Outcome(200, "ok", written(name, path, done), data=done)
+
+
+def _line(one: dict[str, Any], width: int) -> str:
+    arrow = f" -> {one['target']}" if one["target"] else ""
+    changed = iso(1000 * one["changed_s"])[:16].replace("T", " ") if one["changed_s"] > 0 else ""
+    size = "-" if one["type"] == "d" else str(one["size_bytes"])
+    return f"{one['type']}  {one['name']:<{width}}  {size:>10}  {changed}{arrow}".rstrip()
+
+
+def _listed(lines: list[str], total: int) -> str:
+    more = [f"[{total - len(lines)} more]"] if total > len(lines) else []
+    return "\n".join([*lines, *more]) or "(empty)"

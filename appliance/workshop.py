@@ -1,0 +1,144 @@
+"""The parts that work with files and commands, built once and tied together: sandbox, workbench, channels, messages.
+
+Here stands what follows from what: a command that is accepted begins, one whose run is stopped ends, a chat that waited for
+one goes on. Owns no table. Apart from `core`, which builds everything else, as `office` is for the queue.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from appliance import places
+from appliance.approvals import ACCEPTED
+from appliance.channels import streams as doors
+from appliance.entries import Entries
+from appliance.errors import OwlError
+from appliance.executions import Executions, Means
+from appliance.gate import nobody
+from appliance.hooks import Hooks
+from appliance.notices import Notice, Notices
+from appliance.outbox import Outbox
+from appliance.places import Home
+from appliance.postbox import Postbox
+from appliance.records import LoopEnded
+from appliance.runs import STOPPED, Runs
+from appliance.sandbox import Plan, Sandbox
+from appliance.settings import Config
+from appliance.store import Store
+from appliance.streams import Ended, Streams
+from appliance.verbs import Verbs
+from appliance.views import Views
+from appliance.warden import Warden
+from appliance.workbench import Ground, Workbench
+
+LOG = logging.getLogger(__name__)
+SLOTS = "sandboxes"  # in the runtime folder: one lock file for each that runs
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What the workshop stands on."""
+
+    home: Home
+    environ: Mapping[str, str]
+    runtime: Path
+    settings: Callable[[], Config]
+    store: Store
+    runs: Runs
+    entries: Entries
+    views: Views
+    verbs: Verbs
+    warden: Warden
+
+
+class Workshop:
+    """Sandbox, workbench, commands and channels of one core."""
+
+    def __init__(
+        self,
+        floor: Floor,
+        hooks: Hooks,
+        outbox: Outbox,
+        notices: Notices,
+        *,
+        clean: Callable[[str], str],
+        go_on: Callable[[str], object],
+    ) -> None:
+        """`clean` hides secrets; `go_on` takes up the loop of a run that waited for a command."""
+        self._floor = floor
+        self._notices = notices
+        sandbox = floor.settings().sandbox
+        slots = floor.runtime / SLOTS
+        slots.mkdir(mode=0o700, exist_ok=True)
+        plan = Plan(sandbox.max_concurrent, slots=slots, unit=places.tool_socket(floor.home, floor.environ))
+        self.sandbox = Sandbox(plan)
+        ledger, gate = floor.warden.ledger, floor.warden.gate
+        person = floor.runs.person
+        ground = Ground(floor.home.root / "sessions", floor.settings, gate, ledger, self.sandbox, person, nobody)
+        self.bench = Workbench(ground)
+        self.streams = Streams(floor.store, floor.entries, floor.views, floor.runs.process, clean)
+        means = Means(self.bench, self.streams, floor.verbs, floor.runs, floor.entries, clean, self._deadline_s, go_on, self._tell)
+        self.executions = Executions(means)
+        self.postbox = Postbox(outbox, gate, person)
+        hooks.add(ACCEPTED, self.executions.accepted)
+        self.door = doors.Streams(doors.Pours(self._append, self._complete, self._abort, self._cancel, self.executions.tails))
+
+    def services(self) -> dict[str, Any]:
+        """What tools may ask for by name."""
+        return {"workbench": self.bench, "executions": self.executions, "postbox": self.postbox}
+
+    def recover(self) -> None:
+        """End what cores that are gone have left running, and the channels that nobody fills any more."""
+        self.sandbox.sweep()
+        try:
+            if count := self.streams.clear():
+                LOG.warning("%d commands were interrupted and are marked so", count)
+        except OwlError as error:
+            LOG.warning("what commands left open was not ended: %s", error)
+
+    def ended(self, run: str, end: LoopEnded) -> None:
+        """A loop of a run has ended; what was begun in it does not outlive its being stopped."""
+        if end.status == STOPPED:
+            self.executions.stop(run)
+
+    def drop(self, drop: Callable[[str], bool]) -> Callable[[str], bool]:
+        """What gives up a loop that waits, and stops the commands it waits for."""
+
+        def both(run: str) -> bool:
+            self.executions.stop(run)
+            return drop(run)
+
+        return both
+
+    def close(self) -> None:
+        """Stop every command."""
+        self.executions.close()
+
+    def _deadline_s(self, tool: str, group: str, own_s: float) -> float:
+        return self._floor.settings().tools.deadline_of(tool, group, own_s)
+
+    def _tell(self, run: str, text: str) -> None:
+        person = self._floor.runs.person(self._floor.runs.get(run).session)
+        self._notices.put(Notice(person, text, run))
+
+    # -- for the door -------------------------------------------------------------------------------
+
+    def _append(self, run: str, path: str, text: str) -> int:
+        return self.streams.append(self._floor.runs.get(run).id, path, text)
+
+    def _complete(self, run: str, path: str, exit_code: int, duration_ms: int) -> None:
+        self._end(run, path, Ended(exit_code, duration_ms))
+
+    def _abort(self, run: str, path: str, reason: str) -> None:
+        self._end(run, path, Ended(-1, 0, reason or "aborted", is_stopped=True))
+
+    def _end(self, run: str, path: str, ended: Ended) -> None:
+        self.streams.end(self._floor.runs.get(run).id, path, ended)
+
+    def _cancel(self, run: str, path: str, reason: str) -> int:
+        known = self._floor.runs.get(run).id
+        count = self.executions.cancel(known, path, reason or "stopped")
+        self._floor.warden.ledger.note("exec_cancelled", run=known, detail={"path": path, "reason": reason, "stopped": count})
+        return count + (0 if path else self.streams.clear(known))
