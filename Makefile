@@ -20,7 +20,7 @@ docs_tests := $(wildcard tests/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-calls bench-queue bench-sandbox chaos docs clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-calls bench-queue bench-sandbox bench-remote chaos docs clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -79,6 +79,11 @@ bench-queue: dev ## claims beside huey's SqliteHuey, and 16 processes over 5,000
 
 bench-sandbox: dev ## a sandboxed call beside a bare subprocess and plain bubblewrap
 	$(bin)/python tests/bench_sandbox.py
+
+bench-remote: dev ## what asking a remote model costs beside the provider, beside llm and the openai client
+	@scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	    $(PYTHON) -m venv "$$scratch/venv"; "$$scratch/venv/bin/pip" install -q llm openai; \
+	    $(bin)/python tests/bench_remote.py --others "$$scratch/venv/bin/python"
 
 chaos: dev ## ten minutes of kills, full disks and clock jumps while messages and tasks flow; then everything is counted
 	$(bin)/python tests/chaos.py --length 600

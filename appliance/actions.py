@@ -118,7 +118,8 @@ class Actions:
     def finish(self, actor: Actor, outcome: Outcome) -> None:
         """What became of the action recorded in the actor's `log`, which is open. Call inside a transaction."""
         given = self._entries.get(actor.log, scope=f"run:{actor.run}").attributes
-        self.note(actor, str(given.get("action", "")), str(given.get("subject", "")), outcome, given)
+        more = {**given, **(outcome.provenance or {})}
+        self.note(actor, str(given.get("action", "")), str(given.get("subject", "")), outcome, more)
 
     def trouble(self, actor: Actor, kind: str, subject: str, outcome: Outcome) -> str:
         """One error entry for what failed and is no action; returns its path. Call inside a transaction."""

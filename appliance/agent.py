@@ -16,7 +16,7 @@ from appliance.budget import Budget
 from appliance.clock import new_id
 from appliance.dispatching import Dispatch, Dispatched, Done, claim
 from appliance.dispatching import Scene as Commands
-from appliance.errors import Cancelled, OwlError
+from appliance.errors import Cancelled, ContextTooLong, OwlError
 from appliance.failover import Chain, Patience, pauses
 from appliance.modes import FREE
 from appliance.packet import Packets, asked
@@ -274,7 +274,7 @@ class Agent:
     def _turn(self, talk: Talk, text: str, dispatched: Dispatched, trouble: str, before: Sequence[Done] = ()) -> Turn:
         """What the voters are told; the results join the conversation, where those `before` are already."""
         for one in dispatched.done:
-            talk.messages.append(Message("tool", one.text, tool_call_id=one.call.id))
+            talk.messages.append(Message("tool", one.text, tool_call_id=one.call.id, origin=one.outcome.origin))
         done = (*before, *dispatched.done)
         meant = [one.meant for one in done]
         deeds = tuple(_deed(one) for one in done)
@@ -326,7 +326,8 @@ class Agent:
             except OwlError as error:
                 if talk.said:
                     raise
-                chain.failed(error)
+                if not (isinstance(error, ContextTooLong) and chain.narrowed(self._model.plan(chance.route.name)[0])):
+                    chain.failed(error)
 
     def _request(self, talk: Talk, route: Route, packet: Packet) -> Ask:
         """What a route is asked, with its packet."""

@@ -331,6 +331,8 @@ def run_view(args: argparse.Namespace, home: Home) -> int:
     say(f"session {run['session']}, {run['last_seq']} events, turn {found['turn']}")
     if run["parent"]:
         say(f"forked off {run['parent']}")
+    if origins := terminal.strangers(run):
+        say(f"it was shown texts from {origins}, which strangers may have written")
     if settings := _settings(run["settings"]):
         say(settings)
     for loop in found["queue"]:

@@ -7,6 +7,7 @@ are heard; then what is stored may be changed; what was decided is told after it
 and answers no prompt itself.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -108,6 +109,7 @@ class Approvals:
         self._runs = runs
         self._verbs = verbs
         self._means = means
+        self._deciding = threading.RLock()
 
     def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
         """What waits for a decision, oldest first: in one run, or in all."""
@@ -134,17 +136,18 @@ class Approvals:
         if len(output) > MAX_OUTPUT:
             raise BadInput(f"the output has {len(output)} characters, more than {MAX_OUTPUT}", hint="give its end")
         waiting = self.find(ref, run)
-        outcome = self._decide(self._actor(waiting.run), waiting, decision, output)
-        paused = self._paused(waiting.run, waiting.ref)  # afterwards: one that is put down only now finds it decided
-        if decision == "reject" or not outcome.is_error:
-            self._means.hooks.tell(REJECTED if decision == "reject" else ACCEPTED, waiting, outcome)
-        if paused is None:
-            return Resolved(waiting.run, waiting.ref, outcome, self._runs.get(waiting.run).status)
-        if left := self._left(paused):
-            undecided = self._undecided(paused)
-            status = PROPOSED if undecided else RUNNING  # what was accepted runs, and the loop goes on after it
-            return Resolved(waiting.run, waiting.ref, outcome, status, paused.loop.id, undecided)
-        return Resolved(waiting.run, waiting.ref, outcome, self._settle(paused), paused.loop.id, left)
+        with self._deciding:  # a loop that is put down only now goes on when what follows has begun
+            outcome = self._decide(self._actor(waiting.run), waiting, decision, output)
+            paused = self._paused(waiting.run, waiting.ref)  # afterwards: one that is put down only now finds it decided
+            if decision == "reject" or not outcome.is_error:
+                self._means.hooks.tell(REJECTED if decision == "reject" else ACCEPTED, waiting, outcome)
+            if paused is None:
+                return Resolved(waiting.run, waiting.ref, outcome, self._runs.get(waiting.run).status)
+            if self._left(paused):
+                undecided = self._undecided(paused)
+                status = PROPOSED if undecided else RUNNING  # what was accepted runs, and the loop goes on after it
+                return Resolved(waiting.run, waiting.ref, outcome, status, paused.loop.id, undecided)
+            return Resolved(waiting.run, waiting.ref, outcome, self._settle(paused), paused.loop.id)
 
     def as_outcome(self, ref: str, run: str, decision: Decision, output: str = "") -> Outcome:
         """A decision as the outcome of a verb: an error only for what was to be done and could not be."""
@@ -166,10 +169,11 @@ class Approvals:
 
     def go_on(self, run: str) -> bool:
         """Go on with a run's loop if all it waits for was decided before it was put down; False when it really waits."""
-        paused = self._paused(run, "")
-        if paused is None or self._left(paused):
-            return False
-        self._settle(paused)
+        with self._deciding:
+            paused = self._paused(run, "")
+            if paused is None or self._left(paused):
+                return False
+            self._settle(paused)
         return True
 
     def accept_now(self, run: str, refs: Sequence[str]) -> Outcome:
@@ -325,14 +329,17 @@ class Approvals:
 
     def _result(self, paused: Paused) -> Outcome:
         """What the decisions about a call's proposals come to: a rejection before a failure before success."""
-        texts, found = [], Outcome(200, "ok", "")
+        texts, found, origin = [], Outcome(200, "ok", ""), ""
         for ref in paused.refs:
             known = self._verbs.actions.result(paused.loop.run, ref)
             if known is None:
                 continue
             view, body = known
-            if (done := self._means.result(paused.loop.run, ref)) is not None and not done.is_error:
+            if (done := self._means.result(paused.loop.run, ref)) is not None:
                 texts.append(done.message)
+                origin = "command"
+                if done.is_error and found.outcome != "rejected":
+                    found = Outcome(done.status, done.outcome, "", "go on without it")
                 continue
             label = ""
             is_rejected = (view.status, view.outcome) == (403, "rejected")
@@ -342,7 +349,7 @@ class Approvals:
                 found = Outcome(view.status, label, "", "ask what should be different" if is_rejected else "go on without it")
             texts.append(": ".join(word for word in (ref, label, body) if word) if label else body)
         message = "\n".join(text for text in texts if text) or ("done" if not found.is_error else found.outcome)
-        return Outcome(found.status, found.outcome, message, found.hint)
+        return Outcome(found.status, found.outcome, message, found.hint, origin=origin)
 
     def _append(self, paused: Paused, call: Event, outcome: Outcome) -> Event:
         """The result of a call, in its log entry too, if it has one that is open."""
@@ -357,6 +364,7 @@ class Approvals:
                 as_text(outcome),
                 turn=paused.event.turn,
                 tool=call.tool,
+                input=outcome.provenance,
                 call_id=call.call_id,
                 correlation=paused.loop.correlation,
                 status=outcome.status,

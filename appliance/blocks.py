@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from appliance.addresses import scheme_of
 from appliance.contents import Entry
 from appliance.entries import Entries
-from appliance.fences import exact, quoted, safe
+from appliance.fences import ORIGINS, exact, foreign, quoted, safe
 from appliance.schemes import BARE, Category, Schemes
 from appliance.store import Row, Store
 from appliance.tokens import DIVISOR, Share, of_chars
@@ -24,6 +24,7 @@ OUTLINED = 2000  # characters of what a file defines
 RUNS_HELD = 8  # runs whose renderings are kept in memory
 FILES = frozenset({BARE, "disk", "github"})
 PAGES = frozenset({"http", "https", "url"})
+CHANNELS = frozenset({"sh", "env"})
 SHOWN = """SELECT v.entry, e.path, v.visibility, v.status, v.outcome, v.summary, v.turn, v.since_turn,
         MAX(e.updated_ms, v.since_ms), v.id, e.hash
     FROM views v JOIN entries e ON e.id = v.entry
@@ -155,7 +156,15 @@ def _rendered(entry: Entry, scheme: str, row: Row, short: str, more: int, *, is_
     if visibility != "visible":
         return line, ""
     opened = f'{head} visibility="visible"{state} turn="{turn}" tokens="{more}"'
-    return line, f"{opened}>{exact(entry.path, entry.body)}</{scheme}>" if entry.body else f"{opened}/>"
+    origin = origin_of(entry, scheme)
+    body = foreign(origin, entry.body) if origin else exact(entry.path, entry.body)
+    return line, f"{opened}>{body}</{scheme}>" if entry.body else f"{opened}/>"
+
+
+def origin_of(entry: Entry, scheme: str) -> str:
+    """Where an entry's text came from when strangers may have written it: it says so, or is the channel of a command."""
+    origin = "command" if scheme in CHANNELS else str(entry.attributes.get("origin"))
+    return origin if origin in ORIGINS else ""
 
 
 def projection(entry: Entry, summary: str = "", scheme: str = "") -> str:

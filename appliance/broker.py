@@ -4,7 +4,8 @@ Started by the core with a token in OWLBOX_TOKEN, valid for this process only, o
 then only our own user, and the one in OWLBOX_CORE_UID or OWLBOX_CORE_USER, are served. With OWLBOX_CHILD=1 it ends when the
 thread that started it does, and OWLBOX_CONFIG names the configuration that the core has in force. Idle means
 parked: no thread wakes up while nobody asks. It opens the vault, so it leaves no core file and no other process of its
-user may look into it. Knows nothing about conversations. Not hidden: root reads everything.
+user may look into it. With `models.local_only` the kernel refuses it every socket but Unix ones. Knows nothing about
+conversations. Not hidden: root reads everything.
 """
 
 import ctypes
@@ -18,7 +19,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from appliance import config, listener, log, notify, vault
+from appliance import config, listener, log, notify, seccomp, vault
 from appliance.clock import Alarms, monotonic_s
 from appliance.custody import Custody
 from appliance.errors import BadInput, DeadlineExceeded, OwlError, Refused
@@ -42,9 +43,10 @@ MAX_TEXTS = 256  # of one call: their vectors fit in a frame
 class Service:
     """What the broker's socket offers."""
 
-    def __init__(self, pool: Pool, vault_status: Callable[[], dict[str, Any]] = dict) -> None:
+    def __init__(self, pool: Pool, vault_status: Callable[[], dict[str, Any]] = dict, *, is_confined: bool = False) -> None:
         self._pool = pool
         self._vault_status = vault_status
+        self._is_confined = is_confined
         self._guard = threading.Lock()
         self._served = 0
 
@@ -121,10 +123,27 @@ class Service:
         """Bring the route's model into memory now, so that the first answer does not wait for it."""
         return dict(to_plain(self._pool.load(route, call.cancel, LOAD_S)))
 
+    @method("providers")
+    def providers(self, call: Call) -> dict[str, Any]:
+        """How each configured provider is doing, and what is spent; asks none of them."""
+        return self._pool.remotes.status()
+
+    @method("listing", is_long=True)
+    def listing(self, call: Call) -> list[dict[str, Any]]:
+        """Every model of every configured provider; asks all of them."""
+        return self._pool.remotes.listing(call.cancel)
+
+    @method("reset")
+    def reset(self, call: Call, provider: str = "") -> dict[str, Any]:
+        """Ask a provider again that is left alone, "" for all of them."""
+        self._pool.remotes.reset(provider)
+        return self._pool.remotes.status()
+
     @method("status")
     def status(self, call: Call) -> dict[str, Any]:
         """What is loaded, what it takes, whether it is busy, how many answers were given."""
-        return {**self._pool.status(), **_memory(), "served": self._served, "pid": os.getpid(), "vault": self._vault_status()}
+        mine = {"served": self._served, "pid": os.getpid(), "is_confined": self._is_confined}
+        return {**self._pool.status(), **_memory(), **mine, "vault": self._vault_status()}
 
 
 def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | None = None, ready_fd: int | None = None) -> int:
@@ -147,6 +166,7 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
         "broker", home.logs / "broker", settings.system.level, redactor, is_service=notify.is_service(environ) and not is_child
     )
     harden()
+    is_confined = settings.models.local_only and confine()
     safe = Vault(home.vault, credential=vault.credential(environ), learn=redactor.add)
     custody = _open(safe, redactor, users)
     notifier, given = notify.Notifier(environ), notify.given_socket(environ)
@@ -154,11 +174,11 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
         path = socket_path or broker_socket(runtime_folder(home, environ, make=True))
     else:
         path = Path(given.getsockname())
-    pool = Pool(home, settings)
+    pool = Pool(home, settings, secret=safe.resolve)
     sock = given or listener.listen(path)
     mine = path.stat().st_ino
     server = Listener(sock, name="broker", gate=gate, alarms=Alarms(), is_given=given is not None)
-    server.offer(Service(pool, custody.status), custody)
+    server.offer(Service(pool, custody.status, is_confined=is_confined), custody)
     server.start()
     LOG.info("listening", extra={"socket": str(path)})
     if ready_fd is not None:
@@ -225,9 +245,22 @@ def core_users(environ: Mapping[str, str]) -> set[int]:
 
 def harden() -> None:
     """Leave no core file, and let no other process of our user read our memory, environment or descriptors."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (OSError, ValueError) as error:  # a filter of system calls; its unit sets the limit then
+        LOG.warning("the limit on core files cannot be set: %s", error)
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):
         LOG.warning("other processes of this user can look into the broker: %s", os.strerror(ctypes.get_errno()))
+
+
+def confine() -> bool:
+    """Give up every network for good, as the kernel sees to it; False, and a line in the log, where the kernel cannot."""
+    try:
+        seccomp.install(seccomp.no_network())
+    except OwlError as error:
+        LOG.error("models.local_only is kept by ourselves alone, not by the kernel: %s", error)
+        return False
+    return True
 
 
 def _open(safe: Vault, redactor: log.Redactor, users: set[int]) -> Custody:
@@ -238,7 +271,7 @@ def _open(safe: Vault, redactor: log.Redactor, users: set[int]) -> Custody:
             LOG.warning("the vault is locked: owlbox secret unlock")
     except (OwlError, OSError) as error:
         LOG.error("the vault cannot be read: %s", error)
-    return Custody(safe, redactor, users)
+    return Custody(safe, users)
 
 
 def _die_with(parent: int) -> None:

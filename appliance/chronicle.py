@@ -8,7 +8,8 @@ Knows nothing about entries but the paths that are in the log already.
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
-from appliance.fences import exact, safe
+from appliance.events import origin_of
+from appliance.fences import exact, foreign, safe
 from appliance.records import Event
 from appliance.store import Store
 
@@ -91,7 +92,8 @@ def _newest(events: Sequence[Event], limit: int) -> Sequence[Event]:
 
 def _line(event: Event, turn: int) -> Line | None:
     if event.kind == "tool_result":
-        text = exact(event.tool, _short(event.content, RESULT_CHARS))
+        short, origin = _short(event.content, RESULT_CHARS), origin_of(event)
+        text = foreign(origin, short) if origin else exact(event.tool, short)
         return Line((turn, DONE, 1, event.seq), f'<log action="{event.tool}" status="{event.status}" turn="{turn}">{text}</log>')
     if event.role == "user":
         return Line((turn, PROMPT, 1, event.seq), f'<prompt turn="{turn}">{safe(_short(event.content))}</prompt>')

@@ -227,24 +227,9 @@ def _verbs(command: Command, known: Any) -> None:
 
 
 def _models(command: Command) -> None:
-    from appliance import shelf
+    from appliance import bills, shelf
 
-    known = command("model", shelf.models, "local models").add_subparsers(metavar="ACTION", parser_class=Parser)
-    command("list", shelf.models, "models here and in the catalogue, by the memory they want", known)
-    add = command("add", shelf.add, "fetch a model of the catalogue, or copy a .gguf file", known)
-    add.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
-    remove = command("rm", shelf.remove, "delete a model's file, and what is kept of its download", known)
-    remove.add_argument("model", help="a name from `model list`")
-    remove.add_argument("--yes", action="store_true", help="do not ask")
-    remove.add_argument("--force", action="store_true", help="even when it is in use")
-    remove.add_argument("--cache", action="store_true", help="its copy for other homes of this user too")
-    use = command("use", shelf.use, "answer with this model, or find by meaning with this embedding model", known)
-    use.add_argument("model", help="the name of an installed model")
-    info = command("info", shelf.info, "everything about one model; reads the whole file", known)
-    info.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
-    bench = command("bench", shelf.bench, "measure a model on this device: speed, memory, tool calls, and a verdict", known)
-    bench.add_argument("model", nargs="?", default="", help="the name of an installed model; default: the one that answers")
-    bench.add_argument("--seconds", type=float, default=180, metavar="N", help="longest wait (180); what does not fit is left out")
+    bills.add_remote(command, shelf.commands(command, Parser))
 
 
 def _record(command: Command) -> None:
@@ -272,9 +257,10 @@ def _workers(command: Command) -> None:
 
 
 def _packets(command: Command) -> None:
-    from appliance import glimpses
+    from appliance import bills, glimpses
 
     glimpses.add(command)
+    bills.add(command)
 
 
 def _policing(command: Command) -> None:
@@ -317,7 +303,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("context",), _contexts),
     (("task",), _tasks),
     (("worker",), _workers),
-    (("packet",), _packets),
+    (("packet", "usage"), _packets),
     (("undo", "history", "sql"), _past),
     (("approve", "reject"), _deciding),
     (("policy", "tool", "secret"), _policing),
@@ -517,6 +503,11 @@ def _status(args: argparse.Namespace, home: Home) -> int:
         ("answering", str(status["answering"])),
         *((name, _counted(counts)) for name, counts in status["queue"].items()),
     ]
+    if remote := broker.get("remote", {}).get("providers"):
+        from appliance import bills
+
+        lines.append(("providers", "; ".join(f"{one['name']} {bills.state(one)}" for one in remote)))
+        lines.append(("spending", bills.spent(broker["remote"]["spending"])))
     if status["last_thread"]:
         last = status["last_thread"]
         lines.append(("last thread", f"{last['id']} {terminal.state(last)} {last['title']}"))

@@ -364,10 +364,11 @@ def _check_models(config: Config) -> None:
     for name, route in config.routes.items():
         _require(route.provider in known, f"routes.{name}.provider", route.provider, f"one of {_list(known)}")
         for i, other in enumerate(route.also):
-            provider, _, model = other.partition("/")
-            _require(bool(model) and provider in known, f"routes.{name}.also[{i}]", other, f"provider/model ({_list(known)})")
+            maker, _, model = other.partition("/")
+            _require(bool(model) and maker in known, f"routes.{name}.also[{i}]", other, f"provider/model ({_list(known)})")
     for pool, names in config.pools.items():
         _require(bool(names), f"pools.{pool}", [], "a list of at least one route")
+    missing: dict[str, str] = {}
     for key, name in _routes_named(config):
         table = config.routes.get(name)
         provider_name = table.provider if table else name.partition("/")[0]
@@ -375,7 +376,12 @@ def _check_models(config: Config) -> None:
         _require(is_known, key, name, f"a route ({_list((LOCAL, *config.routes))}) or provider/model ({_list(known)})")
         used = config.providers.get(provider_name)
         if used and used.is_remote and not used.key:
-            _missing(f"providers.{provider_name}.key", f"{key} names {name}")
+            missing.setdefault(provider_name, f"providers.{provider_name}.key is missing: {key} names {name}")
+    if missing:
+        one = next(iter(missing))
+        key = f"providers.{one}.key"
+        hint = f'in [providers.{one}]: key = "secret:llm/{one}", then owlbox secret set llm/{one}; or set {_variable(key)}'
+        raise ConfigError("; ".join(missing.values()), key=key, hint=hint)
 
 
 def _routes_named(config: Config) -> Iterator[tuple[str, str]]:

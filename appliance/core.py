@@ -29,12 +29,14 @@ from appliance import (
     warden,
     web,
 )
+from appliance.accounts import Accounts
 from appliance.agent import Agent, Limits
 from appliance.approvals import STATES, Approvals, Decision
 from appliance.approvals import Means as Deciding
 from appliance.blocks import Blocks
 from appliance.briefing import Briefing
 from appliance.budget import Budget, Rows
+from appliance.channels.costs import Books, Costs
 from appliance.channels.decisions import Decisions
 from appliance.channels.glance import Glance, Looks
 from appliance.channels.record import Record
@@ -130,16 +132,20 @@ class Core:
         self.skills = Skills(home.box, self.entries, environ, more=more, is_enabled=settings.skills.enabled)
         self.folder = notes.Folder(home.box, self.entries, self.skills.is_skill)
         self.watch = Watch(home.box, self.folder.known, self._take, beside=[home.drop] if is_shared else [])
-        self._environ = environ
+        self._environ, self._is_shared = environ, is_shared
         self.broker: Keeper = self._keeper(is_shared, is_worker=process == "worker")
+        accounts = Accounts(self.store)
         self.models = Models(
             lambda: str(self.broker.socket),
             token=lambda: self.broker.token,
             revive=self.broker.revive,
             wait_s=settings.llm.broker_wait_s,
             silence_s=settings.orchestrator.health_interval_ms / 1000,
+            account=accounts.add,
         )
-        self.strongbox = Strongbox(self.models.call, self.redactor, self.broker.is_running)
+        self.costs = Costs(Books(accounts.sums, accounts.records, self.models.call))
+        self.strongbox = Strongbox(self.models.call, self.redactor)
+        self.models.met = lambda client: self.strongbox.learn(client.call)
         self.secrets = Secrets(self.strongbox.forward)
         patient = Models(lambda: str(self.broker.socket), token=lambda: self.broker.token, revive=lambda reason: "", wait_s=0)
         self.indexer = Indexer(
@@ -291,7 +297,7 @@ class Core:
         for loop in self.runs.recover(_ignore):
             LOG.warning("run %s was interrupted and is marked so", loop.run)
             self.recorder.mend(loop.run)
-        self.workshop.recover()
+        self.workshop.recover(is_shared=self._is_shared)
         self.approvals.recover()
         try:
             self.skills.sync()

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from appliance.errors import BadInput, Refused
 from appliance.jsonrpc import Call, method
-from appliance.log import Redactor
+from appliance.log import marks
 from appliance.records import to_plain
 from appliance.seals import Letterbox, post
 from appliance.signatures import Range
@@ -26,9 +26,8 @@ End = Annotated[int | None, "when it ends, in milliseconds since 1970; none for 
 class Custody:
     """The method table of the vault; `users` are the core's."""
 
-    def __init__(self, vault: Vault, redactor: Redactor, users: Collection[int]) -> None:
+    def __init__(self, vault: Vault, users: Collection[int]) -> None:
         self._vault = vault
-        self._redactor = redactor
         self._users = frozenset(users)
         self._letterbox = Letterbox()
 
@@ -101,10 +100,10 @@ class Custody:
         self._require_core(call, name)
         return post(address, self._vault.get(name), f"reveal {name}")
 
-    @method("secret.clean", is_quiet=True)
-    def clean(self, call: Call, texts: list[str]) -> list[str]:
-        """Texts with every value of the vault hidden, and what looks like a key."""
-        return [self._redactor.clean(text) for text in texts]
+    @method("secret.marks", is_quiet=True)
+    def marks(self, call: Call) -> list[dict[str, Any]]:
+        """What the core finds secrets by in texts, to hide them there without knowing them (A-204)."""
+        return [to_plain(mark) for value in self._vault.values() for mark in marks(value)]
 
     def status(self) -> dict[str, Any]:
         """How the vault is kept, for the broker's status."""

@@ -212,5 +212,5 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         is_given=given is not None,
     )
     listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance)
-    listener.offer(core.warden.door, core.workshop.door, core.secrets)
+    listener.offer(core.warden.door, core.workshop.door, core.secrets, core.costs)
     return listener

@@ -185,6 +185,7 @@ class Dispatch:
                 "tool",
                 as_text(outcome),
                 tool=one.call.name,
+                input=outcome.provenance,
                 call_id=one.call.id,
                 correlation=scene.correlation,
                 status=outcome.status,

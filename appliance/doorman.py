@@ -23,6 +23,8 @@ ALLOWED: dict[tuple[str, ...], dict[str, bool]] = {
     ("thread", "view"): {"--only": True},
     ("thread", "follow"): {"--interval": True},
     ("doctor",): {},
+    ("secret", "list"): {},
+    ("secret", "set"): {"--expires": True},
     ("prompt-size",): {},
 }
 EVERYWHERE = {"--json": False}

@@ -13,6 +13,7 @@ from typing import Any
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound
+from appliance.fences import ORIGINS
 from appliance.records import Event, Message, ToolCall
 from appliance.store import Row, Store
 
@@ -21,6 +22,8 @@ COLUMNS = (
     "status, outcome, channel, sender_id, correlation, at_ms"
 )
 NO_RESULT = "no result is known; it may or may not have taken effect"
+# Since which event: once strangers had a word in a run, they had it.
+TAINTED = "UPDATE runs SET metadata = json_insert(metadata, '$.origins.' || ?, ?) WHERE id = ?"
 SPOKEN = ("message", "tool_use", "tool_result")  # what a conversation is made of
 # From the head to the first event, newest first. CROSS JOIN keeps that order, so that a LIMIT ends the walk.
 PATH = (
@@ -55,6 +58,8 @@ class Events:
                 )[0][0]
             )
             execute("UPDATE runs SET head = ? WHERE id = ?", (row_id, event.run))
+            if origin := origin_of(event):
+                execute(TAINTED, (origin, event.seq, event.run))
         return replace(event, id=row_id)
 
     def restore(self, event: Event) -> int:
@@ -161,6 +166,12 @@ def compacted(events: Sequence[Event], summary: Event | None) -> list[Event]:
     return [summary, *(event for event in events if event.id not in covered)]
 
 
+def origin_of(event: Event) -> str:
+    """Where the text of a tool's result came from when strangers may have written it; "" for every other event."""
+    origin = str((event.input or {}).get("origin")) if event.kind == "tool_result" else ""
+    return origin if origin in ORIGINS else ""
+
+
 def as_messages(events: Sequence[Event]) -> list[Message]:
     """The conversation a model is shown, thoughts with what they led to; a result whose call was cut off by a limit is left out."""
     messages: list[Message] = []
@@ -195,7 +206,9 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
                 messages.append(Message("assistant", "", tool_calls=(call,), reasoning=thought, at_ms=event.at_ms))
             thought = ""
         elif event.kind == "tool_result" and event.call_id in known:
-            messages.append(Message("tool", event.content, tool_call_id=event.call_id, at_ms=event.at_ms))
+            messages.append(
+                Message("tool", event.content, tool_call_id=event.call_id, at_ms=event.at_ms, origin=origin_of(event))
+            )
             waiting.discard(event.call_id)
             if not waiting:
                 messages.extend(later)

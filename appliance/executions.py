@@ -18,11 +18,11 @@ from appliance.clock import CancelToken, monotonic_s
 from appliance.dispatching import actor_of
 from appliance.entries import Content, Entries
 from appliance.errors import Conflict, NotFound, OwlError, Refused
-from appliance.jail import Execution
+from appliance.jail import Execution, Order
 from appliance.modes import terms as terms_of
 from appliance.records import Outcome
 from appliance.runs import Runs
-from appliance.streams import Ended, Stream, Streams
+from appliance.streams import APPLIED, RECORDED, Ended, Stream, Streams
 from appliance.toolbox import Caller
 from appliance.verbs import Verbs
 from appliance.views import Actor
@@ -93,11 +93,12 @@ class Executions:
             self._means.bench.judge(job, command, is_read_only=is_reading)
             given = {"command": command, "timeout_s": job.timeout_s, "role": caller.terms.role}
             return self._means.verbs.record(self._actor(caller), action, subject(command), command, given)
+        order = self._means.bench.prepared(job, command, is_read_only=is_reading)
         if caller.run and caller.log and caller.terms.layout == "entries":
             stream = self._means.streams.begin(self._actor(caller), action, caller.log)
             with self._noted(job, stream) as mine:
-                return self._streamed(mine, action, command, stream)
-        return self._plain(job, action, command)
+                return self._streamed(mine, command, stream, order)
+        return self._plain(job, command, order)
 
     def write(self, caller: Caller, tool: str, path: str, given: dict[str, Any]) -> dict[str, Any] | Outcome:
         """Change a file in the sandbox; one of a project waits for somebody's word where the run's terms want that."""
@@ -118,7 +119,7 @@ class Executions:
         if waiting.action not in (*COMMANDS, *FILES):
             return
         entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
-        if not {"command", "given"} & set(entry.attributes):
+        if not set(RECORDED) & set(entry.attributes):
             return  # of the same name, and not recorded here
         run = self._means.runs.get(waiting.run)
         terms = terms_of("act", run.settings, role=str(entry.attributes.get("role") or ""))
@@ -129,12 +130,13 @@ class Executions:
         actor = replace(self._actor(caller), log=waiting.ref)
         command = str(entry.attributes.get("command") or waiting.subject)
         timeout_s = float(entry.attributes.get("timeout_s") or 0)
+        self._means.runs.taint(run.id, "command")
         stream = self._means.streams.begin(actor, waiting.action, waiting.ref)
         if entry.body.strip():  # whoever accepted it ran it
             self._means.streams.append(run.id, stream.output, entry.body)
             self._means.streams.end(run.id, stream.output, Ended())
             return
-        self._start(self._job(caller, waiting.action, timeout_s), waiting.action, command, stream)
+        self._start(self._job(caller, waiting.action, timeout_s), command, stream)
 
     def is_running(self, run: str, ref: str) -> bool:
         """Whether a chat's command that was accepted still runs, and its answer has to wait."""
@@ -156,9 +158,9 @@ class Executions:
             return 1
         return len(hit)
 
-    def stop(self, run: str) -> None:
-        """The same when a run was stopped: nothing may be there."""
-        self.cancel(run)
+    def stop(self, run: str) -> int:
+        """The same for all of a run, of which there may be none."""
+        return self.cancel(run)
 
     def close(self) -> None:
         """Stop everything and wait until it is noted, but not for ever."""
@@ -202,7 +204,7 @@ class Executions:
             raise Refused(f"not done: {why}", hint="wait_task tells a person" if not terms.is_attended else "do without it")
         return False
 
-    def _plain(self, job: Job, action: str, command: str) -> Ran:
+    def _plain(self, job: Job, command: str, order: Order) -> Ran:
         """Run it; everything it says is kept in the order in which it came."""
         said = bytearray()
 
@@ -210,7 +212,7 @@ class Executions:
             if len(said) < 4 * KEPT_TEXT:
                 said.extend(data)
 
-        done = self._means.bench.command(job, command, show, is_read_only=action in READING)
+        done = self._means.bench.carry_out(job, command, order, show)
         return self._ran(job, done, bytes(said))
 
     def _ran(self, job: Job, done: Execution, said: bytes) -> Ran:
@@ -218,9 +220,9 @@ class Executions:
         out, err = (self._means.clean(part.decode("utf-8", "replace")).encode() for part in (done.stdout, done.stderr))
         return Ran(replace(done, stdout=out, stderr=err), text, job.timeout_s)
 
-    def _streamed(self, job: Job, action: str, command: str, stream: Stream) -> Ran:
-        """The same, and what it says goes to its channels meanwhile."""
-        pour = _Pour(self._means.streams, stream)
+    def _streamed(self, job: Job, command: str, stream: Stream, order: Order | None = None) -> Ran:
+        """The same, and what it says goes to its channels meanwhile; without an order it is judged now."""
+        pour = _Pour(self._means.streams, stream, job.cancel.set if isinstance(job.cancel, CancelToken) else _nothing)
         said = bytearray()
 
         def show(number: int, data: bytes) -> None:
@@ -229,7 +231,8 @@ class Executions:
             pour.take(number, data)
 
         try:
-            done = self._means.bench.command(job, command, show, is_read_only=action in READING)
+            order = order or self._means.bench.prepared(job, command, is_read_only=job.tool in READING)
+            done = self._means.bench.carry_out(job, command, order, show)
         except OwlError as error:
             pour.finish(Ended(-1, 0, error.message))
             raise
@@ -238,8 +241,8 @@ class Executions:
         pour.finish(Ended(done.exit_code, done.duration_ms, reason, is_stopped))
         return self._ran(job, done, bytes(said))
 
-    def _start(self, job: Job, action: str, command: str, stream: Stream) -> None:
-        thread = threading.Thread(target=self._in_background, args=(job, action, command, stream), name="command", daemon=True)
+    def _start(self, job: Job, command: str, stream: Stream) -> None:
+        thread = threading.Thread(target=self._in_background, args=(job, command, stream), name="command", daemon=True)
         with self._guard:
             self._threads = [one for one in self._threads if one.is_alive()] + [thread]
             thread.start()
@@ -260,11 +263,11 @@ class Executions:
             with self._guard:
                 self._running.pop(stream.output, None)
 
-    def _in_background(self, job: Job, action: str, command: str, stream: Stream) -> None:
+    def _in_background(self, job: Job, command: str, stream: Stream) -> None:
         is_stopped = False
         try:
             with self._noted(job, stream) as mine:
-                is_stopped = self._streamed(mine, action, command, stream).execution.status == "cancelled"
+                is_stopped = self._streamed(mine, command, stream).execution.status == "cancelled"
         except OwlError as error:
             LOG.warning("a command was not run: %s", error, extra={"run": job.run})
         try:
@@ -283,16 +286,18 @@ class Executions:
             text = written(waiting.action, waiting.subject, done)
         except OwlError as error:
             text = f"not done: {error}"
-        content = Content(body=text, attributes=dict(attributes))
+        content = Content(body=text, attributes={**attributes, APPLIED: True})
         self._means.entries.put(waiting.ref, content, scope=f"run:{waiting.run}")
 
 
 class _Pour:
     """Gathers what a command says and writes it down now and then."""
 
-    def __init__(self, streams: Streams, stream: Stream) -> None:
+    def __init__(self, streams: Streams, stream: Stream, stop: Callable[[], object]) -> None:
+        """`stop` is called when somebody has ended the channels meanwhile."""
         self._streams = streams
         self._stream = stream
+        self._stop = stop
         self._held = {1: bytearray(), 2: bytearray()}
         self._due_s = monotonic_s() + WRITE_S
         self._is_over = False
@@ -323,6 +328,7 @@ class _Pour:
                 self._streams.append(self._stream.run, self._stream.channels[number], text)
             except (Conflict, NotFound):
                 self._is_over = True  # somebody ended it, or the run is gone
+                self._stop()
 
 
 def _readable(data: bytes) -> str:
@@ -340,6 +346,10 @@ def _whole(data: bytearray) -> int:
             needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
             return len(data) if needed <= back else len(data) - back
     return len(data)
+
+
+def _nothing() -> None:
+    """Nobody can be stopped."""
 
 
 def subject(command: str) -> str:

@@ -3,7 +3,8 @@
 The routes of a pool are tried in their order, each once. Only when none is left that was not tried, those are asked
 again whose failure may pass by itself: after too many requests or while a model is loaded for up to ten minutes, for a
 minute after an error of the server, for half a minute after one on the way there. A service that says when to come
-back is not asked before. A prompt too long for one route goes to wider ones only. Once something was said the caller
+back is not asked before. A prompt too long for one route goes to wider ones only, unless that one turns out to
+read less than was thought: then it is asked once more, with less. Once something was said the caller
 must not go on here: nothing is said twice. Knows nothing about sockets, packets or services.
 """
 
@@ -53,6 +54,7 @@ class _Try:
     first_s: float = 0.0
     due_s: float = 0.0
     count: int = 0
+    is_narrowed: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,14 @@ class Chain:
         why = f"{first.route.provider or first.route.name} {WAITS_FOR.get(_kind(first.error), 'failed')}"
         return Chance(first.route, wait_s, why, True)
 
+    def narrowed(self, route: Route) -> bool:
+        """The route of the last `next` reads less than was thought: it is asked again as `route`, if that is so, and once."""
+        asked = self._asked
+        if asked is None or asked.is_narrowed or route.name != asked.route.name or not 0 < route.window < asked.route.window:
+            return False
+        asked.route, asked.count, asked.is_narrowed = route, 0, True
+        return True
+
     def left_s(self) -> float:
         """How long the next attempt may take."""
         return max(1.0, self._began_s + self._patience.total_s - self._now())
@@ -109,22 +119,27 @@ class Chain:
         asked.first_s = asked.first_s if asked.count else now_s
         asked.count += 1
         asked.error = error
-        asked.due_s = now_s + self._pause_s(asked, error)
+        asked.due_s = self._due_s(asked, error)
         if isinstance(error, TooLarge):
             self._tries = [one for one in self._tries if one is asked or one.count or one.route.window > asked.route.window]
         self._note(asked.route, error)
 
-    def _pause_s(self, asked: _Try, error: OwlError) -> float:
+    def _due_s(self, asked: _Try, error: OwlError) -> float:
+        """When to ask again: when the service says, else after a pause twice as long each time, once more at the very end."""
+        now_s = self._now()
         if isinstance(error, ProviderError) and error.retry_after_s is not None:
-            return max(0.0, error.retry_after_s)
-        return min(self._patience.pause_s, self._patience.first_s * 2.0 ** (asked.count - 1))
+            return now_s + max(0.0, error.retry_after_s)
+        pause_s = min(self._patience.pause_s, self._patience.first_s * 2.0 ** (asked.count - 1))
+        return min(now_s + pause_s, self._end_s(asked))
+
+    def _end_s(self, one: _Try) -> float:
+        """When a route is given up."""
+        return min(one.first_s + self._patience.limit_s(one.error), self._began_s + self._patience.total_s)
 
     def _may_again(self, one: _Try) -> bool:
         """Whether trying it again makes sense: its trouble may pass, and it may be asked before the time is over."""
-        if isinstance(one.error, TooLarge):
-            return False
-        limit_s = self._patience.limit_s(one.error)
-        return limit_s > 0 and one.due_s <= min(one.first_s + limit_s, self._began_s + self._patience.total_s)
+        end_s = self._end_s(one)
+        return not isinstance(one.error, TooLarge) and one.due_s <= end_s and self._now() < end_s
 
     def _end(self) -> OwlError:
         """What the caller is told: the last error, or, when no service of several can be reached, just that."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from appliance import config, tools
 from appliance.broker import Service
+from appliance.channels.costs import Costs
 from appliance.channels.decisions import Decisions
 from appliance.channels.glance import Glance
 from appliance.channels.queue import Queue
@@ -46,6 +47,7 @@ DOORS: tuple[tuple[str, type], ...] = (
     ("Core: the policy", Rules),
     ("Core: commands that run", Streams),
     ("Core: the vault", Secrets),
+    ("Core: usage and providers", Costs),
     ("Core: the queue", Queue),
     ("Broker", Service),
 )

@@ -150,8 +150,10 @@ def options(order: Order) -> list[str | bytes]:
     """What bubblewrap is told; bytes stand for the number of a descriptor that yields them."""
     words = [*_walls(), *_system(order.limits), *_open(order), *_environ(order)]
     program = seccomp.tool_filter(has_unix=order.profile == "exec")
-    # Last: nothing may be made in what is left between the mounts.
-    return [*words, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK, "--seccomp", program]
+    # Last: nothing may be made in what is left between the mounts. /proc: what is set below /proc/sys is set for the
+    # whole machine, and belongs to root, whom the kernel knows inside as well when it is root who runs this.
+    closed = [word for place in ("/proc", "/dev", "/") for word in ("--remount-ro", place)]
+    return [*words, *closed, "--chdir", WORK, "--seccomp", program]
 
 
 def command(order: Order, ready_fd: int, abi: int) -> list[str]:

@@ -24,11 +24,12 @@ _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _CREATE_RULESET = 444  # add_rule and restrict_self follow; the same everywhere
 
 PERL = "/usr/bin/perl"
-# Arguments: descriptor to say on that the command begins now; number of prlimit64; niceness; limits as
+# Arguments: descriptor to say on that the command begins now; numbers of prlimit64 and seccomp; niceness; limits as
 # "resource:value"; the ruleset in hexadecimal, "" where the kernel has none; rules as "rights:path", one a
-# line; then the command. No modules, not even "no warnings": loading one takes as long as all the rest.
+# line; the system-call program that comes last, in hexadecimal; then the command. No modules, not even
+# "no warnings": loading one takes as long as all the rest.
 PROGRAM = r"""
-my ($ready, $prlimit, $nice, $limits, $ruleset, $rules) = splice @ARGV, 0, 6;
+my ($ready, $prlimit, $seccomp, $nice, $limits, $ruleset, $rules, $last) = splice @ARGV, 0, 8;
 sub fail { print STDERR "sandbox: $_[0]: $!\n"; exit 125 }
 for (split / /, $limits) {
     my ($what, $value) = split /:/;
@@ -49,6 +50,9 @@ if ($ruleset) {
     }
     syscall(446, $set, 0) == 0 or fail "landlock";
 }
+my $program = pack "H*", $last;
+my $filter = pack "S x6 P", length($program) / 8, $program;
+syscall($seccomp + 0, 1, 0, $filter) == 0 or fail "seccomp";
 open my $door, ">&=", $ready or fail "descriptor $ready";
 syswrite $door, "!";
 close $door;
@@ -96,7 +100,8 @@ def entry(ceiling: Ceiling, writable: Iterable[Place], ready_fd: int, abi: int) 
     """
     prlimit = {"x86_64": 302, "aarch64": 261}[seccomp.this_machine()]
     rules = "\n".join(f"{rights}:{path}" for rights, path in _rules(abi, writable))
-    return [PERL, "-e", PROGRAM, str(ready_fd), str(prlimit), str(ceiling.nice), _limits(ceiling), ruleset(abi).hex(), rules]
+    given = [str(ready_fd), str(prlimit), str(seccomp.SECCOMP_CALL[seccomp.this_machine()]), str(ceiling.nice), _limits(ceiling)]
+    return [PERL, "-e", PROGRAM, *given, ruleset(abi).hex(), rules, seccomp.no_more_rules().hex()]
 
 
 def _limits(ceiling: Ceiling) -> str:
@@ -129,7 +134,6 @@ def _rules(abi: int, writable: Iterable[Place]) -> Iterable[tuple[int, str]]:
     handled = _handled(abi)
     yield _READING, "/"
     yield handled & (_WRITE_FILE | _TRUNCATE | _IOCTL_DEV), "/dev"
-    yield handled & _WRITE_FILE, "/proc"
     for place in writable:
         rights = handled & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV)
         yield rights if place.is_folder else rights & _ON_FILES, place.path

@@ -82,6 +82,8 @@ def thread_view(args: argparse.Namespace, home: Home) -> int:
             return 0
         thread = found["thread"]
         say(f"{thread['id']} {thread['kind']} {terminal.state(thread)}: {thread['title'] or '(untitled)'}")
+        if origins := terminal.strangers(thread):
+            say(f"it was shown texts from {origins}, which strangers may have written")
         for page in (found, *pages):
             for event in page["events"]:
                 _print_event(event)

@@ -6,14 +6,18 @@ the one piece of ambient state we keep, because every log line of a request must
 """
 
 import contextvars
+import hashlib
+import hmac
 import json
 import logging
 import logging.handlers
+import os
 import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.clock import iso
@@ -33,6 +37,7 @@ SHAPES = re.compile(
     re.DOTALL,
 )
 HIDDEN = "[hidden]"
+HEAD, MARKED = 4, 16  # characters: of a secret that is known by a mark, how many are told, and how many it has at least
 
 _CORRELATION: contextvars.ContextVar[str] = contextvars.ContextVar("correlation", default="")
 
@@ -57,12 +62,44 @@ def correlated(value: str) -> Iterator[None]:
         _CORRELATION.reset(token)
 
 
+@dataclass(frozen=True)
+class Mark:
+    """Enough of a secret to find it in a text, and too little to know it: how it begins, how long it is, a salted digest."""
+
+    head: str
+    chars: int
+    salt: str
+    digest: str
+
+    def hide(self, text: str) -> str:
+        """The text without the secret."""
+        at = text.find(self.head)
+        while at >= 0:
+            if hmac.compare_digest(_digest(self.salt, text[at : at + self.chars]), self.digest):
+                text = text[:at] + HIDDEN + text[at + self.chars :]
+                at += len(HIDDEN) - 1
+            at = text.find(self.head, at + 1)
+        return text
+
+
+def marks(secret: str) -> list[Mark]:
+    """What to find a secret by, as it is and as it would be quoted; nothing for one that is short enough to be guessed."""
+    forms = _spellings(secret) if len(secret) >= MARKED else ()
+    salted = [(form, os.urandom(16).hex()) for form in forms]
+    return [Mark(form[:HEAD], len(form), salt, _digest(salt, form)) for form, salt in salted]
+
+
+def _digest(salt: str, text: str) -> str:
+    return hashlib.sha256((salt + text).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 class Redactor:
-    """Hides known secret values and anything shaped like a key."""
+    """Hides known secret values, those known by their marks alone, and anything shaped like a key."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._guard = threading.Lock()
         self._secrets: tuple[str, ...] = ()
+        self._marks: tuple[Mark, ...] = ()
         self.add(*secrets)
 
     def add(self, *secrets: str) -> None:
@@ -71,10 +108,16 @@ class Redactor:
         with self._guard:
             self._secrets = tuple(sorted({*self._secrets, *spelled}, key=len, reverse=True))
 
+    def know(self, known: Iterable[Mark]) -> None:
+        """Hide what these marks mean from now on, and what earlier ones meant no more."""
+        self._marks = tuple(sorted(known, key=lambda mark: mark.chars, reverse=True))
+
     def clean(self, text: str) -> str:
         """The text without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
+        for mark in self._marks:
+            text = mark.hide(text)
         return SHAPES.sub(HIDDEN, text)
 
     def clean_all(self, value: object) -> object:

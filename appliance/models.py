@@ -18,6 +18,7 @@ from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_p
 LOG = logging.getLogger(__name__)
 HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
 AT_ONCE = 256  # texts that the broker takes in one call
+MEET_S = 60.0
 RESTING_S = 24 * 3600.0
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
 
@@ -34,13 +35,19 @@ class Models:
         wait_s: float = 60.0,
         silence_s: float = 30.0,
         health_s: float = HEALTH_S,
+        account: Callable[[Route, Ask, Finish], object] | None = None,
     ) -> None:
+        """`account` is told of every answer; where it fails the answer is none the worse."""
         self._where = path
         self._token = token
         self._revive = revive
         self.wait_s = wait_s
         self.silence_s = silence_s
         self._health_s = health_s
+        # Told of a broker before it is asked the first time, and again each minute in which it is asked.
+        self.met: Callable[[Client], None] = lambda client: None
+        self._known: tuple[int, float] = (0, 0.0)  # the broker that was met last, and when
+        self._account = account
 
     @property
     def _path(self) -> str:
@@ -110,17 +117,32 @@ class Models:
                 try:
                     name, value = next(stream)
                 except StopIteration as end:
-                    yield from_plain(Finish, end.value)
+                    finish = from_plain(Finish, end.value)
+                    self._note(route, ask, finish)
+                    yield finish
                     return
                 if name == "piece":
                     yield from_plain(Piece, value)
 
+    def _note(self, route: Route, ask: Ask, finish: Finish) -> None:
+        """Put it down before the answer is handed on, which may be the last that we do."""
+        try:
+            if self._account is not None:
+                self._account(route, ask, finish)
+        except OwlError as error:
+            LOG.error("what a request took is not put down: %s", error)
+
     def _greet(self) -> Client:
         """A connection to the broker; one that accepts and never greets is hung, and is brought back."""
         try:
-            return Client(self._path, name="core", token=self._token(), timeout_s=self._health_s)
+            client = Client(self._path, name="core", token=self._token(), timeout_s=self._health_s)
         except DeadlineExceeded as error:
             raise self._hung(error) from None
+        pid, now_s = int(client.server.get("pid") or 0), monotonic_s()
+        if pid != self._known[0] or now_s - self._known[1] > MEET_S:
+            self._known = (pid, now_s)
+            self.met(client)
+        return client
 
     def _watch(self) -> None:
         """Called when an answer has been silent for a while: a broker that cannot even ping is hung."""

@@ -167,14 +167,14 @@ def _blank(home: Home, environ: Mapping[str, str], finds: list[Found]) -> None:
     for find in finds:
         raw = _at(tomllib.loads(text), find.place)
         if isinstance(raw, str) and not raw.startswith(PREFIX):
-            text = _replaced(text, find, raw, path)
+            text = replaced(text, find, raw, path)
     for find in finds:
         text = _scrubbed(text, find)
     if text != old:
         amend.replace(home, environ, path, whole[: len(whole) - len(old)] + text)
 
 
-def _replaced(text: str, find: Found, raw: str, path: Path) -> str:
+def replaced(text: str, find: Found, raw: str, path: Path) -> str:
     """The file with the name where the value was, and nothing else changed."""
     wanted = copy.deepcopy(tomllib.loads(text))
     _at(wanted, find.place[:-1])[find.place[-1]] = PREFIX + find.name

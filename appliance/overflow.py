@@ -31,6 +31,7 @@ class Page:
     content: str
     page: int
     total_pages: int
+    origin: str = ""
 
 
 class Overflow:
@@ -40,12 +41,12 @@ class Overflow:
         self._store = store
         self._entries = entries
 
-    def shorten(self, run: str, text: str) -> str:
+    def shorten(self, run: str, text: str, origin: str = "") -> str:
         """The text itself while it is short enough, else a stub for the kept whole."""
-        return text if len(text) <= INLINE_CHARS else self.keep(run, text)
+        return text if len(text) <= INLINE_CHARS else self.keep(run, text, origin)
 
-    def keep(self, run: str, text: str) -> str:
-        """Keep a result; the stub to show instead."""
+    def keep(self, run: str, text: str, origin: str = "") -> str:
+        """Keep a result, and where it came from when that is not us; the stub to show instead."""
         data = text.encode("utf-8", "replace")[:MAX_BLOB_BYTES]
         loop, scope = self._loop(run), f"run:{run}"
         with self._store.write(durable=True):  # of no run: they are nothing that an undo should bring back
@@ -53,7 +54,7 @@ class Overflow:
             name = f"lr_{max(kept, default=0) + 1}"
             for number in [number for number, of in kept.items() if of < loop]:
                 self._drop(run, number)
-            content = Content(blob=data, mime="text/plain", attributes={"loop": loop})
+            content = Content(blob=data, mime="text/plain", attributes={"loop": loop, "origin": origin})
             self._entries.put(FOLDER + name, content, By(WRITER), scope=scope)
         size = len(data.decode("utf-8", "ignore"))
         part = "" if size == len(text) else f", of which the first {size} are kept"
@@ -77,7 +78,7 @@ class Overflow:
         total = max(1, -(-len(text) // PAGE_CHARS))
         if not 1 <= page <= total:
             raise NotFound(f"{name} has no page {page}", hint=f"pages go from 1 to {total}")
-        return Page(text[(page - 1) * PAGE_CHARS : page * PAGE_CHARS], page, total)
+        return Page(text[(page - 1) * PAGE_CHARS : page * PAGE_CHARS], page, total, str(found.attributes.get("origin") or ""))
 
     def clear(self, run: str) -> int:
         """Drop every kept result of a run; how many."""

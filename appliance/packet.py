@@ -16,7 +16,7 @@ from typing import Any
 from appliance import pruning, sections, tokens
 from appliance.blocks import Blocks, Item, Seen
 from appliance.chronicle import Chronicle, Line
-from appliance.fences import quoted, safe
+from appliance.fences import foreign, quoted, safe
 from appliance.history import label
 from appliance.hooks import Hooks
 from appliance.pruning import Strategy
@@ -239,7 +239,8 @@ class Packets:
         window = self.windows.of(scene.route.model, scene.window)
         taken = tokens.of_chars(_chars(system, [], scene), density)
         room = pruning.room_of(window, taken + spare, self.ceiling, scene.max_output_tokens)
-        told = pruning.labelled(pruning.cut_results(pruning.settled(scene.messages, scene.remembered)), _spoke)
+        cut_ones = pruning.cut_results(pruning.settled(scene.messages, scene.remembered))
+        told = pruning.labelled([_apart(message) for message in cut_ones], _spoke)
         return pruning.prune(told, room, lambda m: pruning.size_of(m, density), self.strategy)
 
     def _blocks(self, scene: Scene, system: tuple[Part, ...], before: Packet | None) -> Packet:
@@ -298,6 +299,11 @@ class More:
     blocks: Blocks | None = None
     chronicle: Chronicle | None = None
     contextual: Callable[[str], Sequence[Part]] = lambda prompt: ()
+
+
+def _apart(message: Message) -> Message:
+    """A message whose text strangers may have written, in its fence: made last, so that nothing can cut its end off."""
+    return replace(message, content=foreign(message.origin, message.content)) if message.origin else message
 
 
 def _spoke(channel: str, sender: str) -> str:

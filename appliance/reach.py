@@ -96,6 +96,7 @@ class InProcess:
             self._core.warden.door,
             self._core.workshop.door,
             self._core.secrets,
+            self._core.costs,
         )
         self._methods = {name: function for owner in owners for name, function in jsonrpc.marked(owner).items()}
 

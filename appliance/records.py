@@ -68,7 +68,10 @@ class Image:
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a conversation (S-005); channel and sender are empty where unknown."""
+    """One message of a conversation (S-005); channel and sender are empty where unknown.
+
+    `origin` is that of a result which strangers may have written; whoever shows it to a model puts a fence around it.
+    """
 
     role: Role
     content: str
@@ -79,6 +82,7 @@ class Message:
     channel: str = ""
     sender_id: str = ""
     images: tuple[Image, ...] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,11 @@ class Outcome:
     data: Any = None
     origin: str = ""
     duration_ms: int | None = field(default=None, compare=False)
+
+    @property
+    def provenance(self) -> dict[str, Any] | None:
+        """What the event of a result says of where its text came from; None for one of our own."""
+        return {"origin": self.origin} if self.origin else None
 
     @property
     def is_error(self) -> bool:

@@ -16,6 +16,9 @@ from appliance.breaker import Breaker
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import NotFound, OwlError, ProviderError, Refused, Unavailable
 from appliance.prices import FREE, Prices, Tokens, cost, dollars
+from appliance.providers.anthropic import Anthropic
+from appliance.providers.gemini import Gemini
+from appliance.providers.openai import OpenAI
 from appliance.providers.remote import WINDOW, Listed, Remote
 from appliance.records import Ask, Cancel, Finish, Measure, Pause, Piece, Route
 from appliance.settings import LOCAL, PROVIDERS, Config, Price, Provider, RouteTable
@@ -24,7 +27,8 @@ from appliance.throttle import Throttle
 from appliance.tokens import estimate
 
 LOG = logging.getLogger(__name__)
-DISCOVERY_S = 5.0
+ANSWER_PART = 4  # of a window, for the longest answer: the rest is for the question
+DISCOVERY_S, SILENT_S = 5.0, 60.0
 # A refusal says nothing about whether the service works, and one that is only busy says itself when to come back.
 NO_FAILURES = frozenset(
     {"rate_limited", "context_too_long", "invalid_request", "model_not_found", "model_not_supported", "authentication_failed"}
@@ -50,19 +54,12 @@ class Adapter(Protocol):
 Make = Callable[[Remote], Adapter]
 
 
+FORMATS: Mapping[str, Make] = {"openai": OpenAI, "anthropic": Anthropic, "gemini": Gemini}
+
+
 def adapter(remote: Remote) -> Adapter:
     """The adapter for a wire format."""
-    if remote.kind == "anthropic":
-        from appliance.providers.anthropic import Anthropic
-
-        return Anthropic(remote)
-    if remote.kind == "gemini":
-        from appliance.providers.gemini import Gemini
-
-        return Gemini(remote)
-    from appliance.providers.openai import OpenAI
-
-    return OpenAI(remote)
+    return FORMATS[remote.kind](remote)
 
 
 @dataclass(frozen=True)
@@ -86,6 +83,7 @@ class Service:
     throttle: Throttle
     adapters: dict[str, Adapter] = field(default_factory=dict)
     windows: dict[str, int] = field(default_factory=dict)
+    silent_s: dict[str, float] = field(default_factory=dict)  # when it last did not say how much a model reads
 
 
 class Remotes:
@@ -100,6 +98,7 @@ class Remotes:
         self._make = make
         self._guard = threading.Lock()
         self.prices = Prices(config)
+        self._named = _named(config)
         self._services = {
             name: Service(name, one, Breaker(open_s=open_s), Throttle(name, one.requests_per_minute, one.concurrent))
             for name, one in config.providers.items()
@@ -132,9 +131,14 @@ class Remotes:
         return list(dict.fromkeys(found))
 
     def is_inert(self, provider: str) -> bool:
-        """True for a provider that nobody has configured: built in, and without a key where one is needed."""
+        """True for a provider that nobody has configured: without the key it needs, or built in and named nowhere."""
         settings = self._config.providers[provider]
-        return not settings.key and (settings.is_remote or settings == PROVIDERS.get(provider))
+        is_as_built_in = settings == PROVIDERS.get(provider) and provider not in self._named
+        return self._lacks_key(provider) or (not settings.key and is_as_built_in)
+
+    def _lacks_key(self, provider: str) -> bool:
+        settings = self._config.providers[provider]
+        return settings.is_remote and not settings.key
 
     def _rank(self, name: str) -> tuple[float, int]:
         """Cheaper first, unknown prices last; then as the providers' priorities have it."""
@@ -143,7 +147,7 @@ class Remotes:
             return (0, 0)
         price = self.prices.of(target.provider, target.model)
         per = float("inf") if price is None else price.input + price.output
-        return (float("inf") if self.is_inert(target.provider) else per, self._config.providers[target.provider].priority)
+        return (float("inf") if self._lacks_key(target.provider) else per, self._config.providers[target.provider].priority)
 
     def _stand_ins(self, name: str) -> list[str]:
         """The same model at the providers that stand in for its own, those with a key only, by priority."""
@@ -151,7 +155,7 @@ class Remotes:
         if target is None:
             return []
         own = self._config.providers[target.provider]
-        others = [other for other in own.fallback if not self.is_inert(other)]
+        others = [other for other in own.fallback if not self._lacks_key(other)]
         others.sort(key=lambda other: self._config.providers[other].priority)
         return [f"{other}/{self._named_at(other, target)}" for other in others]
 
@@ -170,7 +174,8 @@ class Remotes:
         if is_checked:
             self._require_closed(service)
         window = target.context or self._window(service, target)
-        return Route(target.name, target.provider, target.model, window, "native", target.max_tokens, True)
+        most = min(target.max_tokens, max(1, window // ANSWER_PART))
+        return Route(target.name, target.provider, target.model, window, "native", most, True)
 
     def measure(self, target: Target, ask: Ask) -> Measure:
         """About how large a prompt is."""
@@ -187,7 +192,7 @@ class Remotes:
         service, route = self._open(target), self.route(target)
         if self._config.models.failover and not ask.is_retry:
             self._require_closed(service)
-        ask = replace(ask, max_tokens=min(ask.max_tokens, target.max_tokens))
+        ask = replace(ask, max_tokens=min(ask.max_tokens, route.max_tokens))
         one = self._adapter(service, target)
         for is_last in (False, True):
             with self._bill(target, one, route, ask) as bill:
@@ -313,7 +318,7 @@ class Remotes:
                 f"route {target.name} is remote and models.local_only is true",
                 hint="set models.local_only = false to allow it",
             )
-        if self.is_inert(target.provider):
+        if self._lacks_key(target.provider):
             raise ProviderError(
                 f"provider {target.provider} is not configured",
                 hint=f"owlbox secret set llm/{target.provider}, then [providers.{target.provider}] key = "
@@ -348,18 +353,21 @@ class Remotes:
 
     def _window(self, service: Service, target: Target) -> int:
         """How much a model reads: what the price list says, else what the provider says, asked once, else a guess."""
+        one = self._adapter(service, target)
         if target.model not in service.windows:
             known = self.prices.window(target.model) if service.settings.is_remote else 0
-            one = self._adapter(service, target)
-            if not known:
-                self._discover(service, one)
-            service.windows[target.model] = known or one.window or WINDOW
-        learnt = self._adapter(service, target).window
-        known = service.windows[target.model]
-        return learnt if learnt != WINDOW else known  # a refusal may have said more since
+            is_told = bool(known) or self._discover(service, one)
+            if not is_told:
+                return one.window
+            service.windows[target.model] = known or one.window
+        learnt = one.window
+        return learnt if learnt != WINDOW else service.windows[target.model]  # a refusal may have said more since
 
-    def _discover(self, service: Service, one: Adapter) -> None:
-        """Ask a provider how much a model reads, and wait for it for some seconds."""
+    def _discover(self, service: Service, one: Adapter) -> bool:
+        """Ask a provider how much a model reads, and wait some seconds for it; False when it cannot be asked just now."""
+        now_s = monotonic_s()
+        if now_s - service.silent_s.get(one.model, -SILENT_S) < SILENT_S:
+            return False
         stop = CancelToken()
         alarm = threading.Timer(DISCOVERY_S, stop.set)
         alarm.daemon = True
@@ -368,8 +376,11 @@ class Remotes:
             one.load(stop)
         except OwlError as error:
             LOG.info("%s does not say how much %s reads: %s", service.name, one.model, error)
+            service.silent_s[one.model] = now_s
+            return False
         finally:
             alarm.cancel()
+        return True
 
 
 @dataclass
@@ -419,8 +430,8 @@ def _target(name: str, provider: str, model: str, table: RouteTable) -> Target:
     return Target(name, provider, model, table.context, table.max_output_tokens)
 
 
-def providers_used(config: Config) -> Mapping[str, Provider]:
+def _named(config: Config) -> frozenset[str]:
     """The providers that some pool, route or role names."""
-    named = [name for names in config.pools.values() for name in names] + [agent.model for agent in config.agents.values()]
-    used = {(config.routes[name].provider if name in config.routes else name.partition("/")[0]) for name in named}
-    return {name: one for name, one in config.providers.items() if name in used}
+    names = [name for pool in config.pools.values() for name in pool] + [agent.model for agent in config.agents.values()]
+    names += [other for table in config.routes.values() for other in (f"{table.provider}/", *table.also)]
+    return frozenset(name.partition("/")[0] for name in names if "/" in name)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
-from appliance.events import SPOKEN, as_messages, compacted
+from appliance.events import SPOKEN, TAINTED, as_messages, compacted
 from appliance.records import Event, Inbound, Message, RunSettings, from_plain
 from appliance.sessions import COLUMNS as SESSION_COLUMNS
 from appliance.store import Row
@@ -53,6 +53,11 @@ class Run:
     turn_base: int = 0
     is_branched: bool = False
     is_hidden: bool = False  # deleted, but for what its forks need
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """From where strangers had a word in it, or in what it came from; a run with any is tainted."""
+        return tuple(sorted(self.metadata.get("origins") or ()))
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,15 @@ class Runs(Turns):
                     *(alias, start.role, json.dumps(_given(start.settings)), start.head, start.turn_base),
                 ),
             )
+            if origins := parent and execute("SELECT metadata -> 'origins' FROM runs WHERE id = ?", (parent,)):
+                sql = "UPDATE runs SET metadata = json_object('origins', json(?1)) WHERE id = ?2 AND ?1 IS NOT NULL"
+                execute(sql, (origins[0][0], run_id))
         return self.get(run_id)
+
+    def taint(self, run: str, origin: str) -> None:
+        """Note that strangers had a word in a run, where no result of a tool says so."""
+        with self._store.write() as execute:
+            execute(TAINTED, (origin, self.get(run).last_seq, run))
 
     def get(self, ref: str) -> Run:
         """The run with this id or name, or the only one whose id starts or ends with it (at least 4 characters)."""

@@ -47,7 +47,7 @@ class Sandbox:
     def __init__(self, plan: Plan | None = None) -> None:
         self._plan = plan or Plan()
         self._slots = Slots(self._plan.max_concurrent, self._plan.slots)
-        self._means = cells.Means(clock.this_process().encode(), landlock.version(), self._plan.bwrap, self._plan.start_s)
+        self._means = cells.Means(this_core(), landlock.version(), self._plan.bwrap, self._plan.start_s)
         self._guard = threading.Lock()
         self._running: dict[str, tuple[Order, threading.Event]] = {}
         self._has_worked = False
@@ -122,7 +122,7 @@ class Sandbox:
         ended = 0
         for pid in filter(str.isdigit, os.listdir("/proc")):
             core = jail.core_of(_title(int(pid)))
-            if core and not clock.is_alive(core):
+            if core and is_left(core):
                 ended += _kill(int(pid), core)
         if ended:
             LOG.warning("ended %d processes of sandboxes left behind by an earlier core", ended)
@@ -207,6 +207,21 @@ class _Either:
 
     def wait(self, timeout: float | None = None) -> bool:
         return self.is_set() or self._second.wait(timeout) or self.is_set()
+
+
+def this_core() -> str:
+    """Our name in the titles of sandboxes: where our number counts, and our process."""
+    return f"{_numbering()}:{clock.this_process().encode()}"
+
+
+def is_left(core: str) -> bool:
+    """Whether a core that a title names is gone. One in a container has numbers of its own, of which we know nothing."""
+    where, _, process = core.partition(":")
+    return where == _numbering() and not clock.is_alive(process)
+
+
+def _numbering() -> str:
+    return str(os.stat("/proc/self/ns/pid").st_ino)
 
 
 def _title(pid: int) -> str:

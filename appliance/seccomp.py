@@ -22,7 +22,7 @@ Machine = Literal["x86_64", "aarch64"]
 # linux/audit.h: how the kernel names the architecture of a call.
 _ARCHITECTURES: Mapping[str, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000  # numbers of the x32 tongue carry the same architecture, and this bit
-_SECCOMP_CALL: Mapping[str, int] = {"x86_64": 317, "aarch64": 277}
+SECCOMP_CALL: Mapping[str, int] = {"x86_64": 317, "aarch64": 277}
 
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _LOAD, _EQUAL, _BITS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
@@ -102,10 +102,17 @@ _NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "set_mempolicy_home_node": (450, 450),
     "migrate_pages": (256, 238),
     "move_pages": (279, 239),
-    # memory that belongs to no process and so counts for none
+    # memory that belongs to no process and so counts for none; pages that a pipe holds on to are the last
     "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "vmsplice": (278, 75),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
+    # rules of Landlock, which the last step into the sandbox needs; each takes memory that counts for none
+    "landlock_create_ruleset": (444, 444),
+    "landlock_add_rule": (445, 445),
+    "landlock_restrict_self": (446, 446),
     # judged by what is asked
     "open": (2, None),
     "openat": (257, 56),
@@ -149,7 +156,11 @@ _MODES: Mapping[str, tuple[int, int | None]] = {
 
 # Absent rather than forbidden: the C library then takes another way. What the first two are asked lies where no
 # filter can look.
-_ABSENT = ("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_create", "memfd_secret", "shmget")
+_ABSENT = (
+    *("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_create", "memfd_secret"),
+    *("shmget", "semget", "msgget", "vmsplice"),
+)
+_LATER = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")  # denied when it has done with them
 _JUDGED = ("clone", "personality", "ioctl", "socket", "socketpair", *_MODES)
 
 
@@ -167,7 +178,7 @@ class Rule(NamedTuple):
 @lru_cache(maxsize=4)
 def tool_filter(machine: str = "", *, has_unix: bool = True) -> bytes:
     """The program for a tool: nothing of the list above, no socket but AF_UNIX, and not even that without `has_unix`."""
-    rules = [Rule(name, errno.ENOSYS if name in _ABSENT else errno.EPERM) for name in _NUMBERS if name not in _JUDGED]
+    rules = [Rule(name, errno.ENOSYS if name in _ABSENT else errno.EPERM) for name in _NUMBERS if name not in (*_JUDGED, *_LATER)]
     rules += [
         Rule("clone", errno.EPERM, 0, "bits", (_CLONE_NEW,)),
         Rule("personality", errno.EPERM, 0, "unless", _PERSONALITIES),
@@ -175,6 +186,12 @@ def tool_filter(machine: str = "", *, has_unix: bool = True) -> bytes:
     ]
     rules += [Rule(name, errno.EPERM, mode, "bits", (_SET_ID,), flags) for name, (mode, flags) in _MODES.items()]
     return compile_rules([*rules, *_sockets((_AF_UNIX,) if has_unix else ())], machine)
+
+
+@lru_cache(maxsize=4)
+def no_more_rules(machine: str = "") -> bytes:
+    """The program for a tool that comes on top when its Landlock rules are in force: it makes none of its own."""
+    return compile_rules([Rule(name, errno.ENOSYS) for name in _LATER], machine)
 
 
 def no_network(machine: str = "") -> bytes:
@@ -233,7 +250,7 @@ def _end(verdict: int) -> bytes:
 
 
 def calls() -> tuple[str, ...]:
-    """Every call that `tool_filter` says anything about."""
+    """Every call that `tool_filter` and `no_more_rules` say anything about."""
     return tuple(_NUMBERS)
 
 
@@ -264,5 +281,5 @@ def install(program: bytes) -> None:
     text = ctypes.create_string_buffer(program, len(program))
     argument = _Program(len(program) // 8, ctypes.cast(text, ctypes.c_void_p))
     # SECCOMP_SET_MODE_FILTER, with TSYNC: threads that run already are bound as well.
-    if libc.syscall(_SECCOMP_CALL[this_machine()], 1, 1, ctypes.byref(argument)):
+    if libc.syscall(SECCOMP_CALL[this_machine()], 1, 1, ctypes.byref(argument)):
         raise Unavailable(f"seccomp: {os.strerror(ctypes.get_errno())}", hint="the kernel needs CONFIG_SECCOMP_FILTER")

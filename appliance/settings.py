@@ -148,9 +148,7 @@ class Llm:
     deadline_ms: int = setting(
         600_000, "Longest time a model call may take, retries included.", seed="R LLM deadline", within=(1, DAY_MS)
     )
-    max_backoff_ms: int = setting(
-        30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS)
-    )
+    max_backoff_ms: int = setting(30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS))
     broker_wait_s: float = setting(
         60, "How long requests wait for a broker that restarts.", seed="A broker health wait", within=(0, 3600)
     )

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,27 @@ class Info:
     template_sha256: str = ""
     dialect: str = ""
     problem: str = ""
+
+
+def commands(command: Callable[..., Any], parser: type[argparse.ArgumentParser]) -> Any:
+    """Add the group of `owlbox model`, and return it for those that others add."""
+    known = command("model", models, "local models").add_subparsers(metavar="ACTION", parser_class=parser)
+    command("list", models, "models here and in the catalogue, by the memory they want", known)
+    made = command("add", add, "fetch a model of the catalogue, or copy a .gguf file", known)
+    made.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
+    made = command("rm", remove, "delete a model's file, and what is kept of its download", known)
+    made.add_argument("model", help="a name from `model list`")
+    made.add_argument("--yes", action="store_true", help="do not ask")
+    made.add_argument("--force", action="store_true", help="even when it is in use")
+    made.add_argument("--cache", action="store_true", help="its copy for other homes of this user too")
+    made = command("use", use, "answer with this model, or find by meaning with this embedding model", known)
+    made.add_argument("model", help="the name of an installed model")
+    made = command("info", info, "everything about one model; reads the whole file", known)
+    made.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
+    made = command("bench", bench, "measure a model on this device: speed, memory, tool calls, and a verdict", known)
+    made.add_argument("model", nargs="?", default="", help="the name of an installed model; default: the one that answers")
+    made.add_argument("--seconds", type=float, default=180, metavar="N", help="longest wait (180); what does not fit is left out")
+    return known
 
 
 def models(args: argparse.Namespace, home: Home) -> int:

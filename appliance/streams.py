@@ -19,6 +19,8 @@ from appliance.views import Actor, State, Views
 
 SCHEMES = {"env": "env"}  # of an action's channels; any other one's are sh
 OURS = ("sh://", "env://")
+RECORDED = ("command", "given")  # attributes of what was recorded to be done when somebody allows it
+APPLIED = "is_applied"  # the attribute that says that it was done, where nothing streams
 CHANNELS = "channels"  # the attribute of a log entry that names them, with their sizes
 MAX_BODY = 2_000_000  # characters of one channel
 WRITER = "plugin"
@@ -114,15 +116,18 @@ class Streams:
             self._end(run, log, ended)
 
     def result(self, run: str, log: str) -> Outcome | None:
-        """What came of a command that was allowed and has ended, with what it said; None for any other entry."""
-        entry = self._entries.find(log, scope=f"run:{run}")
-        if entry is None or CHANNELS not in entry.attributes or "exit_code" not in entry.attributes:
+        """What came of something that was allowed and has been done or given up, with what it said; None for all else."""
+        entry, view = self._entries.find(log, scope=f"run:{run}"), self._views.find(run, log)
+        if entry is None or view is None or not set(RECORDED) & set(entry.attributes) or view.state in ("proposed", "failed"):
             return None
-        view = self._views.find(run, log)
-        said = [self._entries.get(path, scope=entry.scope).body for path in entry.attributes[CHANNELS]]
-        text = "\n".join([*(part.rstrip("\n") for part in said if part.strip()), f"[{entry.body}]"])
-        status = 200 if view is None else view.status
-        return Outcome(status, "ok" if status < 400 else "aborted", text)
+        if self.is_open(run, log):
+            return None
+        if CHANNELS not in entry.attributes and APPLIED not in entry.attributes:
+            return Outcome(499, "interrupted", "it was accepted and not done: interrupted")
+        said = [self._entries.get(path, scope=entry.scope).body for path in entry.attributes.get(CHANNELS, ())]
+        end = f"[{entry.body}]" if said else entry.body
+        text = "\n".join([*(part.rstrip("\n") for part in said if part.strip()), end])
+        return Outcome(view.status, "ok" if view.status < 400 else "aborted", text)
 
     def is_open(self, run: str, log: str) -> bool:
         """Whether the command of a log entry still runs, in whatever process."""

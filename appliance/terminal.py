@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from appliance.clock import monotonic_s
 from appliance.errors import Lost, OwlError, Unavailable, from_outcome
+from appliance.fences import ORIGINS
 from appliance.reach import Reach
 
 REDRAW_S = 0.25
@@ -58,6 +59,11 @@ def complain(error: object, out: TextIO | None = None) -> None:
 def state(thread: dict[str, Any]) -> str:
     """How a thread stands, in a word."""
     return str(thread["outcome"] or {100: "waiting", 102: "running"}.get(thread["status"], thread["status"]))
+
+
+def strangers(thread: dict[str, Any]) -> str:
+    """From where strangers had a word in a thread, "" when none had."""
+    return ", ".join(ORIGINS.get(name, name) for name in sorted(thread["metadata"].get("origins") or ()))
 
 
 class Answer:

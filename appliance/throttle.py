@@ -79,7 +79,7 @@ class Throttle:
             left_s = end_s - self._now()
             if left_s <= 0:
                 raise DeadlineExceeded(
-                    f"{self._name} had no room for this request within {deadline_s:.3g} s",
+                    f"{self._name} had no room for this request within {round(deadline_s, 1):g} s",
                     hint=f"providers.{self._name}.requests_per_minute is {self._most}, .concurrent is {self._concurrent}",
                 )
             self._changed.wait(left_s if wait_s is None else min(wait_s, left_s))

@@ -164,10 +164,10 @@ class Toolbox:
         deadline_s: float = 60.0,
         threads: int = 4,
         interrupt: Callable[[int], None] | None = None,
-        shorten: Callable[[str, str], str] | None = None,
+        shorten: Callable[[str, str, str], str] | None = None,
         hold: Hold | None = None,
     ) -> None:
-        """`shorten` keeps a run's result that is too long and gives what to show instead; without it, it is cut."""
+        """`shorten` keeps a run's result that is too long, with its origin, and gives what to show instead; without it, it is cut."""
         self._shorten = shorten
         self._services = {**services, "toolbox": self}
         self._policy = policy
@@ -305,7 +305,7 @@ class Toolbox:
         outcome = self._dispatch(self.meant(call), Caller(run, cancel, session, terms, log))
         outcome = replace(outcome, duration_ms=round((monotonic_s() - started_s) * 1000))
         if run and self._shorten is not None and not outcome.is_error:
-            outcome = replace(outcome, message=self._shorten(run, outcome.message))
+            outcome = replace(outcome, message=self._shorten(run, outcome.message, outcome.origin))
         outcome = replace(outcome, message=cut(outcome.message))
         LOG.info(
             "tool",
@@ -349,7 +349,7 @@ class Toolbox:
         self._tallies.begin(call.name)
         outcome, started_s = Outcome(500, "failed", f"{call.name} did not end"), monotonic_s()
         try:
-            outcome = self._run(found, arguments, caller)
+            outcome = _told_apart(found.mark, self._run(found, arguments, caller))
         finally:
             self._tallies.end(call.name, outcome, round((monotonic_s() - started_s) * 1000))
         return outcome
@@ -436,6 +436,16 @@ class Toolbox:
     def _stop(self, future: "Future[Any]", thread: int) -> None:
         if not future.cancel() and not future.done() and thread and self._interrupt is not None:
             self._interrupt(thread)
+
+
+def _told_apart(mark: Mark, outcome: Outcome) -> Outcome:
+    """The outcome with its origin, where a sandbox gave it what it says: what ran there and what was read is not ours."""
+    has_said = not outcome.is_error or outcome.data is not None
+    if outcome.origin or outcome.status == 202 or not has_said or mark.needs.profile == "db":
+        return outcome
+    if mark.needs.profile == "exec":
+        return replace(outcome, origin="command")
+    return replace(outcome, origin="file") if mark.is_read_only and mark.needs.profile != "net" else outcome
 
 
 def render(value: Any) -> str:

@@ -7,12 +7,19 @@ stays above it is noticed, not that nobody ever gets there.
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.clock import monotonic_s
 
 _COUNTED = ("RssAnon", "RssShmem", "VmSwap")  # not file pages, which the kernel takes back when it needs them
+# The part of its memory that the tables of its pages may take: reading where nothing is fills them, and where there are
+# millions, counting pages well would take minutes. Of memory that is used they are a five hundredth.
+_TABLES = 8
+_IN_MEMORY = ("tmp", "dev/shm")  # folders of every sandbox
+_SOCKETS = 256  # what waits in one to be read is memory of the kernel's, up to two megabytes each
+_SHARED = "/dev/zero (deleted)"  # how the kernel calls memory shared with nobody, which stays when no process shows it
 _FILE_BYTES = 4096  # an empty file costs the disk something, too
 _MEMORY_FILES = 50_000  # in each folder that is memory: the kernel keeps a kilobyte for each, beyond the folder's size
 MEMORY_S, DISK_S = 0.05, 0.25
@@ -20,10 +27,11 @@ MEMORY_S, DISK_S = 0.05, 0.25
 
 @dataclass(frozen=True)
 class Use:
-    """Threads of all processes, and their memory; pages shared after a fork count for each."""
+    """Threads of all processes, and their memory; pages shared after a fork count for each. Tables of pages are apart."""
 
     threads: int
     memory_bytes: int
+    table_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,7 @@ class Watch:
     """Looks at one sandbox now and then and says which limit it has passed."""
 
     def __init__(self, init: int, folder: Path | None, memory_bytes: int, pids: int, disk_bytes: int) -> None:
+        self._net = f"/proc/{init}/net/unix"
         self._root = f"/proc/{init}/root"
         self._proc = f"{self._root}/proc"
         self._folder = folder
@@ -45,16 +54,19 @@ class Watch:
         self._pids = pids + 1  # the sandbox's own first process
         self._disk_bytes = disk_bytes
         self._free_bytes = _free(folder) if folder else 0
+        self._shared_bytes = _shared()
         self._disk_due_s = monotonic_s() + DISK_S
         self._has_looked = False
 
     def complaint(self) -> str:
         """The limit that is passed now, in words, or ""."""
-        use = tree(self._proc)
-        if use.threads > self._pids:
+        # Before looking at each: with thousands of them that takes as long as they need for thousands more.
+        if len(_pids(self._proc)) > self._pids or (use := tree(self._proc)).threads > self._pids:
             return f"started more than {self._pids - 1} processes"
-        if use.memory_bytes > self._memory_bytes and shared_fairly(self._proc, use.memory_bytes) > self._memory_bytes:
+        if use.table_bytes > self._memory_bytes // _TABLES or self._has_hidden() or self._is_over(use.memory_bytes):
             return f"used more than {self._memory_bytes >> 20} MB of memory"
+        if _lines(self._net) > _SOCKETS:
+            return f"opened more than {_SOCKETS} sockets"
         if _files(self._root) > _MEMORY_FILES:
             return f"made more than {_MEMORY_FILES} files in memory"
         began_s = monotonic_s()
@@ -65,11 +77,38 @@ class Watch:
         self._disk_due_s = now_s + max(DISK_S, 10 * (now_s - began_s))  # a large folder may not keep us busy
         return said
 
+    def _is_over(self, at_most: int) -> bool:
+        """Whether it uses too much memory; counting well is slow, so only where counting badly says so."""
+        return at_most > self._memory_bytes and shared_fairly(self._proc, at_most) > self._memory_bytes
+
+    def _has_hidden(self) -> bool:
+        """Whether it keeps memory that no process shows: shared, and put out of sight.
+
+        The kernel counts that for the whole machine only, so whoever has none of the kind is not meant.
+        """
+        grown = _shared() - self._shared_bytes
+        if grown <= self._memory_bytes:
+            return False
+        return grown - _held(self._root) > self._memory_bytes and has_mapped(self._proc, _is_shared)
+
+    def _may_hide(self, grown: int, written: int) -> bool:
+        """Whether a disk that has less room by that much may have lost it to files of theirs that nobody sees.
+
+        They have written that much, or map a file without a name; one on its way through a socket is seen nowhere, and
+        sockets are ordinary, so there must be twice as much.
+        """
+        if written > self._disk_bytes or has_mapped(self._proc, _is_nameless):
+            return True
+        return grown > 2 * self._disk_bytes and _lines(self._net) > 0
+
     def _disk(self, folder: Path) -> str:
         size = folder_bytes(folder, self._disk_bytes)
         used, grown = size.seen_bytes, self._free_bytes - _free(folder)
         used += deleted_bytes(self._proc, folder) + (0 if size.is_whole else max(0, grown))
-        if used > self._disk_bytes and not self._has_looked and grown < used - self._disk_bytes:
+        written = written_bytes(self._proc) if max(used, grown) > self._disk_bytes else 0
+        if used <= self._disk_bytes < grown and self._may_hide(grown, written):
+            used = grown
+        if size.seen_bytes > self._disk_bytes and not self._has_looked and min(grown, written) < used - self._disk_bytes:
             # It was too full before this call, which may still work and delete, and must not add.
             self._disk_bytes = folder_bytes(folder, 1 << 62).seen_bytes
             used = 0
@@ -79,12 +118,13 @@ class Watch:
 
 def tree(proc: str) -> Use:
     """What the processes listed in a /proc use together."""
-    threads = memory = 0
+    threads = memory = tables = 0
     for pid in _pids(proc):
         fields = _fields(f"{proc}/{pid}/status")
         threads += fields.get("Threads", 0)
         memory += 1024 * sum(fields.get(name, 0) for name in _COUNTED)
-    return Use(threads, memory)
+        tables += 1024 * fields.get("VmPTE", 0)
+    return Use(threads, memory, tables)
 
 
 def shared_fairly(proc: str, otherwise: int) -> int:
@@ -127,10 +167,72 @@ def folder_bytes(folder: Path, enough: int) -> Size:
     return Size(total, is_whole)
 
 
+def _shared() -> int:
+    """Bytes of memory that is shared, of the whole machine; files in memory are part of it."""
+    return 1024 * _fields("/proc/meminfo").get("Shmem", 0)
+
+
+def _held(root: str) -> int:
+    """Bytes in a sandbox's folders that are memory."""
+    total = 0
+    for name in _IN_MEMORY:
+        try:
+            info = os.statvfs(f"{root}/{name}")
+        except OSError:
+            continue
+        total += (info.f_blocks - info.f_bfree) * info.f_frsize
+    return total
+
+
+def _is_shared(line: str) -> bool:
+    return line.endswith(_SHARED)
+
+
+def _is_nameless(line: str) -> bool:
+    return line.endswith(" (deleted)") and not line.endswith(_SHARED)
+
+
+def has_mapped(proc: str, is_meant: Callable[[str], bool]) -> bool:
+    """Whether a process has something of that kind in its memory, by a line of the kernel's list, or does not let us see."""
+    for pid in _pids(proc):
+        try:
+            with open(f"{proc}/{pid}/maps", encoding="utf-8", errors="replace") as file:
+                if any(is_meant(line.rstrip()) for line in file):
+                    return True
+        except PermissionError:
+            return True
+        except OSError:
+            continue
+    return False
+
+
+def written_bytes(proc: str) -> int:
+    """What all processes have written to disks, and those that have ended; without end where one does not let us see."""
+    total = 0
+    for pid in _pids(proc):
+        try:
+            with open(f"{proc}/{pid}/io", encoding="utf-8") as file:
+                total += next(int(line.split()[1]) for line in file if line.startswith("write_bytes"))
+        except PermissionError:
+            return 1 << 62
+        except (OSError, StopIteration):
+            continue
+    return total
+
+
+def _lines(path: str) -> int:
+    """How many lines a file of the kernel has beyond its heading."""
+    try:
+        with open(path, "rb") as file:
+            return max(0, file.read().count(b"\n") - 1)
+    except OSError:
+        return 0
+
+
 def _files(root: str) -> int:
     """Files in the fullest of a sandbox's folders that are memory."""
     most = 0
-    for name in ("tmp", "dev/shm"):
+    for name in _IN_MEMORY:
         try:
             info = os.statvfs(f"{root}/{name}")
         except OSError:

@@ -20,7 +20,7 @@ from appliance import __version__, containment, mounts
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.gate import Gate
 from appliance.jail import WORK, Bind, Execution, Limits, Order, Profile
-from appliance.ledger import Ledger
+from appliance.ledger import Ledger, Severity
 from appliance.mounts import Who
 from appliance.records import Cancel, Terms
 from appliance.rules import Judgement, Policy, Request, Runtime, Usage, Wanted
@@ -38,7 +38,6 @@ FAULTS: Mapping[str, type[OwlError]] = {
 }  # fmt: skip
 
 Show = Callable[[int, bytes], None]
-Deadline = Callable[[str, str, float], float]
 
 
 @dataclass(frozen=True)
@@ -125,16 +124,19 @@ class Workbench:
         """What the policy says to a command; Refused when it may not run. Nothing is started."""
         return self._judged(job, self._listed(job), _runtime(SHELL), command=command, is_writing=not is_read_only)
 
-    def command(self, job: Job, command: str, show: Show | None = None, *, is_read_only: bool = False) -> Execution:
-        """Run a command line in a shell; whatever becomes of it is in the result. `is_read_only` writes to /tmp alone."""
+    def prepared(self, job: Job, command: str, *, is_read_only: bool = False) -> Order:
+        """A command line as the sandbox takes it, judged; `is_read_only` writes to /tmp alone."""
         folders = self._listed(job)
         order, _ = self._order(job, folders, _runtime(SHELL), command=command, is_writing=not is_read_only, has_masks=True)
-        done = self._run(job, replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only), show)
+        return replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only)
+
+    def carry_out(self, job: Job, command: str, order: Order, show: Show | None = None) -> Execution:
+        """Run what was prepared; whatever becomes of it is in the result, and in the audit."""
+        done = self._run(job, order, show)
         detail = {"command": command, "execution": done.id, "status": done.status, "exit_code": done.exit_code}
         detail |= {"duration_ms": done.duration_ms, "stdout_bytes": len(done.stdout), "stderr_bytes": len(done.stderr)}
-        severity = "info" if done.status == "completed" else "warning"
-        names = {"session": job.session, "run": job.run, "actor": job.tool}
-        self._ground.ledger.note("exec", severity=severity, detail=detail, **names)  # type: ignore[arg-type]
+        severity: Severity = "info" if done.status == "completed" else "warning"
+        self._ground.ledger.note("exec", severity=severity, session=job.session, run=job.run, actor=job.tool, detail=detail)
         return done
 
     def has_project(self, job: Job) -> bool:

@@ -89,9 +89,10 @@ class Workshop:
         """What tools may ask for by name."""
         return {"workbench": self.bench, "executions": self.executions, "postbox": self.postbox}
 
-    def recover(self) -> None:
-        """End what cores that are gone have left running, and the channels that nobody fills any more."""
-        self.sandbox.sweep()
+    def recover(self, *, is_shared: bool = True) -> None:
+        """End the channels that nobody fills any more, and as the one core also what others have left running."""
+        if is_shared:
+            self.sandbox.sweep()
         try:
             if count := self.streams.clear():
                 LOG.warning("%d commands were interrupted and are marked so", count)
@@ -107,8 +108,8 @@ class Workshop:
         """What gives up a loop that waits, and stops the commands it waits for."""
 
         def both(run: str) -> bool:
-            self.executions.stop(run)
-            return drop(run)
+            count = self.executions.stop(run)
+            return drop(run) or count > 0
 
         return both
 

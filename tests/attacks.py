@@ -193,8 +193,10 @@ def try_descriptors(world: World) -> str:
 
 
 def try_descriptors_of_the_first(world: World) -> str:
-    held = f"/proc/{world['first']}/fd"
-    return openable(os.O_RDONLY, *(f"{held}/{name}" for name in os.listdir(held)))
+    """Beyond the streams that it has from the same hands as we have."""
+    held, ours = f"/proc/{world['first']}/fd", [os.fstat(number) for number in (0, 1, 2)]
+    found = [f"{held}/{name}" for name in os.listdir(held)]
+    return openable(os.O_RDONLY, *(path for path in found if not any(os.path.samestat(os.stat(path), one) for one in ours)))
 
 
 def try_memory_of_the_first(world: World) -> str:
@@ -381,9 +383,10 @@ def try_any_socket(world: World) -> str:
     """Message buses, systemd, container daemons, agents of keys: whatever has a socket anywhere it may lie."""
     found = []
     for top in ("/run", "/tmp", "/var", "/dev", "/etc", "/home", "/root"):
-        for place, _, names in os.walk(top):
-            if place.count("/") < 6:
-                found += [f"{place}/{name}" for name in names if stat.S_ISSOCK(os.lstat(f"{place}/{name}").st_mode)]
+        for place, folders, names in os.walk(top):
+            found += [f"{place}/{name}" for name in names if stat.S_ISSOCK(os.lstat(f"{place}/{name}").st_mode)]
+            if place.count("/") >= 3:
+                folders.clear()
     if not found:
         raise OSError(errno.ENOENT, "")
     return " ".join(found)[:200]
@@ -784,6 +787,11 @@ def try_message_queue(world: World) -> str:
     made = call(world, "msgget", 0, 0o1600)
     libc.msgctl(made, 0, None)
     return f"queue {made}"
+
+
+def try_rules(world: World) -> str:
+    """Rules of Landlock, of which a process may make millions."""
+    return f"descriptor {call(world, 'landlock_create_ruleset', struct.pack('=Q', 1), 8, 0)}"
 
 
 def try_pinned_pages(world: World) -> str:

@@ -3,21 +3,30 @@
     python tests/bench_sandbox.py [--calls N] [--unit] [--json FILE]
 
 Each way runs /bin/true in turns, so that all meet the same machine; the smallest time is what the work itself
-takes, p50 and p95 are what this machine made of it. `--unit` also boots a machine with systemd and measures the
-tool unit there, where each call starts a process as another user; needs root. Knows nothing about what is good
-enough. Takes about half a minute.
+takes, p50 and p95 are what this machine made of it. "tool" is what a model gets: the tool `exec` of a core, with the
+policy asked and the audit written, and a bash that runs true; "bare bash" is that without any of it. `--unit` also
+boots a machine with systemd and measures the tool unit there, where each call starts a process as another user;
+needs root. Knows nothing about what is good enough. Takes about half a minute.
 """
 
 import argparse
 import json
 import os
 import subprocess
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from process import clean_environ
+from stores import new_home
+
 from appliance import jail, landlock
-from appliance.clock import monotonic_s
+from appliance.clock import CancelToken, monotonic_s
+from appliance.core import Core
+from appliance.places import Home
+from appliance.records import ToolCall
 from appliance.sandbox import Order, Plan, Sandbox
 
 NEVER = threading.Event()
@@ -62,6 +71,31 @@ def whole(sandbox: Sandbox) -> Callable[[], None]:
     return call
 
 
+def bare_bash() -> None:
+    subprocess.run(["/bin/bash", "-c", "true"], capture_output=True, check=True)
+
+
+@contextmanager
+def core() -> Iterator[Core]:
+    """A core in this process, on a home of its own."""
+    with tempfile.TemporaryDirectory() as place, tempfile.TemporaryDirectory(prefix="owl-", dir="/tmp") as runtime:
+        home = Home(Path(place) / "home")
+        new_home(home)
+        made = Core(home, clean_environ(Path(place), Path(runtime)), process="cli", is_shared=False)
+        try:
+            yield made
+        finally:
+            made.close("the measurement is over")
+
+
+def tool(made: Core) -> Callable[[], None]:
+    def call() -> None:
+        done = made.toolbox.dispatch(ToolCall("c", "exec", {"command": "true"}), "", CancelToken(), "local:bench")
+        assert done.status == 200, done
+
+    return call
+
+
 def measured(ways: dict[str, Callable[[], None]], calls: int) -> dict[str, list[float]]:
     took: dict[str, list[float]] = {name: [] for name in ways}
     for way in ways.values():
@@ -93,7 +127,9 @@ def main() -> None:
     args = parser.parse_args()
     sandbox = Sandbox(Plan())
     print(f"Landlock {landlock.version()}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors, {args.calls} calls each")
-    took = measured({"bare": bare, "bubblewrap": bubblewrap, "sandbox": whole(sandbox)}, args.calls)
+    with core() as made:
+        ways = {"bare": bare, "bare bash": bare_bash, "bubblewrap": bubblewrap, "sandbox": whole(sandbox), "tool": tool(made)}
+        took = measured(ways, args.calls)
     if args.unit:
         took["unit"] = in_unit(min(args.calls, 50))
     figures = {}

@@ -11,8 +11,8 @@ import os
 import shutil
 import signal
 import socket
-import statistics
 import stat
+import statistics
 import subprocess
 import sys
 import threading
@@ -36,7 +36,7 @@ LIMIT_S = 60.0
 ANSWER_S, LONGEST_S = 1.0, 10.0  # half of all answers, and each: two slow processors may be shared with a compiler
 MB = 1 << 20
 SECRET = "sk-attack-0123456789abcdef"
-PROGRAM = Path(attacks.__file__)
+PROGRAM = f"{os.getpid()}-attacks.py"  # its processes are known by it
 NAMES = sorted(name[4:] for name in vars(attacks) if name.startswith("try_"))
 NUMBERS = {"semget": (64, 190), "msgget": (68, 186), "vmsplice": (278, 75)}  # x86-64, aarch64
 
@@ -62,7 +62,11 @@ print(json.dumps(said))
 """
 
 # What is refused, by the kernel's word for it; everything else must be one of REFUSED.
-REFUSED = {"EPERM", "EACCES", "ENOENT", "ENOSYS", "EROFS", "ESRCH", "EAFNOSUPPORT", "EXDEV", "EBADF", "ENXIO", "EFBIG", "EINVAL", "ECONNREFUSED"}
+REFUSED = {
+    *("EPERM", "EACCES", "ENOENT", "ENOSYS", "EROFS", "ESRCH", "EAFNOSUPPORT", "EXDEV", "EBADF", "ENXIO", "EFBIG", "EINVAL"),
+    "ECONNREFUSED",
+}
+Verdicts = dict[str, dict[str, str]]
 ENDED = {"x32": "SIGSYS", "i386": "SIGSYS"}
 # Where the way out is shown by another refusal than inside: it got as far as the arguments, which are wrong on purpose,
 # or to a network that may not be there.
@@ -94,17 +98,26 @@ class Scene:
     """A core with its broker, things worth having, and a session's folder for the attacker."""
 
     core: Core
-    work: Path
+    sessions: Path
     world: dict[str, Any]
-    bare: Path
     waits_s: list[float] = field(default_factory=list)
+
+    def folder(self, name: str, is_inside: bool) -> Path:
+        """The folder of a session for one way to attack, with the program in it, and one that root has made set-user-id."""
+        made = self.sessions / (f"own-{name}" if is_inside else f"bare-{name}") / "data"
+        if not made.exists():
+            made.mkdir(parents=True)
+            shutil.copyfile(attacks.__file__, made / PROGRAM)
+            shutil.copyfile("/usr/bin/id", made / "id")
+            (made / "id").chmod(stat.S_ISUID | 0o755)
+        return made
 
     def run(self, *argv: str, is_inside: bool = True, **limits: float) -> list[Any]:
         """What became of the attack program: status, exit code, error, output, errors, milliseconds."""
-        folder = self.work if is_inside else self.bare
+        folder = self.folder(argv[0] if argv else "", is_inside)
         given = {
             "is_inside": is_inside,
-            "argv": ["/usr/bin/python3", "-I", "-S", PROGRAM.name, *argv],
+            "argv": ["/usr/bin/python3", "-I", "-S", PROGRAM, *argv],
             "folder": str(folder),
             "world": {**self.world, "is_inside": is_inside, "first": 1 if is_inside else self.world["core"]},
             "secret": SECRET,
@@ -198,36 +211,30 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         local.listen()
         core = box.serve()
         world = treasures(box, core, server.getsockname()[1], abstract)
-        work, bare = box.home.root / "sessions/own/data", box.home.root / "sessions/bare/data"
-        for folder in (work, bare):
-            folder.mkdir(parents=True)
-            shutil.copyfile(PROGRAM, folder / PROGRAM.name)
-            shutil.copyfile("/usr/bin/id", folder / "id")
-            (folder / "id").chmod(stat.S_ISUID | 0o755)
-        yield Scene(core, work, world, bare)
+        yield Scene(core, box.home.root / "sessions", world)
     shutil.rmtree(runtime, ignore_errors=True)
 
 
-def verdicts(said: list[Any]) -> dict[str, dict[str, str]]:
+def verdicts(said: list[Any]) -> Verdicts:
     """What each attempt came to."""
     assert said[1] == 0, said
     return {line.pop("name"): line for line in map(json.loads, said[3].splitlines())}
 
 
 @pytest.fixture(scope="module")
-def inside(scene: Scene) -> dict[str, dict[str, str]]:
+def inside(scene: Scene) -> Verdicts:
     with asked(scene.core, scene.waits_s):
         return verdicts(scene.run())
 
 
 @pytest.fixture(scope="module")
-def outside(scene: Scene) -> dict[str, dict[str, str]]:
+def outside(scene: Scene) -> Verdicts:
     return verdicts(scene.run(is_inside=False))
 
 
 @pytest.mark.covers("A-003", "A-057", "A-058", "A-065", "A-066", "A-067", "A-068", "A-153")
 @pytest.mark.parametrize("name", NAMES)
-def test_every_attempt_is_refused_by_the_system(inside: dict[str, dict[str, str]], name: str):
+def test_every_attempt_is_refused_by_the_system(inside: Verdicts, name: str):
     said = inside[name]
     assert "got" not in said, said
     assert said["refused"] == ENDED.get(name, said["refused"])
@@ -235,7 +242,7 @@ def test_every_attempt_is_refused_by_the_system(inside: dict[str, dict[str, str]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_attempt_would_work_without_the_sandbox(inside: dict[str, dict[str, str]], outside: dict[str, dict[str, str]], name: str):
+def test_each_attempt_would_work_without_the_sandbox(inside: Verdicts, outside: Verdicts, name: str):
     """The control: without it a test above might pass because the attempt is no good."""
     if name in OF_ROOT and os.geteuid() != 0 or name in NEED_RESOURCE and not has_resource():
         pytest.skip("needs more rights to work outside")
@@ -309,7 +316,7 @@ def test_the_core_answers_all_the_while(scene: Scene, inside: dict[str, Any], ex
 def test_a_process_left_behind_lives_on_only_without_the_sandbox(scene: Scene, is_inside: bool):
     said = scene.run("leave_daemon", "20", is_inside=is_inside)
     assert said[1] == 0, said
-    alive = (scene.work if is_inside else scene.bare) / "alive"
+    alive = scene.folder("leave_daemon", is_inside) / "alive"
     before = alive.read_text()
     sleep_s(0.3)
     if is_inside:
@@ -330,6 +337,6 @@ def test_nothing_of_it_is_left_on_the_machine(scene: Scene, inside: dict[str, An
             words = path.read_bytes().decode("utf-8", "replace")
         except OSError:
             continue
-        if PROGRAM.name in words.split("\0") and "pytest" not in words:
+        if PROGRAM in words.split("\0"):
             running.append(words)
     assert running == []

@@ -118,6 +118,8 @@ def test_an_answer_streams_and_ends_with_one_finish(broker: Running) -> None:
             "model": "play",
             "window": 8192,
             "dialect": "native",
+            "max_tokens": 0,
+            "is_remote": False,
         }
         texts, finish = generate(client, "hi")
         assert texts == ["hoot", " hoo", "t"]

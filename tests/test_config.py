@@ -205,7 +205,7 @@ def test_one_file_holds_every_table_of_the_seed(read):
         '[[sandbox.mounts]]\npath = "/srv"\nmode = "readwrite"\nkind = "project"\n'
     )
     assert loaded.pools == {"default": ("local",), "small": ("local",), "chat": ("big", "local")}
-    assert (loaded.routes["big"].context, loaded.agents["poet"].temperature) == (100_000, 1.0)
+    assert (loaded.routes["big"].context, loaded.agents["poet"].temperature) == (0, 1.0)
     assert (loaded.providers["lab"].fallback, loaded.sandbox.mounts[0].mode) == (("openai",), "readwrite")
 
 

@@ -93,10 +93,9 @@ def test_the_static_prompt_stays_small_for_providers_with_native_calls(real: Cor
     tools = [t for t in real.call("tool.list") if "chat" in t["menu"]]
     assert tools
     fields = [[t["name"], t["description"], t["schema"]] for t in tools]
-    pid = real.broker_pid()
-    token = next(p for p in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if p.startswith(b"OWLBOX_TOKEN="))
-    path = str(real.box.runtime / "broker.sock")
-    with Client(path, name="test", token=token.partition(b"=")[2].decode()) as client:
+    real.broker_pid()
+    lent = real.call("core.broker")
+    with Client(lent["socket"], name="test", token=lent["token"]) as client:
         texts = [json.dumps(f, ensure_ascii=False, separators=(",", ":")) for f in fields]
         counted = client.call("count", {"route": "local", "texts": texts}, deadline_s=120)
     groups = real.box.json("prompt-size")["groups"]

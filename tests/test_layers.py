@@ -124,7 +124,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = """\
 __init__ errors records clock steps
 inside globs bounds spans fuzzy fences markers cycles modes keys shellwords tallies cues
-containment forbidden jsonpaths xpaths loose tags diffs excuses breaker throttle
+containment forbidden jsonpaths xpaths loose tags diffs excuses breaker throttle failover
 verdicts markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses hosts
 outlines ignores pages secrecy seals credentials
 places signals reference answers schemes contents chunks pruning mounts
@@ -146,10 +146,10 @@ providers.hosted
 providers.*
 changes events sessions
 turns
-entries runs people outbox ledger leases visits
+accounts entries runs people outbox ledger leases visits
 tasks schedules views history
 actions selecting orders streams crew briefing branches transcripts titles harvest
-scheduler prices failover
+scheduler prices
 download spend
 remotes
 models pool catalogue
@@ -188,7 +188,7 @@ terminal launch
 errands
 ingests
 listings shelf contexts past deciding
-agenda shifts annals policing keeping
+agenda shifts annals policing keeping bills
 glimpses
 cli
 __main__
@@ -252,6 +252,7 @@ agenda: argparse
 shifts: argparse
 policing: argparse
 keeping: argparse
+bills: argparse
 glimpses: argparse
 shelf: argparse
 ingests: argparse
@@ -416,7 +417,7 @@ def test_architecture_text_names_every_module():
         ("agent", "import subprocess", "agent may not import subprocess"),
         ("agent", "from urllib.request import urlopen", "agent may not import urllib.request.urlopen"),
         ("channels.mail", "from appliance.store import Store", "channels.mail reaches over its wall to store"),
-        ("daemon", "from appliance import vault", "daemon reaches vault, which is for broker firstboot onboard"),
+        ("daemon", "from appliance import vault", "daemon reaches vault, which is for broker firstboot onboard custody"),
         ("jsonrpc", "from appliance.signatures import Signature", "jsonrpc imports signatures, which is not below it"),
         ("providers.slow", "import appliance.providers.llama", "providers.slow imports providers.llama, which is not below it"),
         ("gadgets", "", "gadgets has no layer: add it to LAYERS"),

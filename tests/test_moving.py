@@ -27,51 +27,41 @@ def keep(kept: dict[str, str]) -> Callable[[str, str], bool]:
     return put
 
 
-# what the file says, what it says afterwards, the name in the vault
+# the file with @ where the value stands, how the value is written there, its name in the vault
 FILES = {
-    "header": (f'# a\n[providers.openai] # b\nkey = "{KEY}"  # don\'t\n', '# a\n[providers.openai] # b\nkey = "secret:llm/openai"  # don\'t\n', "llm/openai"),
-    "literal": (f"[providers.openai]\nkey='{KEY}'\n", '[providers.openai]\nkey="secret:llm/openai"\n', "llm/openai"),
-    "dotted": (f'providers.openai.key = "{KEY}"\n', 'providers.openai.key = "secret:llm/openai"\n', "llm/openai"),
-    "inline": (f'providers = {{ openai = {{ key = "{KEY}" }} }}', 'providers = { openai = { key = "secret:llm/openai" } }', "llm/openai"),
-    "long": (f'[providers.openai]\nkey = """\n{KEY}"""\n', '[providers.openai]\nkey = "secret:llm/openai"\n', "llm/openai"),
-    "escaped": (f'[providers.openai]\nkey = "\\u0073{KEY[1:]}"\n', '[providers.openai]\nkey = "secret:llm/openai"\n', "llm/openai"),
-    "quotes": (
-        f"# don't \"\"\" '\n[providers.openai]\nkey = \"{KEY}\"\n",
-        "# don't \"\"\" '\n[providers.openai]\nkey = \"secret:llm/openai\"\n",
-        "llm/openai",
-    ),
-    "comment": (
-        f'#key = "{KEY}"\n[providers.openai]\nkey = "{KEY}"\n',
-        '#key = "secret:llm/openai"\n[providers.openai]\nkey = "secret:llm/openai"\n',
-        "llm/openai",
-    ),
-    "windows": (f'\ufeff[providers.openai]\r\nkey = "{KEY}"\r\n', '\ufeff[providers.openai]\r\nkey = "secret:llm/openai"\r\n', "llm/openai"),
-    "matrix": (f'[channels.matrix]\ntoken = "{KEY}"\n', '[channels.matrix]\ntoken = "secret:channel/matrix-token"\n', "channel/matrix-token"),
-    "search": (
-        f'[tools.web_search]\nprovider = "brave"\nkey = "{KEY}"\n',
-        '[tools.web_search]\nprovider = "brave"\nkey = "secret:search/brave"\n',
-        "search/brave",
-    ),
-    "mcp": (
-        f'[tools.mcp.git]\ncommand = "x"\nenv = {{ GIT_TOKEN = "{KEY}", DEBUG = "1" }}\n',
-        '[tools.mcp.git]\ncommand = "x"\nenv = { GIT_TOKEN = "secret:mcp/git-GIT_TOKEN", DEBUG = "1" }\n',
-        "mcp/git-GIT_TOKEN",
-    ),
-}  # fmt: skip
+    "header": ("# a\n[providers.openai] # b\nkey = @  # don't\n", f'"{KEY}"', "llm/openai"),
+    "literal": ("[providers.openai]\nkey=@\n", f"'{KEY}'", "llm/openai"),
+    "dotted": ("providers.openai.key = @\n", f'"{KEY}"', "llm/openai"),
+    "inline": ("providers = { openai = { key = @ } }", f'"{KEY}"', "llm/openai"),
+    "long": ("[providers.openai]\nkey = @\n", f'"""\n{KEY}"""', "llm/openai"),
+    "escaped": ("[providers.openai]\nkey = @\n", f'"\\u0073{KEY[1:]}"', "llm/openai"),
+    "quotes": ('# don\'t """ \'\n[providers.openai]\nkey = @\n', f'"{KEY}"', "llm/openai"),
+    "windows": ("\ufeff[providers.openai]\r\nkey = @\r\n", f'"{KEY}"', "llm/openai"),
+    "matrix": ("[channels.matrix]\ntoken = @\n", f'"{KEY}"', "channel/matrix-token"),
+    "search": ('[tools.web_search]\nprovider = "brave"\nkey = @\n', f'"{KEY}"', "search/brave"),
+    "mcp": ('[tools.mcp.g]\ncommand = "x"\nenv = { A_TOKEN = @, DEBUG = "1" }\n', f'"{KEY}"', "mcp/g-A_TOKEN"),
+}
 
 
 @pytest.mark.covers("A-194")
 @pytest.mark.parametrize("case", FILES)
 def test_only_the_value_is_replaced_by_its_name(home: Home, case: str) -> None:
-    old, new, name = FILES[case]
-    home.config.write_bytes(old.encode())
+    text, literal, name = FILES[case]
+    home.config.write_bytes(text.replace("@", literal).encode())
     home.config.chmod(0o640)
     kept: dict[str, str] = {}
     moved = moving.move(home, {}, keep(kept))
-    assert kept == {name: KEY} and home.config.read_bytes().decode() == new
+    assert kept == {name: KEY} and home.config.read_bytes().decode() == text.replace("@", f'"secret:{name}"')
     assert len(moved.notices) == 1 and name in moved.notices[0] and KEY not in moved.notices[0]
     assert moving.found(home, {}) == [] and KEY not in config.secrets(config.load(home, {}))
     assert home.config.stat().st_mode & 0o777 == 0o640 and os.listdir(home.root) == ["owlbox.toml"]
+
+
+def test_a_comment_loses_its_copy_of_the_value(home: Home) -> None:
+    text = '#key = "@"\n[providers.openai]\nkey = "@" # not @\n'
+    home.config.write_text(text.replace("@", KEY))
+    moving.move(home, {}, keep({}))
+    assert home.config.read_text() == text.replace("@", "secret:llm/openai")
 
 
 def test_what_is_no_secret_or_has_a_name_already_stays(home: Home) -> None:
@@ -129,8 +119,26 @@ def test_the_file_keeps_its_value_until_the_vault_has_it(home: Home) -> None:
 
 
 def test_what_cannot_be_changed_is_said_with_the_line_to_write(home: Home) -> None:
-    home.config.write_text('[providers.openai]\nkey = "sk-${X}"\n[providers.groq]\n"k\\u0065y" = "abcdefghij"\n')
-    assert moving.move(home, {"X": "a"}, keep({})).environ == {"X": "a"}
+    text = '[providers]\nopenai = { key = "$${a}-01234567" }\n'  # as it is read, it is "${a}-01234567"
+    home.config.write_text(text)
+    kept: dict[str, str] = {}
+    moving.move(home, {}, keep(kept))
+    assert kept == {"llm/openai": "${a}-01234567"}
     home.config.write_text(f'[providers.openai]\nkey = "{KEY}"\n')
-    home.config.chmod(0o400)
-    assert 'key = "secret:llm/openai"' in str(ConfigError("x", hint='write key = "secret:llm/openai"'))
+    home.config.chmod(0o600)
+    find = moving.Found(("providers", "openai", "key"), "llm/openai", KEY)
+    with pytest.raises(ConfigError, match="only a person can change") as caught:
+        moving.replaced("[providers.openai]\nkey = 1\n", find, KEY, home.config)
+    assert 'key = "secret:llm/openai"' in caught.value.hint
+
+
+@pytest.mark.covers("A-201")
+def test_every_provider_that_lacks_a_key_is_named_and_local_ones_need_none(home: Home) -> None:
+    pools = '[pools]\ndefault = ["openai/a", "groq/b", "openai/c", "ollama/d", "lmstudio/e", "mistral/f"]\n'
+    home.config.write_text(pools + '[providers.mistral]\nkey = "secret:llm/mistral"\n')
+    with pytest.raises(ConfigError, match=r"providers\.openai\.key is missing: .*; providers\.groq\.key is missing: ") as caught:
+        config.load(home, {})
+    assert caught.value.key == "providers.openai.key" and "owlbox secret set llm/openai" in caught.value.hint
+    assert not {"ollama", "lmstudio", "mistral"} & set(str(caught.value).replace(".", " ").replace("/", " ").split())
+    home.config.write_text('[pools]\ndefault = ["ollama/d", "lmstudio/e"]\n')
+    assert config.load(home, {}).pools["default"] == ("ollama/d", "lmstudio/e")

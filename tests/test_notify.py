@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import needs
 from process import Box, a_box, script, until
 
 from appliance import notify
@@ -233,6 +234,7 @@ def test_core_with_a_given_broker_starts_none(box: Box, runtime: Path):
     assert path.exists()
 
 
+@needs(root=True)  # the broker shows nobody else its environment
 def test_systemd_s_words_do_not_reach_the_broker_child(box: Box, manager: Listening):
     core = box.serve(NOTIFY_SOCKET=manager.path)
     environ = Path(f"/proc/{core.broker_pid()}/environ").read_bytes()

@@ -18,7 +18,7 @@ from needs import needs
 from appliance import cells, clock, jail, landlock, seccomp, usage
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import BadInput, Busy, NotFound, Unavailable
-from appliance.sandbox import Bind, Execution, Limits, Order, Plan, Sandbox
+from appliance.sandbox import Bind, Execution, Limits, Order, Plan, Sandbox, is_left, this_core
 
 pytestmark = needs("bwrap", "perl")
 NEVER = threading.Event()
@@ -371,7 +371,7 @@ def sleeping(execution: str) -> int:
 @pytest.mark.covers("A-020", "A-076")
 def test_what_an_earlier_core_left_is_found_by_its_label_and_ended(pool: ThreadPoolExecutor):
     dead = subprocess.Popen(["sleep", "0"])
-    gone = clock.process(dead.pid).encode()
+    gone = f"{this_core().partition(':')[0]}:{clock.process(dead.pid).encode()}"
     dead.wait()
     made = Order("read_file", "s7", ("sleep", "600"), execution="01a2b3c4-5678-left")
     ours = order("sleep", "600")
@@ -644,7 +644,7 @@ def test_older_kernels_are_asked_for_less(abi: int, size: int):
 def test_an_older_landlock_still_lets_a_call_run(sandbox: Sandbox, work: Path):
     for abi in range(landlock.version() + 1):
         script = "echo x >a; mkdir b; mv a b/c; truncate -s 0 b/c; echo y >/tmp/z; cat /tmp/z"
-        done = cells.run(order("sh", "-ec", script, folder=work), cells.Means("x", abi), NEVER)
+        done = cells.run(order("sh", "-ec", script, folder=work), cells.Means(this_core(), abi), NEVER)
         assert (done.status, done.stdout) == ("completed", b"y\n"), (abi, done)
         shutil.rmtree(work / "b")
 
@@ -660,6 +660,15 @@ def test_bytes_of_a_folder_are_those_on_the_disk(tmp_path: Path):
     size = usage.folder_bytes(tmp_path, 1 << 40)
     assert size.is_whole and 2 * MB <= size.seen_bytes < 2 * MB + 100_000
     assert usage.folder_bytes(tmp_path / "none", 1).seen_bytes == 0
+
+
+@pytest.mark.covers("A-020")
+def test_a_core_elsewhere_is_nobody_that_we_could_miss():
+    """In a container numbers of processes mean something else, and its sandboxes are seen from outside, too."""
+    here, _, process = this_core().partition(":")
+    dead = "/".join([*process.split("/")[:2], "1"])
+    assert not is_left(this_core()) and is_left(f"{here}:{dead}")
+    assert not is_left(f"1{here}:{dead}") and not is_left("x")
 
 
 def test_titles_are_read_only_where_they_are_ours():

@@ -93,6 +93,20 @@ def test_no_file_becomes_set_user_id(machine: str):
     assert say(machine, "openat2") == failing(errno.ENOSYS)
 
 
+def test_no_rules_are_made_once_those_of_the_sandbox_hold(machine: str):
+    last = seccomp.no_more_rules(machine)
+    for call in ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"):
+        assert say(machine, call) == ALLOWED  # the sandbox needs them
+        number = seccomp.number(call, machine)
+        assert number is not None and verdict(last, MACHINES[machine], number) == failing(errno.ENOSYS)
+    assert {verdict(last, MACHINES[machine], number) for number in (0, 1, 59, 221)} == {ALLOWED}
+
+
+@pytest.mark.parametrize("call", ["semget", "msgget", "shmget", "vmsplice"])
+def test_memory_that_would_be_nobodys_is_not_to_be_had(machine: str, call: str):
+    assert say(machine, call) == failing(errno.ENOSYS)
+
+
 def test_ordinary_calls_pass_and_every_other_tongue_ends_the_process(machine: str):
     program = seccomp.tool_filter(machine)
     ordinary = {"x86_64": (0, 1, 2, 9, 57, 59, 60, 231, 257), "aarch64": (56, 63, 64, 93, 94, 221, 222)}[machine]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from needs import needs
 from process import ROOT, Box, Core, a_box, script, standing_core  # noqa: F401
 from screens import FOLDER, Seen, show
 
@@ -44,6 +45,12 @@ tool_calls = [{name = "rm", arguments = {path = "*.txt"}}]
 [[turns]]
 match = "remove two"
 text = "Both are gone."
+[[turns]]
+match = "count for me"
+tool_calls = [{name = "use", arguments = {tool = "exec", arguments = {command = "echo one; sleep 1; echo [b]two[/b]; until ls go; do sleep 0.3; done 2>/dev/null"}}}]
+[[turns]]
+match = "count for me"
+text = "Counted."
 [[turns]]
 match = "colour"
 repeat = true
@@ -123,6 +130,20 @@ def test_change_of_a_file_is_shown_accepted_and_the_next_one_rejected(core: Core
     told = [e["content"] for e in core.call("thread.view", id=thread["id"])["events"] if e["kind"] == "tool_result"]
     assert "first.md: rejected: too late" in told[1], "the model is told why"
     assert "April" in text_of(core, "first.md") and core.call("entry.waiting") == []
+
+
+@needs("bwrap", "perl")
+def test_what_a_command_says_is_seen_while_it_runs(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        await say(seen, "count for me")
+        await seen.shows("1 waiting for you", "? exec echo one")
+        await seen.press("ctrl+o", "a")
+        await seen.shows("⟳ use(", "· [b]two[/b]")
+        for folder in core.box.home.root.glob("sessions/*/data"):
+            (folder / "go").touch()
+        await seen.shows("✔ use(", "Counted.")
+
+    see(core, scenario)
 
 
 def test_wide_screen_shows_the_same_card(core: Core) -> None:

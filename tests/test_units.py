@@ -1,5 +1,6 @@
 """The units: parsed, checked against the command line, and started by a real systemd in a throw-away machine."""
 
+import json
 import os
 import re
 import shutil
@@ -242,6 +243,7 @@ def test_services_become_ready_and_answer(owlery: Machine):
     status = owlery.ok(LAUNCHER, "status")
     assert "running, pid" in status and "default = local" in status and "matrix off, email off" in status
     assert owlery.ok(LAUNCHER, "ask", "hi") == "Hoot hoot."
+    assert json.loads(owlery.ok(LAUNCHER, "status", "--json"))["broker"]["is_confined"]  # models.local_only, by the kernel
     assert owlery.ok("systemctl", "--failed", "--quiet", "--no-legend") == ""
 
 
@@ -281,6 +283,22 @@ def test_group_members_may_talk_and_others_not(owlery: Machine):
         assert "Permission denied" in owlery.run(machine.PYTHON, "-I", "-c", talk, user=user).stderr
     dropped = owlery.run("sh", "-c", "echo a note > /var/lib/owlbox/box/notes/a.md", user="alice")
     assert dropped.returncode == 0, dropped.stderr
+
+
+@pytest.mark.covers("A-195", "A-197")
+def test_the_vault_is_the_broker_s_alone_and_a_credential_opens_it(owlery: Machine):
+    folder, credential = "/var/lib/owlbox-broker/vault", "/etc/credstore.encrypted/owlbox-vault.key"
+    owlery.ok("sh", "-c", f"printf value-of-one | {LAUNCHER} secret set search/one", user="alice")
+    assert owlery.ok("stat", "-c", "%U %a", folder) == "owlbox-broker 700"
+    assert "Permission denied" in owlery.run("ls", folder, user="owlbox").stderr
+    owlery.ok("sh", "-c", f"mkdir -p {Path(credential).parent} && head -c 32 /dev/urandom > /run/new")
+    owlery.ok("systemd-creds", "encrypt", "--with-key=host", "--name=owlbox-vault.key", "/run/new", credential)
+    owlery.ok("systemctl", "restart", "owlbox-broker.service")
+    assert "new key (credential)" in owlery.ok(LAUNCHER, "secret", "rotate", "--to", "credential", user="alice")
+    owlery.ok("systemctl", "restart", "owlbox-broker.service")
+    assert owlery.ok("ls", folder).split() == ["secrets"]
+    assert owlery.run(LAUNCHER, "secret", "show", "search/one", "--yes", user="alice").returncode == 4
+    assert "value-of-one" in owlery.ok(LAUNCHER, "secret", "show", "search/one", "--yes", user="owlbox")
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -35,7 +35,8 @@ class Anthropic(Hosted):
 
     optional = {
         **{name: name for name in ("temperature", "stop_sequences", "tool_choice", "cache_control")},
-        "thinking.enabled": "adaptive", "thinking": "thinking",
+        "thinking.enabled": "adaptive",
+        "thinking": "thinking",
     }
 
     # -- the request ---------------------------------------------------------------------------------------

@@ -120,14 +120,15 @@ class _Turns:
         self._has_images = has_images
         self._id_size = id_size
         self._turns: list[Turn] = []
-        self._open: dict[str, Returned] = {}  # calls whose result is still to come, by our id
+        self._open: list[tuple[str, Returned]] = []  # calls whose result is still to come, with our id: some have the same
         self._used: set[str] = set()
 
     def add(self, message: Message) -> None:
         if message.role == "assistant":
             self._answer(message)
-        elif message.role == "tool" and message.tool_call_id in self._open:
-            call = self._open.pop(message.tool_call_id)
+        elif message.role == "tool" and any(id == message.tool_call_id for id, _ in self._open):
+            place = next(i for i, (id, _) in enumerate(self._open) if id == message.tool_call_id)
+            call = self._open.pop(place)[1]
             turn = self._turn("user")
             turn.results.append(Returned(call.id, call.name, message.content))
             self._look(turn, message.images)
@@ -153,14 +154,14 @@ class _Turns:
         for call in message.tool_calls:
             sent = self._id(call.id)
             name = self._names.theirs(call.name)
-            self._open[call.id] = Returned(sent, name, NO_RESULT)
+            self._open.append((call.id, Returned(sent, name, NO_RESULT)))
             turn.calls.append(ToolCall(sent, name, call.arguments))
 
     def _settle(self) -> None:
         """Give the calls that have no result one that says so: providers refuse them otherwise."""
         if self._open:
-            self._turn("user").results += self._open.values()
-            self._open = {}
+            self._turn("user").results += [call for _, call in self._open]
+            self._open = []
 
     def _turn(self, role: Literal["user", "assistant"]) -> Turn:
         if self._turns and self._turns[-1].is_empty:

@@ -143,7 +143,8 @@ class Hosted(ABC):
 
     def discover(self, cancel: Cancel | None = None) -> int:
         """Ask the provider how much the model reads and writes; the window from now on."""
-        found = next((one for one in self.listing(cancel) if one.model == self.model), None)
+        models = self.listing(cancel)
+        found = next((one for one in models if one.model == self.model), models[0] if len(models) == 1 else None)
         if found is not None:
             self._window, self._most = found.window, found.max_tokens
         return self.window

@@ -179,6 +179,11 @@ class Line:
             method, request.url, data=data, headers=head, stream=True, allow_redirects=False, timeout=waits
         )
 
+    def allow(self, seconds: float) -> None:
+        """How long the next read may take."""
+        if self.sock is not None and self.sock.fileno() >= 0:  # closed: all of the answer is here already
+            self.sock.settimeout(seconds)
+
     def pull(self) -> None:
         """End whatever waits on the connection; any thread may."""
         with self._guard:
@@ -295,8 +300,7 @@ class Reply:
         assert self._response is not None
         raw = self._response.raw
         while True:
-            if self._line.sock is not None:
-                self._line.sock.settimeout(self._limits.left_s())
+            self._line.allow(self._limits.left_s())
             problem = None
             try:
                 data = raw.read1(CHUNK_BYTES, decode_content=True)

@@ -207,8 +207,9 @@ class OpenAI(Hosted):
         if found := number(at(props, "default_generation_settings", "n_ctx")):
             return found
         for one in items(at(self._perhaps(self._root("/api/v0/models"), cancel), "data")):
-            if one.get("id") == self.model:
-                return number(one.get("loaded_context_length")) or number(one.get("max_context_length"))
+            window = number(one.get("loaded_context_length")) or number(one.get("max_context_length"))
+            if one.get("id") == self.model and window:
+                return window
         running = self._perhaps(self._root("/api/ps"), cancel)
         if not isinstance(running, dict) or "models" not in running:
             return 0

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from appliance.errors import BadInput
 from appliance.overflow import Overflow
+from appliance.records import Outcome
 from appliance.signatures import Range
 from appliance.toolbox import Caller, tool
 
@@ -15,9 +16,9 @@ def read_large_result(
     *,
     overflow: Overflow,
     caller: Caller,
-) -> str:
+) -> Outcome:
     """Read a page of a result that was too long to be shown at once."""
     if not caller.run:
         raise BadInput("large results belong to a thread", hint="call it within one")
     found = overflow.page(caller.run, id, page)
-    return f"[{id}, page {found.page} of {found.total_pages}]\n{found.content}"
+    return Outcome(200, "ok", f"[{id}, page {found.page} of {found.total_pages}]\n{found.content}", origin=found.origin)

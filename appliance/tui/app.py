@@ -299,7 +299,7 @@ class Face(App[None]):
             words.append(f" · thinking {monotonic_s() - chat.began_s:.0f} s")
         if chat.waits.count:
             words.append((f" · {chat.waits.count} waiting for you", "bold $warning"))
-        return Content.assemble(*words, self._used())
+        return Content.assemble(*words, self._used(), *remote_words(self._core.get("broker", {}).get("remote", {})))
 
     def _model(self) -> str:
         cost, broker = self.chat.cost, self._core.get("broker", {})
@@ -352,3 +352,13 @@ def run(socket: str, home: str, revive: Callable[[], str], *, thread: str = "", 
     if app._exception is not None:
         error = app._exception
         raise OwlError(f"the screen failed: {type(error).__name__}: {error}", hint=f"{home}/logs/tui/tui.log has the details")
+
+
+def remote_words(remote: Mapping[str, Any]) -> list[Any]:
+    """Providers that are left alone, and what is spent where that has a limit, for the status line."""
+    away = [one["name"] for one in remote.get("providers", ()) if one["state"] == "skipped"]
+    words: list[Any] = [(f" · {', '.join(away)} left alone", "$warning")] if away else []
+    spending = remote.get("spending", {})
+    if limit := spending.get("limits", {}).get("day_usd"):
+        words.append(f" · ${spending['day_usd']:.2f} of ${limit:.2f} today")
+    return words

@@ -7,8 +7,12 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
+from appliance.fences import ORIGINS
+
 MARKS = {"waits": ("?", "$warning bold"), "running": ("⟳", "$secondary"), "ok": ("✔", "$success"), "error": ("✘", "$error bold")}
+COMMANDS = {"exec", "shell", "sh", "env"}  # tools whose words can be followed while they run
 GIVEN_CHARS = 60
+GROWING_CHARS = 20  # beside what a command says
 RESULT_CHARS = 4000
 OUTCOMES = {
     "interrupted": "The answer was interrupted. Ask again to go on.",
@@ -81,15 +85,28 @@ class ToolBox(Static):
         self._result: dict[str, Any] | None = None
         self.is_open = False
         self._is_waiting = False
+        self._said = ""
+        self.is_command = bool(COMMANDS & {self._tool, str(self._given.get("tool", ""))})
 
     def on_mount(self) -> None:
         """Draw."""
         self._draw()
 
-    def wait(self) -> None:
-        """It waits for somebody's decision."""
-        self._is_waiting = True
+    def wait(self, is_waiting: bool = True) -> None:
+        """It waits for somebody's decision, or not any more."""
+        self._is_waiting = is_waiting
         self._draw()
+
+    def grow(self, said: str) -> None:
+        """The last lines of what a command that runs has said."""
+        if said != self._said:
+            self._said = said
+            self._draw()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a command runs."""
+        return self.is_command and self.is_running and not self._is_waiting
 
     @property
     def is_running(self) -> bool:
@@ -117,9 +134,13 @@ class ToolBox(Static):
         state = ("waits" if self._is_waiting else "running") if result is None else "ok" if int(result["status"]) < 400 else "error"
         mark, style = MARKS[state]
         given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in self._given.items())
-        if len(given) > GIVEN_CHARS and not self.is_open:
-            given = given[: GIVEN_CHARS - 1] + "…"
+        is_heard = state == "running" and bool(self._said)
+        room = GROWING_CHARS if is_heard else GIVEN_CHARS
+        if len(given) > room and not self.is_open:
+            given = given[: room - 1] + "…"
         tail = _cost(result) if result is not None else " · waits for you" if self._is_waiting else ""
+        if is_heard and not self.is_open:
+            tail = f" · {self._said.rpartition(chr(10))[2]}"
         if state == "error" and result is not None and not self.is_open:
             tail += f" · {result['outcome']}: {' '.join(str(result['content']).split())}"
         head = Content.assemble((f"{mark} ", style), (self._tool, "bold"), f"({given})", (tail, "dim"))
@@ -127,8 +148,10 @@ class ToolBox(Static):
 
     def _body(self) -> list[Content]:
         if self._result is None:
-            return [Content("it waits for your decision" if self._is_waiting else "still running")]
+            return [Content("it waits for your decision" if self._is_waiting else self._said or "still running")]
         text = str(self._result["content"]).rstrip()
+        if origin := ORIGINS.get(str((self._result.get("input") or {}).get("origin"))):
+            text = f"(from {origin}; strangers may have written it)\n{text}"
         if len(text) > RESULT_CHARS:
             text = f"{text[:RESULT_CHARS]}\n… {len(text) - RESULT_CHARS} more characters"
         return [Content(text or "(nothing)")]

@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.message import Message
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import OptionList, Static
 
@@ -50,6 +51,7 @@ LEAST_EVENTS = 10  # of a thread that is opened, when it has as many
 MOST_WIDGETS = 200  # a widget of Textual takes 40 kB, an answer with a table has fifty of them
 TITLE_CHARS = 60
 STOP_WITHIN_S = 3.0
+LOOK_S = 2.0  # at what a command that runs has said
 QUEUED = "queued"
 KEEP = 4  # the last things said stay, however large
 
@@ -101,6 +103,7 @@ class Chat(Panel):
         self.cost: dict[str, Any] = {}
         self.waits = Waits(self.ask)
         self._meter = Meter()
+        self._watcher: Timer | None = None
         stage = Stage(lambda: self.talk, self.open, self.resume, self._note, self._type, self.send, self.action_meter)
         self._executor = Executor(self, stage, self.waits)
 
@@ -379,6 +382,26 @@ class Chat(Panel):
             self.means.say(f"not done: {news.why}", True)
         else:
             self.means.say(f"{word}: {news.decision.about}", False)
+            for box in [b for b in self._boxes.values() if b.is_command and b.is_running and news.decision.action == "accept"]:
+                box.wait(False)
+                self._follow_commands()
+
+    def _follow_commands(self) -> None:
+        """Look now and then at what commands say, as long as some run."""
+        if self._watcher is None:
+            self._watcher = self.set_interval(LOOK_S, self._ask_tails)
+
+    def _ask_tails(self) -> None:
+        if any(box.is_busy for box in self._boxes.values()) and self.talk.thread:
+            self.ask("stream.list", {}, self._show_tails)
+        elif self._watcher is not None:
+            self._watcher.stop()
+            self._watcher = None
+
+    def _show_tails(self, found: list[dict[str, Any]]) -> None:
+        tails = [one["tail"] for one in found if one["run"] == self.talk.thread]
+        for box, tail in zip([b for b in self._boxes.values() if b.is_busy], tails):
+            box.grow(tail)
 
     def _show_state(self, message: Outgoing, state: str) -> None:
         if message in self._said:
@@ -424,6 +447,8 @@ class Chat(Panel):
             box = self._boxes[event["call_id"]] = ToolBox(event)
             await self._put(box, before, event["seq"])
             box.open(self._are_open)
+            if box.is_command and before is None:
+                self._follow_commands()
         elif kind == "tool_result" and event["call_id"] in self._boxes:
             self._boxes[event["call_id"]].finish(event)
             if event["tool"] == QUESTION and event["status"] == 200:
