@@ -68,6 +68,7 @@ class Control:
         self.history = history
         self._plan = plan
         self._is_served = is_served
+        self.forget: Callable[[str], object] = lambda session: None  # the files of a session that is deleted
 
     @property
     def sessions(self) -> Sessions:
@@ -222,6 +223,7 @@ class Control:
         while runs := self.runs.listing(session=found.id, limit=100):
             count += sum(self.runs.delete(run.id) for run in runs)  # forks first: they are younger
         self.sessions.delete(found.id)
+        self.forget(found.id)
         return count
 
     def _busy(self, session: Session, until: int = RUNNING) -> list[Run]:

@@ -71,7 +71,7 @@ from appliance.phases import Phases
 from appliance.places import Home
 from appliance.project import Project
 from appliance.records import Ask, Event, Inbound, LoopEnded, Message, Outcome, Part, Route, Terms, to_plain
-from appliance.runs import Loop, Runs
+from appliance.runs import STOPPED, Loop, Runs
 from appliance.schemes import Schemes
 from appliance.search import Search
 from appliance.settings import LOCAL, Config
@@ -166,7 +166,7 @@ class Core:
         services |= {"drives": drives, "texts": Texts(self.store, kinds)}
         sources = Sources(self.store, self.entries, drives)
         self.views = Views(self.store)
-        outside = Outside(self.store, self.entries, self.views, environ, self.warden.ledger.note)
+        outside = Outside(self.store, self.entries, self.views, environ, self.warden.ledger.note, self.strongbox.get)
         self.web = Web(outside, settings.tools)
         services |= self.web.services()
         intake = services["intake"] = Intake(sources, home, environ, fetch=self.web.page)
@@ -275,6 +275,7 @@ class Core:
             self.inbox, self._decide, self.approvals.loop_of, lambda *named: to_plain(self.approvals.show(*named))
         )
         made = control.build(self.store, self.runs, self.inbox, self.views, self.models.plan, is_served=is_shared)
+        made.forget = self.workshop.bench.forget
         self.record = Record(made)
         self.sight = Sight(self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs)
         self.glance = Glance(Looks(self.sight.size, self.sight.copy, self.sight.compact))
@@ -325,6 +326,8 @@ class Core:
     def _ended(self, loop: Loop, end: LoopEnded) -> None:
         """Within the transaction that ended a loop."""
         self.workshop.ended(loop.run, end)
+        if end.status == STOPPED:
+            self.recorder.mend(loop.run)
         if not self.office.ended(loop, end):
             self.inbox.ended(loop, end)
             if end.status == 200:

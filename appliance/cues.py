@@ -17,7 +17,8 @@ POLITE = r"\s*(?:(?:please|now|ok|okay|hey|hi|hello|owl|owlbox)[,!]?\s+)*(?:(?:c
 THING = r"(?:task|to-?do)(?:\s+item)?"
 PLACE = r"(?:\s+(?:for me|(?:to|on|in|for)\s+(?:my|the|your|our)\s+(?:list|queue|tasks|to-?do list|task list)))?"
 TASK = re.compile(
-    rf"{POLITE}(?:(?:add|create|make|put|queue|start|set up)\s+(?:me\s+|us\s+)?(?:an?\s+|one\s+|another\s+)?(?:new\s+)?{THING}{PLACE}"
+    rf"{POLITE}(?:(?:add|create|make|put|queue|start|set up)\s+(?:me\s+|us\s+)?(?:an?\s+|one\s+|another\s+)?"
+    rf"(?:new\s+)?{THING}{PLACE}"
     rf"\s*(?::|,|to\b|for\b|called\b|named\b|that says\b)|(?:new\s+)?{THING}\s*:)\s*(?P<text>\S.*)",
     re.IGNORECASE | re.DOTALL,
 )

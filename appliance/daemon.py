@@ -76,7 +76,7 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
         lock.release()
 
 
-def settle(home: Home, environ: Mapping[str, str]) -> None:
+def settle(home: Home, environ: Mapping[str, str], *, is_worker: bool = False) -> None:
     """Move plain keys into the vault and begin this process anew, so that none is left in its memory or environment.
 
     Returns when there is nothing to move, or when it cannot be done.
@@ -86,7 +86,7 @@ def settle(home: Home, environ: Mapping[str, str]) -> None:
     if is_again or environ is not os.environ or not (is_found or moving.spare(home, environ)):
         return
     if is_found:
-        core = Core(home, environ)
+        core = Core(home, environ, process="worker" if is_worker else "core", is_shared=not is_worker)
         try:
             moved = core.strongbox.settle(home, environ)
         finally:

@@ -25,6 +25,7 @@ from appliance.tasks import Tasks
 
 LOG = logging.getLogger(__name__)
 State = Literal["ok", "warning", "problem"]
+STATUS_S = 10.0
 LARGE_MB = 100  # of a database (R-042)
 
 
@@ -201,6 +202,10 @@ def _vault(home: Home, environ: Mapping[str, str]) -> Finding:
     status = _told_of_vault(home, environ)
     if status.get("is_locked"):
         return Finding("vault", "warning", "locked: what needs a key cannot work", "owlbox secret unlock")
+    kept = {secret["name"] for secret in status.get("secrets", ())}
+    if status and (missing := [name for name in moving.named(home, environ) if name not in kept]):
+        hint = "; ".join(f"owlbox secret set {name}" for name in missing)
+        return Finding("vault", "warning", f"owlbox.toml names what is not there: {', '.join(missing)}", hint)
     for count, words, hint in (
         (status.get("expired", 0), "secrets have expired", "owlbox secret list, then set them again or purge them"),
         (status.get("expiring", 0), "secrets end within 7 days", "owlbox secret list"),
@@ -217,6 +222,6 @@ def _told_of_vault(home: Home, environ: Mapping[str, str]) -> dict[str, Any]:
     """What a running core's broker says about the vault; nothing without one, for nothing is started here."""
     try:
         with Client(str(places.find_core(home, environ)), name="doctor") as client:
-            return dict(client.call("core.status")["broker"].get("vault") or {})
+            return dict(client.call("secret.list", deadline_s=STATUS_S))
     except (OwlError, OSError):
         return {}

@@ -182,7 +182,7 @@ class ProviderError(Unavailable):
 class ContextTooLong(ProviderError, TooLarge):
     """A provider says that the prompt does not fit its model: handled as every other prompt that is too large."""
 
-    outcome = "context_too_long"
+    status, outcome = 413, "context_too_long"
 
 
 class StoreError(OwlError):

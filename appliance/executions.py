@@ -79,7 +79,7 @@ class Executions:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._guard = threading.Lock()
-        self._running: dict[str, tuple[str, CancelToken]] = {}  # channel or log entry of what runs in the background
+        self._running: dict[str, tuple[str, CancelToken]] = {}  # by channel, of what run and how it is stopped
         self._threads: list[threading.Thread] = []
         self._is_closing = False
 
@@ -107,6 +107,7 @@ class Executions:
             raise Refused(f"{tool} is not allowed here: {caller.terms.bars_files}", hint="say what should be changed instead")
         is_shared = not self._means.bench.is_own(job, path)
         if is_shared and self._waits(caller, True):
+            self._means.bench.judge_write(job, path)
             text = given.get("content") or f"{given.get('old_text', '')}\n->\n{given.get('new_text', '')}"
             more = {"path": path, "given": given, "role": caller.terms.role}
             return self._means.verbs.record(self._actor(caller), tool, path, f"{path}\n\n{text}", more)
@@ -216,9 +217,11 @@ class Executions:
         return self._ran(job, done, bytes(said))
 
     def _ran(self, job: Job, done: Execution, said: bytes) -> Ran:
-        text = self._means.clean(_readable(said))[:KEPT_TEXT]
+        text, is_cut = self._means.clean(_readable(said)), done.is_cut
+        if len(text) > KEPT_TEXT:
+            text, is_cut = text[:KEPT_TEXT], True
         out, err = (self._means.clean(part.decode("utf-8", "replace")).encode() for part in (done.stdout, done.stderr))
-        return Ran(replace(done, stdout=out, stderr=err), text, job.timeout_s)
+        return Ran(replace(done, stdout=out, stderr=err, is_cut=is_cut), text, job.timeout_s)
 
     def _streamed(self, job: Job, command: str, stream: Stream, order: Order | None = None) -> Ran:
         """The same, and what it says goes to its channels meanwhile; without an order it is judged now."""

@@ -50,7 +50,8 @@ def size(args: argparse.Namespace, home: Home) -> int:
     took = found["telemetry"]
     if took["prompt_tokens"]:
         say(
-            f"sent so far: {took['prompt_tokens']} tokens, {took['context_tokens']} with the last call; {took['output_tokens']} came back"
+            f"sent so far: {took['prompt_tokens']} tokens, {took['context_tokens']} with the last call; "
+            f"{took['output_tokens']} came back"
         )
     for note in found["notes"]:
         say(note)

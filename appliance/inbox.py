@@ -373,8 +373,11 @@ class Inbox:
         if isinstance(error, Cancelled):
             if self._is_closing:
                 return LATER
-            self._loops.settle(loop.session, partial(self._runs.end_loop, loop, STOPPED, "cancelled"))
-            return LoopEnded(STOPPED, "cancelled", error.message)
+            end = LoopEnded(STOPPED, "cancelled", error.message)
+            is_taken_up = self._runs.last_turn(loop.id) is not None  # and has calls that were not run
+            finish = partial(self._loops.finish, loop, "", replace(end, message=""))
+            self._loops.settle(loop.session, finish if is_taken_up else partial(self._runs.end_loop, loop, STOPPED, "cancelled"))
+            return end
         LOG.error("loop %d of run %s could not begin: %s", loop.id, loop.run, error)
         end = LoopEnded(FAILED, error.outcome, str(error))
         try:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, home: Home) -> int:
     from appliance.phases import PhaseLog, Phases, Screen
     from appliance.workers import Post
 
-    settle(home, os.environ)
+    settle(home, os.environ, is_worker=True)
     given, ready = os.environ.pop(ID, ""), os.environ.pop(READY, "")
     core = Core(home, os.environ, process="worker", is_shared=False)
     path = home.logs / f"{given}.log" if given else None

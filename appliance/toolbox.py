@@ -167,7 +167,7 @@ class Toolbox:
         shorten: Callable[[str, str, str], str] | None = None,
         hold: Hold | None = None,
     ) -> None:
-        """`shorten` keeps a run's result that is too long, with its origin, and gives what to show instead; without it, it is cut."""
+        """`shorten` keeps a run's result that is too long, with its origin, and gives what to show; without it, it is cut."""
         self._shorten = shorten
         self._services = {**services, "toolbox": self}
         self._policy = policy

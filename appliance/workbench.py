@@ -8,9 +8,11 @@ and folders that the person has listed are `/project/NAME`. Opens no file that a
 import functools
 import hashlib
 import json
+import logging
 import os
 import posixpath
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +29,7 @@ from appliance.rules import Judgement, Policy, Request, Runtime, Usage, Wanted
 from appliance.sandbox import Sandbox
 from appliance.settings import Config
 
+LOG = logging.getLogger(__name__)
 PROJECT = "/project"  # folders that the person has listed, by name
 DISK = "/disk"  # any other place, where the working folder does not hold tools in
 MB = 1 << 20
@@ -124,6 +127,13 @@ class Workbench:
         """What the policy says to a command; Refused when it may not run. Nothing is started."""
         return self._judged(job, self._listed(job), _runtime(SHELL), command=command, is_writing=not is_read_only)
 
+    def judge_write(self, job: Job, path: str) -> None:
+        """Refused when a file may not be changed here. Nothing is started."""
+        place = self.place(job, path)
+        judgement = self._judged(job, place.folders, self._files)
+        if not all(one.is_writable for one in judgement.mounts if one.kind == "bind"):
+            raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
+
     def prepared(self, job: Job, command: str, *, is_read_only: bool = False) -> Order:
         """A command line as the sandbox takes it, judged; `is_read_only` writes to /tmp alone."""
         folders = self._listed(job)
@@ -152,6 +162,12 @@ class Workbench:
     def folder(self, session: str) -> Path:
         """The data folder of a conversation; it may not be there yet."""
         return self._ground.folder / label(session) / "data"
+
+    def forget(self, session: str) -> None:
+        """Remove the folder of a conversation with all that is in it; a workspace stays."""
+        folder = self._ground.folder / label(session)
+        if folder.is_dir():
+            shutil.rmtree(folder, onerror=_left)
 
     def root(self, session: str) -> Path:
         """The working folder: the one that the configuration names, else the conversation's."""
@@ -347,6 +363,10 @@ def label(session: str) -> str:
     """A session as the name of a folder and of a process: readable, and never that of another session."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", session).strip(".-")[:40] or "nobody"
     return plain if plain == session else f"{plain}-{hashlib.sha256(session.encode()).hexdigest()[:10]}"
+
+
+def _left(function: object, path: str, error: tuple[object, BaseException, object]) -> None:
+    LOG.warning("%s was not removed: %s", path, error[1])
 
 
 def _below(inside: str, top: Path, path: Path) -> str:

@@ -171,6 +171,21 @@ def test_another_conversation_has_another_folder(desk: Desk) -> None:
     assert len({label(name) for name in ("local:ada", "local-ada", "local.ada", "local/ada", "LOCAL:ada", "é", "è", "")}) == 8
 
 
+def test_the_folder_goes_with_its_conversation(desk: Desk, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    session = "local:gone"
+    with desk.core.store.write():
+        desk.core.runs.touch_session(Inbound("local", "gone", "hi", new_id(), 1))
+    assert desk.do("write_file", path="a/b", content="x", session=session).status == 200
+    folder = desk.core.workshop.bench.folder(session)
+    (folder / "link").symlink_to(kept)
+    desk.core.runs.people.move(session, "closing")
+    desk.core.runs.people.move(session, "closed")
+    desk.core.record.control.delete(session)
+    assert not folder.parent.exists() and kept.read_text() == "kept" and desk.put("mine.txt", "x").exists()
+
+
 def test_files_that_hold_keys_are_not_shown_even_here(desk: Desk) -> None:
     desk.put("box/.env", "KEY=1")
     assert desk.do("read_file", path="box/.env").message == ".env is never shown to a tool"
@@ -318,6 +333,10 @@ def test_listed_folders_are_seen_by_whom_they_are_for(listed: Desk) -> None:
     assert listed.do("read_file", path=str(folder / "library/book.txt")).message == "call me\n"
     assert listed.do("read_file", path="/project/library/book.txt").message == "call me\n"
     assert listed.do("write_file", path="/project/library/new", content="x").message == "/project/library/new is read-only"
+    run = listed.core.runs.begin(SESSION, "chat").id
+    asking = listed.do("write_file", path="/project/library/new", content="x", run=run)
+    assert (asking.status, asking.message) == (403, "/project/library/new is read-only")  # and not proposed
+    assert listed.core.approvals.waiting(run) == []
     assert listed.do("read_file", path=str(folder / "project/a.py")).status == 403
     assert listed.do("read_file", path=str(folder / "project/a.py"), terms=CODER).message == "print(1)\n"
     assert listed.do("edit_file", path="/project/project/a.py", old_text="1", new_text="2", terms=CODER).status == 200

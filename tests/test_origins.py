@@ -12,6 +12,7 @@ from test_workshop import YOLO_CHAT, opened
 
 from appliance import fences
 from appliance.clock import CancelToken
+from appliance.overflow import Overflow
 from appliance.records import Event, Message, Outcome, Route, RunSettings, ToolCall
 from appliance.runs import Start
 
@@ -86,7 +87,7 @@ def test_what_a_command_said_marks_the_run_and_stays_marked(stage: Stage) -> Non
 @needs("bwrap", "perl")
 def test_pages_of_a_long_result_keep_its_origin(stage: Stage) -> None:
     told = stage.ask("[chat-yolo] Run it again.", YOLO_CHAT)
-    stage.core.overflow.keep(told.run, "from far away " * 2000, "web")
+    Overflow(stage.core.store, stage.core.entries).keep(told.run, "from far away " * 2000, "web")
     call = ToolCall("c", "read_large_result", {"id": "lr_1", "page": 2})
     assert stage.core.toolbox.dispatch(call, told.run, CancelToken()).origin == "web"
 

@@ -312,9 +312,11 @@ def test_a_stop_text_ends_an_answer_also_where_the_server_does_not_heed_it(kind:
         assert server.wait_broken()  # it does not go on talking
 
 
-@pytest.mark.covers("A-123")
-def test_a_request_waits_two_minutes_by_default(kind: str) -> None:
-    assert remote("http://127.0.0.1:1", kind).timeout_s == 120
+@pytest.mark.covers("A-123", "S-020")
+def test_a_request_waits_two_minutes_for_8192_tokens_of_a_model_that_reads_100000_by_default(kind: str) -> None:
+    made = CLASSES[kind](remote("http://127.0.0.1:1", kind))
+    assert (made.remote.timeout_s, made.max_tokens, made.window) == (120, 8192, 100_000)
+    assert not made.remote.has_reasoning
 
 
 def test_a_connection_is_used_again(kind: str) -> None:

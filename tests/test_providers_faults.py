@@ -366,6 +366,14 @@ def test_a_key_never_travels_in_the_clear_beyond_the_house(url: str, is_fine: bo
     assert remote(url, "openai", key=lambda: "").signed("Authorization") == {}
 
 
+def test_a_proxy_is_not_asked_for_what_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with wire.playing(STORY) as server:
+        made, route = asking(server, "openai")
+        assert isinstance(list(made.generate(route, ask(), CancelToken()))[-1], Finish)
+
+
 @pytest.mark.parametrize("url", ["", "api.example.com/v1", "ftp://x/", "https://", "https://me:hunter22@x.example/"])
 def test_an_address_that_is_none_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigError, match="no address") as caught:

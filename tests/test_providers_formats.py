@@ -13,6 +13,7 @@ from appliance import answers
 from appliance.clock import CancelToken
 from appliance.errors import ProviderError
 from appliance.providers.openai import OpenAI
+from appliance.providers.template import spoken
 from appliance.records import Ask, Image, Message, Part, ToolCall, ToolSpec
 
 OWL = Image("owl.png", "image/png", "aGVsbG8=")
@@ -155,6 +156,11 @@ def test_a_picture_is_sent_or_told_of(kind: str, has_images: bool) -> None:
     )
     assert ("aGVsbG8=" in body) is has_images
     assert ("[picture owl.png, image/png, 1 kB: this model cannot see it]" in body) is not has_images
+
+
+@pytest.mark.covers("A-114")
+def test_the_local_model_is_told_of_a_picture_too() -> None:
+    assert spoken(Message("user", "What is it?", images=(OWL,))) == f"What is it?\n{OWL.reference}"
 
 
 @pytest.mark.covers("R-199")

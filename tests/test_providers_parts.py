@@ -31,6 +31,7 @@ def events(*parts: bytes) -> list[Sent]:
         (b"data: a\r\n\r\ndata: b\r\n\r\n", [Sent("", "a"), Sent("", "b")]),
         (b"data: a\r\rdata: b\r\r", [Sent("", "a"), Sent("", "b")]),
         (b"data: a\ndata: b\n\n", [Sent("", "a\nb")]),
+        (b"data: a\r\ndata: b\r\n\r\n", [Sent("", "a\nb")]),
         (b"event: x\ndata: a\n\ndata: b\n\n", [Sent("x", "a"), Sent("", "b")]),
         (b": comment\n\ndata: a\n\n: ping\n\n", [Sent("", "a")]),
         (b"id: 7\nretry: 10\nodd\ndata: a\n\n", [Sent("", "a")]),
@@ -137,6 +138,11 @@ SCHEMAS = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+def test_what_belongs_to_another_type_is_left_out() -> None:
+    both = {"allOf": [{"type": "string"}, {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}]}
+    assert subset({"type": "object", "properties": {"a": both}})["properties"]["a"] == {"type": "STRING"}
 
 
 @settings(max_examples=200)

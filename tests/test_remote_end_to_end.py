@@ -81,6 +81,7 @@ def test_another_provider_answers_and_is_the_one_that_is_written_down(box: Box) 
 def test_a_failure_is_told_in_words_and_leaves_nothing_in_the_history(box: Box) -> None:
     with remote_box(box, '"a/m"') as wires:
         wires["a"].answers = [DENIED, HOOT]
+        box.serve()
         done = box.run("ask", "first question")
         assert done.returncode != 0 and "did not accept the key" in done.stderr and "owlbox secret set llm/" in done.stderr
         run = box.json("thread", "list")[0]["id"]
@@ -95,6 +96,7 @@ def test_a_failure_is_told_in_words_and_leaves_nothing_in_the_history(box: Box) 
 def test_a_person_sees_what_an_answer_waits_for_and_then_the_answer(box: Box) -> None:
     with remote_box(box, '"a/m"') as wires:
         wires["a"].answers = [LIMITED, HOOT]
+        box.serve()
         done = box.run("chat", text="who are you?\n")
         assert done.returncode == 0 and "Hoot hoot." in done.stdout
         assert "… a has had too many requests" in done.stderr
@@ -158,6 +160,7 @@ def test_a_broker_streams_several_answers_at_once(tmp_path: Path) -> None:
 @pytest.mark.covers("A-129", "R-200")
 def test_models_and_providers_are_listed(box: Box) -> None:
     with remote_box(box) as wires:
+        box.serve()
         wires["a"].models = {"data": [{"id": "m", "context_length": 32000}, {"id": "org/n"}]}
         found = box.json("model", "remote")
         assert {one["name"]: one["window"] for one in found if one["provider"] == "a"} == {"a/m": 32000, "a/org/n": 0}

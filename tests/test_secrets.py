@@ -393,6 +393,18 @@ def test_the_broker_leaves_no_core_file_and_hides_from_its_own_user(nest: Core) 
             Path(f"/proc/{pid}/environ").read_bytes()
 
 
+def test_doctor_names_what_the_configuration_wants_and_the_vault_lacks(nest: Core) -> None:
+    def finding(**environ: str) -> dict[str, str]:
+        done = nest.box.run("doctor", "--json", **environ)
+        return next(f for f in json.loads(done.stdout) if f["name"] == "vault")
+
+    lacking = finding(OWLBOX__CHANNELS__SLACK__BOT_TOKEN="secret:channel/none")
+    assert lacking["state"] == "warning" and "not there: channel/none" in lacking["message"]
+    assert lacking["hint"] == "owlbox secret set channel/none" and "its key lies beside it" in finding()["message"]
+    plain = finding(OWLBOX__CHANNELS__SLACK__BOT_TOKEN="xoxb-plain-text")
+    assert "in plain: channels.slack.bot_token" in plain["message"] and "xoxb" not in json.dumps(plain)
+
+
 def test_a_key_written_into_the_file_of_a_running_core_is_moved_by_a_reload(nest: Core) -> None:
     config = nest.box.home.config
     config.write_text(config.read_text() + '\n[providers.xai]\nkey = "sk-later-0123456789"\n')
@@ -400,3 +412,14 @@ def test_a_key_written_into_the_file_of_a_running_core_is_moved_by_a_reload(nest
     assert "providers.xai" in done["changed"] + done["restart"]
     assert "sk-later" not in config.read_text() and 'key = "secret:llm/xai"' in config.read_text()
     assert listed(nest, "llm/xai")["uses"] == 0
+
+
+@pytest.mark.covers("A-107")
+def test_a_worker_begins_anew_without_the_keys_it_was_given(box: Box) -> None:
+    with box.home.config.open("a") as file:
+        file.write(f'\n[channels.slack]\nbot_token = "{PLAIN}"\n')
+    worker = box.start("worker", "run", "--persist", OWLBOX__PROVIDERS__GROQ__KEY=NAMED, OPENAI_API_KEY=FOREIGN)
+    until(lambda: "secret:channel/slack-bot_token" in box.home.config.read_text(), "the key is moved")
+    until(lambda: b"OWLBOX_AGAIN" in Path(f"/proc/{worker.pid}/environ").read_bytes(), "it has begun anew")
+    until(lambda: [w["pid"] for w in box.json("worker", "list", "--status", "running")] == [worker.pid], "it works")
+    assert held(worker.pid) == set() and b"sk-canary" not in Path(f"/proc/{worker.pid}/environ").read_bytes()

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from appliance.clock import now_ms
@@ -205,6 +204,8 @@ def _seconds(text: str) -> float | None:
 
 
 def _date(text: str) -> float | None:
+    from email.utils import parsedate_to_datetime  # brings sockets along, which nothing else here needs
+
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - now_ms() / 1000)
     except (ValueError, TypeError, OverflowError):

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -26,7 +27,7 @@ from appliance import __version__
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, OwlError, ProviderError
 from appliance.providers.faults import Heard, clean, fault
-from appliance.providers.remote import Remote
+from appliance.providers.remote import Remote, is_near
 from appliance.records import Cancel
 
 CONNECT_S = 10.0
@@ -159,7 +160,8 @@ class Line:
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.verify = remote.verify
-        self._session.proxies.update(get_environ_proxies(remote.base_url, no_proxy=None))
+        if not is_near(urlsplit(remote.base_url).hostname or ""):
+            self._session.proxies.update(get_environ_proxies(remote.base_url, no_proxy=None))
         self._session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
         self._session.headers.clear()
         self._session.headers.update({"User-Agent": f"owlbox/{__version__}", "Accept-Encoding": "identity"})

@@ -77,8 +77,9 @@ def _small(schema: Any, depth: int) -> dict[str, Any]:
     _choices(schema, found)
     if found["type"] == "ARRAY":
         found["items"] = _small(schema.get("items") if isinstance(schema.get("items"), dict) else {"type": "string"}, depth + 1)
-    if found["type"] == "OBJECT":
-        _members(found, depth)
+    else:
+        found.pop("items", None)
+    _members(found, depth)
     return _told(schema, found)
 
 
@@ -128,6 +129,8 @@ def _choices(schema: dict[str, Any], found: dict[str, Any]) -> None:
 
 def _members(found: dict[str, Any], depth: int) -> None:
     properties = _table(found.pop("properties", None))
+    if found["type"] != "OBJECT":
+        properties = {}
     if properties:
         found["properties"] = {name: _small(value, depth + 1) for name, value in properties.items()}
     required = [name for name in found.pop("required", None) or [] if name in properties]

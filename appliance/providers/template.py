@@ -101,6 +101,7 @@ def system_text(ask: Ask) -> str:
 
 
 def spoken(message: Message) -> str:
-    """What the model said, its calls as the lines of JSON they were."""
+    """What was said, its pictures named and its calls as the lines of JSON they were."""
+    images = [image.reference for image in message.images]
     calls = [json.dumps({"name": c.name, "arguments": c.arguments}, ensure_ascii=False) for c in message.tool_calls]
-    return "\n".join([message.content] * bool(message.content) + calls)
+    return "\n".join([message.content] * bool(message.content) + images + calls)

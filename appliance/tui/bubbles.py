@@ -7,8 +7,6 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
-from appliance.fences import ORIGINS
-
 MARKS = {"waits": ("?", "$warning bold"), "running": ("⟳", "$secondary"), "ok": ("✔", "$success"), "error": ("✘", "$error bold")}
 COMMANDS = {"exec", "shell", "sh", "env"}  # tools whose words can be followed while they run
 GIVEN_CHARS = 60
@@ -150,8 +148,8 @@ class ToolBox(Static):
         if self._result is None:
             return [Content("it waits for your decision" if self._is_waiting else self._said or "still running")]
         text = str(self._result["content"]).rstrip()
-        if origin := ORIGINS.get(str((self._result.get("input") or {}).get("origin"))):
-            text = f"(from {origin}; strangers may have written it)\n{text}"
+        if origin := (self._result.get("input") or {}).get("origin"):
+            text = f"({origin}: strangers may have written this)\n{text}"
         if len(text) > RESULT_CHARS:
             text = f"{text[:RESULT_CHARS]}\n… {len(text) - RESULT_CHARS} more characters"
         return [Content(text or "(nothing)")]
