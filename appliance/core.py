@@ -71,7 +71,7 @@ from appliance.phases import Phases
 from appliance.places import Home
 from appliance.project import Project
 from appliance.records import Ask, Event, Inbound, LoopEnded, Message, Outcome, Part, Route, Terms, to_plain
-from appliance.runs import STOPPED, Loop, Runs
+from appliance.runs import Loop, Runs
 from appliance.schemes import Schemes
 from appliance.search import Search
 from appliance.settings import LOCAL, Config
@@ -254,6 +254,7 @@ class Core:
             go_on=self.approvals.go_on,
             passed=passed,
         )
+        self.inbox.mend = self.recorder.mend
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         means = Means(
             self.toolbox.dispatch, self._tools, self.status, self.plan, self.prompt_size, self.reload, self.shut_down, self.bench
@@ -326,8 +327,6 @@ class Core:
     def _ended(self, loop: Loop, end: LoopEnded) -> None:
         """Within the transaction that ended a loop."""
         self.workshop.ended(loop.run, end)
-        if end.status == STOPPED:
-            self.recorder.mend(loop.run)
         if not self.office.ended(loop, end):
             self.inbox.ended(loop, end)
             if end.status == 200:

@@ -65,6 +65,7 @@ class Inbox:
         self._relevant = relevant
         self._outbox = outbox
         self._drop = drop
+        self.mend: Callable[[str], object] = _done  # closes what a run's log says of calls that were not run
         self._go_on = go_on
         self._passed = passed
         self._guard = threading.Lock()
@@ -377,6 +378,8 @@ class Inbox:
             is_taken_up = self._runs.last_turn(loop.id) is not None  # and has calls that were not run
             finish = partial(self._loops.finish, loop, "", replace(end, message=""))
             self._loops.settle(loop.session, finish if is_taken_up else partial(self._runs.end_loop, loop, STOPPED, "cancelled"))
+            if is_taken_up:
+                self._loops.settle(loop.session, lambda: _done(self.mend(loop.run)))
             return end
         LOG.error("loop %d of run %s could not begin: %s", loop.id, loop.run, error)
         end = LoopEnded(FAILED, error.outcome, str(error))
@@ -430,3 +433,7 @@ class Inbox:
             execute(
                 "DELETE FROM turn_locks WHERE session = ? AND loop = ? AND process = ?", (loop.session, loop.id, self._runs.process)
             )
+
+
+def _done(what: object) -> None:
+    """Nothing more is to be done about it."""
