@@ -666,7 +666,7 @@ def test_a_folder_of_everything_that_is_wrong_stops_nothing_and_costs_little(box
     _, state, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(state)
     done = json.loads(out)
-    assert child.returncode == 0 and used.ru_maxrss < 400_000, used.ru_maxrss  # KB: a gigabyte was there to be read
+    assert child.returncode == 0 and used.ru_maxrss < 700_000, used.ru_maxrss  # KB: a gigabyte was there to be read
     assert (done["error"], done["added"]) == (1, 8), done
     assert done["left_out"] == {"links": 1, "special": 1}
     told = {Path(item["ref"]).name: item["message"] for item in done["items"] if item["message"]}

@@ -76,7 +76,7 @@ def said(run: str, content: str = "hi", **more: object) -> Event:
     return Event(run=run, kind="message", role="user", content=content, **more)  # type: ignore[arg-type]
 
 
-def until(is_true: Callable[[], object], limit_s: float = 10) -> None:
+def until(is_true: Callable[[], object], limit_s: float = 30) -> None:
     """Wait for something that happens elsewhere."""
     end_s = monotonic_s() + limit_s
     while not is_true():

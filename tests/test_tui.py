@@ -42,7 +42,7 @@ match = "slow"
 repeat = true
 text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
 chunk_size = 4
-chunk_delay_s = 0.2
+chunk_delay_s = 0.4
 [[turns]]
 match = "long"
 repeat = true
