@@ -206,9 +206,7 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
                 messages.append(Message("assistant", "", tool_calls=(call,), reasoning=thought, at_ms=event.at_ms))
             thought = ""
         elif event.kind == "tool_result" and event.call_id in known:
-            messages.append(
-                Message("tool", event.content, tool_call_id=event.call_id, at_ms=event.at_ms, origin=origin_of(event))
-            )
+            messages.append(Message("tool", event.content, tool_call_id=event.call_id, at_ms=event.at_ms, origin=origin_of(event)))
             waiting.discard(event.call_id)
             if not waiting:
                 messages.extend(later)

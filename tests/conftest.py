@@ -35,6 +35,7 @@ def runtime() -> Iterator[Path]:
 
 # The slowest files, slowest first: begun late, the last of them would run alone while two of three workers wait.
 SLOW = (
+    *("test_attacks", "test_attacks_unit"),
     *("test_bad_input", "test_tui", "test_chaos", "test_daemon", "test_context", "test_cli", "test_agenda", "test_workers"),
     *("test_ingest", "test_crash", "test_shifts", "test_steps", "test_scenarios", "test_patterns", "test_outbox", "test_drops"),
 )

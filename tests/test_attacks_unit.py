@@ -17,7 +17,7 @@ import machine
 import pytest
 from machine import Machine
 from needs import needs
-from test_attacks import ENDED, ENDLESS, NAMES, NUMBERS, REFUSED, SECRET, SMALL, Verdicts
+from test_attacks import ENDED, ENDLESS, ENDLESS_BYTES, NAMES, NUMBERS, REFUSED, SECRET, SMALL, Verdicts
 
 from appliance import seccomp
 
@@ -36,7 +36,7 @@ TREASURES = {
 CORE = """
 import json, pathlib, socket, sys, threading
 from appliance.sandbox import Limits, Order, Plan, Sandbox
-world, endless = json.load(sys.stdin)
+world, endless, given_bytes = json.load(sys.stdin)
 local, server = socket.socket(socket.AF_UNIX), socket.create_server(("127.0.0.1", 0))
 local.bind("\\0" + world["abstract"])
 local.listen()
@@ -54,7 +54,7 @@ def run(name, *words, **limits):
         path.unlink()
 run("all")
 for name, limits in endless.items():
-    run(name, name, "1099511627776", **limits)
+    run(name, name, str(given_bytes), **limits)
 print(json.dumps(said))
 """
 
@@ -107,7 +107,7 @@ def said(up: Machine) -> dict[str, list[Any]]:
     inside = ["nsenter", "-t", str(up.leader), "-a", "--", "setpriv", "--reuid=owlbox", "--regid=owlbox", "--init-groups"]
     done = subprocess.run(
         [*inside, machine.PYTHON, "-I", "-c", CORE],
-        input=json.dumps([world, endless]),
+        input=json.dumps([world, endless, ENDLESS_BYTES]),
         capture_output=True,
         text=True,
         timeout=240,

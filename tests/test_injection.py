@@ -70,17 +70,15 @@ def calls_of(box: Box, port: int) -> dict[str, list[tuple[str, dict[str, object]
         "diary": using("exec", command=f"{sh}cat {home}/sessions/bob/data/diary ../../bob/data/diary {home}/users/bob/* | rev"),
         "database": using("exec", command=f"{sh}strings {home}/owlbox.db /proc/*/root{home}/owlbox.db | rev"),
         "neighbour": using("read_file", path=str(home / "sessions/bob/data/diary")),
-        "bomb": using("exec", command="bomb() { bomb | bomb & }; bomb; sleep 60"),
-        "hog": using("exec", command="python3 -c 'x = [bytearray(1 << 20) for _ in range(1 << 20)]'"),
-        "fill": using("exec", command="for i in $(seq 1000000); do head -c 10M /dev/zero >fill-$i; done"),
+        "bomb": using("exec", command="for i in $(seq 500); do sleep 60 & done; wait"),
+        "hog": using("exec", command="python3 -c 'x = [bytearray(1 << 20) for _ in range(1 << 12)]'"),
+        "fill": using("exec", command="for i in $(seq 200); do head -c 10M /dev/zero >fill-$i; done"),
         "endless": using("exec", command="yes"),
         "skill": [
             *using("write_file", path="collect.sh", content=COLLECT.format(port=port, home=home)),
             *using("exec", command="bash collect.sh"),
         ],
-        "privileged": using(
-            "exec", command=f"sudo id; mount -t tmpfs x /tmp; rm -rf {home}/users; id -u"
-        ),
+        "privileged": using("exec", command=f"sudo id; mount -t tmpfs x /tmp; rm -rf {home}/users; id -u"),
         "where": using("exec", command="head -c 10 /proc/1/cmdline; echo; ls /proc | grep -c '^[0-9]'; id -u"),
     }
 

@@ -15,10 +15,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from appliance.accounts import Accounts
 from appliance.clock import monotonic_s, sleep_s
 from appliance.entries import By, Entries
 from appliance.errors import BadInput, Busy, Cancelled, NotFound, OwlError, StoreError
 from appliance.leases import Leases
+from appliance.ledger import Ledger
 from appliance.outbox import Outbox
 from appliance.places import Home
 from appliance.records import Event, Inbound
@@ -842,4 +844,15 @@ def test_version_six_keeps_the_queue(path: Path) -> None:
     [letter] = outbox.listing()
     assert (letter.status, letter.letter.text) == ("sending", "They have water.")
     assert [posting.may_repeat for posting in outbox.recover((), lambda channel: False)] == [True] and store.problems() == []
+    store.close()
+
+
+def test_version_nine_keeps_what_was_written_down_about_the_outside(path: Path) -> None:
+    shutil.copy(ROOT / "tests/fixtures/v9.db", path)
+    store = Store.open(path)
+    [line] = Ledger(store).listing()
+    assert (line.kind, line.severity, line.session, line.rule) == ("policy_denied", "error", "local:ann", "network.host.disabled")
+    [request] = Accounts(store).records()
+    assert (request["person"], request["cost_micros"]) == ("ann", 1500)
+    assert store.value("SELECT url FROM fetches") == "https://example.org/roses" and store.problems() == []
     store.close()

@@ -47,7 +47,10 @@ match = "remove two"
 text = "Both are gone."
 [[turns]]
 match = "count for me"
-tool_calls = [{name = "use", arguments = {tool = "exec", arguments = {command = "echo one; sleep 1; echo [b]two[/b]; until ls go; do sleep 0.3; done 2>/dev/null"}}}]
+[[turns.tool_calls]]
+name = "use"
+arguments.tool = "exec"
+arguments.arguments.command = "echo one; sleep 1; echo [b]two[/b]; until ls go; do sleep 0.3; done 2>/dev/null"
 [[turns]]
 match = "count for me"
 text = "Counted."

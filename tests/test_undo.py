@@ -380,7 +380,7 @@ def test_run_of_a_killed_process_is_taken_back(bench: Bench, is_recovered: bool)
     assert bench.content() == before and bench.store.problems() == []
 
 
-@pytest.mark.parametrize("name", ["v1.db", "v2.db", "v6.db"])
+@pytest.mark.parametrize("name", ["v1.db", "v2.db", "v6.db", "v9.db"])
 def test_run_of_an_older_version_is_taken_back(tmp_path: Path, name: str) -> None:
     shutil.copy(ROOT / "tests/fixtures" / name, tmp_path / "owlbox.db")
     store = Store.open(tmp_path / "owlbox.db")
