@@ -127,8 +127,8 @@ class Chain:
     def _due_s(self, asked: _Try, error: OwlError) -> float:
         """When to ask again: when the service says, else after a pause twice as long each time, once more at the very end."""
         now_s = self._now()
-        if isinstance(error, ProviderError) and error.retry_after_s is not None:
-            return now_s + max(0.0, error.retry_after_s)
+        if isinstance(error, ProviderError) and error.retry_after_s:
+            return now_s + error.retry_after_s
         pause_s = min(self._patience.pause_s, self._patience.first_s * 2.0 ** (asked.count - 1))
         return min(now_s + pause_s, self._end_s(asked))
 
@@ -196,7 +196,8 @@ def generate(
         for _ in pauses(chance, cancel, patience.pause_s):
             pass
         has_begun = False
-        asked = replace(ask, dialect=chance.route.dialect, is_retry=chance.is_again)
+        left_s = min(ask.deadline_s, chain.left_s())
+        asked = replace(ask, dialect=chance.route.dialect, is_retry=chance.is_again, deadline_s=left_s)
         try:
             for piece in model.generate(chance.route, asked, cancel):
                 has_begun = True

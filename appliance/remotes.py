@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from appliance.breaker import Breaker
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import NotFound, OwlError, ProviderError, Refused, Unavailable
+from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, ProviderError, Refused, Unavailable
 from appliance.prices import FREE, Prices, Tokens, cost, dollars
 from appliance.providers.anthropic import Anthropic
 from appliance.providers.gemini import Gemini
@@ -33,6 +33,8 @@ DISCOVERY_S, SILENT_S = 5.0, 60.0
 NO_FAILURES = frozenset(
     {"rate_limited", "context_too_long", "invalid_request", "model_not_found", "model_not_supported", "authentication_failed"}
 )
+
+UNSURE = frozenset({"stream_error", "provider_timeout"})  # a service may well have answered, and count it
 
 
 class Adapter(Protocol):
@@ -197,12 +199,15 @@ class Remotes:
         for is_last in (False, True):
             with self._bill(target, one, route, ask) as bill:
                 with service.throttle.turn(cancel, max(0.0, end_s - monotonic_s())):
+                    bill.is_free = False
                     try:
                         left = replace(ask, deadline_s=max(0.1, end_s - monotonic_s()))
                         for piece in one.generate(route, left, cancel):
                             yield bill.take(piece)
-                    except ProviderError as error:
-                        bill.failed()
+                    except OwlError as error:
+                        bill.failed(error)
+                        if not isinstance(error, ProviderError):
+                            raise
                         if error.outcome == "invalid_response" and not bill.has_begun and not is_last:
                             LOG.info("%s answered in no form that we know, asked once more: %s", target.name, error)
                             continue
@@ -239,13 +244,18 @@ class Remotes:
                 hint=f'[prices."{target.model}"] in owlbox.toml says what it costs',
             )
         prompt = one.measure(route, ask).total
-        most = Tokens(prompt, ask.max_tokens)
-        reserved = self._spend.reserve(ask.person, Amount(cost(price or FREE, most), prompt + ask.max_tokens))
+        has_thoughts = self._config.providers[target.provider].reasoning  # they may come on top of the answer
+        output = max(ask.max_tokens, target.max_tokens) if has_thoughts else ask.max_tokens
+        dearest = max(cost(price or FREE, Tokens(prompt, output, cache_write=written)) for written in (0, prompt))
+        reserved = self._spend.reserve(ask.person, Amount(dearest, prompt + output))
         bill = _Bill(price, reserved, prompt)
         try:
             yield bill
         finally:
-            self._spend.settle(reserved, bill.spent())
+            try:
+                self._spend.settle(reserved, bill.spent())
+            except OwlError as error:  # the answer is none the worse, and the most that it may cost stays put down
+                LOG.error("what %s cost is not put down: %s", target.name, error)
 
     # -- looking and mending ----------------------------------------------------------------------------
 
@@ -392,7 +402,7 @@ class _Bill:
     prompt: int
     said: str = ""
     finish: Finish | None = None
-    is_free: bool = False
+    is_free: bool = True  # until it leaves: nobody asks money for waiting in line
 
     @property
     def has_begun(self) -> bool:
@@ -410,9 +420,9 @@ class _Bill:
         self.finish = replace(piece, cost_micros=found)
         return self.finish
 
-    def failed(self) -> None:
-        """It ended with an error; before the first word nobody asks money for that."""
-        self.is_free = not self.said
+    def failed(self, error: OwlError) -> None:
+        """It ended with an error. A refusal costs nothing; what was stopped, or fell silent in the middle, may."""
+        self.is_free = not self.said and not isinstance(error, Cancelled | DeadlineExceeded) and error.outcome not in UNSURE
 
     def spent(self) -> Amount:
         """What it came to, estimated where it has no end."""

@@ -8,6 +8,7 @@ one nothing is flushed. People are named by a hash. Days are those of the box's 
 where that day was. Knows no prices.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -115,14 +116,14 @@ class Spend:
             line = ["s", reserved.number, spent.micros, spent.tokens]
             self._write(fd, line, is_durable=False)
             self._take(book, line)
-            if book.lines > MOST_LINES:
+            if book.lines > MOST_LINES + len(book.days) + len(book.open):
                 self._rewrite(book)
 
     def spent(self, person: str | None = None, *, month: bool = False) -> Amount:
         """Today's sum, or this month's; of one person, or of everybody."""
         with self._guard:
             day = self._day()
-            self._refresh()
+            self._refresh(is_ours=False)
             return _sum(self._book, day[:7] if month else day, None if person is None else person_hash(person))
 
     def plain(self) -> dict[str, Any]:
@@ -185,8 +186,11 @@ class Spend:
                 text = f"{used.tokens} of {tokens} tokens for {whose} are used, and this may take {wanted.most.tokens}"
                 raise Exhausted(text, hint=HINT)
 
-    def _refresh(self) -> None:
-        """Read the file again when it is not as we left it. What was put down and never settled counts as spent."""
+    def _refresh(self, *, is_ours: bool = True) -> None:
+        """Read the file again when it is not as we left it. What was put down and never settled counts as spent.
+
+        Only who has it alone, `is_ours`, may mend it: a line without an end may be one that another broker writes.
+        """
         try:
             info = self._path.stat()
             if self._seen == (info.st_ino, info.st_size):
@@ -205,7 +209,9 @@ class Spend:
                 LOG.error("%s, line %d is torn and left out", self._path.name, number)
         self._seen = (info.st_ino, info.st_size)
         if text and not text.endswith("\n"):
-            self._rewrite(self._book)  # a power cut tore the last line: the next one must not become a part of it
+            self._seen = None
+            if is_ours:
+                self._rewrite(self._book)  # a power cut tore the last line: the next one must not become a part of it
 
     def _take(self, book: _Book, line: Any) -> None:
         kind, *rest = line
@@ -248,7 +254,9 @@ class Spend:
 
     def _write(self, fd: int, line: list[Any], *, is_durable: bool) -> None:
         try:
-            os.write(fd, (json.dumps(line) + "\n").encode())
+            data = (json.dumps(line) + "\n").encode()
+            if os.write(fd, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if is_durable:
                 os.fdatasync(fd)
         except OSError as error:
@@ -256,7 +264,7 @@ class Spend:
 
 
 def _unwritable(path: Path, error: OSError) -> StoreError | DiskFull:
-    kind = DiskFull if error.errno == 28 else StoreError
+    kind = DiskFull if error.errno == errno.ENOSPC else StoreError
     return kind(f"{path} cannot be written: {error.strerror}", hint="no remote model is asked meanwhile")
 
 

@@ -586,7 +586,7 @@ def test_pages_are_added_and_read_through_the_program(box: Box, site: Server) ->
     refused = box.run("context", "add", url)
     assert refused.returncode == 1 and "this machine (loopback)" in refused.stderr
     config = box.home.root / "owlbox.toml"
-    config.write_text(config.read_text() + f"\n[tools.web]\nprivate_networks = [\"{HERE}\"]\n")
+    config.write_text(config.read_text() + f'\n[tools.web]\nprivate_networks = ["{HERE}"]\n')
     assert "1 added" in box.run("context", "add", url).stdout
     core = box.serve()
     with core.client() as client:

@@ -81,11 +81,13 @@ class Anthropic(Hosted):
         if "thinking.enabled" in self.refused:
             more["thinking"] = {"type": "adaptive"}
             return True
-        budget = min(MOST_THOUGHT, self.max_tokens - body["max_tokens"])
+        room, half = self.max_tokens - body["max_tokens"], body["max_tokens"] // 2
+        budget = min(MOST_THOUGHT, room if room >= LEAST_THOUGHT else half)
         if budget < LEAST_THOUGHT:
             more["temperature"] = ask.temperature
             return False
-        body["max_tokens"] += budget
+        if room >= LEAST_THOUGHT:
+            body["max_tokens"] += budget
         more["thinking"] = {"type": "enabled", "budget_tokens": budget}
         return True
 
@@ -106,10 +108,10 @@ class Anthropic(Hosted):
     # -- the answer ----------------------------------------------------------------------------------------
 
     def _read(self, draft: Draft, sent: Sent) -> None:
-        event = parsed(sent.data, self.name)
+        event = parsed(sent.data, self.name, draft.hidden)
         kind, place = event.get("type"), event.get("index")
         if kind == "error" or event.get("error"):
-            raise fault(self.remote, Heard(0, {}, event))
+            raise fault(self.remote, Heard(0, {}, event), draft.hidden)
         if kind == "message_start":
             self._counted(draft, at(event, "message"))
         elif kind == "content_block_start":
@@ -126,7 +128,7 @@ class Anthropic(Hosted):
 
     def _whole(self, draft: Draft, body: dict[str, Any]) -> None:
         if body.get("error"):
-            raise fault(self.remote, Heard(0, {}, body))
+            raise fault(self.remote, Heard(0, {}, body), draft.hidden)
         if not isinstance(body.get("content"), list):
             raise ProviderError(f"{self.name} ({self.model}) sent an answer without content", outcome="invalid_response")
         self._counted(draft, body)

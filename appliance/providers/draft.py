@@ -6,13 +6,14 @@ A call whose arguments are no JSON is handed on as text, in the form that `answe
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from appliance.clock import new_id
 from appliance.errors import ProviderError
 from appliance.providers.conversation import Names
+from appliance.providers.faults import clean
 from appliance.providers.remote import Remote
 from appliance.providers.streaming import Answer
 from appliance.records import Ask, Finish, Piece, ToolCall
@@ -61,6 +62,7 @@ class Draft:
         self.usage = Usage()
         self.is_over = False  # nothing more is worth waiting for
         self.is_refused = False
+        self.hidden: tuple[str, ...] = ()  # what no message may show: keys
         self.kept: dict[str, Any] = {}  # of one answer: what a format must remember between events
 
     # -- what a format tells ---------------------------------------------------------------------------
@@ -190,14 +192,14 @@ class Draft:
         return tuple(found)
 
 
-def parsed(text: str, who: str) -> dict[str, Any]:
+def parsed(text: str, who: str, hidden: Sequence[str] = ()) -> dict[str, Any]:
     """The object that an event holds; ProviderError invalid_response for anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        shown = " ".join(text[:80].split())
+        shown = clean(" ".join(text.split()), hidden)[:80]
         raise ProviderError(f"{who} sent something that is no JSON object: {shown}", outcome="invalid_response")
     return value
 

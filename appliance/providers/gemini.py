@@ -82,11 +82,11 @@ class Gemini(Hosted):
     # -- the answer ----------------------------------------------------------------------------------------
 
     def _read(self, draft: Draft, sent: Sent) -> None:
-        self._whole(draft, parsed(sent.data, self.name))
+        self._whole(draft, parsed(sent.data, self.name, draft.hidden))
 
     def _whole(self, draft: Draft, body: dict[str, Any]) -> None:
         if body.get("error"):
-            raise fault(self.remote, Heard(0, {}, body))
+            raise fault(self.remote, Heard(0, {}, body), draft.hidden)
         self._counted(draft, body)
         if at(body, "promptFeedback", "blockReason"):
             draft.is_refused = True

@@ -190,12 +190,13 @@ class Hosted(ABC):
             return
 
     def _pieces(self, reply: "Reply", draft: Draft) -> Iterator[Piece]:
+        draft.hidden = reply.hidden
         if reply.media_type in JSON_TYPES:
-            self._whole(draft, parsed(reply.whole(16_000_000).decode("utf-8", "replace"), self.name))
+            self._whole(draft, parsed(reply.whole(16_000_000).decode("utf-8", "replace"), self.name, draft.hidden))
             yield from draft.take()
             return
         if reply.media_type.startswith("text/html"):
-            said = clean(reply.whole(1_000_000).decode("utf-8", "replace"))
+            said = clean(reply.whole(1_000_000).decode("utf-8", "replace"), draft.hidden)
             raise ProviderError(f"{self.name} ({self.model}) sent {said}", hint="is base_url right?", outcome="invalid_response")
         events, chunks = Events(), reply.chunks()
         while (data := self._next(chunks, draft)) is not None:

@@ -280,6 +280,11 @@ class Reply:
         assert self._response is not None
         return self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What no message may show: the values of the request's headers, its key among them."""
+        return tuple(self._request.headers.values())
+
     def begin(self) -> None:
         """Send the request; its answer's head is here afterwards, and it was a success."""
         if isinstance(self._limits.cancel, CancelToken):
@@ -288,6 +293,12 @@ class Reply:
             self._response = self._line.send(self._request, self._limits)
         except requests.RequestException as error:
             problem = self._broken(error)
+        except OSError as error:  # the file of authorities: it is read with each new connection
+            problem = ProviderError(
+                f"{self._remote.provider}: its certificate cannot be checked: {error}",
+                hint=f"is providers.{self._remote.provider}.ca_file right?",
+                outcome="provider_not_available",
+            )
         else:
             self._line.is_used = True
             status = self._response.status_code
@@ -377,7 +388,7 @@ class Reply:
             why = _certificate(error)
             return ProviderError(
                 f"{name}: no safe connection to {place}: {why}",
-                hint="if it is yours, name its authority's file as verify",
+                hint=f"if it is yours, providers.{name}.ca_file names the file of its authority",
                 outcome="provider_not_available",
             )
         if isinstance(error, requests.Timeout):

@@ -122,8 +122,8 @@ class OpenAI(Hosted):
             if draft.reason is None and draft.has_output:
                 draft.end("stop")
             return
-        chunk = parsed(sent.data, self.name)
-        self._heed(chunk)
+        chunk = parsed(sent.data, self.name, draft.hidden)
+        self._heed(draft, chunk)
         self._counted(draft, chunk)
         choice = at(chunk, "choices", 0)
         if choice is not None:
@@ -131,7 +131,7 @@ class OpenAI(Hosted):
             self._ended(draft, at(choice, "finish_reason"))
 
     def _whole(self, draft: Draft, body: dict[str, Any]) -> None:
-        self._heed(body)
+        self._heed(draft, body)
         choice = at(body, "choices", 0)
         if not isinstance(choice, dict):
             raise ProviderError(f"{self.name} ({self.model}) sent an answer without a choice", outcome="invalid_response")
@@ -139,10 +139,10 @@ class OpenAI(Hosted):
         self._said(draft, at(choice, "message"))
         self._ended(draft, at(choice, "finish_reason") or "stop")
 
-    def _heed(self, chunk: dict[str, Any]) -> None:
+    def _heed(self, draft: Draft, chunk: dict[str, Any]) -> None:
         """Raise what an event complains of."""
         if chunk.get("error"):
-            raise fault(self.remote, Heard(0, {}, chunk))
+            raise fault(self.remote, Heard(0, {}, chunk), draft.hidden)
 
     def _said(self, draft: Draft, delta: Any) -> None:
         draft.think(at(delta, "reasoning_content") or at(delta, "reasoning"))
