@@ -326,8 +326,16 @@ class Agent:
             except OwlError as error:
                 if talk.said:
                     raise
-                if not (isinstance(error, ContextTooLong) and chain.narrowed(self._model.plan(chance.route.name)[0])):
+                anew = self._anew(chance.route) if isinstance(error, ContextTooLong) else None
+                if anew is None or not chain.narrowed(anew):
                     chain.failed(error)
+
+    def _anew(self, route: Route) -> Route | None:
+        """A route with the window that is known by now; None where it cannot be had."""
+        try:
+            return next((one for one in self._model.plan(route.name) if one.name == route.name), None)
+        except OwlError:
+            return None  # what it answered says more
 
     def _request(self, talk: Talk, route: Route, packet: Packet) -> Ask:
         """What a route is asked, with its packet."""

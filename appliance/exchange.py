@@ -155,6 +155,7 @@ class _Unpacker:
             raise Unavailable(f"{target.origin} sends its page packed as {coding[:40]}", hint="fetch another page")
         self._inflate = zlib.decompressobj(31)
         self._is_new = True
+        self._rest = b""  # half of what marks another member
 
     def parts(self, data: bytes, most: int) -> "deque[bytes]":
         """What these bytes unpack to, in parts; at most about `most` bytes."""
@@ -163,10 +164,13 @@ class _Unpacker:
         if self._is_new and self._coding == "deflate":  # with or without a zlib header: servers do both
             self._inflate = zlib.decompressobj(15 if data[0] & 0x0F == 8 else -15)
         self._is_new = False
+        data, self._rest = self._rest + data, b""
         made: deque[bytes] = deque()
         size = 0
         while size <= most:
             if self._inflate.eof:
+                if data == b"\x1f":
+                    self._rest = data
                 if not data.startswith(b"\x1f\x8b"):
                     break  # padding after the last member, or nothing
                 self._inflate = zlib.decompressobj(31)

@@ -151,7 +151,7 @@ class Chain:
             return too_long  # what can be mended comes first: the caller sends less
         if len(errors) > 1 and all(is_away(error) for error in errors):
             named = "; ".join(f"{one.route.name}: {one.error.message}" for one in self._tries if one.error is not None)
-            is_offline = all(_kind(error) == "network" for error in errors)
+            is_offline = all(_kind(error) == "network" and error.outcome == "provider_not_available" for error in errors)
             return ProviderError(
                 f"no model can be reached: {named}",
                 hint=self._last.hint,

@@ -45,9 +45,11 @@ RUNNERS = {
         ).split()
     )
 }
+TAKING = frozenset("eval alias source . su".split())  # commands that take others as text
 STARTERS = frozenset("-exec -execdir -ok -okdir -x -X --exec --exec-batch".split())  # of find and fd
 ASSIGNMENT = re.compile(r"(?:export |alias )?\w+\+?=(.*)", re.DOTALL)
 LITERAL = re.compile(r"'([^'\\\n]*)'|\"([^\"\\\n]*)\"")
+RUNNING = re.compile(r"system|popen|spawn|exec|process|passthru|\brun\b|call|output|getline|pipe|pty|\bsh\b|[`|]", re.IGNORECASE)
 DISK = re.compile(r"(?:of=)?/dev/(?:[shv]d|xvd|nvme|mmcblk|disk|mapper/|md\d|dm-|loop\d)", re.IGNORECASE)
 MODE = re.compile(r"[ugoa]*[+=][rwxXt]*s[rwxXst]*(?:,.*)?|[2467]\d{3}|.*,[ugoa]*[+=][rwxXt]*s.*")
 OPERATORS = re.compile(r"[|&;<>(){}]")
@@ -98,12 +100,13 @@ class Forbidden:
     def _of(self, found: Read, depth: int = 0) -> str:
         if found.is_too_deep or depth > 8:
             return TOO_DEEP
+        has_made = any(map(_has_made, found.pipelines))
         for pipeline in found.pipelines:
-            if pattern := self._of_pipeline(pipeline, found.has_expansion, depth):
+            if pattern := self._of_pipeline(pipeline, has_made, depth):
                 return pattern
         return ""
 
-    def _of_pipeline(self, pipeline: list[Simple], has_expansion: bool, depth: int) -> str:
+    def _of_pipeline(self, pipeline: list[Simple], has_made: bool, depth: int) -> str:
         names = [next((name for name, _ in _commands(simple.words)), "") for simple in pipeline]
         shells = [i for i, name in enumerate(names) if name in SHELLS or _family(name) in INTERPRETERS]
         if shells and any(name in DOWNLOADS for name in names[: shells[-1]]):
@@ -115,7 +118,7 @@ class Forbidden:
             is_heard = any(names[j] in SHELLS for j in shells if j > i)
             spoken = simple.words[1:] if is_heard and names[i] in ("echo", "printf", "cat") else []
             spoken += simple.texts if names[i] in SHELLS or is_heard else []
-            if has_expansion:  # X=sudo; $X ls
+            if has_made:  # X=sudo; $X ls
                 spoken += [found[1] for word in simple.words if (found := ASSIGNMENT.fullmatch(word))]
             for text in spoken:
                 if pattern := self._of(read(text), depth + 1):
@@ -136,6 +139,20 @@ class Forbidden:
         return ""
 
 
+def _has_made(pipeline: list[Simple]) -> bool:
+    """Whether something that is run is made of a variable: not where one is a mere argument, as in `mkdir $NAME`."""
+    is_said = any(name in SHELLS for simple in pipeline for name, _ in _commands(simple.words))
+    return any(_runs_made(simple) or is_said and (simple.made or simple.texts) for simple in pipeline)
+
+
+def _runs_made(simple: Simple) -> bool:
+    names = list(_commands(simple.words))
+    if not simple.made or not names:
+        return bool(simple.made)
+    name, at = names[-1]
+    return simple.made[0] <= at or name in RUNNERS or name in TAKING
+
+
 def _special(name: str, words: list[str]) -> str:
     """The built-in patterns that are more than a name and words."""
     if (
@@ -144,7 +161,7 @@ def _special(name: str, words: list[str]) -> str:
         and any(_is_root(word) for word in words if not word.startswith("-"))
     ):
         return ROOT_GONE
-    if name == "chmod" and any(MODE.fullmatch(word) for word in words):
+    if name == "chmod" and MODE.fullmatch(next((word for word in words if not word.startswith("-")), "")):
         return SET_ID
     if name in ("dd", "tee", "cp", "mv", "shred", "wipefs") and any(DISK.match(word) for word in words):
         return TO_DISK
@@ -166,6 +183,8 @@ def _commands(words: list[str]) -> Iterator[tuple[str, int]]:
     while at < len(words):
         name = _name(words[at])
         yield name, at
+        if name == "command" and words[at + 1 : at + 2] in (["-v"], ["-V"]):
+            return  # only says where it is
         if name in ("find", "fd", "fdfind"):
             at = next((i + 1 for i in range(at + 1, len(words)) if words[i] in STARTERS), len(words))
         elif name in RUNNERS:
@@ -210,7 +229,7 @@ def _programs(name: str, words: list[str]) -> Iterator[str]:
         code = [after for word, after in zip(words, words[1:], strict=False) if word.startswith("-") and word.endswith("c")]
         yield from dict.fromkeys([*code, *(word for word in words if any(sign in word for sign in " ;|&\n"))])
     elif _family(name) in INTERPRETERS:
-        for word in words:
+        for word in filter(RUNNING.search, words):  # else what stands in quotes is a text
             yield from (found[1] or found[2] or "" for found in LITERAL.finditer(word))
     elif name == "alias":
         yield from (found[1] for word in words if (found := ASSIGNMENT.fullmatch(word)))

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from appliance import policy as files
 from appliance.clock import now_ms
-from appliance.errors import ConfigError, DeadlineExceeded, NotFound, OwlError, Unavailable
+from appliance.errors import BadInput, ConfigError, DeadlineExceeded, NotFound, OwlError, Unavailable
 from appliance.ledger import Ledger, Severity
 from appliance.rules import Finding, Judgement, Policy, Request, Runtime, Verdict, laid_over
 from appliance.store import Store
@@ -182,6 +182,8 @@ class Gate:
 
     def set_session(self, session: str, document: str, by: str) -> Policy:
         """Give a conversation a policy of its own, as the text of a policy file; the one that holds there now."""
+        if not session:
+            raise BadInput("a policy without a conversation would hold nowhere", hint="owlbox session list")
         own = self._parse(session, document)
         with self._store.write(durable=True) as execute:
             execute(

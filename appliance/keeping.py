@@ -211,12 +211,11 @@ def _when(text: str, *, is_past_fine: bool = False) -> int | None:
     if span := SPAN.fullmatch(text):
         return now_ms() + int(span[1]) * HOURS[span[2]] * HOUR_MS
     try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
         if is_past_fine and text == "now":
             return now_ms()
         raise BadInput(f"{text[:40]!r} is no time", hint=UNTIL) from None
-    return int(moment.timestamp() * 1000)
 
 
 def _number(count: int) -> str:

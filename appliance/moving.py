@@ -94,6 +94,7 @@ def spare(home: Home, environ: Mapping[str, str]) -> list[str]:
 def move(home: Home, environ: Mapping[str, str], put: Callable[[str, str], bool]) -> Moved:
     """Put what is found into the vault with `put` and blank it; ConfigError when that cannot be done in the file."""
     finds = found(home, environ)
+    _check_distinct(finds)
     clean = {name: _blanked(name, value, finds) for name, value in environ.items()}
     gone = {name for name in environ if not name.startswith(config.PREFIX) and clean[name] != environ[name]}
     notices = []
@@ -109,6 +110,16 @@ def move(home: Home, environ: Mapping[str, str], put: Callable[[str, str], bool]
     unused = spare(home, left)
     notices += [f"not handed on: {', '.join(unused)}"] if unused else []
     return Moved(tuple(notices), {name: value for name, value in left.items() if name not in unused})
+
+
+def _check_distinct(finds: list[Found]) -> None:
+    """ConfigError for two values that would be kept under one name: the first of them would be lost."""
+    first: dict[str, Found] = {}
+    for find in finds:
+        other = first.setdefault(find.name, find)
+        if other.value != find.value:
+            text = f"{other.key} and {find.key} would both be {find.name} in the vault"
+            raise ConfigError(text, key=find.key, hint=f'keep one yourself: owlbox secret set NAME, then "{PREFIX}NAME" there')
 
 
 # -- where they are ---------------------------------------------------------------------------------

@@ -174,10 +174,14 @@ def reload(args: argparse.Namespace, home: Home) -> int:
 
 def set_session(args: argparse.Namespace, home: Home) -> int:
     """Give a conversation a policy of its own."""
-    if args.file == "-":
-        text = sys.stdin.buffer.read(MAX_BYTES).decode("utf-8", "replace")
-    else:
-        text = Path(args.file).read_text("utf-8")
+    try:
+        with sys.stdin.buffer if args.file == "-" else open(args.file, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput(f"{args.file} is not UTF-8 text", hint="owlbox policy check FILE") from None
+    if len(data) > MAX_BYTES:  # a part of a policy would be another policy
+        raise BadInput(f"{args.file} has more than {MAX_BYTES} bytes", hint="shorten it")
     done = once(home, "policy.set", {"session": args.session, "document": text})
     say(json.dumps(done, ensure_ascii=False) if args.json else f"session {args.session}: {done['policy']['mode']}")
     return 0

@@ -4,6 +4,7 @@ Amounts are whole millionths of a US dollar, so that sums are exact. A model of 
 it costs nothing unless the configuration says so; of any other one without a price, nobody knows what it costs.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from importlib import resources
 from appliance.settings import LOCAL, Config, Price
 
 MICROS = 1_000_000
+# What may follow a name of the table: the same model at another date. Any other word may mean a dearer one (o3, o3-pro).
+VERSION = re.compile(r"(?:-(?:v?[0-9][0-9a-z.]*|latest|preview|exp|chat|codex|instruct|it))*(?:[@:].*)?")
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Prices:
             text = resources.files("appliance").joinpath("prices.toml").read_text("utf-8")
             self._shipped = tomllib.loads(text)["models"]
         name = model.rpartition("/")[2]
-        begins = [known for known in self._shipped if name == known or name.startswith((f"{known}-", f"{known}@", f"{known}:"))]
+        begins = [known for known in self._shipped if name.startswith(known) and VERSION.fullmatch(name, len(known))]
         return self._shipped[max(begins, key=len)] if begins else None
 
 

@@ -34,7 +34,7 @@ NO_FAILURES = frozenset(
     {"rate_limited", "context_too_long", "invalid_request", "model_not_found", "model_not_supported", "authentication_failed"}
 )
 
-UNSURE = frozenset({"stream_error", "provider_timeout"})  # a service may well have answered, and count it
+UNSURE = frozenset({"stream_error", "provider_timeout", "invalid_response"})  # a service may well have answered, and count it
 
 
 class Adapter(Protocol):

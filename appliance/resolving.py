@@ -83,11 +83,14 @@ def resolved(resolve: Resolve, host: str, deadline: Deadline) -> list[str]:
 
 def is_ours(address: str) -> bool:
     """Whether an address is one of this machine's: the kernel would send from it to itself. Nothing is sent."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    wanted = ipaddress.ip_address(address)
+    if isinstance(wanted, ipaddress.IPv6Address) and wanted.ipv4_mapped is not None:
+        wanted = wanted.ipv4_mapped  # the same place, and a socket may show it in another form
+    family = socket.AF_INET6 if wanted.version == 6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((address, 9))
-            return str(probe.getsockname()[0]) == address
+            probe.connect((str(wanted), 9))
+            return ipaddress.ip_address(probe.getsockname()[0]) == wanted
         except OSError:
             return False  # there is no way to it at all
 

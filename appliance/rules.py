@@ -348,7 +348,7 @@ class Policy:
             ("disk", usage.disk_bytes, quotas.max_disk, "bytes of disk"),
         )
         for name, asked, limit, unit in most:
-            if limit is not None and asked > limit:
+            if limit is not None and not asked <= limit:  # what is no number is refused too
                 yield f"quota.{name}.max", f"{asked:.15g} {unit} are more than {limit:.15g}"
         if 0 < usage.cpus < quotas.min_cpus:
             yield "quota.cpu.min", f"{usage.cpus:g} CPUs are less than {quotas.min_cpus:g}"

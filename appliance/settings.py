@@ -101,7 +101,7 @@ class Provider:
         try:
             return ipaddress.ip_address(host).is_global
         except ValueError:
-            return "." in host and not host.endswith((".local", ".localhost", ".lan", ".internal"))
+            return "." in host and not host.endswith((".local", ".localhost", ".lan", ".home.arpa", ".internal"))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ class Simple:
     words: list[str] = field(default_factory=list)
     targets: list[tuple[str, str]] = field(default_factory=list)  # operator, file
     texts: list[str] = field(default_factory=list)  # here-documents and here-strings
+    made: list[int] = field(default_factory=list)  # which words have an expansion in them
 
 
 @dataclass
@@ -28,7 +29,6 @@ class Read:
     """Everything a command line runs: pipelines in order, those inside of others after them."""
 
     pipelines: list[list[Simple]] = field(default_factory=list)
-    has_expansion: bool = False  # a word is made of a variable
     is_too_deep: bool = False
 
 
@@ -45,6 +45,7 @@ class _Reader:
         self._pipeline: list[Simple] = []
         self._simple = Simple()
         self._word: list[str] | None = None  # None between words
+        self._is_made = False  # the word has an expansion in it
         self._operator = ""  # of a redirection whose file comes next
         self._waiting: list[tuple[str, bool, Simple]] = []  # here-documents that begin at the next line
 
@@ -173,7 +174,7 @@ class _Reader:
             self._add("" if text.startswith('"', at) and not is_quoted else "$")
 
     def _expanded(self, text: str) -> None:
-        self._read.has_expansion = True
+        self._is_made = True
         self._add(text)
 
     def _ansi(self) -> str:
@@ -224,7 +225,6 @@ class _Reader:
     def _nested(self, text: str) -> None:
         inner = read(text, self._depth + 1)
         self._read.pipelines += inner.pipelines
-        self._read.has_expansion |= inner.has_expansion
         self._read.is_too_deep |= inner.is_too_deep
 
     def _nested_in(self, text: str) -> None:
@@ -247,6 +247,7 @@ class _Reader:
             return
         word, self._word = "".join(self._word), None
         operator, self._operator = self._operator, ""
+        is_made, self._is_made = self._is_made, False
         if operator in ("<<", "<<-"):
             self._waiting.append((word, operator == "<<-", self._simple))
         elif operator == "<<<":
@@ -254,6 +255,7 @@ class _Reader:
         elif operator:
             self._simple.targets.append((operator, word))
         else:
+            self._simple.made += [len(self._simple.words)] if is_made else []
             self._simple.words.append(word)
 
     def _end_simple(self) -> None:

@@ -49,7 +49,9 @@ class Tallies:
         if outcome.is_error:
             field = {499: "cancelled", 504: "timeout"}.get(outcome.status, "failed")
         with self._guard:
-            tally = self._found[name]
+            tally = self._found.get(name)
+            if tally is None:
+                return  # forgotten while it ran
             counted = {field: getattr(tally, field) + 1}
             self._found[name] = replace(
                 tally,

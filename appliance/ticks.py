@@ -40,7 +40,7 @@ UNDECIDED = "a change waits for a decision (owlbox entry waiting)"
 STOPPED, LOST = "its worker was stopped", "the claim was lost"
 # Through no fault of the task: our own process, the model's, or the database.
 OURS = ("busy", "disk_full")
-BLAMELESS = ("interrupted", "connection_lost", *OURS)
+BLAMELESS = ("interrupted", "connection_lost", "provider_timeout", "stream_error", *OURS)
 INTERRUPTED, UNBEGUN = "interrupted", "could not be begun"
 WAITS = "it waits for the network"
 UNKNOWN = LoopEnded(500, "failed", "internal error")

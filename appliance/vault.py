@@ -39,6 +39,7 @@ MAX_BYTES = 65_536  # of a value: private keys fit
 MIN_PASSPHRASE = 8
 SOON_MS = 7 * 24 * 3600 * 1000
 FLUSH_MS = 3600 * 1000
+LAST_MS = 253_402_300_799_999  # the end of the year 9999
 VALUES, USES = "secrets", "uses"
 
 
@@ -122,6 +123,7 @@ class Vault:
         """Keep a value under a name, in place of the one before; False when it is there already, with this date."""
         check_name(name)
         data = _encode(value)
+        _check_end(expires_ms)
         if expires_ms is not None and expires_ms <= self._now():
             raise BadInput(f"{iso(expires_ms)} has passed already", hint="give a time to come")
         with self._changing() as records:
@@ -173,6 +175,7 @@ class Vault:
 
     def expire(self, name: str, expires_ms: int | None) -> None:
         """Let a secret end at a time, which may have passed, or never."""
+        _check_end(expires_ms)
         with self._changing() as records:
             old, key = self._find(records, name), self._key()
             data = _decode(old, key).encode()
@@ -432,6 +435,11 @@ def provider_key(provider: str) -> str:
     return check_name(f"{OWN}/{provider}")
 
 
+def _check_end(expires_ms: int | None) -> None:
+    if expires_ms is not None and not 0 <= expires_ms <= LAST_MS:
+        raise BadInput("a secret cannot end then", hint="give a time between 1970 and 9999")
+
+
 def _encode(value: str) -> bytes:
     try:
         data = value.encode()
@@ -495,7 +503,7 @@ def _read(path: Path) -> tuple[_Lock, Records]:
         if raw["kind"] == "passphrase" and not 1 <= iterations <= 100_000_000:
             raise ValueError("iterations")
         lock = _Lock(raw["kind"], raw["id"], salt, iterations, check)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         hint = "restore it from a copy, or move it away and set the secrets again"
         raise OwlError(f"{path} is damaged in its first line", hint=hint, outcome="damaged") from None
     records: Records = {}
@@ -512,9 +520,16 @@ def _line(line: bytes, number: int) -> _Record:
     try:
         raw = json.loads(line)
         name, end = check_name(raw["name"]), raw["expires_ms"]
-        return _Record(name, int(raw["created_ms"]), None if end is None else int(end), _bytes(raw["sealed"]))
+        return _Record(name, _moment(raw["created_ms"]), None if end is None else _moment(end), _bytes(raw["sealed"]))
     except (ValueError, KeyError, TypeError, BadInput):
         return _Record(f"line-{number}", 0, None, b"", line)
+
+
+def _moment(value: Any) -> int:
+    """A time in milliseconds; ValueError for what is none, as a changed byte may make `1e99` of one."""
+    if type(value) is not int or not 0 <= value <= LAST_MS:
+        raise ValueError("no time")
+    return value
 
 
 def _base64(data: bytes) -> str:

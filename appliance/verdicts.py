@@ -133,7 +133,7 @@ def of_error(error: OwlError, *, is_begun: bool) -> Verdict:
         return Verdict(True, 499, "cancelled", error.message)
     if is_begun and isinstance(error, Unavailable):  # the model went away: an interruption, not a bad request
         return Verdict(True, 499, "interrupted", excuse(error))
-    is_offline = isinstance(error, ProviderError) and error.kind == "network"
+    is_offline = isinstance(error, ProviderError) and error.kind == "network" and error.outcome == "provider_not_available"
     return Verdict(True, 500, OFFLINE if is_offline else error.outcome, excuse(error))
 
 

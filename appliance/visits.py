@@ -1,6 +1,6 @@
 """Pages as they were fetched last, and what asks a server whether they still are so.
 
-Owns the `fetches` table: bodies packed, a few hundred of them at most, the longest unused going first. What is here
+Owns the `fetches` table: bodies packed, a few hundred of them at most, those fetched longest ago going first. What is here
 may be lost without harm. Knows nothing about HTTP.
 """
 

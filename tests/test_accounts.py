@@ -174,6 +174,6 @@ def test_every_code_of_a_provider_crosses_the_socket_as_it_is(code: str) -> None
 
 
 def test_an_answer_without_network_ends_so_that_a_worker_can_tell() -> None:
-    assert of_error(ProviderError("gone", kind="network"), is_begun=False).outcome == "offline"
+    assert of_error(ProviderError("gone", outcome="provider_not_available", kind="network"), is_begun=False).outcome == "offline"
     assert of_error(ProviderError("gone", kind="network"), is_begun=True).status == 499
     assert of_error(ContextTooLong("much"), is_begun=False).outcome == "context_too_long"

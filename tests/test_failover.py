@@ -124,6 +124,7 @@ def test_a_service_that_says_when_is_not_asked_before_that() -> None:
     assert walk(1, told(LIMITED, 90)) == ([("r1", 0), ("r1", 90)], None)
     seen, end = walk(1, told(LIMITED, 3600))
     assert seen == [("r1", 0)] and isinstance(end, ProviderError) and end.retry_after_s == 3600
+    assert walk(1, *[told(LIMITED, 0)] * 3) == ([("r1", 0), ("r1", 1), ("r1", 2), ("r1", 4)], None)  # "now" is no pause
     assert walk(2, told(LIMITED, 50), told(LIMITED, 20)) == ([("r1", 0), ("r2", 0), ("r2", 20)], None)
 
 
@@ -173,6 +174,10 @@ def test_when_nobody_can_be_reached_that_is_what_is_said() -> None:
     assert isinstance(end, ProviderError) and end.outcome == "provider_not_available"
     assert "r1: no route to host; r2: left alone" in end.message and end.status == 503
     assert [name for name, _ in seen][:3] == ["r1", "r2", "r1"]
+    cut = ProviderError("cut", outcome="stream_error", kind="network", retry_after_s=3600)
+    offline = ProviderError("none", outcome="provider_not_available", kind="network", retry_after_s=3600)
+    ends = [walk(2, offline, other)[1] for other in (offline, cut)]
+    assert [end.kind for end in ends if isinstance(end, ProviderError)] == ["network", ""]  # who broke off was there
 
 
 @pytest.mark.parametrize("error", [BadInput("no"), Cancelled("stopped")])

@@ -161,6 +161,15 @@ def test_a_bomb_is_counted_as_it_unpacks(site: Server, fetch: Fetch, form: str) 
     assert peak_kb() - before < 20_000
 
 
+def test_members_may_be_torn_anywhere(site: Server, fetch: Fetch) -> None:
+    first, second = gzip.compress(b"hoot "), gzip.compress(b"again")
+    for at in (len(first) - 1, len(first), len(first) + 1, len(first) + 2):
+        pieces = (first + second)[:at], (first + second)[at:]
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
+        url = site.page(f"/torn-{at}", chunks, "text/plain", content_encoding="gzip", transfer_encoding="chunked")
+        assert fetch.get(url, session="s").body == b"hoot again"
+
+
 def peak_kb() -> int:
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1])

@@ -118,6 +118,16 @@ def test_the_file_keeps_its_value_until_the_vault_has_it(home: Home) -> None:
     assert home.config.read_text() == text
 
 
+def test_two_values_that_would_have_one_name_stay_where_they_are(home: Home) -> None:
+    text = f'[tools.mcp.a-b]\ncommand = "x"\nenv = {{ TOKEN = "{KEY}" }}\n'
+    text += f'[tools.mcp.a]\ncommand = "x"\nenv = {{ b-TOKEN = "{KEY}-other" }}\n'
+    home.config.write_text(text)
+    kept: dict[str, str] = {}
+    with pytest.raises(ConfigError, match="would both be mcp/a-b-TOKEN"):
+        moving.move(home, {}, keep(kept))
+    assert kept == {} and home.config.read_text() == text
+
+
 def test_what_cannot_be_changed_is_said_with_the_line_to_write(home: Home) -> None:
     text = '[providers]\nopenai = { key = "$${a}-01234567" }\n'  # as it is read, it is "${a}-01234567"
     home.config.write_text(text)

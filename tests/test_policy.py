@@ -145,6 +145,7 @@ def test_warnings_never_block(tmp_path):
     [
         (Usage(cpus=4), ""),
         (Usage(cpus=4.1), "quota.cpu.max"),
+        (Usage(cpus=float("nan")), "quota.cpu.max"),
         (Usage(memory_bytes=8 * GB), ""),
         (Usage(memory_bytes=8 * GB + 1), "quota.memory.max"),
         (Usage(swap_bytes=8 * GB), ""),

@@ -92,6 +92,12 @@ def test_policy_of_one_session_is_set_and_removed(core: Core, tmp_path: Path) ->
     assert said(box, "policy", "test", "--tool", "search").startswith("allowed")
     (tmp_path / "own.toml").write_text("mood = 1")
     assert "unknown key mood" in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=2)
+    (tmp_path / "own.toml").write_bytes(b"mode = '\xff'")
+    assert "not UTF-8" in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=2)
+    (tmp_path / "own.toml").write_text('mode = "strict"\n' + "#" * 1_000_000)
+    assert "more than 1000000 bytes" in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=2)
+    (tmp_path / "own.toml").write_text('mode = "strict"\n')
+    assert "without a conversation" in said(box, "policy", "set", "", str(tmp_path / "own.toml"), code=2)
     assert "has the policy for all again" in said(box, "policy", "unset", session)
     assert "no policy of its own" in said(box, "policy", "unset", session, code=3)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from services import BROKEN, DENIED, GARBLED, LIMITED, Stage, asked, pooled, service
+from services import BROKEN, CUT, DENIED, GARBLED, LIMITED, SLOW, Stage, asked, pooled, service
 from test_pool import dropped
 
 from appliance import config
@@ -78,8 +78,16 @@ def test_a_provider_that_nobody_knows_is_named_with_those_there_are(tmp_path: Pa
 @pytest.mark.covers("S-025")
 def test_a_server_of_this_machine_is_a_provider_like_any_other_and_needs_no_key(tmp_path: Path) -> None:
     near = Provider(base_url="http://127.0.0.1:9/v1")
-    pool = pooled(tmp_path, Stage(), providers={"lab": near, "ollama": replace(PROVIDERS["ollama"], timeout_s=60)})
-    assert [pool.plan(name)[0].provider for name in ("lab/m", "ollama/m")] == ["lab", "ollama"]
+    pool = pooled(
+        tmp_path,
+        Stage(),
+        providers={
+            "lab": near,
+            "pc": Provider(base_url="http://pc.home.arpa/v1"),
+            "ollama": replace(PROVIDERS["ollama"], timeout_s=60),
+        },
+    )
+    assert [pool.plan(name)[0].provider for name in ("lab/m", "pc/m", "ollama/m")] == ["lab", "pc", "ollama"]
     assert ends(pool, "lab/m").cost_micros == 0
 
 
@@ -103,6 +111,19 @@ def test_defaults_of_providers() -> None:
     assert (usual["anthropic"].priority, usual["openai"].priority) == (10, 20)
     assert usual["anthropic"].fallback == usual["openai"].fallback == ("openrouter",) and usual["gemini"].fallback == ()
     assert not any(one.key or one.reasoning for one in usual.values())
+
+
+@pytest.mark.covers("A-111")
+@pytest.mark.parametrize("role", ["default", "small"])
+def test_which_model_a_role_has_is_a_line_of_the_configuration(tmp_path: Path, role: str) -> None:
+    file = tmp_path / "owlbox.toml"
+    head = '[models]\nlocal_only = false\n[providers.openai]\nkey = "k"\n[providers.gemini]\nkey = "k"\n[pools]\n'
+    for model in ("openai/gpt-4o", "gemini/gemini-2.5-pro"):
+        file.write_text(f'{head}{role} = ["{model}"]\n')
+        pool = Pool(Home(tmp_path), config.load(Home(tmp_path), {}, path=file), make=Stage().make)
+        (route,) = pool.plan(role)
+        assert (route.name, ends(pool, route.name).provider) == (model, model.partition("/")[0])
+        pool.close()
 
 
 # -- who stands in for whom ------------------------------------------------------------------------------
@@ -330,6 +351,56 @@ def test_an_answer_that_is_stopped_costs_what_was_seen_and_one_that_never_began_
     with pytest.raises(ProviderError):
         ends(pool, "b/m")
     assert pool.remotes.status()["spending"]["day_tokens"] == 50
+
+
+@pytest.mark.covers("A-128")
+def test_what_is_put_down_before_a_request_is_the_most_it_may_cost(tmp_path: Path) -> None:
+    known = {"a": service(reasoning=True), "b": service()}
+    prices = {"m": Price(1, 1, 0.1, 1.25)}
+    pool = pooled(tmp_path, Stage(), providers=known, prices=prices, routes={"deep": RouteTable("a", "m", max_output_tokens=900)})
+    for name, micros, count in (("b/m", 1000 + 200, 1000), ("deep", 1000 + 900, 1700)):
+        before = pool.remotes.status()["spending"]
+        answer = pool.generate(name, asked("w" * 800, max_tokens=200), CancelToken())
+        next(answer)
+        now = pool.remotes.status()["spending"]
+        assert round((now["day_usd"] - before["day_usd"]) * 1e6) == micros and now["day_tokens"] - before["day_tokens"] == count
+        answer.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "tokens"),
+    [(NotFound("no secret llm/a"), 0), (DENIED, 0), (BROKEN, 0), (CUT, 30), (SLOW, 30), (DeadlineExceeded("too long"), 30)],
+    ids=lambda value: value.outcome if isinstance(value, OwlError) else "",
+)
+def test_a_failure_costs_nothing_unless_it_may_have_been_answered(tmp_path: Path, error: OwlError, tokens: int) -> None:
+    pool = pooled(tmp_path, Stage({"a/m": [[error]]}), prices={"m": Price(1, 1)})
+    with pytest.raises(type(error)):
+        ends(pool, "a/m", "w" * 30)
+    assert pool.remotes.status()["spending"]["day_tokens"] == tokens
+
+
+def test_who_is_stopped_while_waiting_in_line_spends_nothing(tmp_path: Path) -> None:
+    pool = pooled(tmp_path, Stage(), providers={"a": service(concurrent=1)})
+    first = pool.generate("a/m", asked(), CancelToken())
+    next(first)
+    before = pool.remotes.status()["spending"]
+    with pytest.raises(DeadlineExceeded):
+        ends(pool, "a/m", "w" * 30, deadline_s=0.05)
+    assert pool.remotes.status()["spending"] == before
+    first.close()
+
+
+def test_an_answer_is_none_the_worse_when_its_cost_cannot_be_put_down(tmp_path: Path) -> None:
+    pool = pooled(tmp_path, Stage(), prices={"m": Price(1, 1)})
+    answer = pool.generate("a/m", asked("w" * 30), CancelToken())
+    next(answer)
+    (lock,) = tmp_path.rglob("spend.lock")
+    lock.unlink()
+    lock.mkdir()
+    *_, finish = answer
+    assert isinstance(finish, Finish)
+    lock.rmdir()
+    assert pool.remotes.status()["spending"]["day_tokens"] == 30 + 512  # the most stays put down
 
 
 # -- looking ---------------------------------------------------------------------------------------------

@@ -401,6 +401,30 @@ def test_any_body_is_some_error(body: Any, status: int) -> None:
     assert found.message.isprintable() and len(found.message) < 400
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Raw((b'data: {"error": {"message": "the key 0f1e2d3c4b5a is wrong"}}\n\n',)),
+        Raw((b'{"error": {"message": "the key 0f1e2d3c4b5a is wrong"}}',), kind="application/json"),
+        Raw((b"data: the key 0f1e2d3c4b5a is wrong\n\n",)),
+        Raw((b"<html><title>the key 0f1e2d3c4b5a is wrong</title></html>",), kind="text/html"),
+    ],
+)
+def test_a_key_that_is_said_within_an_answer_is_not_shown(kind: str, answer: wire.Answer) -> None:
+    with wire.playing() as server:
+        server.always = answer
+        _, error = failed(server, kind, key=lambda: "0f1e2d3c4b5a")
+    assert "[key] is wrong" in error.message and "0f1e2d" not in f"{error} {error.hint}"
+
+
+def test_a_file_of_authorities_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with wire.playing(STORY) as server:
+        server.url = server.url.replace("http:", "https:")
+        _, error = failed(server, "openai", verify=str(tmp_path / "gone.pem"))
+    assert error.outcome == "provider_not_available" and "gone.pem" in error.message
+    assert error.hint == "is providers.openai.ca_file right?"
+
+
 def test_keys_are_taken_out_of_what_is_shown() -> None:
     assert clean("the key my-secret-1 is bad", ("Bearer my-secret-1",)) == "the key [key] is bad"
     assert clean("gsk_abcdefghij and AIzaSyABCDEFGHIJ") == "[key] and [key]"

@@ -403,6 +403,13 @@ def test_thoughts_before_a_call_go_back_unchanged_with_its_result() -> None:
     assert "thinking" in second
 
 
+def test_where_an_answer_may_take_all_there_is_thoughts_take_half_of_it() -> None:
+    body = sent("anthropic", ask(max_tokens=8192), has_reasoning=True).body
+    assert (body["max_tokens"], body["thinking"]) == (8192, {"type": "enabled", "budget_tokens": 4096})
+    short = sent("anthropic", ask(max_tokens=1500), has_reasoning=True, max_tokens=1500).body
+    assert (short["max_tokens"], "thinking" in short, short["temperature"]) == (1500, False, 0.1)
+
+
 def test_calls_whose_thoughts_nobody_has_any_more_go_on_without() -> None:
     messages = (
         Message("user", "?"),

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,19 @@ def test_another_provider_answers_and_is_the_one_that_is_written_down(box: Box) 
         assert by["person"][0]["name"] and by["session"][0]["name"].startswith("local:")
         status = box.run("status").stdout
         assert "providers    a ok; b failed 1 times" in status and "spending     spent $0.0027 today" in status
+
+
+@pytest.mark.covers("A-111")
+def test_another_model_is_asked_as_soon_as_the_configuration_names_it(box: Box) -> None:
+    with remote_box(box, '"a/m"') as wires:
+        wires["a"].answers, wires["b"].answers = [HOOT], [replace(HOOT, chunks=("Tu-whit.",))]
+        box.serve()
+        assert box.run("ask", "who are you?").stdout == "Hoot hoot.\n"
+        text = box.home.config.read_text()
+        box.home.config.write_text(text.replace('default = ["a/m"]', 'default = ["b/n"]'))
+        assert box.run("reload").returncode == 0
+        assert box.run("ask", "who are you now?").stdout == "Tu-whit.\n"
+        assert [len(asked_for(wires[name])) for name in "ab"] == [1, 1] and asked_for(wires["b"])[0]["model"] == "n"
 
 
 @pytest.mark.covers("S-015")

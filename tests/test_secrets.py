@@ -112,6 +112,8 @@ def read(terminal: int) -> bytes:
         (["set", "llm/empty"], "\n", "the value is empty"),
         (["set", "llm/x", "--expires", "soon"], "abcdefgh", "'soon' is no time"),
         (["set", "llm/x", "--expires", "2020-01-01"], "abcdefgh", "has passed"),
+        (["set", "llm/x", "--expires", "0001-01-01"], "abcdefgh", "no time"),
+        (["expire", "search/there", "0001-01-01"], "", "no time"),
         (["rotate", "--to", "credential"], "", "the broker has no credential"),
         (["rotate", "--to", "passphrase"], "short", "too short"),
         (["unlock"], "what ever", "has no passphrase"),

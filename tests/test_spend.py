@@ -141,6 +141,41 @@ def test_what_cannot_be_written_down_is_not_spent(tmp_path: Path) -> None:
         account(tmp_path).reserve("ada", Amount(1, 1))
 
 
+def test_a_disk_that_takes_half_a_line_refuses_the_request_and_loses_nothing(tmp_path: Path) -> None:
+    code = """
+import resource, signal, sys
+from pathlib import Path
+from appliance.errors import DiskFull, StoreError
+from appliance.spend import Amount, Spend
+spend = Spend(Path(sys.argv[1]))
+spend.reserve("ada", Amount(7, 7))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+size = Path(sys.argv[1]).stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, -1))
+try:
+    spend.reserve("ada", Amount(1, 1))
+except (DiskFull, StoreError):
+    print("refused")
+resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+spend.reserve("ada", Amount(2, 2))
+"""
+    path = tmp_path / "spend.jsonl"
+    done = subprocess.run([sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("refused\n", 0), done.stderr
+    assert Spend(path, day=lambda: "").spent() == Amount(9, 9)
+
+
+def test_who_only_looks_leaves_the_line_alone_that_another_broker_writes(tmp_path: Path) -> None:
+    spend, path = account(tmp_path), tmp_path / "spend/spend.jsonl"
+    spend.reserve("ada", Amount(5, 5))
+    with path.open("a") as other:
+        other.write('["r", 17, "2026-11-22", ')
+        other.flush()
+        assert spend.spent() == Amount(5, 5)
+        other.write('"x", 100, 100]\n')
+    assert spend.spent() == Amount(105, 105)
+
+
 # -- prices ---------------------------------------------------------------------------------------------
 
 
@@ -153,6 +188,13 @@ def test_what_cannot_be_written_down_is_not_spent(tmp_path: Path) -> None:
         ("openrouter", "openai/gpt-4o-mini", 0.6),
         ("anthropic", "claude-opus-4-5-20251101", 25),
         ("openai", "gpt-4oh", None),
+        ("openai", "gpt-5-chat-latest", 10),
+        ("openai", "gpt-5-pro-2025-10-06", 120),
+        ("openai", "gpt-4o-audio-preview", None),  # another model, and dearer
+        ("openai", "o3-deep-research", None),
+        ("anthropic", "claude-opus-4-1-20250805", 75),
+        ("gemini", "gemini-2.5-flash-preview-09-2025", 2.5),
+        ("openrouter", "deepseek/deepseek-chat-v3-0324:nitro", 0.42),
         ("ollama", "gpt-4o", 0),
         ("local", "owl", 0),
         ("lab", "owl", 0),

@@ -181,6 +181,7 @@ def test_this_machine_is_known_by_its_public_addresses_too() -> None:
         except OSError:
             leave_out("this machine has no way out, so no address of its own to try")
         own = str(probe.getsockname()[0])
+    assert resolving.is_ours(f"::ffff:{own}") and resolving.is_ours("::ffff:7f00:1") and not resolving.is_ours(f"::ffff:{PUBLIC}")
     assert resolving.is_ours(own) and resolving.is_ours("127.0.0.1") and not resolving.is_ours(PUBLIC)
     with pytest.raises(Refused):
         Fetch(hosts.Rules(), resolve=lambda host: [own]).get("http://own.example.org/", session="s")

@@ -270,3 +270,7 @@ def test_what_was_never_begun_has_no_numbers() -> None:
     )
     tallies.forget("a")
     assert tallies.of("a").total == 0
+    tallies.begin("b")
+    tallies.forget("b")
+    tallies.end("b", Outcome(200, "ok", ""), 7)  # it was removed while it ran
+    assert tallies.of("b").total == 0

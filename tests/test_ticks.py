@@ -16,7 +16,7 @@ from appliance.agent import Agent, Limits
 from appliance.briefing import EARLIER, PREDECESSORS, Briefing, shortened
 from appliance.clock import Alarms, now_ms, this_process
 from appliance.entries import Entries
-from appliance.errors import BadInput, Lost, Unavailable
+from appliance.errors import BadInput, Lost, ProviderError, Unavailable
 from appliance.loops import Loops
 from appliance.outbox import Letter, Outbox
 from appliance.packet import Packets
@@ -493,6 +493,23 @@ def test_the_claim_is_given_back_when_the_model_goes_away_and_after_three_times_
     assert here.tasks.get(task).status == "failed" and "interrupted 3 times" in here.tasks.get(task).failure
     here.tasks.reset(task)
     assert here.tick() and here.tasks.get(task).status == "pending"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ends"), [("provider_not_available", "pending"), ("provider_timeout", "failed"), ("stream_error", "failed")]
+)
+def test_a_task_waits_for_the_network_without_end_but_not_for_an_answer_that_never_comes(
+    desk: Callable[..., Desk], outcome: str, ends: str
+) -> None:
+    def silent(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        raise ProviderError("away", outcome=outcome, kind="network", retry_after_s=3600)
+        yield Piece("")
+
+    here = desk(silent)
+    task = here.add()
+    for _ in range(2):
+        assert here.tick() and here.tasks.get(task).status == "pending"
+    assert here.tick() and here.tasks.get(task).status == ends
 
 
 def test_nothing_is_claimed_when_no_model_can_be_asked(desk: Callable[..., Desk]) -> None:

@@ -271,6 +271,30 @@ def test_a_damaged_line_stays_until_it_is_removed(tmp_path: Path) -> None:
     assert box.rotate() == 2 and box.get("llm/b") == "value-of-b"
 
 
+@pytest.mark.parametrize("key", ["created_ms", "expires_ms"])
+@pytest.mark.parametrize("date", ["17e41234567890", "-1", "1.5", "true", '"soon"', "9" * 30])
+def test_a_date_that_is_none_costs_that_secret_alone(tmp_path: Path, key: str, date: str) -> None:
+    box = opened(tmp_path)
+    box.set("llm/a", "value-of-a", now_ms() + 10**9)
+    box.set("llm/b", "value-of-b", now_ms() + 10**9)
+    head, line, other = (tmp_path / "vault" / VALUES).read_text().splitlines()
+    damaged = line.replace(f'"{key}": {json.loads(line)[key]}', f'"{key}": {date}')
+    assert damaged != line
+    (tmp_path / "vault" / VALUES).write_text(f"{head}\n{damaged}\n{other}\n")
+    again = opened(tmp_path)
+    assert again.get("llm/b") == "value-of-b" and [s.name for s in again.listing()] == ["line-2", "llm/b"]
+
+
+@pytest.mark.parametrize("end", [-1, 10**15])
+def test_an_end_that_no_calendar_has_is_refused(tmp_path: Path, end: int) -> None:
+    box = opened(tmp_path)
+    box.set("llm/a", "value-of-a")
+    for act in (lambda: box.expire("llm/a", end), lambda: box.set("llm/a", "value-of-a", end)):
+        with pytest.raises(BadInput, match="cannot end then"):
+            act()
+    assert box.listing()[0].expires_ms is None
+
+
 def test_a_damaged_first_line_is_said_and_nothing_is_written_over_it(tmp_path: Path) -> None:
     opened(tmp_path).set("llm/a", "value-of-a")
     path = tmp_path / "vault" / VALUES

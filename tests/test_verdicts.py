@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from appliance.errors import Cancelled, Lost, NotFound, OwlError, TooLarge
+from appliance.errors import Cancelled, Lost, NotFound, OwlError, ProviderError, TooLarge
 from appliance.verdicts import ON, Caps, Deed, Past, Turn, Verdict, judge, of_error
 
 GOOD, BAD = Deed("set"), Deed("set", 404, "not_found")
@@ -127,6 +127,9 @@ def test_caps_end_it() -> None:
         (Lost("gone"), True, (499, "interrupted")),
         (Lost("gone"), False, (500, "connection_lost")),
         (NotFound("no model"), True, (500, "not_found")),
+        (ProviderError("no route", outcome="provider_not_available", kind="network"), False, (500, "offline")),
+        (ProviderError("silent", outcome="provider_timeout", kind="network"), False, (500, "provider_timeout")),
+        (ProviderError("cut", outcome="stream_error", kind="network"), True, (499, "interrupted")),
     ],
 )
 def test_what_ends_it_from_outside(error: OwlError, is_begun: bool, end: tuple[int, str]) -> None:

@@ -140,6 +140,7 @@ def test_text_is_cut_at_max_chars_and_a_body_at_max_bytes_and_both_are_said(make
         ({"max_bytes": "abc"}, 8000),
         ({"max_bytes": None}, 8000),
         ({"max_bytes": "nan"}, 8000),
+        ({"max_bytes": 10**400}, 8000),
         ({"max_chars": -1}, 1),
         ({"max_chars": "12"}, 12),
         ({"max_chars": "many"}, 8000),

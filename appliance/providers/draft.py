@@ -199,7 +199,7 @@ def parsed(text: str, who: str, hidden: Sequence[str] = ()) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        shown = clean(" ".join(text.split()), hidden)[:80]
+        shown = clean(" ".join(text[:2000].split()), hidden)[:80]
         raise ProviderError(f"{who} sent something that is no JSON object: {shown}", outcome="invalid_response")
     return value
 

@@ -103,6 +103,6 @@ def _number(value: Number, default: float) -> float:
     """A number that may be used: at least 1, and the default for what is none."""
     try:
         number = float(value) if value is not None else default
-    except ValueError:
+    except (ValueError, OverflowError):
         return default
     return default if number != number or number in (float("inf"), float("-inf")) else max(1.0, number)
