@@ -37,6 +37,17 @@ def runtime() -> Iterator[Path]:
 SLOW = (
     *("test_attacks", "test_attacks_unit"),
     *("test_bad_input", "test_tui", "test_chaos", "test_daemon", "test_context", "test_cli", "test_agenda", "test_workers"),
+    *(
+        "test_engine",
+        "test_llama",
+        "test_first_use",
+        "test_qualify",
+        "test_units",
+        "test_indexer",
+        "test_task_end_to_end",
+        "test_sql",
+    ),
+    *("test_real_turns", "test_tui_turns", "test_grinder", "test_secrets", "test_remote_end_to_end", "test_ssh"),
     *("test_ingest", "test_crash", "test_shifts", "test_steps", "test_scenarios", "test_patterns", "test_outbox", "test_drops"),
 )
 

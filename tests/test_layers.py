@@ -140,8 +140,8 @@ websearch strongbox
 store
 providers.library providers.room providers.template providers.streaming providers.states providers.matching
 providers.grammar providers.sequences providers.remote providers.shapes providers.conversation
-providers.writing providers.sse providers.faults providers.draft
-providers.lines
+providers.writing providers.sse providers.faults
+providers.lines providers.draft
 providers.hosted
 providers.*
 changes events sessions
