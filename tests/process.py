@@ -212,7 +212,6 @@ def clean_environ(tmp_path: Path, runtime: Path) -> dict[str, str]:
         "HOME": str(nowhere),
         "LANG": "C.UTF-8",
         "XDG_RUNTIME_DIR": str(runtime),
-        "OWLBOX__MODELS__THREADS": "1",  # two of them spin while they wait for each other on a busy machine
     }
 
 
