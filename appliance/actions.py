@@ -67,6 +67,7 @@ class Waiting:
     action: str
     subject: str
     updated_ms: int
+    because: str = ""  # of a call that is held: whose text was read before
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class Shown:
     patch: str = ""
     source: str = ""  # of a copy or a move
     options: tuple[str, ...] = ()  # of a question
+    because: str = ""  # of a call that is held: whose text was read before
     is_file_change: bool = False
 
 
@@ -170,7 +172,8 @@ class Actions:
         for view in views:
             given = self._entries.get(view.path, scope=view.scope).attributes
             action, subject = (str(given.get(name, "")) for name in ("action", "subject"))
-            found.append(Waiting(view.path, view.run, action, subject, view.updated_ms))
+            because = str(given.get("because") or "")
+            found.append(Waiting(view.path, view.run, action, subject, view.updated_ms, because))
         return found
 
     def show(self, waiting: Waiting) -> Shown:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from appliance import answers, cues, cycles, log, modes, verdicts
+from appliance import answers, cues, cycles, log, modes, moments, verdicts
 from appliance.answers import Answer
 from appliance.budget import Budget
 from appliance.clock import new_id
@@ -41,6 +41,8 @@ from appliance.records import (
     TurnBegun,
     TurnEnded,
 )
+from appliance.roles import CHAT as CHAT
+from appliance.roles import Role as Role
 from appliance.scenes import Packet, Scene
 from appliance.verdicts import Caps, Deed, Past, Turn, Verdict
 
@@ -72,20 +74,8 @@ class Limits:
     is_small: Callable[[Route], bool] = lambda route: False
 
 
-@dataclass(frozen=True)
-class Role:
-    """As whom the model works: which menu it is offered, who answers, and how long it may take.
-
-    `max_turns` 0 leaves it to the limits. In the background people's questions go first, and nobody is asked.
-    """
-
-    name: str = "chat"
-    pool: str = ""
-    max_turns: int = 0
-    is_background: bool = False
-
-
-CHAT = Role()
+# Why an answer is not whole, and what is put under it then; the number is its length in tokens.
+CUTS = {"length": " … [cut at {} tokens]", "repetition": " … [ended: it said the same over and over]"}
 
 
 def nobody() -> Sequence[Message]:
@@ -138,6 +128,11 @@ class Talk:
     is_held: bool = False  # its last call of the model could only end in the one that the prompt asks for
 
     @property
+    def is_shown_entries(self) -> bool:
+        """Whether a person's run is laid out in blocks, with tools of its own."""
+        return self.work.terms.layout == "entries" and self.role.is_chat
+
+    @property
     def commands(self) -> Commands:
         """Where and on what terms its commands are run."""
         return Commands(self.run, self.cancel, self.session, self.work.terms, self.specs, log.correlation())
@@ -163,6 +158,7 @@ class Agent:
         self._dispatch = dispatch or Dispatch(tools)
         self._budget = budget
         self.limits = limits
+        self.hooks = packets.hooks
 
     def loop(
         self,
@@ -181,10 +177,10 @@ class Agent:
         that was streamed is in no event: the one who iterates has seen every delta and keeps it.
         """
         talk = Talk(run, routes, cancel, role, person, session, work, past=Past(turns=work.turns))
-        is_shown_entries = work.terms.layout == "entries" and role.name == CHAT.name
+        menu, only = OF_ENTRIES if talk.is_shown_entries else role.menu, work.terms.tools
         try:
             tools = work.tools or self._tools
-            talk.specs = modes.menu(work.terms, tools.specs(OF_ENTRIES if is_shown_entries else role.name))
+            talk.specs = modes.menu(work.terms, tools.specs(menu) if only is None else tools.specs(menu, only))
             talk.messages = list(self._memory.recent(run, self.limits.history_messages))
             talk.prompt = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
             verdict = yield from self._turns(talk)
@@ -207,6 +203,7 @@ class Agent:
                 talk.messages.append(message)
                 talk.prompt += f"\n\n(Added meanwhile:) {message.content}" if talk.work.terms.layout == "entries" else ""
             answer = _told_apart((yield from self._ask(talk, talk.past.turns + 1)), talk.messages)
+            answer = self.hooks.filter(moments.TURN_RESPONSE, answer, talk.run)
             turn, waits = yield from self._act(talk, answer)
             if waits:
                 return _put_down(waits)
@@ -214,12 +211,15 @@ class Agent:
             verdict = verdicts.judge(talk.past, turn, caps)
             if talk.is_held and turn.deeds and not verdict.is_over and not any(deed.is_failed for deed in turn.deeds):
                 verdict = Verdict(True, verdicts.DONE, "ok", talk.messages[-1].content)  # asked on, it would only repeat itself
+            verdict = self.hooks.filter(moments.VERDICT, verdict, talk.run)
             yield from self._follow(talk, turn, verdict)
+            self.hooks.tell(moments.TURN_COMPLETED, talk.run, talk.past.turns, verdict)
         return verdict
 
     def _caps(self, talk: Talk) -> Caps:
         limits = self.limits
-        turns = talk.role.max_turns or limits.max_turns
+        caps = [most for most in (limits.max_turns, 0 if talk.is_shown_entries else talk.role.max_turns) if most]
+        turns = min(caps, default=0)
         return Caps(turns, limits.max_loop_commands, limits.max_strikes, limits.max_cycles, limits.max_period)
 
     def _rest(self, talk: Talk, caps: Caps) -> Generator[Step, None, Verdict]:
@@ -266,6 +266,8 @@ class Agent:
             trouble = "; ".join(answer.warnings) or "the answer was empty"
             return Turn(text, trouble=trouble, is_malformed=True), ()
         done = (yield from self._commands(talk).run(talk.commands, calls)) if calls else Dispatched()
+        if calls:
+            self.hooks.tell(moments.DISPATCHED, talk.run, done.done)
         trouble = "; ".join(w for w in answer.warnings if w not in answers.ORDINARY)
         if calls and not done.waits and self._budget is not None and talk.scene is not None and talk.packet is not None:
             self._budget.dispatched(talk.scene, talk.packet, talk.finish)
@@ -318,7 +320,10 @@ class Agent:
                 pass
             try:
                 scene = self._scene(talk, chance.route, seq)
+                self.hooks.tell(moments.CONTEXT, scene)
                 packet = self._packets.assemble(scene) if self._budget is None else self._budget.assemble(scene)
+                self.hooks.tell(moments.BUDGET, scene, packet)
+                self.hooks.tell(moments.TURN_STARTED, talk.run, seq, chance.route.name)
                 yield TurnBegun(seq, chance.route.name)
                 ask = replace(self._request(talk, chance.route, packet), deadline_s=chain.left_s(), is_retry=chance.is_again)
                 talk.scene, talk.packet = scene, packet
@@ -344,25 +349,28 @@ class Agent:
         talk.is_held = held is not None
         return Ask(
             system=packet.system,
-            messages=packet.messages,
+            messages=self.hooks.filter(moments.MESSAGES, packet.messages, talk.run),
             tools=talk.specs if held is None else (held,),
             must_call=held is not None,
             dialect=route.dialect,
             slot=talk.run,
             person=talk.person,
             is_background=talk.role.is_background,
-            temperature=self.limits.temperature if settings.temperature is None else settings.temperature,
+            temperature=next(t for t in (settings.temperature, talk.role.temperature, self.limits.temperature) if t is not None),
             max_tokens=route.max_tokens or self.limits.max_output_tokens,
             correlation=log.correlation(),
         )
 
     def _held(self, talk: Talk, route: Route) -> ToolSpec | None:
         """The one call that a small model is held to in a loop's first turn, since the prompt asks for it in so many words."""
-        if talk.past.turns or talk.role.name != CHAT.name or route.dialect != "grammar" or not self.limits.is_small(route):
+        if talk.past.turns or not talk.role.is_chat or route.dialect != "grammar" or not self.limits.is_small(route):
             return None
         cue = cues.plain(asked(talk.prompt))
         spec = None if cue is None else (talk.work.tools or self._tools).spec(cue.tool)
+        only = talk.work.terms.tools
         if cue is None or spec is None or modes.refusal(talk.work.terms, spec.name, spec.group):
+            return None
+        if not modes.has(only, spec.name, spec.group):
             return None
         return cues.narrowed(spec, cue.arguments)
 
@@ -378,6 +386,10 @@ class Agent:
             remembered=self.limits.history_messages,
             layout=work.terms.layout,
             role=talk.role.name,
+            about=talk.role.text,
+            documents=talk.role.documents,
+            has_skills=talk.role.has_skills,
+            is_child=talk.role.is_child,
             loop=work.loop,
             turn=work.turn + seq - work.turns,
             prompt=talk.prompt,
@@ -395,6 +407,7 @@ class Agent:
         text, thoughts, finish = "", "", Finish("stop")
         specs = (*talk.specs, *(spec for spec in ask.tools if spec not in talk.specs))
         showing = answers.Showing(specs)
+        self.hooks.tell(moments.REQUEST_STARTED, talk.run, ask)
         for piece in self._model.generate(route, ask, talk.cancel):
             if talk.cancel.is_set():
                 raise Cancelled("stopped")
@@ -408,21 +421,23 @@ class Agent:
                     talk.said = showing.said
                     yield Delta(new)
         yield TurnEnded(seq, finish)
+        self.hooks.tell(moments.REQUEST_COMPLETED, talk.run, finish)
+        text = self.hooks.filter(moments.RESPONSE, text, talk.run)
         thoughts = thoughts or finish.reasoning
         talk.finish = replace(finish, reasoning=thoughts)
         if self._budget is not None and talk.scene is not None and talk.packet is not None:
             self._budget.answered(talk.scene, talk.packet, text, thoughts, finish)
         if thoughts:
             yield Event(run=talk.run, kind="thinking", role="assistant", content=thoughts, correlation=log.correlation())
-        answer = answers.read(text, finish.tool_calls, specs, self.limits.max_commands, is_cut=finish.reason == "length")
+        answer = answers.read(text, finish.tool_calls, specs, self.limits.max_commands, is_cut=finish.reason in CUTS)
         if answer.warnings:
             LOG.warning("answer mended: %s", "; ".join(answer.warnings))
         if answer.is_malformed:
             return answer
         if rest := showing.rest(answer.text):
             yield Delta(rest)
-        if finish.reason == "length" and answer.text and not answer.calls:
-            mark = f" … [cut at {finish.output_tokens or ask.max_tokens} tokens]"  # or it would look complete
+        if finish.reason in CUTS and answer.text and not answer.calls:
+            mark = CUTS[finish.reason].format(finish.output_tokens or ask.max_tokens)  # or it would look complete
             yield Delta(mark)
             answer = replace(answer, text=answer.text + mark)
         return answer

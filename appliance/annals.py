@@ -45,7 +45,7 @@ def add(command: Command, parser_class: Any) -> None:
 
 def _threads(command: Command, known: Any) -> None:
     listing = command("list", listings.threads, "newest first", known)
-    listing.add_argument("--type", default="", choices=["chat", "ask", "tick"], help="only this type")
+    listing.add_argument("--type", default="", choices=["chat", "ask", "tick", "child"], help="only this type")
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--offset", type=int, default=0)
     view = command("view", listings.thread_view, "everything in one thread", known)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from appliance import moments
 from appliance.actions import Shown, Waiting
 from appliance.addresses import parse_ref
 from appliance.errors import BadInput, Conflict, NotFound
@@ -25,8 +26,8 @@ from appliance.verbs import Verbs
 from appliance.views import Actor
 
 Decision = Literal["accept", "reject", "error"]
-VETO, CONTENT = "proposal.veto", "proposal.content"  # a chain over a Ballot; a filter over the text that is stored
-ACCEPTED, REJECTED, WAITS = "proposal.accepted", "proposal.rejected", "proposal"  # events over a Waiting
+VETO, CONTENT = moments.VETO, moments.CONTENT  # a chain over a Ballot; a filter over the text that is stored
+ACCEPTED, REJECTED, WAITS = moments.ACCEPTED, moments.REJECTED, "proposal"  # events over a Waiting
 MAX_OUTPUT = 400_000
 STATES: dict[str, Decision] = {"resolved": "accept", "cancelled": "reject", "failed": "error"}  # written to what waits (R-031)
 WORDS: dict[Decision, str] = {"accept": "accepted", "reject": "rejected", "error": "failed"}
@@ -329,7 +330,7 @@ class Approvals:
 
     def _result(self, paused: Paused) -> Outcome:
         """What the decisions about a call's proposals come to: a rejection before a failure before success."""
-        texts, found, origin = [], Outcome(200, "ok", ""), ""
+        texts, found, origin, source = [], Outcome(200, "ok", ""), "", ""
         for ref in paused.refs:
             known = self._verbs.actions.result(paused.loop.run, ref)
             if known is None:
@@ -337,7 +338,7 @@ class Approvals:
             view, body = known
             if (done := self._means.result(paused.loop.run, ref)) is not None:
                 texts.append(done.message)
-                origin = "command"
+                origin, source = done.origin or origin, done.source or source
                 if done.is_error and found.outcome != "rejected":
                     found = Outcome(done.status, done.outcome, "", "go on without it")
                 continue
@@ -349,7 +350,7 @@ class Approvals:
                 found = Outcome(view.status, label, "", "ask what should be different" if is_rejected else "go on without it")
             texts.append(": ".join(word for word in (ref, label, body) if word) if label else body)
         message = "\n".join(text for text in texts if text) or ("done" if not found.is_error else found.outcome)
-        return Outcome(found.status, found.outcome, message, found.hint, origin=origin)
+        return Outcome(found.status, found.outcome, message, found.hint, origin=origin, source=source)
 
     def _append(self, paused: Paused, call: Event, outcome: Outcome) -> Event:
         """The result of a call, in its log entry too, if it has one that is open."""

@@ -9,12 +9,14 @@ Writes nothing; several threads may ask.
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from appliance.addresses import scheme_of
 from appliance.contents import Entry
 from appliance.entries import Entries
-from appliance.fences import ORIGINS, exact, foreign, quoted, safe
+from appliance.fences import exact, foreign, is_origin, quoted, safe
+from appliance.hooks import Hooks
+from appliance.moments import SUMMARIZED, VISIBLE
 from appliance.schemes import BARE, Category, Schemes
 from appliance.store import Row, Store
 from appliance.tokens import DIVISOR, Share, of_chars
@@ -78,11 +80,14 @@ class Seen:
 class Blocks:
     """Renders what runs see, and remembers it as long as it stays true."""
 
-    def __init__(self, store: Store, entries: Entries, schemes: Schemes, divisor: float = DIVISOR) -> None:
+    def __init__(
+        self, store: Store, entries: Entries, schemes: Schemes, divisor: float = DIVISOR, hooks: Hooks | None = None
+    ) -> None:
         self._store = store
         self._entries = entries
         self._schemes = schemes
         self.divisor = divisor
+        self._hooks = hooks or Hooks()
         self.counts = Counts()
         self._guard = threading.Lock()
         self._held: OrderedDict[str, dict[int, tuple[Row, float, Item]]] = OrderedDict()
@@ -121,7 +126,8 @@ class Blocks:
     def _item(self, row: Row, entry: Entry) -> Item:
         scheme = scheme_of(entry.path) or BARE
         category = self._schemes.of(entry.path).category
-        short = projection(entry, str(row[5]), scheme)
+        short = self._hooks.filter(f"{SUMMARIZED}{scheme}", projection(entry, str(row[5]), scheme), entry)
+        entry = replace(entry, body=self._hooks.filter(f"{VISIBLE}{scheme}", entry.body, entry))
         more = of_chars(len(entry.body) + (_frame(entry, scheme) if category == "data" else 0), self.divisor)
         if category != "data":  # there once, long or short: open data keeps its line in the summary beside its text
             more = max(0, more - of_chars(len(short), self.divisor))
@@ -164,7 +170,7 @@ def _rendered(entry: Entry, scheme: str, row: Row, short: str, more: int, *, is_
 def origin_of(entry: Entry, scheme: str) -> str:
     """Where an entry's text came from when strangers may have written it: it says so, or is the channel of a command."""
     origin = "command" if scheme in CHANNELS else str(entry.attributes.get("origin"))
-    return origin if origin in ORIGINS else ""
+    return origin if is_origin(origin) else ""
 
 
 def projection(entry: Entry, summary: str = "", scheme: str = "") -> str:

@@ -113,7 +113,7 @@ class _Cell:
             files: list[int] = []
 
             def file(content: bytes) -> int:
-                files.append(_file(content))
+                files.append(sealed(content))
                 ours.callback(os.close, files[-1])
                 return files[-1]
 
@@ -305,7 +305,7 @@ class _Cell:
         return Unavailable(f"no sandbox for {self._order.label}: {said or what}", hint=jail.advice(said), outcome=NOT_STARTED)
 
 
-def _file(content: bytes) -> int:
+def sealed(content: bytes) -> int:
     """A descriptor that yields these bytes; whoever gets hold of it inside can neither change nor enlarge it."""
     handle = os.memfd_create("order", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(content)

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance import __version__, listings, places, terminal
+from appliance import __version__, listings, places, running, terminal
 from appliance.clock import new_id
-from appliance.errors import BadInput, Lost, NotFound, OwlError
+from appliance.errors import BadInput, Lost, OwlError
 from appliance.places import Home
-from appliance.reach import Reach, reach, require_owner
+from appliance.reach import Reach, reach
 from appliance.terminal import say
 
 Handler = Callable[[argparse.Namespace, Home], int]
@@ -137,22 +137,23 @@ def _talking(command: Command) -> None:
     ask.add_argument("--later", action="store_true", help="only hand it in: it is answered when the core runs")
     for name, text in (("chat", "talk, on the full screen of a terminal or line by line"), ("tui", "the full screen")):
         chat = command(name, _talk if name == "chat" else _tui, text)
-        chat.add_argument("--thread", default="", metavar="ID", help="continue this thread")
+        chat.add_argument("--thread", "--thread-id", default="", metavar="ID", help="continue this thread")
         chat.add_argument("-p", "--prompt", default="", metavar="TEXT", help="say this first")
         chat.add_argument("--plain", action="store_true", help="lines instead of the full screen")
     size = command("prompt-size", _prompt_size, "tokens of the prompt by part, counted by the broker")
     size.add_argument("text", nargs="?", default="hi", help="the message to measure with")
+    size.add_argument("--role", default="", metavar="NAME", help="as this role would send it; the assistant without")
 
 
 def _services(command: Command) -> None:
-    init = command("init", _init, "make a home")
+    init = command("init", running.init, "make a home")
     init.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
-    command("serve", _serve, "run the core until it is stopped")
-    broker = command("broker", _broker, "run the model broker until it is stopped")
+    command("serve", running.serve, "run the core until it is stopped")
+    broker = command("broker", running.broker, "run the model broker until it is stopped")
     broker.add_argument("--socket", default="", metavar="PATH", help="where to listen")
-    doctor = command("doctor", _doctor, "look everything over")
+    doctor = command("doctor", running.doctor, "look everything over")
     doctor.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
-    maintain = command("maintain", _maintain, "one round of maintenance; ends at once when nothing is due")
+    maintain = command("maintain", running.maintain, "one round of maintenance; ends at once when nothing is due")
     maintain.add_argument("--now", action="store_true", help="check the database although it was checked today")
     command("door", _door, "what sshd runs for user owl: the terminal interface, or the command that was asked for")
     docs = command("docs", _docs, "the reference documents, made from the code")
@@ -160,8 +161,8 @@ def _services(command: Command) -> None:
 
 
 def _looking(command: Command) -> None:
-    command("status", _status, "what runs and what it is doing")
-    command("reload", _reload, "make the running core read its configuration again")
+    command("status", running.status, "what runs and what it is doing")
+    command("reload", running.reload, "make the running core read its configuration again")
 
 
 def _knowing(command: Command) -> None:
@@ -250,6 +251,12 @@ def _tasks(command: Command) -> None:
     agenda.add(command)
 
 
+def _schedules(command: Command) -> None:
+    from appliance import schedule_commands
+
+    schedule_commands.add(command)
+
+
 def _workers(command: Command) -> None:
     from appliance import shifts
 
@@ -270,10 +277,29 @@ def _policing(command: Command) -> None:
     keeping.add(command)
 
 
+def _borrowing(command: Command) -> None:
+    from appliance import mcp_commands
+
+    mcp_commands.add(command)
+
+
 def _deciding(command: Command) -> None:
-    from appliance import deciding
+    from appliance import deciding, granting
 
     deciding.add(command)
+    granting.add(command)
+
+
+def _mcp_serve(command: Command) -> None:
+    from appliance import mcp_serve
+
+    mcp_serve.add(command)
+
+
+def _casting(command: Command) -> None:
+    from appliance import role_commands
+
+    role_commands.add(command)
 
 
 def _past(command: Command) -> None:
@@ -293,6 +319,16 @@ def _past(command: Command) -> None:
 
 
 # The groups of commands by their words: only the one that is asked for is built, because start-up time counts.
+def _manners(command: Command) -> None:
+    from appliance import heartbeat_commands
+
+    beat = command("heartbeat", heartbeat_commands.heartbeat, "look after what HEARTBEAT.md says, as far as it is due")
+    beat.add_argument("--now", action="store_true", help="look after all of it, whatever the time")
+    beat.add_argument("--list", action="store_true", help="only show when what is looked after, and what is wrong with the file")
+    mute = command("mute", heartbeat_commands.mute, "hear of nothing unasked for a while")
+    mute.add_argument("length", nargs="*", help="30m, 2h, 1d, or off; nothing shows until when")
+
+
 GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("ask", "chat", "tui", "prompt-size"), _talking),
     (("status", "reload"), _looking),
@@ -302,11 +338,16 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("thread", "session", "run"), _record),
     (("context",), _contexts),
     (("task",), _tasks),
+    (("schedule", "cron", "remind"), _schedules),
     (("worker",), _workers),
     (("packet", "usage"), _packets),
     (("undo", "history", "sql"), _past),
-    (("approve", "reject"), _deciding),
+    (("approve", "reject", "grants"), _deciding),
     (("policy", "tool", "secret"), _policing),
+    (("role", "job"), _casting),
+    (("mcp",), _borrowing),
+    (("mcp-serve",), _mcp_serve),
+    (("heartbeat", "mute"), _manners),
 )
 
 
@@ -345,11 +386,13 @@ def _piped() -> str:
 
 
 def _ask(args: argparse.Namespace, home: Home) -> int:
-    text = "\n\n".join(part for part in (" ".join(args.text).strip(), _piped().strip()) if part)
+    typed, piped = " ".join(args.text).strip(), _piped().strip()
+    text = "\n\n".join(part for part in (typed, piped) if part)
     if not text:
         raise BadInput("nothing to ask", hint='owlbox ask "your question"')
     out, aside = None if args.json else sys.stdout, sys.stderr if sys.stderr.isatty() else None
     params = {"text": text, "thread": args.thread, "kind": "ask", "wait": not args.later, "message_id": new_id()}
+    params |= {"own_chars": len(typed)} if piped else {}
     way = reach(home, os.environ)
     try:
         try:
@@ -412,7 +455,7 @@ def _chat(args: argparse.Namespace, home: Home) -> int:
     way = reach(home, os.environ)
     try:
         if args.thread:
-            args.thread = way.call("thread.view", {"id": args.thread, "only": ["system"]})["thread"]["id"]
+            args.thread = terminal.retell(way, args.thread, sys.stderr)
         if sys.stdin.isatty():
             import readline  # line editing and history come with the import
 
@@ -436,7 +479,7 @@ def _line(prompt: str) -> str:
 
 
 def _prompt_size(args: argparse.Namespace, home: Home) -> int:
-    size = listings.once(home, "prompt.size", {"text": args.text})
+    size = listings.once(home, "prompt.size", {"text": args.text, "role": args.role})
     if args.json:
         say(json.dumps(size, ensure_ascii=False))
         return 0
@@ -449,130 +492,11 @@ def _prompt_size(args: argparse.Namespace, home: Home) -> int:
 # -- services ---------------------------------------------------------------------------------------
 
 
-def _init(args: argparse.Namespace, home: Home) -> int:
-    from appliance import onboard
-
-    made = onboard.init(home, is_forced=args.force)
-    if args.json:
-        say(json.dumps({"home": str(home.root), "made": [str(p) for p in made]}))
-    else:
-        say(f"made {home.root}" if made else f"{home.root} is complete")
-    return 0
-
-
-def _serve(args: argparse.Namespace, home: Home) -> int:
-    from appliance import daemon
-
-    return daemon.serve(home, os.environ)
-
-
-def _broker(args: argparse.Namespace, home: Home) -> int:
-    from appliance import broker
-
-    # A core killed while we were starting left us before we could ask the kernel to tell us (2026-11-21).
-    if os.environ.pop("OWLBOX_PARENT", str(os.getppid())) != str(os.getppid()):
-        return 0
-    return broker.serve(home, os.environ, socket_path=Path(args.socket) if args.socket else None)
-
-
-def _status(args: argparse.Namespace, home: Home) -> int:
-    way = reach(home, os.environ)
-    try:
-        status = way.call("core.status")
-    finally:
-        way.close()
-    status["core"] = "running" if way.is_remote else "not running"
-    if args.json:
-        say(json.dumps(status, ensure_ascii=False))
-        return 0
-    running = (
-        f"running, pid {status['pid']}, up {status['uptime_s']} s" if way.is_remote else "not running (commands work without it)"
-    )
-    broker = status["broker"]
-    model = broker.get("model") or "none loaded"
-    lines = [
-        ("core", running),
-        ("home", status["home"]),
-        ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
-        *([("vault", terminal.vault(broker["vault"]))] if broker.get("vault", {}).get("count") else []),
-        ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
-        ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
-        ("workspace", status["workspace"]),
-        ("entries", str(status["entries"])),
-        ("search", "{vectors} of {chunks} passages have a vector; {state}".format(**status["search"])),
-        ("answering", str(status["answering"])),
-        *((name, _counted(counts)) for name, counts in status["queue"].items()),
-    ]
-    if remote := broker.get("remote", {}).get("providers"):
-        from appliance import bills
-
-        lines.append(("providers", "; ".join(f"{one['name']} {bills.state(one)}" for one in remote)))
-        lines.append(("spending", bills.spent(broker["remote"]["spending"])))
-    if status["last_thread"]:
-        last = status["last_thread"]
-        lines.append(("last thread", f"{last['id']} {terminal.state(last)} {last['title']}"))
-    for name, value in lines:
-        say(f"{name:<12} {value}")
-    return 0
-
-
-def _counted(counts: dict[str, int]) -> str:
-    """Those of some counts that are not 0, in words."""
-    return ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items() if count) or "none"
-
-
-def _reload(args: argparse.Namespace, home: Home) -> int:
-    way = reach(home, os.environ)
-    try:
-        if not way.is_remote:
-            raise NotFound("no core is running", hint="the configuration is read at every start")
-        done = way.call("core.reload")
-    finally:
-        way.close()
-    if args.json:
-        say(json.dumps(done))
-        return 0
-    say(f"changed: {done['changed'] or 'nothing'}")
-    if done["restart"]:
-        say(f"after a restart: {done['restart']}")
-    return 0
-
-
-def _doctor(args: argparse.Namespace, home: Home) -> int:
-    from appliance import doctor
-    from appliance.daemon import Lock
-
-    require_owner(home)
-    lock = Lock(home.lock) if args.repair else None
-    try:
-        findings = doctor.examine(home, os.environ, is_repairing=args.repair)
-    finally:
-        if lock is not None:
-            lock.release()
-    if args.json:
-        say(json.dumps([vars(f) for f in findings], ensure_ascii=False))
-    else:
-        for f in findings:
-            say(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
-    return 1 if any(f.state == "problem" for f in findings) else 0
-
-
-def _maintain(args: argparse.Namespace, home: Home) -> int:
-    from dataclasses import asdict
-
-    from appliance import upkeep
-
-    require_owner(home)
-    done = upkeep.maintain(home, os.environ, is_forced=args.now)
-    say(json.dumps(asdict(done), ensure_ascii=False) if args.json else "\n".join(done.lines()))
-    return 1 if done.problems else 0
-
-
 def _door(args: argparse.Namespace, home: Home) -> int:
     from appliance import doorman
 
     words = doorman.admit(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
-    if words and not doorman.is_fed(sys.stdin.fileno()):
+    if words and words[0] not in doorman.TALKING and not doorman.is_fed(sys.stdin.fileno()):
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     return main([*(["--home", args.home] if args.home else []), *words])
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
+from appliance.containment import McpServer
 from appliance.errors import ConfigError
 from appliance.keys import About, about
 from appliance.places import Home
@@ -84,6 +85,16 @@ class Live:
         changed = ", ".join(_differences(self.current, new, ""))
         self.current = new
         return bool(changed), changed
+
+
+def servers(raw: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, McpServer]:
+    """Servers of tools that are written elsewhere, read and checked as `tools.mcp` is; ConfigError says what is wrong."""
+    whole: dict[str, Any] = {"tools": {"mcp": dict(raw)}}
+    _expand(whole, "", environ)
+    config = _Reader({}).table(whole, Config(), "")
+    _check_tools(config)
+    found: Mapping[str, McpServer] = config.tools.mcp
+    return found
 
 
 def secrets(config: Config) -> tuple[str, ...]:
@@ -336,6 +347,10 @@ def _check(config: Config) -> None:
     for key in ("active_from", "active_until"):
         hour = getattr(config.heartbeat, key)
         _require(bool(HOUR.fullmatch(hour)), f"heartbeat.{key}", hour, "HH:MM between 00:00 and 24:00")
+    told = config.notifications
+    hours = [("quiet_from", told.quiet_from), ("quiet_until", told.quiet_until), *(("digest", one) for one in told.digest)]
+    for key, hour in hours:
+        _require(bool(HOUR.fullmatch(hour)), f"notifications.{key}", hour, "HH:MM between 00:00 and 24:00")
     dead, beat = config.workers.dead_after_s, config.workers.heartbeat_s
     _require(dead > beat, "workers.dead_after_s", dead, f"more than workers.heartbeat_s ({beat:g})")
     refuse, warn = config.orchestrator.disk_refuse, config.orchestrator.disk_warn
@@ -411,9 +426,11 @@ def _check_tools(config: Config) -> None:
     for i, pattern in enumerate(config.tools.blocked_patterns):
         _require(bool(pattern.strip()), f"tools.blocked_patterns[{i}]", pattern, "a command or a part of one")
     for name, server in config.tools.mcp.items():
-        key = "command" if server.transport == "stdio" else "url"
+        transport = server.transport or ("http" if server.url and not server.command else "stdio")
+        key = "command" if transport == "stdio" else "url"
         if not getattr(server, key):
-            _missing(f"tools.mcp.{name}.{key}", f'its transport is "{server.transport}"')
+            _missing(f"tools.mcp.{name}.{key}", f'its transport is "{transport}"')
+        _check_address(f"tools.mcp.{name}.url", server.url)
 
 
 def _check_mounts(config: Config) -> None:

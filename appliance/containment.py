@@ -128,14 +128,26 @@ class Spawn:
 
 @dataclass(frozen=True)
 class McpServer:
-    """A server of tools that speaks MCP."""
+    """A server of tools that speaks MCP; `owlbox mcp add` writes the same into `servers.json`."""
 
-    transport: Literal["stdio", "http"] = setting("stdio", "How it is reached.", seed="S mcp transport")
+    transport: Literal["", "stdio", "http"] = setting("", "How it is reached; empty goes by what is given.", seed="S mcp transport")
     command: str = setting("", "Program to start, for stdio.", seed="S mcp command")
     args: tuple[str, ...] = setting((), "Its arguments.", seed="S mcp args")
-    env: Mapping[str, str] = setting({}, "Its environment.", seed="S mcp env", mark="secret")
-    cwd: str = setting("", "Its working folder.", seed="S mcp cwd")
+    env: Mapping[str, str] = setting({}, "Its environment; `secret:mcp/NAME` stands for a secret.", seed="S mcp env", mark="secret")
+    cwd: str = setting("", "Folder of this machine that it works in, instead of one of its own.", seed="S mcp cwd")
     url: str = setting("", "Its address, for http.", seed="S mcp url")
+    headers: Mapping[str, str] = setting({}, "Sent with each request, for http.", seed="B mcp headers", mark="secret")
+    client_id: str = setting("", "Our name at its login, where it gave us one; empty registers by itself.")
+    client_secret: str = setting("", "What goes with that name.", mark="secret")
+    network: bool = setting(False, "Whether a program that is started has this machine's network.", seed="A mcp network policy")
+    mounts: tuple[str, ...] = setting((), "Folders it may read: `/path`, or `/path:/inside`.", seed="A mcp mount policy")
+    writable: tuple[str, ...] = setting((), "Folders it may write to.", seed="A mcp mount policy")
+    memory_mb: int = setting(512, "Memory of each of its processes.", within=(16, 1_048_576))
+    timeout_s: float = setting(60, "Longest time of one call.", within=(0.1, 3600))
+    expose: Literal["auto", "direct", "meta"] = setting(
+        "auto", "Its tools by their names, or only through `mcp_exec`; `auto` goes by `tools.mcp_direct`."
+    )
+    enabled: bool = setting(True, "Offer it.")
 
 
 LIMITS = {
@@ -168,7 +180,11 @@ class Tools:
     web: Web = Web()
     web_search: WebSearch = WebSearch()
     spawn: Spawn = setting(Spawn(), "", mark="later")
-    mcp: Mapping[str, McpServer] = setting({}, "Servers whose tools are offered.", seed="S tools.mcp_servers", mark="later")
+    mcp: Mapping[str, McpServer] = setting({}, "Servers whose tools are offered.", seed="S tools.mcp_servers")
+    mcp_direct: int = setting(
+        20, "So many tools of servers are offered by their names; when there are more, through `mcp_exec`.", within=(0, 1000)
+    )
+    mcp_idle_s: float = setting(300, "A server that nobody asked for so long is ended.", within=(1, 86_400))
 
     def switched_off(self) -> frozenset[str]:
         """Tools and groups of tools that this configuration takes away."""

@@ -84,6 +84,9 @@ def _add_reading(command: Command, known: Any) -> None:
     )
     made.add_argument("--hidden", action="store_true", help="hidden files of folders too")
     made.add_argument("--no-ignore", action="store_true", help="what .gitignore leaves out too")
+    made.add_argument(
+        "--prompt-addition", default="", metavar="TEXT", help="your words for the agent that loads pages through MCP servers"
+    )
     made = command("refresh", _read_again, "read what was added again, and keep what has changed", known)
     made.add_argument("refs", nargs="*", metavar="REF", help="an id, drive:/path, a folder, or a path on this disk")
     made.add_argument("--all", dest="is_all", action="store_true", help="everything that was read from somewhere")

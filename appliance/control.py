@@ -22,6 +22,7 @@ from appliance.inbox import Accepted, Inbox
 from appliance.records import Inbound, Mode, Outcome, RunSettings, to_plain
 from appliance.runs import PROPOSED, RUNNING, STOPPED, WAITING, Run, Runs
 from appliance.sessions import Rules, Session, Sessions, Wanted, plain
+from appliance.settings import People
 from appliance.settings import Sessions as SessionTable
 from appliance.store import Store
 from appliance.transcripts import Restored, Transcripts
@@ -257,12 +258,19 @@ def build(
     views: Views,
     plan: Callable[[str], Sequence[object]],
     *,
+    history: History | None = None,
     is_served: bool = True,
 ) -> Control:
     """All of this for one core, or with `is_served` False for one command."""
-    history = History(store, [Owner(getuser(os.getuid()), CHANNEL)])
+    history = history or History(store, owners(People()))
     parts = Branches(store, runs, views), Transcripts(store, runs), history
     return Control(runs, inbox, *parts, plan, is_served=is_served)
+
+
+def owners(people: People) -> tuple[Owner, ...]:
+    """The addresses of the owner: the user of this machine whose box it is, and those in the configuration."""
+    named = (Owner(alias.address, alias.channel) for alias in people.owner_aliases)
+    return (Owner(getuser(os.getuid()), CHANNEL), *named)
 
 
 def rules(table: SessionTable) -> Rules:

@@ -14,24 +14,27 @@ from typing import Any
 
 from appliance import (
     __version__,
+    audience,
     config,
     control,
     log,
-    markdown,
+    mcp_parts,
+    moments,
     notes,
     notify,
     places,
     qualify,
-    queries,
     titles,
     tools,
+    unasked,
     vss,
     warden,
     web,
 )
 from appliance.accounts import Accounts
+from appliance.acting import Acting
 from appliance.agent import Agent, Limits
-from appliance.approvals import STATES, Approvals, Decision
+from appliance.approvals import Approvals
 from appliance.approvals import Means as Deciding
 from appliance.blocks import Blocks
 from appliance.briefing import Briefing
@@ -39,6 +42,7 @@ from appliance.budget import Budget, Rows
 from appliance.channels.costs import Books, Costs
 from appliance.channels.decisions import Decisions
 from appliance.channels.glance import Glance, Looks
+from appliance.channels.guests import GuestDoor
 from appliance.channels.record import Record
 from appliance.channels.rpc import Means, Rpc, Shelf, Taking
 from appliance.channels.secrets import Secrets
@@ -47,20 +51,25 @@ from appliance.clock import CancelToken, now_ms, this_process
 from appliance.compaction import Compactor
 from appliance.copies import Copies
 from appliance.dispatching import Dispatch, RunLog
+from appliance.documents import Documents
 from appliance.drives import Drives
-from appliance.entries import PROJECT, Entries
+from appliance.entries import Entries
 from appliance.errors import ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.events import SPOKEN
 from appliance.familiar import Familiar
 from appliance.grep import Texts
+from appliance.guests import Guests
 from appliance.history import History, Recall
 from appliance.hooks import Hooks
+from appliance.hours import Around, Hours
 from appliance.inbox import Inbox
 from appliance.indexer import Indexer, Options, answering, embedding
 from appliance.intake import Intake
 from appliance.leases import Leases
 from appliance.lender import Lender
+from appliance.loading import Loading
 from appliance.loops import Loops
+from appliance.mcp_parts import Harbor
 from appliance.models import Models
 from appliance.office import Ground, Office
 from appliance.outbox import Patience
@@ -69,23 +78,31 @@ from appliance.packet import More, Packets
 from appliance.passages import Passages
 from appliance.phases import Phases
 from appliance.places import Home
+from appliance.plugins import Ground as Adding
+from appliance.plugins import Plugins
 from appliance.project import Project
-from appliance.records import Ask, Event, Inbound, LoopEnded, Message, Outcome, Part, Route, Terms, to_plain
+from appliance.records import Ask, Event, Inbound, LoopEnded, Part, Route, Terms, to_plain
+from appliance.role_parts import Stage as Scenery
+from appliance.role_parts import Troupe
 from appliance.runs import Loop, Runs
 from appliance.schemes import Schemes
 from appliance.search import Search
 from appliance.settings import LOCAL, Config
 from appliance.shutdown import Shutdown
 from appliance.sight import Sight
+from appliance.sizes import Sizes
 from appliance.skills import Skills
 from appliance.sources import Sources
 from appliance.steps import Passed, nobody
 from appliance.store import Store
 from appliance.strongbox import Strongbox
 from appliance.supervisor import Broker, Given, Keeper
+from appliance.taint_parts import Customs
+from appliance.taint_parts import Ground as Border
 from appliance.ticks import Parts
 from appliance.titles import Titles
 from appliance.toolbox import Toolbox
+from appliance.unasked import Unasked
 from appliance.undo import Undo
 from appliance.verbs import Verbs
 from appliance.views import Actor, Views
@@ -96,10 +113,9 @@ from appliance.workers import Post, Shift
 from appliance.workshop import Floor, Workshop
 
 LOG = logging.getLogger(__name__)
-AT_ONCE = (*config.AT_ONCE, *warden.AT_ONCE, *web.AT_ONCE)  # keys that `reload` takes into use, or their beginnings
+AT_ONCE = (*config.AT_ONCE, *warden.AT_ONCE, *web.AT_ONCE, *mcp_parts.AT_ONCE, *unasked.AT_ONCE)  # keys for `reload`, or beginnings
 LOGGED = 400  # newest events of a run that its log may be made of
 ELSEWHERE = 6  # messages from other doors that are shown with the next one at this door
-QUERY_S = 10.0  # for a query that somebody typed
 BROKER = ("models.", "pools", "routes", "providers", "prices", "spending")  # keys that a new broker takes into use
 
 
@@ -129,7 +145,8 @@ class Core:
         known = Familiar(self.store).names
         self.finder = Search(self.store, self.passages, known, embed=lambda text: self.indexer.brief(text), beside=second)
         more = [home.root / folder for folder in settings.skills.folders]
-        self.skills = Skills(home.box, self.entries, environ, more=more, is_enabled=settings.skills.enabled)
+        told = settings.skills
+        self.skills = Skills(home.box, self.entries, environ, more=more, trusted=told.trusted, is_enabled=told.enabled)
         self.folder = notes.Folder(home.box, self.entries, self.skills.is_skill)
         self.watch = Watch(home.box, self.folder.known, self._take, beside=[home.drop] if is_shared else [])
         self._environ, self._is_shared = environ, is_shared
@@ -157,8 +174,9 @@ class Core:
             second,
         )
         services: dict[str, Any] = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
-        self.history = History(self.store)
+        self.history = History(self.store, control.owners(settings.people))
         services |= {"passages": self.passages, "indexer": self.indexer, "history": self.history}
+        services["documents"] = Documents(home.box, self.runs.people.contexts)
         self.hooks = Hooks()
         overflow = services["overflow"] = Overflow(self.store, self.entries)
         kinds = Schemes()
@@ -169,7 +187,13 @@ class Core:
         outside = Outside(self.store, self.entries, self.views, environ, self.warden.ledger.note, self.strongbox.get)
         self.web = Web(outside, settings.tools)
         services |= self.web.services()
-        intake = services["intake"] = Intake(sources, home, environ, fetch=self.web.page)
+        self.loading = Loading(lambda: self.servers.hub, self.models, self.web.page, lambda route: not self._is_small(route))
+        load = self.loading.page
+        intake = services["intake"] = Intake(sources, home, environ, fetch=load, load=load)
+        reading = embedding(self.models, patient, lambda: False)
+        ashore = home, environ, self.runtime, current, self.store
+        self.servers = Harbor(*ashore, self.strongbox, reading, self.warden.ledger.note)
+        services["mcp"] = self.servers.hub
         self.verbs = services["verbs"] = Verbs(self.store, self.entries, self.views, kinds, veto=self._veto)
         workspace = Path(settings.sandbox.workspace).expanduser() if settings.sandbox.workspace else None
         self.project = Project(
@@ -179,7 +203,7 @@ class Core:
         )
         ground = Ground(home, environ, self.runtime, self.store, self.leases, self.runs)
         patience = Patience(**asdict(settings.outbox))
-        self.office = Office(ground, lambda: self.live.current.workers, patience, self.broker, passed, self.indexer.wake)
+        self.office = Office(ground, lambda: self.live.current.workers, patience, self.broker, passed, self._woke)
         self.tasks, self.outbox = self.office.tasks, self.office.outbox
         floor = Floor(
             home, environ, self.runtime, current, self.store, self.runs, self.entries, self.views, self.verbs, self.warden
@@ -187,6 +211,10 @@ class Core:
         ties = self.hooks, self.outbox, self.office.notices
         self.workshop = Workshop(floor, *ties, clean=self.redactor.clean, go_on=lambda run: self.approvals.go_on(run))
         services |= {"tasks": self.tasks, "crew": self.office.crew, **self.workshop.services()}
+        self.troupe = Troupe(Scenery(home.box, current, self.store, self.runs, self.outbox, self.hooks, is_lasting=is_shared))
+        self.roles, self.jobs = self.troupe.roles, self.troupe.jobs
+        self.hours = Hours(ground, current)
+        services |= {**self.troupe.services(), **self.hours.services()}
         self.toolbox = Toolbox(
             tools.load(),
             services,
@@ -196,8 +224,10 @@ class Core:
             shorten=overflow.shorten,
             hold=self.warden.hold,
         )
+        self.toolbox.context_of = self.runs.context_of
         self.warden.gate.tell(self.toolbox.use)
-        self.blocks = Blocks(self.store, self.entries, kinds, settings.budget.token_divisor)
+        self.servers.show(self.toolbox)
+        self.blocks = Blocks(self.store, self.entries, kinds, settings.budget.token_divisor, self.hooks)
         beside = More(self.hooks, self.blocks, Chronicle(self.store, self._branch), lambda about: notes.contextual(home.box, about))
         self.packets = Packets(
             self._documents,
@@ -208,11 +238,13 @@ class Core:
             divisor=settings.budget.token_divisor,
             more=beside,
         )
-        self.packets.strategy = settings.budget.pruning
+        self.packets.strategy, self.packets.owners = settings.budget.pruning, self.history.owners
         self.copies = Copies(self.store, settings.runs.copies)
         self.compactor = Compactor(self.runs, self.models, is_automatic=lambda: self.live.current.budget.compact)
         rows = Rows(self.views, self.entries, self.copies)
         self.budget = Budget(self.packets, rows, count=self._count, full=self.compactor.start)
+        kept = self.store, self.runs, self.entries, self.views, self.verbs, self.skills, self.warden.ledger, self.outbox
+        self.customs = Customs(Border(*kept, go_on=lambda run: self.approvals.go_on(run)), self.toolbox, self.hooks)
         self.approvals = Approvals(
             self.store,
             self.runs,
@@ -225,12 +257,14 @@ class Core:
                 wake=self.office.changed,
                 policy=lambda run: self.warden.gate.of(self.runs.get(run).session, self.toolbox.policy),
                 hooks=self.hooks,
-                is_running=self.workshop.executions.is_running,
-                result=self.workshop.streams.result,
+                is_running=self.customs.is_running(self.workshop.executions.is_running),
+                result=self.customs.result(self.workshop.streams.result),
             ),
         )
+        remember = self.customs.remember(self.approvals.find)
         self.recorder = RunLog(self.store, self.runs, self.verbs)
-        self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.recorder, approve=self.approvals.accept_now)
+        approve, wary = self.approvals.accept_now, self.customs.is_wary
+        self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.recorder, approve=approve, is_wary=wary)
         recall = Recall(self.runs, self.runs.question)
         self.agent = Agent(self.models, self.toolbox, self.packets, recall, self._limits(), self.dispatch, budget=self.budget)
         self.titles = Titles(self.runs, self.models, lambda: self.live.current.runs.titles, self._is_able)
@@ -244,6 +278,9 @@ class Core:
             before_turn=self._before_turn,
             passed=passed,
         )
+        self.plugins = Plugins(Adding(home.box, self.hooks, kinds, self.toolbox, services), settings.plugins.enabled)
+        self.plugins.watch(self.entries, self.views, self.runs)
+        self.troupe.tie(self.loops, self.toolbox)
         self.inbox = Inbox(
             self.store,
             self.runs,
@@ -255,36 +292,56 @@ class Core:
             passed=passed,
         )
         self.inbox.mend = self.recorder.mend
+        queue = self.outbox, self.tasks, self.inbox, self.troupe.jobs, self.models, self.packets.relevant
+        self.hours.tie(Around(current, *queue, self.office.courier.channels, self.redactor), self.office)
+        is_able = lambda: self._is_able(self.models.plan(self.live.current.models.pool)[0])  # noqa: E731
+        self.unasked = Unasked(ground, current, self.hours, self.office, self.jobs, is_able, is_lasting=is_shared)
+        self.customs.attend(self.inbox)
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
+        sizes = Sizes(self.models, self.packets, self.roles, self.troupe.menu, lambda: self.live.current.models.pool)
         means = Means(
-            self.toolbox.dispatch, self._tools, self.status, self.plan, self.prompt_size, self.reload, self.shut_down, self.bench
+            self.toolbox.dispatch, self._tools, self.status, self.plan, sizes.measure, self.reload, self.shut_down, self.bench
         )
+        made = control.build(
+            self.store, self.runs, self.inbox, self.views, self.models.plan, history=self.history, is_served=is_shared
+        )
+        made.forget = self.workshop.bench.forget
+        self.record = Record(made)
         undo = Undo(self.store, self.entries, self.runs)
+        undo.changed = self.hours.timetable.changed
+        acting = Acting(self.store, self.entries, self.runs, self.verbs, self.project, self.approvals, undo, made)
         shelf = Shelf(
-            self._listing,
+            acting.listing,
             self.entries.view,
             self.skills.listing,
-            self._act,
-            self._history,
-            lambda run, who, is_dry_run: to_plain(undo.undo(run, who, is_dry_run=is_dry_run)),
-            self._query,
-            self._waiting,
+            acting.act,
+            acting.history,
+            acting.undo,
+            acting.query,
+            acting.waiting,
         )
         taking = Taking(intake.known, intake.chosen, intake.tree, intake.piece, intake.keep, intake.page, intake.part)
         self.rpc = Rpc(self.inbox, self.runs, means, shelf, taking)
         self.decisions = Decisions(
-            self.inbox, self._decide, self.approvals.loop_of, lambda *named: to_plain(self.approvals.show(*named))
+            self.inbox, acting.decide, self.approvals.loop_of, lambda *named: to_plain(self.approvals.show(*named)), remember
         )
-        made = control.build(self.store, self.runs, self.inbox, self.views, self.models.plan, is_served=is_shared)
-        made.forget = self.workshop.bench.forget
-        self.record = Record(made)
-        self.sight = Sight(self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs)
+        seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.of
+        self.sight = Sight(*seen)
         self.glance = Glance(Looks(self.sight.size, self.sight.copy, self.sight.compact))
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
+        self.shutdown.component("unasked", self.unasked.close)
+        self.shutdown.component("hours", self.hours.close)
+        self.shutdown.component("jobs", self.troupe.close)
         self.shutdown.component("commands", self.workshop.close)
+        self.shutdown.component("servers", self.servers.close)
+        self.shutdown.component("customs", self.customs.close)
         self.shutdown.component("courier", self.office.close)
         self.shutdown.component("compactor", self.compactor.close)
         self.shutdown.component("titles", self.titles.close)
+        note, hold = self.warden.ledger.note, self.warden.hold
+        guests = Guests(self.store, services, policy=lambda: self.toolbox.policy, note=note, hold=hold)
+        self.guests = GuestDoor(guests.listing, guests.ask)
+        self.shutdown.component("guests", guests.close)
         self.shutdown.component("toolbox", self.toolbox.close)
         self.shutdown.component("policy", self.warden.gate.stop)
         self.shutdown.component("indexer", self.indexer.stop)
@@ -293,6 +350,7 @@ class Core:
 
     def recover(self) -> None:
         """Mend what a killed process left behind, read the skills; writes nothing when there is nothing to mend."""
+        self.hooks.tell(moments.PROJECT_STARTING, self.home)
         self.office.crew.recover()
         for lease in self.leases.bury():
             LOG.warning("%s %d ended without saying so: %s", lease.kind, lease.process.pid, lease.reason)
@@ -301,10 +359,12 @@ class Core:
             self.recorder.mend(loop.run)
         self.workshop.recover(is_shared=self._is_shared)
         self.approvals.recover()
+        self.troupe.recover()
         try:
             self.skills.sync()
         except OwlError as error:
             LOG.warning("skills could not be read: %s", error)  # a command that needs none still works
+        self.hooks.tell(moments.PROJECT_STARTED, self.home)
 
     def close(self, reason: str) -> list[str]:
         """End everything in order; returns the steps that did not end well."""
@@ -321,16 +381,24 @@ class Core:
         """A worker made of these parts; run it from the main thread of a process of its own."""
         briefing = Briefing(self.tasks, self.runs, self.entries)
         parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing, self.office.roster.held_s)
-        parts = replace(parts, go_on=self.approvals.go_on)
+        parts = replace(parts, marked=self.customs.origins.task, go_on=self.approvals.go_on, role=self.troupe.roles.queue)
         return self.office.shift(post, phases, parts, is_scheduling=is_scheduling)
 
     def _ended(self, loop: Loop, end: LoopEnded) -> None:
         """Within the transaction that ended a loop."""
         self.workshop.ended(loop.run, end)
-        if not self.office.ended(loop, end):
+        self.hours.loop_ended(loop, end)
+        self.troupe.heard(loop, end)
+        if not self.office.ended(loop, end) and not self.troupe.ended(loop, end):
             self.inbox.ended(loop, end)
             if end.status == 200:
                 self.titles.ended(loop.run)
+
+    def _woke(self) -> None:
+        """Another process may have written entries, and left work to us."""
+        self.indexer.wake()
+        self.troupe.look()
+        self.hours.wake()
 
     def _keeper(self, is_shared: bool, *, is_worker: bool) -> Keeper:
         """systemd's broker, or a child; a worker borrows the core's; a command without a core has its own, private one."""
@@ -353,7 +421,7 @@ class Core:
                 broker = {"state": "running", **self.models.status()}
         except (Lost, Refused, DeadlineExceeded) as error:
             broker = {"state": f"not answering: {error.message}"}
-        latest = self.runs.listing(limit=1)
+        latest = [run for run in self.runs.listing(limit=20) if run.kind != "child"]
         return {
             "version": __version__,
             "home": str(self.home.root),
@@ -368,8 +436,10 @@ class Core:
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),
             "folder": self._folder(),
+            "plugins": self.plugins.plain(),
             "answering": self.inbox.busy(),
             "queue": self.office.counts(),
+            "roles": {"problems": self.troupe.problems, "jobs": self.troupe.jobs.counts()},
             "sessions": self.runs.sessions()[:10],
             "last_thread": to_plain(latest[0]) if latest else None,
             "processes": [lease.plain() for lease in self.leases.listing(10)],
@@ -385,37 +455,6 @@ class Core:
         found: dict[str, Any] = to_plain(qualify.qualify(self.models, route, progress, cancel, seconds=seconds))
         return found
 
-    def prompt_size(self, text: str) -> dict[str, Any]:
-        """Tokens of the prompt for a text, by part, counted by the broker on what it received."""
-        route = self.models.plan(self.live.current.models.pool)[0]
-        specs = tuple(self.toolbox.specs())
-        system = self.packets.system(specs, route.dialect, route.window)
-        ask = Ask(
-            system=system, messages=(Message("user", text),), tools=specs, dialect=route.dialect, correlation=log.correlation()
-        )
-        measure = self.models.measure(route, ask)
-        shipped = {n: markdown.visible(notes.shipped(n)) for n in notes.SHIPPED}
-        groups = {"instructions": 0, "tools": 0, "documents": 0, "skills": 0, "person": 0}
-        for name, tokens in measure.parts.items():
-            if name in ("instructions", "style"):
-                groups["instructions"] += tokens
-            elif name in ("tools", "skills"):
-                groups[name] += tokens
-            elif any(p.name == name and shipped.get(name) == p.text for p in system):
-                groups["documents"] += tokens
-            elif any(p.name == name for p in system):
-                groups["person"] += tokens
-        static = sum(tokens for name, tokens in groups.items() if name != "person")
-        return {
-            "route": route.name,
-            "dialect": route.dialect,
-            "model": measure.model,
-            "static": static,
-            "groups": groups,
-            "parts": measure.parts,
-            "total": measure.total,
-        }
-
     def reload(self) -> tuple[str, str]:
         """Take a changed configuration and policy into use; ConfigError keeps the old ones.
 
@@ -430,6 +469,7 @@ class Core:
         settings = self.live.current
         try:
             self.web.reload(settings.tools)
+            self.servers.reload()
             self.warden.gate.reload()
         except OwlError as error:
             self.live.current = old
@@ -452,6 +492,7 @@ class Core:
         later = ", ".join(key for key in keys if not key.startswith(at_once))
         LOG.info("configuration reloaded: %s%s", now or "nothing changed", f"; after a restart: {later}" if later else "")
         self.skills.sync()  # folders of skills outside box/ are not watched
+        self.unasked.sync()
         self.indexer.retry()
         return now, later
 
@@ -479,7 +520,9 @@ class Core:
     def _relevant(self, inbound: Inbound) -> str:
         """What is shown with a message: notes that fit it, and what the same person said at other doors meanwhile."""
         told = self.history.elsewhere(inbound.session, inbound.sender_id, ELSEWHERE)
-        return self.packets.relevant(inbound.text, [Part(one.run, f"{one.label} {one.text}") for one in told])
+        session = self.runs.people.find(inbound.session)
+        with audience.showing(session.context if session is not None else f"user:{inbound.sender_id}"):
+            return self.packets.relevant(inbound.text, [Part(one.run, f"{one.label} {one.text}") for one in told])
 
     def _documents(self) -> list[Part]:
         parts, problems = notes.documents(self.home.box)
@@ -495,6 +538,7 @@ class Core:
         inside = [path for path in paths if path.is_relative_to(self.home.box.resolve())]
         self.folder.take(inside)
         self.skills.take(inside)
+        self.unasked.look(inside)
         if len(inside) < len(paths):
             try:
                 self.office.drops.take()
@@ -512,63 +556,22 @@ class Core:
 
     def _folder(self) -> dict[str, Any]:
         """What is known about box/; only `serve` watches it."""
-        problems = [*self.folder.problems, *self.skills.problems]
+        problems = [*self.plugins.problems, *self.folder.problems, *self.skills.problems]
         return {"path": str(self.home.box), "state": self.watch.state, "problems": problems[:20], "problem_count": len(problems)}
-
-    def _listing(self, prefix: str, limit: int, offset: int) -> list[dict[str, Any]]:
-        return [to_plain(line) for line in self.entries.listing(prefix, limit=limit, offset=offset)]
-
-    def _act(self, run: str, verb: str, given: dict[str, Any]) -> Outcome:
-        """A verb on behalf of a person, outside of any thread or at the newest turn of one."""
-        if verb == "set" and given["ref"].startswith(control.RUN):
-            return self.record.control.start(given["ref"], given.get("body") or "", given.get("attributes") or {})
-        if verb == "persist":
-            known = self.runs.get(run) if run else None
-            actor = Actor("client") if known is None else Actor("client", known.id, *self.runs.moment(known.id))
-            has_repo = known is None or not known.settings.no_repo
-            return self.project.follow(actor, given["ref"], given["kind"], has_repo=has_repo)
-        if not run:
-            return self.verbs.perform(Actor("client"), verb, given)
-        found = self.runs.get(run).id
-        if verb == "resolve":
-            return self.approvals.as_outcome(given["ref"], found, "accept" if given["is_accepted"] else "reject")
-        state = (given.get("attributes") or {}).get("state") if verb == "set" and given["ref"].startswith("log:") else None
-        if state in STATES:
-            return self.approvals.as_outcome(given["ref"], found, STATES[state], given.get("body") or "")
-        return self.verbs.perform(Actor("client", found, *self.runs.moment(found)), verb, given)
-
-    def _decide(self, ref: str, run: str, decision: Decision, output: str) -> dict[str, Any]:
-        resolved = self.approvals.resolve(ref, self.runs.get(run).id if run else "", decision, output)
-        plain: dict[str, Any] = to_plain(resolved)
-        return plain
 
     def _is_able(self, route: Route) -> bool:
         return titles.is_able(route, self.home.models)
 
+    def _is_small(self, route: Route) -> bool:
+        return route.provider == "llama" and not self._is_able(route)
+
     def _limits(self) -> Limits:
-        return replace(limits(self.live.current), is_small=lambda route: route.provider == "llama" and not self._is_able(route))
+        return replace(limits(self.live.current), is_small=self._is_small)
 
     def _before_turn(self, run: str, terms: Terms) -> None:
         """A run that is shown its entries sees the workspace as it is now."""
         if terms.layout == "entries":
             self.project.before_turn(Actor("plugin", run, *self.runs.moment(run)), has_repo=terms.has_repo)
-
-    def _waiting(self, run: str, limit: int) -> list[dict[str, Any]]:
-        return [to_plain(one) for one in self.verbs.waiting(self.runs.get(run).id if run else "", limit)]
-
-    def _history(self, ref: str, limit: int, run: str) -> list[dict[str, Any]]:
-        """The changes of an entry as a thread or a person sees it; NotFound when there never was one."""
-        for scope in [f"run:{self.runs.get(run).id}", PROJECT] if run else [PROJECT]:
-            found = self.entries.changes(ref, scope=scope, limit=limit)
-            if found or self.entries.find(ref, scope=scope):
-                return [to_plain(change) for change in found]
-        self.entries.get(ref)
-        return []
-
-    def _query(self, sql: str, limit: int, cancel: CancelToken) -> tuple[Sequence[str], Sequence[Sequence[Any]], bool]:
-        """What somebody's own query says."""
-        found = self.store.query(sql.strip() or queries.TABLES, limit=limit, deadline_s=QUERY_S, is_stopped=cancel.is_set)
-        return found.columns, found.rows, found.has_more
 
     def _tools(self) -> list[dict[str, Any]]:
         known = zip(self.toolbox.tools(), self.toolbox.registry())

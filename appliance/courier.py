@@ -16,6 +16,7 @@ from appliance import log
 from appliance.clock import monotonic_s, now_ms
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge
 from appliance.outbox import FAILED, LOGGED, SENT, Address, Letter, Outbox, Posting
+from appliance.quiet import Quiet, together
 from appliance.records import Channel, Outbound
 from appliance.steps import Passed, Step, nobody
 
@@ -24,6 +25,7 @@ REPEAT = "(This may be a repeat.)"
 FINAL = (BadInput, NotFound, Refused, TooLarge)  # it will not be taken later either
 UNCERTAIN = (Lost, DeadlineExceeded)
 RETRY_S = 5.0  # after the database did not let us
+LOCAL, TUI, NOBODY, DIRECT = "local", "tui", "none", "dm"  # names of channels that people write (A-248)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Courier:
         """`preferred` names the channel that a context would rather be told by, "" for none."""
         self._outbox = outbox
         self._preferred = preferred
+        self._quiet: Quiet | None = None
+        self._has_screen: Callable[[str], bool] = lambda person: False
         self._passed = passed
         self._wake = threading.Condition()
         self._is_rung = False
@@ -58,6 +62,10 @@ class Courier:
         self._sending: set[int] = set()  # those that their lane works on
         self._owed: list[Owed] = []
         self._thread: threading.Thread | None = None
+
+    def tie(self, preferred: Callable[[str], str], quiet: Quiet, has_screen: Callable[[str], bool]) -> None:
+        """Before `start`: `quiet` says what has to wait, `has_screen` who looks at one, so that `tui` reaches them."""
+        self._preferred, self._quiet, self._has_screen = preferred, quiet, has_screen
 
     # -- channels -----------------------------------------------------------------------------------
 
@@ -141,6 +149,9 @@ class Courier:
         for posting in self._outbox.recover(mine, self._is_idempotent):
             LOG.warning("letter %d: %s", posting.id, posting.error)
         ready, next_ms = self._outbox.due()
+        if any(posting.held_ms is not None for posting in ready):
+            self._gather(mine)
+            ready, next_ms = self._outbox.due()
         for posting in ready:
             if posting.id not in mine:
                 self._hand_on(posting)
@@ -159,6 +170,10 @@ class Courier:
     def _hand_on(self, posting: Posting) -> None:
         """Choose where it goes; into the lane of that channel, into the log, or back."""
         letter = posting.letter
+        if self._quiet is not None and (until_ms := self._quiet.until(posting, now_ms())):
+            self._outbox.hold(posting.id, until_ms)
+            self.wake()  # what comes after it, and when it is due itself
+            return
         address = self.choose(letter)
         if address is None:
             LOG.info("nobody to tell: letter %d (%s) for %s", posting.id, letter.key, letter.context)
@@ -182,15 +197,43 @@ class Courier:
 
         None when no open channel reaches its context: then it is logged. Never a conversation of another context.
         """
-        found = self._outbox.addresses
-        if letter.channel:
-            same = found(letter.context, channel=letter.channel, session=letter.session) if letter.session else []
-            return next(iter([*same, *found(letter.context, channel=letter.channel)]), Address(letter.channel))
-        preferred = self._preferred(letter.context)
-        wanted = found(letter.context, channel=preferred) if preferred else []
-        wanted += found(letter.context, session=letter.session) if letter.session else []
+        found, wanted = self._outbox.addresses, letter.channel or self._preferred(letter.context)
+        if wanted == NOBODY:
+            return None
+        channel, _, place = wanted.partition("/")
+        if letter.channel and channel != TUI:
+            same = found(letter.context, channel=channel, session=letter.session) if letter.session and not place else []
+            return next(iter([*same, *self._at(letter.context, wanted)]), Address(channel))
+        mine = found(letter.context, session=letter.session) if letter.session else []
+        addresses = [*mine, *found(letter.context)]
+        if channel == TUI and self._has_screen(letter.person):
+            addresses = [*(one for one in addresses if one.channel == LOCAL), Address(LOCAL)]
+        elif channel == TUI:  # the thread at least, for the next time that somebody looks
+            addresses = [one for one in addresses if one.channel != LOCAL] + [one for one in addresses if letter.run]
+        elif wanted:
+            addresses = [*self._at(letter.context, wanted), *addresses]
         is_open = self.channels()
-        return next((one for one in [*wanted, *found(letter.context)] if one.channel in is_open), None)
+        return next((one for one in addresses if one.channel in is_open), None)
+
+    def _at(self, context: str, wanted: str) -> list[Address]:
+        """The conversations at a channel, or at one place of it: `slack`, `slack/dm`, `slack/C042`."""
+        channel, _, place = wanted.partition("/")
+        known = self._outbox.addresses(context, channel=channel)
+        return [one for one in known if place in ("", DIRECT) or place in one.session.split(":")]
+
+    def _gather(self, mine: set[int]) -> None:
+        """Say what was held back for one conversation all at once."""
+        if self._quiet is None:
+            return
+        groups: dict[tuple[str, ...], list[Posting]] = {}
+        for posting in self._outbox.released(now_ms()):
+            address = self.choose(posting.letter)
+            if posting.id not in mine and address is not None and self._quiet.until(posting, now_ms()) is None:
+                thread = (posting.letter.run or "") if address.channel == LOCAL else ""
+                groups.setdefault((posting.letter.context, address.channel, address.session, thread), []).append(posting)
+        for group in groups.values():
+            if len(group) > 1:
+                self._outbox.join(group, together([one.letter.text for one in group]))
 
     def _work(self, posting: Posting, address: Address) -> None:
         """In the lane: deliver one letter and record what became of it."""

@@ -26,6 +26,12 @@ KEEP = re.compile(
     rf"{POLITE}(?:remember|keep in mind|don['’]t forget|do not forget)\s*(?::|,?\s+that\b)\s*(?P<text>\S[^\n?]*)\s*\Z",
     re.IGNORECASE,
 )
+TIMED = r"(?:at|in|on|by|every|each|next|this|tomorrow|tonight|today|noon|midnight|daily|weekly|hourly|\d)"
+REMIND = re.compile(
+    rf"{POLITE}(?P<text>(?:remind me\b\s*[,:]?\s*(?!what|who|when|where|how|why|which)(?=.*\b{TIMED}\b)\S[^\n?]*"
+    rf"|{TIMED}\b[^\n?]*?,?\s+remind me\b[^\n?]*))[\s?]*\Z",
+    re.IGNORECASE,
+)
 QUOTES = "\"'“”‘’«»"
 
 
@@ -41,7 +47,7 @@ def plain(prompt: str) -> Cue | None:
     """The call that a prompt asks for in so many words; None where it asks for anything else, or asks something."""
     if prompt.rstrip().endswith("?") and not re.match(r"\s*(?:can|could|would|will)\s+you\b", prompt, re.IGNORECASE):
         return None
-    makers: tuple[tuple[re.Pattern[str], Callable[[str], Cue]], ...] = ((TASK, _task), (KEEP, _keep))
+    makers: tuple[tuple[re.Pattern[str], Callable[[str], Cue]], ...] = ((TASK, _task), (KEEP, _keep), (REMIND, _remind))
     for pattern, make in makers:
         if found := pattern.match(prompt):
             return make(found["text"].strip())
@@ -58,6 +64,10 @@ def _task(text: str) -> Cue:
     whole = " ".join(text.rstrip(" .!?\n").split()).strip(QUOTES)
     name = textwrap.shorten(whole, MAX_NAME, placeholder=" …") if " " in whole[:MAX_NAME] else whole[:MAX_NAME]
     return Cue("create_task", {"name": name} if name == whole and "\n" not in text else {"name": name, "description": text})
+
+
+def _remind(text: str) -> Cue:
+    return Cue("remind", {"text": text.rstrip(" .!?")})
 
 
 def _keep(text: str) -> Cue:

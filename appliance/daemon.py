@@ -119,6 +119,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
             raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint="owlbox doctor; backups are in backups/")
         core.office.take_drops()
         core.recover()
+        _settle(core)
         listener = _listener(core, given)
         lease = core.leases.begin("core")
         core.shutdown.before("listener", listener.stop_accepting)
@@ -129,6 +130,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
         listener.start()
         lock.tell(listener.sock.getsockname())
         core.office.courier.start()
+        core.hours.start()
         core.watch.start()
         core.indexer.start()
         again = core.inbox.start_waiting()
@@ -141,6 +143,14 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
         core.close("failed to start" if core.shutdown.state == "running" else core.shutdown.reason)
         if listener is not None and given is None:
             places.core_socket(core.runtime).unlink(missing_ok=True)
+
+
+def _settle(core: Core) -> None:
+    """Bring the owl's own schedules in line, before anybody can ask; what cannot be done now is done at the next change."""
+    try:
+        core.unasked.sync()
+    except OwlError as error:
+        LOG.error("the owl's own schedules are as they were: %s", error)
 
 
 def _announce(core: Core) -> None:
@@ -211,6 +221,7 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         max_connections=settings.api.max_connections,
         is_given=given is not None,
     )
-    listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance)
-    listener.offer(core.warden.door, core.workshop.door, core.secrets, core.costs)
+    listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance, core.customs.door, core.servers.door)
+    listener.offer(core.warden.door, core.workshop.door, core.secrets, core.costs, core.office.live, core.guests, core.troupe.door)
+    listener.offer(core.unasked.door)
     return listener

@@ -34,6 +34,8 @@ def add(command: Command) -> None:
         made.add_argument("--thread", default="", metavar="ID", help="the thread it waits in; needed when it is in several")
         made.add_argument("--output", default="", metavar="TEXT", help="the answer to a question, or the reason")
         made.add_argument("--failed", dest="action", action="store_const", const="error", help="it was tried and went wrong")
+        if name == "approve":
+            made.add_argument("--remember", default="", metavar="TIME", help="let the like of a held call pass for so long: 7d")
         made.add_argument("--no-wait", action="store_true", help="do not show how the answer goes on")
 
 
@@ -44,6 +46,7 @@ def decide(args: argparse.Namespace, home: Home) -> int:
     try:
         ref, run = (args.ref, args.thread) if args.ref else _only(way, args.thread)
         params = {"ref": ref, "run": run, "action": args.action, "output": args.output, "wait": not args.no_wait}
+        params |= {"remember": args.remember} if getattr(args, "remember", "") else {}
         done: dict[str, Any] = way.call("run.resolve", params, answer.listen)
     finally:
         way.close()

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from appliance import answers
+from appliance import answers, moments
 from appliance.actions import subject_of
 from appliance.clock import monotonic_s
 from appliance.errors import NotFound
@@ -24,7 +24,7 @@ from appliance.toolbox import Caller, as_text
 from appliance.verbs import Verbs
 from appliance.views import Actor
 
-RECORDING = "call.recording"  # a filter over Recorded: it may change the call, or refuse it
+RECORDING = moments.RECORDING  # a filter over Recorded: it may change the call, or refuse it
 PROPOSED = "proposed"
 ABORTED = 424
 
@@ -91,12 +91,20 @@ class Dispatch:
     """Runs commands."""
 
     def __init__(
-        self, tools: Tools, *, hooks: Hooks | None = None, recorder: Recorder | None = None, approve: Approve | None = None
+        self,
+        tools: Tools,
+        *,
+        hooks: Hooks | None = None,
+        recorder: Recorder | None = None,
+        approve: Approve | None = None,
+        is_wary: Callable[[str], bool] = lambda run: False,
     ) -> None:
+        """`is_wary` says of which runs no commands go side by side, because one of them may have to wait."""
         self._tools = tools
         self._hooks = hooks or Hooks()
         self._recorder = recorder
         self._approve = approve
+        self._is_wary = is_wary
 
     def run(self, scene: Scene, calls: Sequence[ToolCall]) -> Generator[Event, None, Dispatched]:
         """Record every command, then run them; the events of both."""
@@ -129,7 +137,7 @@ class Dispatch:
 
     def with_tools(self, tools: Tools) -> "Dispatch":
         """The same with other tools, for one run."""
-        return Dispatch(tools, hooks=self._hooks, recorder=self._recorder, approve=self._approve)
+        return Dispatch(tools, hooks=self._hooks, recorder=self._recorder, approve=self._approve, is_wary=self._is_wary)
 
     def void(self, scene: Scene, why: str) -> None:
         """The updates of this turn that claimed an end do not hold."""
@@ -170,10 +178,13 @@ class Dispatch:
         done: list[Done] = []
         for one, (outcome, ms) in zip(recorded, self._timed(scene, recorded), strict=False):
             if outcome.status == 202:
-                if (refs := _refs(outcome)) and scene.terms.approval == "auto" and self._approve is not None:
+                is_held = isinstance(outcome.data, dict) and bool(outcome.data.get("held"))  # a person's word is asked for
+                if (refs := _refs(outcome)) and scene.terms.approval == "auto" and not is_held and self._approve is not None:
                     outcome = self._approve(scene.run, refs)
                 elif refs:
+                    self._hooks.tell(moments.PREPARE, scene.run, one.meant, refs)
                     yield _waits(scene, one, outcome, refs)
+                    self._hooks.tell(moments.PENDING, scene.run, refs)
                     return Dispatched(tuple(done), refs)
             if one.log and self._recorder is not None:
                 self._recorder.finish(scene.run, one.log, outcome)
@@ -198,7 +209,8 @@ class Dispatch:
         is_tags = scene.terms.layout == "entries"
         specs = [self._tools.spec(one.meant.name) for one in recorded]
         if len(recorded) > 1 and not is_tags and all(spec is not None and spec.is_read_only for spec in specs):
-            return self._side_by_side(scene, recorded)
+            if not self._is_wary(scene.run):
+                return self._side_by_side(scene, recorded)
         return self._in_order(scene, recorded, specs)
 
     def _side_by_side(self, scene: Scene, recorded: Sequence[Recorded]) -> Iterator[tuple[Outcome, int]]:
@@ -230,9 +242,13 @@ class Dispatch:
             return Outcome(499, "cancelled", f"{one.meant.name} was not run: stopped"), 0
         if one.refusal is not None:
             return one.refusal, 0
+        if not self._hooks.handle(moments.HANDLING, one.meant, scene.run):
+            return Outcome(403, "refused", f"{one.meant.name} was not run: a plugin says no", "do without it"), 0
+        self._hooks.tell(moments.TOOL_BEFORE, one.meant, scene.run)
         started_s = monotonic_s()
         outcome = self._tools.dispatch(one.meant, scene.run, scene.cancel, scene.session, terms=scene.terms, log=one.log)
-        return outcome, round((monotonic_s() - started_s) * 1000)
+        ms = round((monotonic_s() - started_s) * 1000)
+        return self._hooks.filter(moments.TOOL_AFTER, outcome, one.meant, scene.run), ms
 
 
 def claim(call: ToolCall) -> int:
@@ -249,6 +265,7 @@ def _refs(outcome: Outcome) -> tuple[str, ...]:
 def _waits(scene: Scene, one: Recorded, outcome: Outcome, refs: Sequence[str]) -> Event:
     """The event that says that a command waits for somebody's decision."""
     given: dict[str, Any] = {"refs": list(refs), "action": one.meant.name, "subject": subject_of(one.meant)}
+    given |= {"is_held": True} if isinstance(outcome.data, dict) and outcome.data.get("held") else {}
     return Event(
         scene.run,
         "proposal",

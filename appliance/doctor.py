@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from appliance import catalogue, config, moving, notes, places, policy, skills
+from appliance import catalogue, config, moving, notes, places, plugins, policy, skills
 from appliance.client import Client
 from appliance.errors import OwlError
 from appliance.leases import Leases, Roster
 from appliance.outbox import Outbox
 from appliance.passages import Passages
 from appliance.places import Home
+from appliance.roles import Roles
 from appliance.runs import Runs
 from appliance.sandbox import Plan, Sandbox
 from appliance.store import Store
@@ -53,6 +54,8 @@ def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = Fals
         ("disk", lambda: _disk(home, environ)),
         ("sandbox", lambda: _sandbox(home, environ)),
         ("vault", lambda: _vault(home, environ)),
+        ("plugins", lambda: _plugins(home, environ)),
+        ("roles", lambda: _roles(home, environ)),
     ]
     findings = []
     for name, check in checks:
@@ -218,10 +221,35 @@ def _vault(home: Home, environ: Mapping[str, str]) -> Finding:
     return Finding("vault", "ok", f"{status['count']} secrets, key: {status['key']}" if status.get("count") else "no secrets")
 
 
+def _plugins(home: Home, environ: Mapping[str, str]) -> Finding:
+    """Whether what is enabled can be read; nothing of it is run here."""
+    enabled = config.load(home, environ).plugins.enabled
+    problems = plugins.check(home.box, enabled)
+    if enabled and not problems:
+        problems = [one for one in _asked(home, environ, "core.status").get("folder", {}).get("problems", ()) if "plugin " in one]
+    if problems:
+        return Finding("plugins", "warning", "; ".join(problems), "mend it, or take it out of [plugins] enabled")
+    return Finding("plugins", "ok", ", ".join(enabled) or "none")
+
+
+def _roles(home: Home, environ: Mapping[str, str]) -> Finding:
+    """Whether the files of roles can be used."""
+    settings = config.load(home, environ)
+    known = Roles(home.box, lambda: settings)
+    if problems := known.problems:
+        return Finding("roles", "warning", "; ".join(problems), "mend the file, docs/roles.md explains every key")
+    return Finding("roles", "ok", ", ".join(one.name for one in known.listing()))
+
+
 def _told_of_vault(home: Home, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What a running core's broker says about the vault; nothing without one, for nothing is started here."""
+    """What a running core's broker says about the vault."""
+    return _asked(home, environ, "secret.list")
+
+
+def _asked(home: Home, environ: Mapping[str, str], method: str) -> dict[str, Any]:
+    """What a running core says; nothing without one, for nothing is started here."""
     try:
         with Client(str(places.find_core(home, environ)), name="doctor") as client:
-            return dict(client.call("secret.list", deadline_s=STATUS_S))
+            return dict(client.call(method, deadline_s=STATUS_S))
     except (OwlError, OSError):
         return {}

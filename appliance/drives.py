@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from appliance import audience
 from appliance.addresses import AS_WRITTEN, DRIVE, display, is_ref, locator_of, parse_ref, route_url, scheme_of
 from appliance.contents import FOLDER
 from appliance.entries import PROJECT, Entries, Entry
@@ -42,7 +43,7 @@ CHILDREN = f"""
         SELECT CASE WHEN cut THEN substr(rest, 1, cut - 1) ELSE rest END AS name,
             CASE WHEN cut THEN 1 ELSE {IS_FOLDER} END AS is_in, cut > 0 AS is_below
         FROM (SELECT rest, body, mime, {CUT} AS cut
-            FROM (SELECT substr(path, ?) AS rest, body, mime FROM entries WHERE scope = ? AND path > ? AND path < ?)))
+            FROM (SELECT substr(path, ?) AS rest, body, mime FROM entries WHERE scope = ? AND path > ? AND path < ?{{only}})))
     SELECT name, is_in, SUM(is_below), COUNT(*) OVER () FROM listed GROUP BY name, is_in ORDER BY is_in DESC, name LIMIT ?"""
 
 
@@ -161,32 +162,34 @@ class Drives:
         """Every drive with how many items it has, by name."""
         rows = self._store.rows(
             "SELECT substr(path, 1, instr(path, '://') - 1) AS drive, COUNT(*) FROM entries "
-            "WHERE scope = ? AND instr(path, '://') > 1 GROUP BY drive ORDER BY drive",
+            f"WHERE scope = ? AND instr(path, '://') > 1{audience.only()} GROUP BY drive ORDER BY drive",
             (self._scope,),
         )
         return [Drive(str(name), int(items)) for name, items in rows if self.is_visible(f"{name}://", is_model)]
 
     def count(self, folder: str) -> int:
         """How many items lie below a folder."""
-        return int(self._store.value("SELECT COUNT(*) FROM entries WHERE scope = ? AND path > ? AND path < ?", self._below(folder)))
+        sql = f"SELECT COUNT(*) FROM entries WHERE scope = ? AND path > ? AND path < ?{audience.only()}"
+        return int(self._store.value(sql, self._below(folder)))
 
     def is_folder(self, path: str) -> bool:
         """Whether something lies below this path, or it is marked as a folder."""
-        if self._store.row("SELECT 1 FROM entries WHERE scope = ? AND path > ? AND path < ? LIMIT 1", self._below(path)):
+        sql = f"SELECT 1 FROM entries WHERE scope = ? AND path > ? AND path < ?{audience.only()} LIMIT 1"
+        if self._store.row(sql, self._below(path)):
             return True
         return self.is_folder_row(path)
 
     def is_folder_row(self, path: str) -> bool:
         """Whether what is stored at the very path is a folder that somebody made."""
-        found = self._store.value(f"SELECT {IS_FOLDER} FROM entries WHERE scope = ? AND path = ?", (self._scope, path.rstrip("/")))
-        return bool(found)
+        sql = f"SELECT {IS_FOLDER} FROM entries WHERE scope = ? AND path = ?{audience.only()}"
+        return bool(self._store.value(sql, (self._scope, path.rstrip("/"))))
 
     def paths(self, path: str, limit: int) -> list[str]:
         """The first so many stored paths at or below a path."""
         scope, start, end = self._below(path)
         rows = self._store.rows(
             "SELECT path FROM entries "
-            "WHERE scope = ?1 AND path >= ?2 AND path < ?3 AND (path = ?2 OR path > ?4) ORDER BY path LIMIT ?5",
+            f"WHERE scope = ?1 AND path >= ?2 AND path < ?3 AND (path = ?2 OR path > ?4){audience.only()} ORDER BY path LIMIT ?5",
             (scope, path, end, start, limit),
         )
         return [str(row[0]) for row in rows]
@@ -198,7 +201,7 @@ class Drives:
     def children(self, folder: str, limit: int) -> tuple[list[Child], int]:
         """The first so many things in a folder, folders first, and how many there are."""
         scope, start, end = self._below(folder)
-        rows = self._store.rows(CHILDREN, (len(start) + 1, scope, start, end, limit))
+        rows = self._store.rows(CHILDREN.format(only=audience.only()), (len(start) + 1, scope, start, end, limit))
         found = []
         for name, is_in, items, _ in rows:
             full = f"{name}/" if is_in else str(name)
@@ -230,7 +233,7 @@ class Drives:
         only = "" if is_recursive else self._direct(start)
         row = self._store.row(
             f"SELECT COALESCE(SUM({BYTES}), 0), COUNT(*) FROM entries e "
-            f"WHERE scope = ?1 AND path >= ?2 AND path < ?3 AND (path IN (?2, ?4) OR (path > ?5 {only}))",
+            f"WHERE scope = ?1 AND path >= ?2 AND path < ?3 AND (path IN (?2, ?4) OR (path > ?5 {only})){audience.only()}",
             (scope, path.rstrip("/"), end, path, start),
         )
         total, items = row or (0, 0)
@@ -249,7 +252,7 @@ class Drives:
         hidden = json.dumps(self.schemes.hidden() if is_model else [])
         where = (
             f"scope = ?1 AND path >= ?2 AND path < ?3 AND (path = ?2 OR (path > ?4 {only})) "
-            "AND substr(path, 1, instr(path, '://') - 1) NOT IN (SELECT value FROM json_each(?5))"
+            f"AND substr(path, 1, instr(path, '://') - 1) NOT IN (SELECT value FROM json_each(?5)){audience.only()}"
         )
         bindings = (scope, folder, end, start, hidden)
         rows = self._store.rows(

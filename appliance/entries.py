@@ -10,15 +10,21 @@ Knows nothing about runs' views or about chunks, nor who may write what: `scheme
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
+from appliance import audience
 from appliance.addresses import MAX_PATH, folder_of, locator_of, parse_ref, scheme_of
 from appliance.changes import CLIENT, By, Change, Changes, Execute, changed, patch
 from appliance.clock import new_id, now_ms
 from appliance.contents import FOLDER, MAX_BODY_BYTES, Content, Entry, attributes_text, check, digest, is_same, merged
 from appliance.errors import BadInput, Conflict, NotFound, PathConflict, Refused
+from appliance.marks import Marks
+from appliance.moments import Change as Kind
+from appliance.moments import EntryNews, Tell
 from appliance.schemes import check_scope
 from appliance.store import Row, Store
+from appliance.taint import of_path
 
 __all__ = [
     "FOLDER",
@@ -72,8 +78,10 @@ class Entries:
 
     def __init__(self, store: Store, index: Index | None = None) -> None:
         self._store = store
+        self._marks = Marks(store)
         self._changes = Changes(store)
         self._index = index
+        self.news: Tell | None = None  # told what changed, once it is committed
 
     # -- reading one ------------------------------------------------------------------------------
 
@@ -89,6 +97,10 @@ class Entries:
             hint = f"nearby: {', '.join(near)}" if near else "search finds entries by their words"
             raise NotFound(f"no entry {ref}", hint=hint)
         return entry
+
+    def is_taken(self, ref: str, scope: str = PROJECT) -> bool:
+        """Whether something is there, also what may not be shown: nothing can be made under its path."""
+        return self._store.row("SELECT 1 FROM entries WHERE scope = ? AND path = ?", (scope, parse_ref(ref))) is not None
 
     def by_uid(self, uid: str) -> Entry | None:
         """The entry with this uid, in whatever scope, or None."""
@@ -191,7 +203,7 @@ class Entries:
             if there is not None and is_same(there, made) and self._bytes(there) == data:
                 return there
             self._save(execute, replace(made, indexed_ms=None), by, data)
-            return self._told(execute, path, scope, by, there, patch(kept.body, found.body, path))
+            return self.inherit(self._told(execute, path, scope, by, there, patch(kept.body, found.body, path)), found)
 
     def move(self, source: str, target: str, by: By = CLIENT, *, scope: str = PROJECT, is_overwrite: bool = False) -> Entry:
         """The same entry under another path, with its id, uid, birth and views; a folder without what is in it."""
@@ -207,7 +219,16 @@ class Entries:
             )
             renamed = f"rename from {found.path}\nrename to {path}\n"
             self._changes.add(execute, scope, found.path, changed(by, found.hash, "", 0, renamed))
-            return self._told(execute, path, scope, by, there, renamed)
+            self._announce(found.path, scope, by, "moved")
+            return self.inherit(self._told(execute, path, scope, by, there, renamed), found)
+
+    def inherit(self, made: Entry, source: Entry) -> Entry:
+        """The entry itself, marked as what it was made of: within the transaction that made it."""
+        mark = of_path(source.path)
+        if mark is not None:
+            self._marks.add(f"entry:{made.id}", mark.origin, mark.source)
+        self._marks.inherit(f"entry:{made.id}", f"entry:{source.id}")
+        return made
 
     def remove(self, ref: str, by: By = CLIENT, *, scope: str = PROJECT) -> None:
         """Remove an entry; NotFound when there is none."""
@@ -246,6 +267,9 @@ class Entries:
                     execute("UPDATE entries SET indexed_ms = NULL WHERE id = ? AND indexed_ms IS NOT NULL", (new.id,))
                     if self._index is not None:
                         self._index(execute, new)
+            for entry in (new or old for old, new in pairs):
+                if entry is not None:
+                    self._announce(entry.path, entry.scope, by, "restored")
         return [new or old for old, new in pairs if new or old]  # type: ignore[misc]
 
     # -- many -------------------------------------------------------------------------------------
@@ -321,7 +345,7 @@ class Entries:
             start = root + "".join(f"{part}/" for part in parts)
             if start:
                 rows = self._store.rows(
-                    "SELECT path FROM entries WHERE scope = ? AND path >= ? AND path < ? ORDER BY path LIMIT 5",
+                    f"SELECT path FROM entries WHERE scope = ? AND path >= ? AND path < ?{audience.only()} ORDER BY path LIMIT 5",
                     (scope, start, start + MAX_CODE),
                 )
                 if rows:
@@ -333,14 +357,15 @@ class Entries:
     # -- inside -----------------------------------------------------------------------------------
 
     def _find(self, where: str, *bindings: str | int) -> Entry | None:
-        row = self._store.row(f"SELECT {COLUMNS} FROM entries WHERE {where}", bindings)
+        row = self._store.row(f"SELECT {COLUMNS} FROM entries WHERE {where}{audience.only()}", bindings)
         return None if row is None else _entry(row)
 
     def _under(self, path: str, scope: str) -> list[str]:
         """The stored paths of the entry at a path and of those in it, sorted."""
         inside = path if path.endswith("/") else f"{path}/"
         rows = self._store.rows(
-            "SELECT path FROM entries WHERE scope = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4)) ORDER BY path",
+            "SELECT path FROM entries WHERE scope = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4))"
+            f"{audience.only()} ORDER BY path",
             (scope, path, inside, inside + MAX_CODE),
         )
         return [str(row[0]) for row in rows]
@@ -351,6 +376,8 @@ class Entries:
             raise BadInput(f"{path} names no entry", hint="add a name, as in memory://notes/garden")
         if scope.startswith("run:") and self.find(path, scope="global") is not None:
             raise Refused(f"{path} is the same for every run", hint="keep yours under another path")
+        if self.is_taken(path, scope):
+            raise Refused(f"{path} cannot be used", hint="choose another path", outcome="path_taken")
         return Entry(0, scope, path, "", "", hash=digest(b""))
 
     def _pair(self, source: str, target: str, scope: str, is_overwrite: bool) -> tuple[Entry, Entry | None]:
@@ -381,7 +408,8 @@ class Entries:
         else:
             values |= {"uid": new_id(), "created_ms": values["updated_ms"]}
             places = ", ".join(f":{name}" for name in values)
-            execute(f"INSERT INTO entries ({', '.join(values)}) VALUES ({places})", values)
+            owner = "COALESCE((SELECT s.context FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = :run), '')"
+            execute(f"INSERT INTO entries ({', '.join(values)}, audience) VALUES ({places}, {owner})", values)
         if entry.is_textual and blob is None and not keeps_bytes:
             execute(
                 "DELETE FROM blobs WHERE entry = (SELECT id FROM entries WHERE scope = ? AND path = ?)", (entry.scope, entry.path)
@@ -398,6 +426,8 @@ class Entries:
         after = self.get(path, scope=scope)
         told = changed(by, before.hash if before else "", after.hash, self._size_bytes(after), difference)
         self._changes.add(execute, scope, path, told)
+        is_text = before is not None and before.hash != after.hash
+        self._announce(path, scope, by, "created" if before is None else "body" if is_text else "attributes")
         if self._index is None:
             return after
         return replace(after, indexed_ms=self._index(execute, after))
@@ -405,6 +435,11 @@ class Entries:
     def _remove(self, execute: Execute, entry: Entry, by: By) -> None:
         execute("DELETE FROM entries WHERE id = ?", (entry.id,))
         self._changes.add(execute, entry.scope, entry.path, changed(by, entry.hash, "", 0, patch(entry.body, "", entry.path)))
+        self._announce(entry.path, entry.scope, by, "removed")
+
+    def _announce(self, path: str, scope: str, by: By, kind: Kind) -> None:
+        if self.news is not None:
+            self._store.after(partial(self.news, EntryNews(path, kind, by.run, scope, by.writer)))
 
     def _mirror_one(self, execute: Execute, draft: Draft, by: By, scope: str) -> None:
         before = self.find(draft.path, scope=scope)
@@ -414,6 +449,7 @@ class Entries:
             text = attributes_text(draft.path, draft.attributes)
             if text != attributes_text(draft.path, before.attributes):
                 execute("UPDATE entries SET attributes = ? WHERE id = ?", (text, before.id))
+                self._announce(draft.path, scope, by, "attributes")
             return
         self._save(execute, replace(after, attributes=dict(draft.attributes)), by, None)
         # A new file's text is in the file; what a text was before is nowhere else.

@@ -21,6 +21,7 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     │   │   └── ContextTooLong  413 context_too_long  (also a TooLarge)
     │   └── DiskFull        503 disk_full
     ├── DeadlineExceeded    504 timeout
+    ├── ServerError         500 permanent      (a server of tools; or another of SERVER_CODES)
     └── StoreError          500 store          (database unreadable, damaged or too new)
 """
 
@@ -185,6 +186,22 @@ class ContextTooLong(ProviderError, TooLarge):
     status, outcome = 413, "context_too_long"
 
 
+# What a call of a server of tools may fail with: what can be done about it (B-139), and the status that goes with it.
+SERVER_CODES = {"retryable": 503, "auth_error": 401, "input_error": 400, "permanent": 500}
+SERVER_EXITS = {"retryable": 5, "auth_error": 4, "input_error": 2, "permanent": 1}
+
+
+class ServerError(OwlError):
+    """A server of tools could not be asked, or said no; its `outcome` is one of SERVER_CODES."""
+
+    outcome = "permanent"
+
+    def __init__(self, message: str, *, hint: str = "", outcome: str = "") -> None:
+        super().__init__(message, hint=hint, outcome=outcome)
+        self.status = SERVER_CODES.get(self.outcome, 500)
+        self.exit_code = SERVER_EXITS.get(self.outcome, 1)
+
+
 class StoreError(OwlError):
     """The database cannot be read, is damaged, or was written by a newer version."""
 
@@ -200,6 +217,8 @@ def _tree(root: type[OwlError]) -> dict[str, type[OwlError]]:
 
 def from_outcome(outcome: str, message: str, hint: str = "") -> OwlError:
     """The error of the tree that has this outcome label; a plain OwlError when no class has it."""
+    if outcome in SERVER_CODES:
+        return ServerError(message, hint=hint, outcome=outcome)
     if outcome in PROVIDER_CODES:
         return (
             ContextTooLong(message, hint=hint)

@@ -13,7 +13,8 @@ from typing import Any
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound
-from appliance.fences import ORIGINS
+from appliance.fences import is_origin
+from appliance.marks import Marks
 from appliance.records import Event, Message, ToolCall
 from appliance.store import Row, Store
 
@@ -22,8 +23,6 @@ COLUMNS = (
     "status, outcome, channel, sender_id, correlation, at_ms"
 )
 NO_RESULT = "no result is known; it may or may not have taken effect"
-# Since which event: once strangers had a word in a run, they had it.
-TAINTED = "UPDATE runs SET metadata = json_insert(metadata, '$.origins.' || ?, ?) WHERE id = ?"
 SPOKEN = ("message", "tool_use", "tool_result")  # what a conversation is made of
 # From the head to the first event, newest first. CROSS JOIN keeps that order, so that a LIMIT ends the walk.
 PATH = (
@@ -37,6 +36,7 @@ class Events:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.marks = Marks(store)
 
     def append(self, event: Event, *, durable: bool = False) -> Event:
         """Store an event under its run's head; returns it with id, sequence, parent and time. Committed before it returns."""
@@ -58,9 +58,13 @@ class Events:
                 )[0][0]
             )
             execute("UPDATE runs SET head = ? WHERE id = ?", (row_id, event.run))
-            if origin := origin_of(event):
-                execute(TAINTED, (origin, event.seq, event.run))
+            self._mark(event)
         return replace(event, id=row_id)
+
+    def _mark(self, event: Event) -> None:
+        """Once strangers had a word in a run, they had it."""
+        if origin := origin_of(event):
+            self.marks.add(f"run:{event.run}", origin, str((event.input or {}).get("source") or ""), event.seq)
 
     def restore(self, event: Event) -> int:
         """Store an event of an export as it is, its number and parent included; its new id. Its run goes on from its newest."""
@@ -68,6 +72,7 @@ class Events:
             marks = ", ".join("?" * 18)
             sql = f"INSERT INTO events ({COLUMNS.removeprefix('id, ')}) VALUES ({marks}) RETURNING id"
             row_id = int(execute(sql, _values(event))[0][0])
+            self._mark(event)
             execute(
                 "UPDATE runs SET last_seq = MAX(last_seq, ?1), head = IIF(?1 > last_seq, ?2, head) WHERE id = ?3",
                 (event.seq, row_id, event.run),
@@ -169,7 +174,7 @@ def compacted(events: Sequence[Event], summary: Event | None) -> list[Event]:
 def origin_of(event: Event) -> str:
     """Where the text of a tool's result came from when strangers may have written it; "" for every other event."""
     origin = str((event.input or {}).get("origin")) if event.kind == "tool_result" else ""
-    return origin if origin in ORIGINS else ""
+    return origin if is_origin(origin) else ""
 
 
 def as_messages(events: Sequence[Event]) -> list[Message]:

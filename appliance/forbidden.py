@@ -32,7 +32,7 @@ SHELLS = frozenset("sh bash dash ash zsh ksh mksh fish csh tcsh busybox".split()
 INTERPRETERS = frozenset("python perl ruby node php lua awk gawk mawk tclsh".split())
 DOWNLOADS = frozenset("curl wget fetch aria2c http https lynx ftp axel".split())
 KEYWORDS = frozenset("if then elif else do while until ! { } time coproc".split())
-NO_COMMAND = frozenset("for case select function in esac done fi".split())  # what follows is no command
+NO_COMMAND = frozenset("for case select in esac done fi".split())  # what follows is no command
 # Commands that run another one: letters of options that take a value, and how many words of their own come before it.
 RUNNERS = {
     name: (letters, int(own or 0))
@@ -51,7 +51,7 @@ ASSIGNMENT = re.compile(r"(?:export |alias )?\w+\+?=(.*)", re.DOTALL)
 LITERAL = re.compile(r"'([^'\\\n]*)'|\"([^\"\\\n]*)\"")
 RUNNING = re.compile(r"system|popen|spawn|exec|process|passthru|\brun\b|call|output|getline|pipe|pty|\bsh\b|[`|]", re.IGNORECASE)
 DISK = re.compile(r"(?:of=)?/dev/(?:[shv]d|xvd|nvme|mmcblk|disk|mapper/|md\d|dm-|loop\d)", re.IGNORECASE)
-MODE = re.compile(r"[ugoa]*[+=][rwxXt]*s[rwxXst]*(?:,.*)?|[2467]\d{3}|.*,[ugoa]*[+=][rwxXt]*s.*")
+MODE = re.compile(r"[ugoa]*[+=][rwxXt]*s[rwxXst]*(?:,.*)?|0*[2-7]\d{3}|.*,[ugoa]*[+=][rwxXt]*s.*")
 OPERATORS = re.compile(r"[|&;<>(){}]")
 NAMED = r"(?<![^\s(){};|&])([^\s(){};|&]{1,64})"
 FUNCTION = re.compile(NAMED + r"\s{0,8}\(\s{0,8}\)\s{0,8}\{([^}]{0,300})\}")
@@ -198,6 +198,9 @@ def _commands(words: list[str]) -> Iterator[tuple[str, int]]:
 def _first(words: list[str], at: int) -> int:
     """Where the command stands: after keywords and assignments; the end where there is none."""
     while at < len(words):
+        if words[at] == "function":
+            at += 2  # its name is no command, what stands in it is
+            continue
         if words[at] in NO_COMMAND:
             return len(words)
         if words[at] not in KEYWORDS and not ASSIGNMENT.fullmatch(words[at]) and words[at]:

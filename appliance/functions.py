@@ -9,6 +9,7 @@
     schemeOf(path)                           the scheme of a path; NULL for a bare path
     countTokens(text)                        about how many tokens; 0 for NULL
     slugify(text)                            a text as one step of a path
+    seen(audience)                           1 when what belongs to a person or group may be shown to whom this is asked for
 
 A pattern is one of `patterns`, or one or more sed commands, which carry their own replacement. A value
 found in JSON or XML has no place: hedsearch says 1. Numbers count as their text, a BLOB as its UTF-8
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from appliance.audience import seen
 from appliance.errors import BadInput
 from appliance.tokens import estimate
 
@@ -138,6 +140,7 @@ FUNCTIONS = (
     Function("schemeOf", scheme_of, 1),
     Function("countTokens", count_tokens, 1),
     Function("slugify", slugify, 1),
+    Function("seen", seen, 1, is_deterministic=False),
 )
 
 

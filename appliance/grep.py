@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from appliance import audience
 from appliance.addresses import display, locator_of
 from appliance.entries import PROJECT
 from appliance.errors import BadInput
@@ -110,7 +111,8 @@ class Texts:
         wanted = folded(query)
         found: list[Preview] = []
         rows = self._store.rows(
-            "SELECT id, path, octet_length(body) FROM entries WHERE scope = ? ORDER BY updated_ms DESC, id DESC", (self._scope,)
+            f"SELECT id, path, octet_length(body) FROM entries WHERE scope = ?{audience.only()} ORDER BY updated_ms DESC, id DESC",
+            (self._scope,),
         )
         for uid, path, title, body, updated_ms in self._texts([r for r in rows if self._is_visible(r[1], is_model)], stop):
             if wanted in folded(title) or wanted in folded(body):
@@ -135,7 +137,7 @@ class Texts:
         end = start[:-1] + AFTER_SLASH if start else LAST
         rows = self._store.rows(
             "SELECT id, path, octet_length(body) FROM entries "
-            "WHERE scope = ?1 AND path >= ?2 AND path < ?3 AND (path = ?2 OR path > ?4) ORDER BY path",
+            f"WHERE scope = ?1 AND path >= ?2 AND path < ?3 AND (path = ?2 OR path > ?4){audience.only()} ORDER BY path",
             (self._scope, where.folder, end, start),
         )
         named = Pattern(where.glob.lstrip("/")) if where.glob else None

@@ -3,16 +3,19 @@
 A test fails when a page in docs/ differs from what this makes. Knows nothing about a running core.
 """
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
-from appliance import config, tools
+from appliance import config, manuals, moments, tokens, tools
 from appliance.broker import Service
 from appliance.channels.costs import Costs
 from appliance.channels.decisions import Decisions
 from appliance.channels.glance import Glance
+from appliance.channels.guests import GuestDoor
 from appliance.channels.queue import Queue
 from appliance.channels.record import Record
+from appliance.channels.roles import Roles
 from appliance.channels.rpc import Rpc
 from appliance.channels.rules import Rules
 from appliance.channels.secrets import Secrets
@@ -31,12 +34,10 @@ NAMES = (
     ("owlbox chat", "B chat, S agent", "talk, line by line"),
     ("owlbox serve", "S gateway, A orchestrator, R service", "the core"),
     ("owlbox broker", "A llm gateway", "the model process"),
-    ("list_threads, view_thread", "B list_threads, view_thread", "tools over earlier conversations"),
-    ("search", "B context_search, R search", "tool: find notes by words and meaning"),
-    ("search_history, owlbox thread search", "S search_history", "tool: find what was said"),
-    ("read", "B context_read, R get, S read_file", "tool: read a note"),
     ("remember", "B context_write, R set, S memory_write", "tool: keep a note"),
 )
+# Characters per token of tools and their manuals in the bundled model's vocabulary; tests/test_manuals.py measures it.
+DIVISOR = 3.3
 
 
 DOORS: tuple[tuple[str, type], ...] = (
@@ -49,6 +50,8 @@ DOORS: tuple[tuple[str, type], ...] = (
     ("Core: the vault", Secrets),
     ("Core: usage and providers", Costs),
     ("Core: the queue", Queue),
+    ("Core: other agents", GuestDoor),
+    ("Core: roles and the work handed to them", Roles),
     ("Broker", Service),
 )
 
@@ -62,7 +65,15 @@ def pages(parser: Any) -> dict[str, str]:
         "methods.md": _methods(),
         "tables.md": _tables(),
         "names.md": _names(),
+        "moments.md": _moments(),
     }
+
+
+def _moments() -> str:
+    lines = ["# Moments\n", MADE, "What plugins may listen to, decide or change; [plugins.md](plugins.md) shows how.\n"]
+    lines.append("| name | kind | handed over | when |\n|---|---|---|---|")
+    lines += [f"| `{one.name}` | {one.kind} | {one.given} | {one.when} |" for one in moments.MOMENTS]
+    return "\n".join(lines) + "\n"
 
 
 def _commands(parser: Any) -> str:
@@ -100,20 +111,40 @@ def _argument(action: Any) -> str:
 
 
 def _tools() -> str:
+    made = sorted(map(read_tool, tools.load()), key=lambda tool: (tool.mark.group, tool.mark.name))
+    shelf = manuals.Shelf()
     lines = ["# Tools\n", MADE]
     lines.append(
         "One definition each: the model's schema, the command, the socket method `tool.call`. "
-        "What a changing one does is recorded with its run.\n"
+        "What a changing one does is recorded with its run.\n\n"
+        "`tokens` is what a model reads of a tool that is in its menu, `help` what `tool_help` tells it: examples and rules. "
+        "The reason behind each example and rule is for people who change it; no model reads it.\n"
     )
-    lines.append("| tool | group | command | changes something | what the model reads |\n|---|---|---|---|---|")
-    for made in map(read_tool, tools.load()):
-        m = made.mark
-        command = f"`owlbox {m.command}`" if m.command else ""
-        lines.append(f"| `{m.name}` | {m.group} | {command} | {'no' if m.is_read_only else 'yes'} | `{tool_line(made.spec)}` |")
-    for made in map(read_tool, tools.load()):
-        lines.append(f"\n## `{made.mark.name}`\n\n{made.description}\n")
-        lines += _arguments(made.signature)
+    heads = ("tool", "group", "command", "changes something", "tokens", "help", "what the model reads")
+    lines.append(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    for one in made:
+        m, line = one.mark, tool_line(one.spec)
+        command, size = f"`owlbox {m.command}`" if m.command else "", one.told(shelf.of(m.name, m.group))
+        changes = "no" if m.is_read_only else "yes"
+        counts = f"{tokens.estimate(line, DIVISOR)} | {tokens.estimate(size, DIVISOR)}"
+        lines.append(f"| `{m.name}` | {m.group} | {command} | {changes} | {counts} | `{line}` |")
+    for one in made:
+        lines.append(f"\n## `{one.mark.name}`\n\n`{manuals.syntax(one.mark.name, one.signature)}`\n\n{one.description}\n")
+        lines += _arguments(one.signature)
+        lines += _manual(shelf.of(one.mark.name, one.mark.group))
     return "\n".join(lines) + "\n"
+
+
+def _manual(manual: manuals.Manual) -> list[str]:
+    """Examples and rules of a tool, each with its reason."""
+    lines = [f"\nWhy it is there: {manual.why}."] if manual.why else []
+    if manual.examples:
+        lines.append("\nExamples:\n")
+        lines += [f"- `{json.dumps(one.arguments, ensure_ascii=False)}` ({one.why})" for one in manual.examples]
+    if manual.rules:
+        lines.append("\nRules:\n")
+        lines += [f"- {one.text} *({one.why})*" for one in manual.rules]
+    return lines
 
 
 def _methods() -> str:
@@ -171,4 +202,10 @@ def _names() -> str:
     ]
     lines.append("| ours | theirs | what it is |\n|---|---|---|")
     lines += [f"| `{ours}` | {theirs} | {what} |" for ours, theirs, what in NAMES]
+    lines.append("\n## Tools\n\nA tool may be called by another name it has here, where only one tool has it.\n")
+    lines.append("| ours | theirs | what it does |\n|---|---|---|")
+    shelf = manuals.Shelf()
+    for one in sorted(map(read_tool, tools.load()), key=lambda tool: tool.mark.name):
+        if theirs := shelf.of(one.mark.name, one.mark.group).aliases:
+            lines.append(f"| `{one.mark.name}` | {', '.join(theirs)} | {one.description} |")
     return "\n".join(lines) + "\n"

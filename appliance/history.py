@@ -9,7 +9,7 @@ cannot be read. Knows nothing about packets.
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from appliance.errors import OwlError
@@ -62,7 +62,7 @@ class History:
 
     def __init__(self, store: Store, owners: Sequence[Owner] = ()) -> None:
         self._store = store
-        self._owners = owners
+        self.owners = tuple(owners)
 
     def last(self, context: str, count: int) -> list[Told]:
         """The last `count` records of a person or group, oldest first; none for 0 or less."""
@@ -80,7 +80,7 @@ class History:
         )
         told: list[Told] = []
         for run, seq, text, channel, sender, at_ms, answer_seq, answer, answered_ms in reversed(rows):
-            asked, answered = (label(channel, who, self._owners) for who in (sender, ASSISTANT))
+            asked, answered = (label(channel, who, self.owners) for who in (sender, ASSISTANT))
             told.append(Told(run, seq, "user", text, channel, sender, at_ms, asked))
             told.append(Told(run, answer_seq, "assistant", answer, channel, ASSISTANT, answered_ms, answered))
         return told[-count:]
@@ -106,6 +106,7 @@ class History:
             for _, *row in rows:
                 if len(found) < limit and needle.search(row[3]):
                     told = _told(row)
+                    told = replace(told, label=label(told.channel, told.sender, self.owners))
                     found.append(Mention(told, self._beside(told, "<", "DESC"), self._beside(told, ">", "ASC")))
             if len(rows) < PAGE:
                 break
@@ -142,6 +143,10 @@ def label(channel: str, sender: str, owners: Sequence[Owner] = ()) -> str:
     """Who said it where, such as `[local / owner]`; "" for a record without a channel (S-037)."""
     if not channel:
         return ""
-    is_owner = any(owner.address == sender and owner.channel in ("", channel) for owner in owners if sender)
-    who = ASSISTANT if sender == ASSISTANT else "owner" if is_owner else sender or "unknown"
+    who = ASSISTANT if sender == ASSISTANT else "owner" if is_one_of(channel, sender, owners) else sender or "unknown"
     return f"[{channel} / {who}]"
+
+
+def is_one_of(channel: str, sender: str, owners: Sequence[Owner]) -> bool:
+    """Whether an address in a channel is the owner's: letter by letter, and in its own channel where it has one (S-038)."""
+    return any(owner.address == sender and owner.channel in ("", channel) for owner in owners if sender)

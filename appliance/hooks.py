@@ -14,6 +14,7 @@ LOG = logging.getLogger(__name__)
 PRIORITY = 10
 T = TypeVar("T")
 Handler = Callable[..., Any]
+Failed = Callable[[str, Handler, BaseException], object]
 
 
 class Hooks:
@@ -22,6 +23,7 @@ class Hooks:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._handlers: dict[str, tuple[tuple[int, Handler], ...]] = {}
+        self.failed: Failed | None = None  # told of each handler that raised, with its name and its error
 
     def add(self, name: str, handler: Handler, priority: int = PRIORITY) -> Callable[[], None]:
         """Have a handler called under this name; returns what takes it away again."""
@@ -39,6 +41,10 @@ class Hooks:
         """The names somebody listens to."""
         with self._guard:
             return sorted(name for name, handlers in self._handlers.items() if handlers)
+
+    def has(self, name: str) -> bool:
+        """Whether somebody listens to a name: what is only made for listeners need not be made without."""
+        return bool(self._handlers.get(name))
 
     def tell(self, name: str, *given: Any) -> None:
         """An event: every handler is called, what they return does not matter."""
@@ -61,17 +67,21 @@ class Hooks:
             if isinstance(made, type(value)):
                 value = made
             else:
-                LOG.error("a handler of %s returned %s, not %s: %r", name, type(made).__name__, type(value).__name__, handler)
+                what = f"it returned {type(made).__name__}, not {type(value).__name__}"
+                LOG.error("a handler of %s: %s: %r", name, what, handler)
+                if self.failed is not None:
+                    self.failed(name, handler, TypeError(what))
         return value
 
     def _of(self, name: str) -> list[Handler]:
         with self._guard:
             return [handler for _, handler in self._handlers.get(name, ())]
 
-    @staticmethod
-    def _call(name: str, handler: Handler, given: tuple[Any, ...], otherwise: Any = None) -> Any:
+    def _call(self, name: str, handler: Handler, given: tuple[Any, ...], otherwise: Any = None) -> Any:
         try:
             return handler(*given)
-        except Exception:  # hook events are a boundary: one plugin must not end everybody's turn
+        except (Exception, SystemExit) as error:  # hook events are a boundary: one plugin ends nobody's turn, nor the core
             LOG.exception("a handler of %s failed", name)
+            if self.failed is not None:
+                self.failed(name, handler, error)
             return otherwise

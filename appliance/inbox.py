@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from appliance import log
 from appliance.clock import CancelToken, is_alive, now_ms
@@ -66,6 +67,7 @@ class Inbox:
         self._outbox = outbox
         self._drop = drop
         self.mend: Callable[[str], object] = _done  # closes what a run's log says of calls that were not run
+        self.shown: Callable[[str, str], object] = _shown  # told, with the thread, what is shown with a message of it
         self._go_on = go_on
         self._passed = passed
         self._guard = threading.Lock()
@@ -92,7 +94,9 @@ class Inbox:
                 f"the message has {len(inbound.text)} characters, the limit is {MAX_TEXT}", hint="put it in a note and ask about it"
             )
         # Kept with the message: the notes as the model is shown them, and what the door wants back.
-        shown = {k: v for k, v in (("relevant", self._relevant(inbound)), ("metadata", inbound.metadata)) if v}
+        shown: dict[str, Any] = {k: v for k, v in (("relevant", self._relevant(inbound)), ("metadata", inbound.metadata)) if v}
+        if inbound.own_chars is not None and inbound.own_chars < len(inbound.text):
+            shown["own"] = inbound.own_chars
         with self._store.write(durable=True) as execute:
             seen = execute(
                 "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)
@@ -115,6 +119,10 @@ class Inbox:
                     at_ms=inbound.at_ms,
                 )
             )
+            if "own" in shown:
+                self._runs.taint(run, "document", "piped in with the message")
+            if relevant := shown.get("relevant"):
+                self.shown(run, str(relevant))
             loop = self._runs.enqueue(run, event.id, correlation, inbound.mode)
             execute(
                 "INSERT INTO inbox (channel, message_id, run, loop, received_ms) VALUES (?, ?, ?, ?, ?)",
@@ -433,6 +441,10 @@ class Inbox:
             execute(
                 "DELETE FROM turn_locks WHERE session = ? AND loop = ? AND process = ?", (loop.session, loop.id, self._runs.process)
             )
+
+
+def _shown(run: str, relevant: str) -> None:
+    """Nobody looks at what is shown."""
 
 
 def _done(what: object) -> None:

@@ -52,12 +52,13 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Fetched:
-    """A page as it came: its bytes, what they are, and the encoding that was said of them."""
+    """A page as it came: its bytes, what they are, the encoding that was said of them, and the MCP server that had it."""
 
     data: bytes
     mime: str = ""
     charset: str = ""
     title: str = ""
+    server: str = ""
 
 
 Fetch = Callable[[str], Fetched]
@@ -335,7 +336,7 @@ class Ingest:
     def _read(self, wanted: Wanted, known: Known | None) -> Item | Kept:
         """An item for what is wanted; an error is its own and nobody else's."""
         try:
-            found = self._fetched(wanted) if wanted.url else self._gather.item(wanted, known)
+            found = self._fetched(wanted, known) if wanted.url else self._gather.item(wanted, known)
             return found or Kept(wanted.ref, "unchanged")
         except NotFound as error:
             is_missing = bool(wanted.file) and not os.path.lexists(wanted.file)
@@ -345,16 +346,19 @@ class Ingest:
         except OwlError as error:
             return Kept(wanted.ref, "error", str(error))
 
-    def _fetched(self, wanted: Wanted) -> Item:
+    def _fetched(self, wanted: Wanted, known: Known | None) -> Item:
         page = self._fetch(wanted.url)
-        name = locator_of(wanted.ref).rstrip("/").rpartition("/")[2] or "page"
+        name = "page.md" if page.server else locator_of(wanted.ref).rstrip("/").rpartition("/")[2] or "page"
         form = "html" if page.mime.partition(";")[0].strip() in ("text/html", "application/xhtml+xml") else ""
         found = self._gather.reading(name, page.data, form or readers.form_of(name, page.data[:8192]), page.charset)
-        item = item_of(wanted.ref, found, page.data)
+        # A server named after a service speaks for addresses that do not show it; what is there keeps its place.
+        ref = parse_ref(route_url(wanted.url, page.server)) if page.server and known is None else wanted.ref
+        item = item_of(ref, found, page.data)
         if item.body is not None and len(item.body) > PAGE_CHARS:
             note = f"{PAGE_CHARS} of {len(item.body)} characters kept"
             item = replace(item, body=item.body[:PAGE_CHARS], note="; ".join(filter(None, (item.note, note))))
-        title = found.title or page.title or wanted.url[:200]
+        item = replace(item, note="; ".join(filter(None, (item.note, page.server and f"through MCP server {page.server}"))))
+        title = (page.server and page.title) or found.title or page.title or wanted.url[:200]
         return replace(item, title=title, source_url=wanted.url, mime=page.mime.partition(";")[0].strip() or item.mime)
 
     def _check_stopped(self) -> None:

@@ -90,18 +90,19 @@ class Post:
         return key
 
 
-def page(home: Home, way: Reach, url: str) -> Fetched:
+def page(home: Home, way: Reach, url: str, addition: str = "") -> Fetched:
     """A page as the core fetched it; over a connection of its own, for several come at a time."""
     own = reach(home, os.environ) if way.is_remote else way
     try:
-        told = own.call("ingest.page", {"url": url})
+        # Listened to although it says nothing: an agent that loads it through servers may take long.
+        told = own.call("ingest.page", {"url": url, "addition": addition}, lambda name, value: None)
         data = bytearray()
         while len(data) < told["size_bytes"] and (part := own.call("ingest.part", {"key": told["key"]})["data"]):
             data += base64.b64decode(part)
     finally:
         if own is not way:
             own.close()
-    return Fetched(bytes(data), told["mime"], told["charset"], told["title"])
+    return Fetched(bytes(data), told["mime"], told["charset"], told["title"], told["server"])
 
 
 # -- commands ---------------------------------------------------------------------------------------
@@ -148,11 +149,12 @@ def _with(args: argparse.Namespace, home: Home, act: Callable[[Ingest], Any]) ->
     """Do something with a way to the core, a reader of files and a bar on a terminal; Ctrl+C keeps what was done."""
     bar = terminal.Progress(sys.stderr)
     tell: Progress = bar.show if sys.stderr.isatty() and not args.json else lambda stage, done, total: None
+    addition = getattr(args, "prompt_addition", "")
     way = reach(home, os.environ)
     gather = Gather(os.environ, [home.database.with_name(home.database.name + end) for end in ("", "-wal", "-shm")])
     try:
         closed = [str(home.root.resolve())]
-        return act(Ingest(Post(way.call), gather, fetch=lambda url: page(home, way, url), tell=tell, closed=closed))
+        return act(Ingest(Post(way.call), gather, fetch=lambda url: page(home, way, url, addition), tell=tell, closed=closed))
     except KeyboardInterrupt:
         raise Cancelled("stopped; what was read until now is kept", hint="the same command goes on from there") from None
     finally:

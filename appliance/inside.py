@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it would cost as much as the rest
-    from typing import Any
+    from typing import Any, BinaryIO
 
     Values = dict[str, Any]
 
@@ -27,6 +27,7 @@ MAX_LISTED = 5_000
 MAX_MATCHES = 1_000
 MAX_LINE = 500  # characters of a line that grep shows
 SNIFFED = 8192  # bytes that tell whether a file is text
+UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # in a name: what would end its line or turn its letters
 
 
 class Fault(Exception):
@@ -45,6 +46,8 @@ class Place:
         self.shown: str = order["shown"]
         self.tops = [os.path.realpath(top) for top in order["tops"]]
         self.real = self.held(order["path"])
+        if self.real != order["path"]:  # the core has followed the links
+            raise self.moved()
 
     def held(self, path: str) -> str:
         """The path with its links followed; it has to lie where the caller may go."""
@@ -53,11 +56,23 @@ class Place:
             raise Fault("permission", "path is outside workspace: " + self.shown)
         return real
 
+    def moved(self) -> Fault:
+        """A link was put here since somebody judged the path: what it leads to may be what is never shown."""
+        return Fault("permission", self.shown + " was changed meanwhile")
+
+    def opened(self) -> BinaryIO:
+        """The file to be read, by the path that was judged."""
+        file = open(self.real, "rb")
+        if not is_at(file.fileno(), self.real):
+            file.close()
+            raise self.moved()
+        return file
+
     def name(self, real: str) -> str:
         """How something below it is called."""
         if real == self.real:
             return self.shown
-        below = os.path.relpath(real, self.real)
+        below = readable(os.path.relpath(real, self.real))
         return below if self.shown == "." else self.shown.rstrip("/") + "/" + below
 
     def require(self, wanted: str) -> int:
@@ -82,7 +97,7 @@ def read(path: Place, order: Values) -> Values:
     """Lines of a file from `offset` on."""
     path.require("file")
     offset, limit = max(1, order.get("offset") or 1), order.get("limit")
-    with open(path.real, "rb") as file:
+    with path.opened() as file:
         head = file.read(SNIFFED)
         if b"\0" in head:
             raise Fault("bad_input", f"{path.shown} holds no text: {os.fstat(file.fileno()).st_size} bytes")
@@ -118,22 +133,21 @@ def write(path: Place, order: Values) -> Values:
         os.makedirs(folder, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise Fault("bad_input", path.shown + " lies below a file") from None
-    path.held(folder)
-    replace(path.real, data)
+    replace(path, data)
     return {"bytes": len(data), "is_new": is_new}
 
 
 def edit(path: Place, order: Values) -> Values:
     """Every place where the old text stands."""
     path.require("file")
-    with open(path.real, "rb") as file:
+    with path.opened() as file:
         data = file.read()
     old, new = (order[name].encode("utf-8", "surrogatepass") for name in ("old_text", "new_text"))
     count = data.count(old)
     if not count:
         raise Fault("conflict", f"old_text is not in {path.shown}; it was not changed")
     made = data.replace(old, new)
-    replace(path.real, made)
+    replace(path, made)
     return {"count": count, "bytes": len(made)}
 
 
@@ -154,10 +168,10 @@ def described(entry: os.DirEntry[str]) -> Values:
         info = entry.stat(follow_symlinks=False)
         is_folder = entry.is_dir()
     except OSError:
-        return {"name": entry.name, "type": "f", "size_bytes": 0, "changed_s": 0, "target": ""}
-    target = os.readlink(entry.path) if stat.S_ISLNK(info.st_mode) else ""
-    kind = "d" if is_folder else "f"
-    return {"name": entry.name, "type": kind, "size_bytes": info.st_size, "changed_s": int(info.st_mtime), "target": target}
+        return {"name": readable(entry.name), "type": "f", "size_bytes": 0, "changed_s": 0, "target": ""}
+    target = readable(os.readlink(entry.path)) if stat.S_ISLNK(info.st_mode) else ""
+    kind, name = "d" if is_folder else "f", readable(entry.name)
+    return {"name": name, "type": kind, "size_bytes": info.st_size, "changed_s": int(info.st_mtime), "target": target}
 
 
 def grep(path: Place, order: Values) -> Values:
@@ -257,26 +271,49 @@ def translated(pattern: str) -> str:
     return text + r"\Z"
 
 
-def replace(name: str, data: bytes) -> None:
+def replace(path: Place, data: bytes) -> None:
     """Put these bytes in the place of a file, at once: whoever reads meanwhile has the old ones or the new ones."""
+    above, name = os.path.split(path.real)
+    folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        mode = stat.S_IMODE(os.stat(name).st_mode) & 0o777
+        if not is_at(folder, above):
+            raise path.moved()
+        put(folder, name, data)
+    finally:
+        os.close(folder)
+
+
+def put(folder: int, name: str, data: bytes) -> None:
+    """The same for a name in a folder that is open."""
+    try:
+        mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) & 0o777
     except FileNotFoundError:
         mask = os.umask(0)
         os.umask(mask)
         mode = 0o666 & ~mask
-    temporary = os.path.join(os.path.dirname(name), ".owl-" + os.urandom(8).hex())
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    temporary = ".owl-" + os.urandom(8).hex()
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        os.replace(temporary, name)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        os.unlink(temporary)
+        os.unlink(temporary, dir_fd=folder)
         raise
+
+
+def is_at(handle: int, path: str) -> bool:
+    """Whether what is open was opened by this path and no link; somebody may have replaced it since."""
+    return os.readlink(f"/proc/self/fd/{handle}") in (path, path + " (deleted)")
+
+
+def readable(name: str) -> str:
+    """A name on one line, as text that can be stored: what is none of it by its number."""
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 VERBS = {"read": read, "write": write, "edit": edit, "list": listing, "grep": grep, "find": find}
@@ -295,6 +332,7 @@ def answer(order: Values) -> Values:
         return {"error": "not_found", "message": shown + " does not exist"}
     except OSError as error:
         kind = "too_large" if error.errno in (27, 28, 122) else "failed"  # EFBIG, ENOSPC, EDQUOT
+        kind = "bad_input" if error.errno == 36 else kind  # ENAMETOOLONG
         return {"error": kind, "message": f"{shown}: {error.strerror}"}
     except MemoryError:
         return {"error": "too_large", "message": shown + " is too large for this tool"}

@@ -18,8 +18,9 @@ from appliance.clock import monotonic_s, new_id
 from appliance.entries import By
 from appliance.errors import BadInput, TooLarge
 from appliance.gather import DISK, Gather, Item, ref_of
-from appliance.ingest import Fetch, Ingest, Refreshed, no_fetch
+from appliance.ingest import Fetch, Fetched, Ingest, Refreshed, no_fetch
 from appliance.places import Home
+from appliance.records import Cancel
 from appliance.sources import Desk, Sources
 
 MAX_STAGED = 96 * 1024 * 1024  # bytes of pieces of everybody together
@@ -27,6 +28,7 @@ PART_BYTES = 1_500_000  # in one answer
 KEY_BYTES = 1024  # that a name costs, however little has come under it
 STALE_S = 600.0  # what nobody asked for by then was sent by somebody who is gone
 CLIENT, PLUGIN = "client", "plugin"
+Load = Callable[[str, str, Cancel | None], Fetched]  # URL, what the person says about it, when to stop
 # What an item has besides its ref, as a client sends it: texts, and names under which a text or bytes have come in pieces.
 ABOUT = ("title", "description", "mime", "source_url", "file", "mark", "sha256", "reader", "note")
 PIECES = ("body", "blob", "original")
@@ -88,12 +90,21 @@ class Intake:
     """What a core offers to whoever adds."""
 
     def __init__(
-        self, sources: Sources, home: Home, environ: Mapping[str, str], *, fetch: Fetch = no_fetch, deadline_s: float = 20.0
+        self,
+        sources: Sources,
+        home: Home,
+        environ: Mapping[str, str],
+        *,
+        fetch: Fetch = no_fetch,
+        load: Load | None = None,
+        deadline_s: float = 20.0,
     ) -> None:
+        """`load` fetches a page with a person's words on how, where there is more than one way to have it."""
         self._sources = sources
         self._home = home
         self._environ = environ
         self._fetch = fetch
+        self._load = load
         self._deadline_s = deadline_s
         self._staging = Staging()
 
@@ -117,12 +128,13 @@ class Intake:
         except (binascii.Error, ValueError) as error:
             raise BadInput(f"a piece is not base64: {error}", hint="encode the bytes") from None
 
-    def page(self, url: str, uid: int) -> dict[str, Any]:
+    def page(self, url: str, uid: int, addition: str = "", cancel: Cancel | None = None) -> dict[str, Any]:
         """Fetch a page for a client: what it is, and the key under which `part` gives its bytes."""
-        found = self._fetch(url)
+        found = self._fetch(url) if self._load is None else self._load(url, addition, cancel)
         key = new_id()
         self._staging.add(uid, key, found.data)
-        return {"key": key, "size_bytes": len(found.data), "mime": found.mime, "charset": found.charset, "title": found.title}
+        about = {name: getattr(found, name) for name in ("mime", "charset", "title", "server")}
+        return {"key": key, "size_bytes": len(found.data), **about}
 
     def part(self, key: str, uid: int) -> str:
         """The next bytes of what `page` fetched, in base64; "" after the last."""

@@ -139,8 +139,12 @@ def _check_bind(order: Order, bind: Bind) -> None:
     inside = bind.inside
     if not inside.startswith("/") or os.path.normpath(inside) != inside or "\0" in inside:
         raise BadInput(f"{inside!r} is not a plain absolute path inside the sandbox")
-    is_below_work = order.folder is not None and inside.startswith(f"{WORK}/") and not bind.is_writable
-    if inside == "/" or not is_below_work and any(inside == path or inside.startswith(f"{path}/") for path in _SYSTEM):
+    is_below_work = order.folder is not None and inside.startswith(f"{WORK}/")
+    if order.folder is not None and is_below_work and bind.is_writable:  # only a folder of it that is mounted where it is
+        is_below_work = order.is_writable and bind.source == order.folder / inside[len(WORK) + 1 :]
+    is_shown_in_tmp = inside.startswith("/tmp/") and bind.source == Path(inside) and not bind.is_writable  # over the private one
+    is_free = is_below_work or is_shown_in_tmp
+    if inside == "/" or not is_free and any(inside == path or inside.startswith(f"{path}/") for path in _SYSTEM):
         raise BadInput(f"{inside} belongs to the sandbox itself", hint="bind below another folder, such as /project")
     if bind.is_writable and order.profile in ("files", "net"):
         raise BadInput(f"profile {order.profile} writes to {WORK} only, not to {inside}")

@@ -36,7 +36,7 @@ for (split / /, $limits) {
     my $both = pack "QQ", $value, $value;
     syscall($prlimit + 0, 0, $what + 0, $both, 0) == 0 or fail "limit $what";
 }
-setpriority 0, 0, $nice if $nice;
+setpriority 0, 0, $nice + getpriority 0, 0;
 if ($ruleset) {
     my $all = pack "H*", $ruleset;
     my $set = syscall(444, $all, length $all, 0);
@@ -73,7 +73,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What each process may use, 0 for no limit; niceness of all of them.
+    """What each process may use, 0 for no limit; how much nicer than we all of them are, or they would starve who ends them.
 
     Memory is what it may write to for itself: address space that is only reserved costs nothing, and some
     programs reserve gigabytes.
@@ -93,15 +93,16 @@ def version() -> int:
     return max(0, int(libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 
-def entry(ceiling: Ceiling, writable: Iterable[Place], ready_fd: int, abi: int) -> list[str]:
+def entry(ceiling: Ceiling, writable: Iterable[Place], ready_fd: int, abi: int, *, has_network: bool = False) -> list[str]:
     """The words to put before a command, so that it runs under these limits and writes below these places only.
 
-    A byte on `ready_fd` says that everything is in force and the command comes next.
+    A byte on `ready_fd` says that everything is in force and the command comes next. `has_network`: TCP is allowed.
     """
     prlimit = {"x86_64": 302, "aarch64": 261}[seccomp.this_machine()]
     rules = "\n".join(f"{rights}:{path}" for rights, path in _rules(abi, writable))
     given = [str(ready_fd), str(prlimit), str(seccomp.SECCOMP_CALL[seccomp.this_machine()]), str(ceiling.nice), _limits(ceiling)]
-    return [PERL, "-e", PROGRAM, *given, ruleset(abi).hex(), rules, seccomp.no_more_rules().hex()]
+    held = ruleset(abi, has_network=has_network).hex()
+    return [PERL, "-e", PROGRAM, *given, held, rules, seccomp.no_more_rules().hex()]
 
 
 def _limits(ceiling: Ceiling) -> str:
@@ -115,11 +116,11 @@ def _limits(ceiling: Ceiling) -> str:
     return " ".join([f"{what}:{value}" for what, value in wanted.items() if value] + [f"{resource.RLIMIT_CORE}:0"])
 
 
-def ruleset(abi: int) -> bytes:
+def ruleset(abi: int, *, has_network: bool = False) -> bytes:
     """Everything this version of Landlock can forbid, as struct landlock_ruleset_attr; empty for 0."""
     if abi < 1:
         return b""
-    network = 3 if abi >= 4 else 0  # bind and connect of TCP
+    network = 3 if abi >= 4 and not has_network else 0  # bind and connect of TCP
     scope = 3 if abi >= 6 else 0  # abstract Unix sockets and signals to outside
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     return struct.pack("=QQQ", _handled(abi), network, scope)[:size]

@@ -203,7 +203,8 @@ def entry_waiting(args: argparse.Namespace, home: Home) -> int:
         say("nothing waits")
     else:
         for one in found:
-            say(f"{one['action']} {one['subject']}\n  {one['ref']} --thread {one['run']}")
+            why = f"\n  held because of {one['because']}" if one.get("because") else ""
+            say(f"{one['action']} {one['subject']}{why}\n  {one['ref']} --thread {one['run']}")
         say("(entry get REF --thread ID shows one; entry accept or entry reject decides)")
     return 0
 

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,6 +207,23 @@ def stop() -> None:
         root.removeHandler(handler)
         handler.close()
     root.addHandler(logging.NullHandler())
+
+
+def beside(path: Path, names: Sequence[str], redactor: Redactor) -> logging.Handler:
+    """Have what goes wrong in some modules also written to a file of its own, from `error` on; `without` ends that."""
+    handler = QuietFile(path)
+    handler.setLevel(logging.ERROR)
+    handler.setFormatter(JsonLines(path.stem, redactor))
+    for name in names:
+        logging.getLogger(f"{ROOT}.{name}").addHandler(handler)
+    return handler
+
+
+def without(handler: logging.Handler, names: Sequence[str]) -> None:
+    """No longer write to a file of its own."""
+    for name in names:
+        logging.getLogger(f"{ROOT}.{name}").removeHandler(handler)
+    handler.close()
 
 
 def _journal(process: str) -> logging.Handler | None:

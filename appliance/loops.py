@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 
-from appliance import modes
-from appliance.agent import CHAT, Agent, Role, Work
+from appliance import audience, modes, moments
+from appliance.agent import Agent, Work
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import NotFound, OwlError, StoreError, Unavailable
 from appliance.events import as_messages
 from appliance.notices import Box
 from appliance.records import Delta, Event, LoopEnded, Message, Model, Outcome, Status, Terms, ToolCall, Tools, TurnBegun, TurnEnded
 from appliance.records import Step as AgentStep
+from appliance.roles import CHAT, Role
 from appliance.runs import DONE, FAILED, PROPOSED, RUNNING, WAITING, Loop, Runs, TurnCost
 from appliance.steps import Passed, Step, nobody
 from appliance.store import Store
@@ -115,19 +116,28 @@ class Loops:
         self._guard = threading.Lock()
         self._injected: dict[str, list[int]] = {}
         self.is_closing = False
+        self.role_of: Callable[[str], Role] = lambda name: CHAT
         self.feed = Feed()
 
-    def answer(self, loop: Loop, cancel: CancelToken, role: Role = CHAT, *, tools: Tools | None = None) -> LoopEnded:
+    def answer(self, loop: Loop, cancel: CancelToken, role: Role | None = None, *, tools: Tools | None = None) -> LoopEnded:
         """Drive the agent through a loop that `Runs.start_loop` has begun; how it ended. The end is recorded, or owed.
 
-        With status 202 it has not ended: it waits for a decision, and whoever hears of that starts it again. `tools`
-        are used instead of everybody's, this time.
+        With status 202 it has not ended: it waits for a decision, and whoever hears of that starts it again. Without a
+        role it is that of its run. `tools` are used instead of everybody's, this time.
         """
+        with audience.showing(self._runs.context_of(loop.run)):
+            return self._answer(loop, cancel, role, tools)
+
+    def _answer(self, loop: Loop, cancel: CancelToken, role: Role | None, tools: Tools | None) -> LoopEnded:
         self._passed(Step.LOOP_STARTED)
-        self._status.show(loop.session, "thinking")
+        is_child = role is not None and role.is_child
+        if not is_child:
+            self._status.show(loop.session, "thinking")
+        self._begun(loop)
         draft = Draft(self._runs, loop.id)
         end = LoopEnded(FAILED, "failed", "the agent ended without a verdict")
         try:
+            role = role or self.role_of(self._runs.get(loop.run).role)
             work = replace(self._work(loop, role), tools=tools)
             routes = self._model.plan(work.settings.model or role.pool)
             turn = self._runs.last_turn(loop.id)
@@ -143,13 +153,30 @@ class Loops:
             self._runs.leave(loop.id)
             self.pay(loop.session)  # what was said before how it ended
             self.settle(loop.session, partial(self.finish, loop, draft.text, end))
-            self._status.show(loop.session, "idle")
+            if not is_child:
+                self._status.show(loop.session, "idle")
+            self._over(loop, end)
         return end
+
+    def _begun(self, loop: Loop) -> None:
+        """Tell plugins that a loop begins."""
+        self._agent.hooks.tell(moments.LOOP_STARTED, loop)
+        self._agent.hooks.tell(moments.ASK_STARTED if loop.mode == "ask" else moments.ACT_STARTED, loop.run)
+
+    def _over(self, loop: Loop, end: LoopEnded) -> None:
+        """Tell plugins that it has ended, or waits."""
+        self._agent.hooks.tell(moments.ASK_COMPLETED if loop.mode == "ask" else moments.ACT_COMPLETED, loop.run, end)
+        self._agent.hooks.tell(moments.LOOP_COMPLETED, loop, end)
 
     def _work(self, loop: Loop, role: Role) -> Work:
         """Where a loop stands, and on what terms: they are fixed with its mode and what its run is set to now."""
         run = self._runs.get(loop.run)
-        terms = modes.terms(loop.mode, run.settings, is_attended=not role.is_background, role=run.role or role.name)
+        run = replace(run, settings=self._agent.hooks.filter(moments.RUN_CONFIG, run.settings, run))
+        is_attended = not (role.is_background or role.is_child)
+        terms = modes.terms(loop.mode, run.settings, is_attended=is_attended, role=role.name)
+        # A run that is shown its entries has its own tools, whatever a preset keeps from the assistant of a chat.
+        tools = role.unkept if run.settings.layout == "entries" else role.tools
+        terms = replace(terms, tools=tools, sandbox=role.sandbox, is_child=role.is_child)
         turn, turns = self._runs.moment(loop.run)[1], self._runs.turns_of(loop.id)
         work = Work(terms, run.settings, loop.seq, turn, turns, arrived=partial(self._arrived, loop.run), deeds=self._deeds(loop))
         return work if self._before_turn is None else replace(work, before_turn=partial(self._before_turn, loop.run, terms))
@@ -200,7 +227,8 @@ class Loops:
                 events = self._runs.close_open(loop, draft, why)
             if end.status != PROPOSED:
                 self._runs.end_loop(loop, end.status, end.outcome)
-            self._runs.rest_session(loop.session, "stopped" if self.is_closing else "active")
+            if self._runs.get(loop.run).kind != "child":  # in its session somebody else works
+                self._runs.rest_session(loop.session, "stopped" if self.is_closing else "active")
             if self._ended is not None:
                 self._ended(loop, end)
         self._passed(Step.LOOP_ENDED)
@@ -232,6 +260,7 @@ class Loops:
             return turn, step
         if isinstance(step, TurnBegun):
             begun = self._runs.start_turn(loop.id, step.seq, step.route)
+            self._agent.hooks.tell(moments.RUN_PROGRESS, loop.run, f"turn {step.seq}")
             self._passed(Step.TURN_BEGUN)
             return begun, None
         if isinstance(step, TurnEnded):
@@ -265,6 +294,9 @@ class Loops:
         if step.kind in MOMENTS:
             self._passed(MOMENTS[step.kind])
         self.feed.put(loop.id, stored)
+        self._agent.hooks.tell(moments.STEP_COMPLETED, stored)
+        if (about := stored.tool or (stored.content if stored.kind == "status_change" else "")) and stored.kind != "tool_result":
+            self._agent.hooks.tell(moments.RUN_PROGRESS, loop.run, about)
         return turn, None
 
     def _end_turn(self, loop: Loop, turn: int, cost: TurnCost) -> None:

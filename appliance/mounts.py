@@ -6,7 +6,7 @@ only to follow links. Not promised: that a path is still the same when it is mou
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,6 +24,7 @@ BLOCKED = (
     *(".bash_history", ".zsh_history"),
 )
 PROJECT_ROLES = ("coder",)  # who may see projects
+PROCESSES = "/proc"  # of this machine: what runs, and with what words and variables
 MAX_PATH = 4096  # bytes
 MAX_LOOKED_AT = 200_000  # files of a folder that is to be shown
 
@@ -115,13 +116,13 @@ class Allowlist:
         A link counts as what it leads to: both places have to be allowed, and neither may be one that is never shown.
         """
         path = clean(path)
-        real = os.path.realpath(path)
+        real, links = os.path.realpath(path), self._links()
         for place in dict.fromkeys((path, real)):
             if reason := self._never(place):
                 return Resolved(path, "denied", "mount.bind.blocked", reason)
-        found = self._entry(path, who)
+        found = self._entry(path, who, links)
         if real != path and found.mode != "denied":
-            there = self._entry(real, who)
+            there = self._entry(real, who, links)
             if there.mode == "denied":
                 why = f"it leads to {real}, which is not allowed: {there.why}"
                 return Resolved(path, "denied", there.rule, why, found.index)
@@ -139,46 +140,54 @@ class Allowlist:
                 found.append(resolved)
         return found
 
-    def masks(self, root: str, who: Who, limit: int = MAX_LOOKED_AT) -> Iterator[Path]:
+    def masks(self, root: str, who: Who, limit: int = MAX_LOOKED_AT, *, is_deep: bool = True) -> Iterator[Path]:
         """Files and folders below a root that have to be hidden where it is shown: denied ones, and those never shown.
 
-        TooLarge when there are too many files to look at.
+        Sockets and pipes are among these: whoever listens there is outside, and a read-only mount does not stop a
+        message to them. TooLarge when there are too many files to look at; not `is_deep` looks at the root's own alone.
         """
-        waiting, looked_at = [root], 0
+        waiting, looked_at, links = [root], 0, self._links()
         while waiting:
             for entry in _entries(waiting.pop()):
                 looked_at += 1
                 if looked_at > limit:
                     raise TooLarge(f"{root} holds more than {limit} files", hint="list the folders below it that are needed")
-                is_denied = self._is_denied(entry.path, who)
-                if is_blocked(entry.name) or entry.path in self.closed or is_denied:
+                is_shut = is_blocked(entry.name) or entry.path == PROCESSES or entry.path in self.closed
+                if is_shut or _is_door(entry) or self._is_denied(entry.path, who, links):
                     yield Path(entry.path)
-                elif entry.is_dir(follow_symlinks=False):
+                elif is_deep and entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
 
     def _never(self, path: str) -> str:
         if name := blocked(path):
             return f"{name} is never shown to a tool"
+        if contains(PROCESSES, path):
+            return f"{PROCESSES} shows the processes of this machine, which no tool sees"
         inside = next((root for root in self.closed if contains(root, path)), "")
         return f"{inside} belongs to owlbox itself" if inside else ""
 
-    def _is_denied(self, path: str, who: Who) -> bool:
-        found = self._winning(path, who)
+    def _links(self) -> Mapping[str, str]:
+        """Where denied entries lead: a folder is denied by every name it has."""
+        return {rule.path: os.path.realpath(rule.path) for rule in self.rules if rule.mode == "denied"}
+
+    def _is_denied(self, path: str, who: Who, links: Mapping[str, str]) -> bool:
+        found = self._winning(path, who, links)
         return found is not None and self.rules[found].mode == "denied"
 
-    def _winning(self, path: str, who: Who) -> int | None:
+    def _winning(self, path: str, who: Who, links: Mapping[str, str]) -> int | None:
         """The entry that decides about a path: of the person, of one of the groups, or of everybody; the first of these."""
         best: tuple[int, int] | None = None
         for index, rule in enumerate(self.rules):
             if rule.user and rule.user != who.user or rule.group and rule.group not in who.groups:
                 continue
             priority = 0 if rule.user else 1 if rule.group else 2
-            if (best is None or priority < best[0]) and matches(rule.path, path):
+            is_meant = matches(rule.path, path) or rule.mode == "denied" and links[rule.path] == path
+            if is_meant and (best is None or priority < best[0]):
                 best = priority, index
         return None if best is None else best[1]
 
-    def _entry(self, path: str, who: Who) -> Resolved:
-        index = self._winning(path, who)
+    def _entry(self, path: str, who: Who, links: Mapping[str, str]) -> Resolved:
+        index = self._winning(path, who, links)
         if index is None:
             if self.is_open:
                 return Resolved(path, "readonly", "", "paths that are not listed are read-only")
@@ -228,8 +237,18 @@ def masked(path: str, masks: Iterable[Path]) -> bool:
 def _check(path: str) -> None:
     if "\0" in path:
         raise BadInput("the path holds a NUL byte", hint="remove it")
-    if len(os.fsencode(path)) > MAX_PATH:
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise BadInput(f"the path {path!r} holds half a character", hint="write it anew") from None
+    if size > MAX_PATH:
         raise BadInput(f"the path has more than {MAX_PATH} bytes", hint="shorten it")
+
+
+def _is_door(entry: "os.DirEntry[str]") -> bool:
+    """Whether it is a socket, a pipe or a device."""
+    is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+    return not is_plain and not entry.is_symlink()
 
 
 def _literal(pattern: str) -> str:

@@ -15,6 +15,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Stir:
+    """Something was written: whoever shows rows of the database may look again."""
+
+
+@dataclass(frozen=True)
 class Notice:
     """A text for a person, and where it stands: the thread and the number of its event, if it stands in one."""
 
@@ -45,17 +50,38 @@ class Box(Generic[T]):
             self._is_closed = True
             self._wake.notify()
 
+    @property
+    def is_closed(self) -> bool:
+        """True when nothing more comes, and everything was read."""
+        with self._wake:
+            return self._is_closed and not self._items
+
+    def take(self, timeout_s: float | None = None) -> T | None:
+        """The next thing, waiting for it; None when there was none in time, or nothing more comes."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._items or self._is_closed, timeout_s)
+            return self._items.popleft() if self._items else None
+
     def __iter__(self) -> Iterator[T]:
-        while True:
-            with self._wake:
-                while not self._items and not self._is_closed:
-                    self._wake.wait()
-                if not self._items:
-                    return
-                item = self._items.popleft()
+        while (item := self.take()) is not None:
             yield item
 
     def _add(self, item: T) -> None:
+        self._items.append(item)
+
+
+class Lookout(Box[Notice | Stir]):
+    """What a screen has not seen yet: what its person is told, and that something was written, the latter once."""
+
+    def __init__(self, person: str) -> None:
+        super().__init__()
+        self.person = person
+
+    def _add(self, item: Notice | Stir) -> None:
+        if isinstance(item, Stir) and item in self._items:
+            return
+        if len(self._items) > MAX_WAITING:
+            self._items.popleft()
         self._items.append(item)
 
 
@@ -80,6 +106,7 @@ class Notices:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._boxes: list[Mailbox] = []
+        self._lookouts: tuple[Lookout, ...] = ()
 
     def subscribe(self, person: str = "") -> Mailbox:
         """Everything for a person from now on; for everybody when none is named."""
@@ -94,16 +121,40 @@ class Notices:
         with self._guard:
             self._boxes = [one for one in self._boxes if one is not box]
 
+    def look_out(self, person: str) -> Lookout:
+        """Everything for a person from now on, and when something was written: for a screen."""
+        box = Lookout(person)
+        with self._guard:
+            self._lookouts = (*self._lookouts, box)
+        return box
+
+    def blink(self, box: Lookout) -> None:
+        """The screen is gone."""
+        box.close()
+        with self._guard:
+            self._lookouts = tuple(one for one in self._lookouts if one is not box)
+
+    def stir(self) -> None:
+        """Something was written; called after every commit, so it costs nothing while no screen is open."""
+        for box in self._lookouts:
+            box.put(Stir())
+
     def put(self, notice: Notice) -> int:
         """Tell those who follow; how many."""
-        boxes = self._for(notice.person)
+        boxes, screens = self._for(notice.person), [box for box in self._lookouts if box.person == notice.person]
         for box in boxes:
             box.put(notice)
-        return len(boxes)
+        for screen in screens:
+            screen.put(notice)
+        return len(boxes) + len(screens)
+
+    def has_screen(self, person: str) -> bool:
+        """True when this person looks at a screen that is connected."""
+        return any(box.person == person for box in self._lookouts)
 
     def is_followed(self, person: str) -> bool:
         """True when somebody would be told."""
-        return bool(self._for(person))
+        return bool(self._for(person)) or self.has_screen(person)
 
     def _for(self, person: str) -> list[Mailbox]:
         with self._guard:

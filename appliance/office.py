@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance import lender
+from appliance.channels.live import Live
 from appliance.channels.local import LOCAL, Local
 from appliance.channels.queue import Queue, Staff
 from appliance.courier import Courier
@@ -73,6 +74,8 @@ class Office:
         store, runs = ground.store, ground.runs
         self.outbox = Outbox(store, runs.process, patience)
         self.notices = Notices()
+        self.live = Live(runs, self.notices)
+        store.written = self.notices.stir
         self.tasks = Tasks(store, settled=self._settled, nudge=self._nudge, passed=self._task_passed)
         self.roster = Roster(store, ground.leases, ground.runtime / "workers")
         self.crew = Crew(ground.home, ground.environ, store, self.roster, self.tasks, pace)
@@ -81,13 +84,15 @@ class Office:
         self.courier.register(LOCAL, self.door)
         self.drops = Drops(ground.home.drop, store, runs, self.outbox, self.tasks, passed=passed)
         self.ticks: Ticks | None = None
+        self.schedules: Schedules | None = None
+        self.is_told: Callable[[Task], bool] = bool  # of the end of a task: whether anybody is to hear of it
         crew = self.crew
         staff = Staff(crew.listing, crew.view, self._start, crew.stop, self._kill, self._reap, crew.log, self._lend)
         self.queue = Queue(staff, self.outbox, self.notices, self._heard, self.counts)
 
     def shift(self, post: Post, phases: Phases, parts: Parts, *, is_scheduling: bool = True) -> Shift:
         """A worker made of these parts; run it from the main thread of a process of its own."""
-        schedules: Schedules | None = None  # there are none yet that `is_scheduling` could leave out
+        schedules = self.schedules if is_scheduling else None
         broker = self._broker
         prepare, rest = (broker.start, broker.rest) if isinstance(broker, Lender) else (_nothing, _nothing)
         self.ticks = Ticks(parts, self._pace, phases, schedules=schedules, prepare=prepare, passed=self._passed)
@@ -113,6 +118,7 @@ class Office:
         except OwlError as error:
             LOG.warning("workers were not told of new work: %s", error)
         self.outbox.bell()
+        self.notices.stir()
 
     def take_drops(self) -> None:
         """Do what was left as files, for the one core of a home; before `recover`, so that a late result finds its call open."""
@@ -145,6 +151,8 @@ class Office:
 
     def _settled(self, task: Task) -> None:
         """Within the transaction that ended a task: who asked for it is told, once for each attempt and state."""
+        if not self.is_told(task):
+            return
         context, channel = "", ""
         try:
             context = str(self._ground.runs.session(task.session)["context"])

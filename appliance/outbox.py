@@ -19,11 +19,12 @@ from appliance.store import Row, Store
 WAITING, SENDING, SENT, LOGGED, FAILED, CANCELLED = "waiting", "sending", "sent", "logged", "failed", "cancelled"
 COLUMNS = (
     "id, key, person, text, context, session, channel, run, attachment, metadata, correlation, "
-    "status, via, attempts, may_repeat, error, process, due_ms, created_ms, ended_ms"
+    "status, via, attempts, may_repeat, error, process, due_ms, created_ms, ended_ms, held_ms"
 )
 OPEN = "status IN ('waiting', 'sending')"  # as the index has it
 # Of letters put for the same context, session and channel only the oldest may go.
-HEADS = f"SELECT MIN(id) FROM outbox WHERE {OPEN} GROUP BY context, session, channel"
+# One that is held back is out of the row: what comes after it goes first.
+HEADS = f"SELECT MIN(id) FROM outbox WHERE {OPEN} AND (held_ms IS NULL OR held_ms <= ?) GROUP BY context, session, channel"
 DAY_MS = 24 * 3600 * 1000
 CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
 
@@ -49,7 +50,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class Posting:
-    """A letter and what has become of it; `via` is the channel that had it last."""
+    """A letter and what has become of it; `via` is the channel that had it last, `held_ms` until when it is held back."""
 
     id: int
     letter: Letter
@@ -62,6 +63,7 @@ class Posting:
     due_ms: int
     created_ms: int
     ended_ms: int | None
+    held_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,37 @@ class Outbox:
         sql = "SELECT r.id FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ? AND s.context = ?"
         return str(self._store.value(sql, (letter.run, letter.context)) or "")
 
+    # -- holding back -------------------------------------------------------------------------------
+
+    def hold(self, letter_id: int, until_ms: int) -> None:
+        """Do not send it before then; what comes after it may go."""
+        with self._store.write() as execute:
+            execute("UPDATE outbox SET held_ms = ? WHERE id = ? AND status = 'waiting'", (until_ms, letter_id))
+
+    def free(self, context: str) -> int:
+        """What is held back for a context may be looked at again; how many letters."""
+        with self._store.write() as execute:
+            held = f"{OPEN} AND status = 'waiting' AND context = ?2 AND held_ms > ?1"
+            count = len(execute(f"UPDATE outbox SET held_ms = ?1 WHERE {held} RETURNING id", (now_ms(), context)))
+            if count:
+                self.bell()
+        return count
+
+    def released(self, now: int) -> list[Posting]:
+        """Letters that were held back and may go now, oldest first."""
+        return self._postings(f"{OPEN} AND status = 'waiting' AND held_ms <= ? ORDER BY id", (now,))
+
+    def join(self, letters: Sequence[Posting], text: str) -> None:
+        """Let the first of these letters say what all of them do; the others are not sent any more."""
+        first, rest = letters[0].id, [one.id for one in letters[1:]]
+        with self._store.write(durable=True) as execute:
+            execute("UPDATE outbox SET text = ? WHERE id = ? AND status = 'waiting'", (text, first))
+            for one in rest:
+                execute(
+                    "UPDATE outbox SET status = 'cancelled', error = ?, ended_ms = ? WHERE id = ? AND status = 'waiting'",
+                    (f"told together with letter {first}", now_ms(), one),
+                )
+
     # -- sending ------------------------------------------------------------------------------------
 
     def due(self, now: int | None = None) -> tuple[list[Posting], int | None]:
@@ -219,12 +252,14 @@ class Outbox:
         Begins with the write lock, so that a letter is seen whose bell has rung and whose transaction is not over.
         One due later than the longest pause says that the clock was set back: it is due now.
         """
-        with self._store.write():
-            heads = self._postings(f"id IN ({HEADS}) AND status = 'waiting' ORDER BY id")
         now = now_ms() if now is None else now
+        with self._store.write():
+            heads = self._postings(f"id IN ({HEADS}) AND status = 'waiting' ORDER BY id", (now,))
+            held = f"SELECT MIN(held_ms) FROM outbox WHERE {OPEN} AND status = 'waiting' AND held_ms > ?"
+            released = self._store.value(held, (now,))
         limit_ms = now + int(self.patience.retry_max_s * 1000)
         ready = [head for head in heads if head.due_ms <= now or head.due_ms > limit_ms]
-        later = [head.due_ms for head in heads if now < head.due_ms <= limit_ms]
+        later = [head.due_ms for head in heads if now < head.due_ms <= limit_ms] + ([int(released)] if released else [])
         return ready, min(later, default=None)
 
     def take(self, letter_id: int, via: str, *, durable: bool = True) -> bool:

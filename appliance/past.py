@@ -20,7 +20,7 @@ from appliance.terminal import say
 LOG = ("log://", "update://", "content://")  # what a thread notes about itself
 MAX_SQL = 1_000_000
 CELL = 100  # characters of a value in a table
-FUNCTIONS = "also: hedmatch hedsearch hedfound hedreplace heddiff schemeOf countTokens slugify"
+FUNCTIONS = "also: hedmatch hedsearch hedfound hedreplace heddiff schemeOf countTokens slugify seen"
 
 
 def undo(args: argparse.Namespace, home: Home) -> int:

@@ -94,9 +94,15 @@ class InProcess:
             self._core.record,
             self._core.glance,
             self._core.warden.door,
+            self._core.customs.door,
             self._core.workshop.door,
             self._core.secrets,
             self._core.costs,
+            self._core.servers.door,
+            self._core.office.live,
+            self._core.guests,
+            self._core.troupe.door,
+            self._core.unasked.door,
         )
         self._methods = {name: function for owner in owners for name, function in jsonrpc.marked(owner).items()}
 

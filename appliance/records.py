@@ -109,7 +109,8 @@ class RunSettings:
 class Inbound:
     """What a channel hands in. `message_id` is the channel's own id: the same one is accepted once.
 
-    `is_injected`: while an answer is being given in its thread, it is shown to the model at its next call.
+    `is_injected`: while an answer is being given in its thread, it is shown to the model at its next call. `own_chars` is
+    how much of the text the person typed where a document follows; None for all of it.
     """
 
     channel: str
@@ -124,6 +125,7 @@ class Inbound:
     alias: str = ""  # of a thread that begins with it
     settings: RunSettings | None = None
     is_injected: bool = False
+    own_chars: int | None = None
 
     @property
     def session(self) -> str:
@@ -177,8 +179,8 @@ class Event:
 class Outcome:
     """What became of a tool call: an HTTP-like status, a short label, text, and a hint for the next step.
 
-    `origin` says where the text came from when strangers wrote it, such as "web": information, never an order.
-    `duration_ms` is how long the call took, None for one that was never made.
+    `origin` says where the text came from when strangers wrote it, such as "web": information, never an order; `source`
+    which page, mail or tool exactly. `duration_ms` is how long the call took, None for one that was never made.
     """
 
     status: int
@@ -188,11 +190,12 @@ class Outcome:
     data: Any = None
     origin: str = ""
     duration_ms: int | None = field(default=None, compare=False)
+    source: str = ""
 
     @property
     def provenance(self) -> dict[str, Any] | None:
         """What the event of a result says of where its text came from; None for one of our own."""
-        return {"origin": self.origin} if self.origin else None
+        return {"origin": self.origin} | ({"source": self.source} if self.source else {}) if self.origin else None
 
     @property
     def is_error(self) -> bool:
@@ -207,7 +210,9 @@ class Outcome:
 class Terms:
     """What a loop may do. `is_attended`: a person can be asked; otherwise nothing ever waits for one.
 
-    `role` is as whom it works, for rules about roles; "" for calls outside of any loop.
+    `role` is as whom it works, for rules about roles; "" for calls outside of any loop. `tools` are those it has, by name
+    or group (None: all), `sandbox` the widest sandbox these may ask for ("": any). A child is a run that another one
+    started, and starts none.
     """
 
     mode: Mode = "act"
@@ -219,6 +224,9 @@ class Terms:
     has_proposals: bool = True
     is_attended: bool = True
     role: str = ""
+    tools: tuple[str, ...] | None = None
+    sandbox: str = ""
+    is_child: bool = False
 
     @property
     def bars_files(self) -> str:
@@ -317,7 +325,7 @@ class Finish:
     output that was thought. `is_estimated`: nobody counted, the numbers come from the length of the texts.
     """
 
-    reason: Literal["stop", "length", "tool_calls"]
+    reason: Literal["stop", "length", "tool_calls", "repetition"]
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     provider: str = ""
@@ -422,7 +430,7 @@ class Channel(Protocol):
 class Tools(Protocol):
     """Tool port: what may be called, and the one way to call it. `dispatch` never raises."""
 
-    def specs(self, role: str = "chat") -> Sequence[ToolSpec]: ...
+    def specs(self, role: str = "chat", only: tuple[str, ...] | None = None) -> Sequence[ToolSpec]: ...
     def spec(self, name: str) -> ToolSpec | None: ...
     def meant(self, call: ToolCall) -> ToolCall: ...
     def dispatch(

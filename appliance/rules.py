@@ -19,6 +19,7 @@ Mode = Literal["strict", "permissive", "disabled"]
 Network = Literal["none", "proxy", "host"]
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 MAX_SHOWN = 3  # violations in the text of a refusal
+SAME_ROLE = {"assistant": "chat", "chat": "assistant"}  # whom people talk with; a policy may call it either
 
 
 # -- what is allowed ------------------------------------------------------------------------------
@@ -264,8 +265,10 @@ class Policy:
             return Verdict(True)
         rule = Lists(self.tools_allow, self.tools_deny).verdict(tool)
         rule = f"tools.{rule}" if rule else ""
-        if not rule and (lists := self.roles.get(role)) is not None:
-            rule = f"roles.{role}.{found}" if (found := lists.verdict(tool)) else ""
+        for name in (role, SAME_ROLE.get(role, "")) if not rule else ():
+            if (lists := self.roles.get(name)) is not None and (found := lists.verdict(tool)):
+                rule = f"roles.{name}.{found}"
+                break
         return Verdict(not rule or self.mode == "permissive", rule)
 
     def judge(self, request: Request) -> Judgement:

@@ -10,11 +10,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
-from appliance.events import SPOKEN, TAINTED, as_messages, compacted
+from appliance.events import SPOKEN, as_messages, compacted
+from appliance.fences import is_origin
+from appliance.marks import Marks
 from appliance.records import Event, Inbound, Message, RunSettings, from_plain
 from appliance.sessions import COLUMNS as SESSION_COLUMNS
 from appliance.store import Row
@@ -105,6 +108,11 @@ class Runs(Turns):
         """Whose session it is; "" for one that does not exist."""
         return str(self._store.value("SELECT person FROM sessions WHERE id = ?", (session,)) or "")
 
+    def context_of(self, run: str) -> str:
+        """The person or group that a run works for; "" for one that does not exist."""
+        sql = "SELECT s.context FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ?"
+        return str(self._store.value(sql, (run,)) or "")
+
     def stop_sessions(self) -> None:
         """At shutdown: sessions this process is working in are marked stopped (A-276)."""
         self.people.stop()
@@ -135,15 +143,22 @@ class Runs(Turns):
                     *(alias, start.role, json.dumps(_given(start.settings)), start.head, start.turn_base),
                 ),
             )
-            if origins := parent and execute("SELECT metadata -> 'origins' FROM runs WHERE id = ?", (parent,)):
-                sql = "UPDATE runs SET metadata = json_object('origins', json(?1)) WHERE id = ?2 AND ?1 IS NOT NULL"
-                execute(sql, (origins[0][0], run_id))
-        return self.get(run_id)
+            for source in (f"run:{parent}" if parent else "", "" if task is None else f"task:{task}"):
+                if source:
+                    self.marks.inherit(f"run:{run_id}", source)
+        made = self.get(run_id)
+        if self.created is not None:
+            self._store.after(partial(self.created, made))
+        return made
 
-    def taint(self, run: str, origin: str) -> None:
+    @property
+    def marks(self) -> Marks:
+        """From where runs, entries and tasks are marked."""
+        return self.record.marks
+
+    def taint(self, run: str, origin: str, source: str = "") -> None:
         """Note that strangers had a word in a run, where no result of a tool says so."""
-        with self._store.write() as execute:
-            execute(TAINTED, (origin, self.get(run).last_seq, run))
+        self.marks.add(f"run:{run}", origin, source, self.get(run).last_seq)
 
     def get(self, ref: str) -> Run:
         """The run with this id or name, or the only one whose id starts or ends with it (at least 4 characters)."""
@@ -224,6 +239,10 @@ class Runs(Turns):
                     now_ms() if is_hidden else None,
                 ),
             )
+            known = run.metadata.get("origins")
+            for origin, seq in known.items() if isinstance(known, dict) else ():
+                if is_origin(origin) and isinstance(seq, int):
+                    self.marks.add(f"run:{run.id}", origin, "", seq)
 
     def set_head(self, run: str, event: int | None) -> None:
         """The next event of a run hangs under this one; from now on the run has branches."""
@@ -239,6 +258,15 @@ class Runs(Turns):
         """A run that had nothing to answer is over."""
         with self._store.write():
             self._become(run, status, outcome, now_ms())
+
+    def leave_off(self, run: str) -> bool:
+        """A person has left a thread: it is marked as ended, until its next answer. False while it is being answered."""
+        found = self.get(run)
+        with self._store.write() as execute:
+            if self.is_answering(found.id):
+                return False
+            execute("UPDATE runs SET ended_ms = ? WHERE id = ? AND ended_ms IS NULL", (now_ms(), found.id))
+        return True
 
     def entitle(self, run: str, title: str, *, instead_of: str | None = None) -> bool:
         """Give a run a title, only `instead_of` that one where it is given; whether it has it now."""

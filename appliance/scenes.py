@@ -37,7 +37,11 @@ class Scene:
     messages: tuple[Message, ...] = ()
     remembered: int = 0
     layout: Literal["chat", "entries"] = "chat"
-    role: str = "chat"
+    role: str = "assistant"
+    about: str = ""  # the role's own words
+    documents: tuple[str, ...] | None = None  # that it is shown, None: all
+    has_skills: bool = True
+    is_child: bool = False
     loop: int = 0
     turn: int = 1
     prompt: str = ""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal
 
+from appliance import audience
 from appliance.clock import monotonic_s
 from appliance.entries import PROJECT
 from appliance.errors import BadInput, Busy, Conflict, DiskFull, StoreError
@@ -386,7 +387,7 @@ def _stem(word: str) -> str:
 
 def _condition(where: Where) -> tuple[str, dict[str, object]]:
     """The SQL for an entry `e` to be looked at."""
-    parts = ["e.scope IN (SELECT value FROM json_each(:scopes))"]
+    parts = [f"e.scope IN (SELECT value FROM json_each(:scopes)){audience.only('e')}"]
     bindings: dict[str, object] = {"scopes": json.dumps(list(where.scopes))}
     if where.folder:
         start = where.folder if where.folder.endswith("/") else f"{where.folder}/"

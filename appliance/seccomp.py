@@ -136,6 +136,7 @@ _CLONE_NEW = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWP
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # Linux, 32 bit, old version number, both; asking
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX: typing into the terminal of whoever started us
 _AF_UNIX = 1
+_AF_INTERNET = (2, 10, 16)  # AF_INET, AF_INET6, and AF_NETLINK, which looking up a name asks for the addresses of this machine
 
 _SET_ID = 0o6000  # a program that would run with the rights of the folder's owner, for whoever finds it outside
 _CREATING = 0o20000100  # O_CREAT, and O_TMPFILE's own bit: only then is a mode meant
@@ -175,9 +176,13 @@ class Rule(NamedTuple):
     flags: int | None = None  # with "bits": the argument that must say that a file is made
 
 
-@lru_cache(maxsize=4)
-def tool_filter(machine: str = "", *, has_unix: bool = True) -> bytes:
-    """The program for a tool: nothing of the list above, no socket but AF_UNIX, and not even that without `has_unix`."""
+@lru_cache(maxsize=8)
+def tool_filter(machine: str = "", *, has_unix: bool = True, has_network: bool = False) -> bytes:
+    """The program for a tool: nothing of the list above, no socket but AF_UNIX, and not even that without `has_unix`.
+
+    `has_network` is for a program that shares this machine's network: there AF_UNIX is for pairs alone, because sockets
+    with abstract names belong to a network and not to a folder.
+    """
     rules = [Rule(name, errno.ENOSYS if name in _ABSENT else errno.EPERM) for name in _NUMBERS if name not in (*_JUDGED, *_LATER)]
     rules += [
         Rule("clone", errno.EPERM, 0, "bits", (_CLONE_NEW,)),
@@ -185,6 +190,10 @@ def tool_filter(machine: str = "", *, has_unix: bool = True) -> bytes:
         Rule("ioctl", errno.EPERM, 1, "among", _TERMINAL),
     ]
     rules += [Rule(name, errno.EPERM, mode, "bits", (_SET_ID,), flags) for name, (mode, flags) in _MODES.items()]
+    if has_network:
+        allowed = {"socket": _AF_INTERNET, "socketpair": (_AF_UNIX,)}
+        held = [Rule(name, errno.EAFNOSUPPORT, 0, "unless", families) for name, families in allowed.items()]
+        return compile_rules([*rules, *held], machine)
     return compile_rules([*rules, *_sockets((_AF_UNIX,) if has_unix else ())], machine)
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from appliance import patterns
+from appliance import audience, patterns
 from appliance.addresses import parse_ref, scheme_of
 from appliance.clock import monotonic_s
 from appliance.entries import Entries, Entry
@@ -92,7 +92,8 @@ class Selection:
         start = _plain_start(pattern) if patterns.kind_of(pattern) == "glob" else ""
         rows = self._store.rows(
             "SELECT e.id, e.path FROM entries e WHERE (e.scope IN (SELECT value FROM json_each(?1)) "
-            "OR e.id IN (SELECT entry FROM views WHERE run = ?2)) AND e.path >= ?3 AND e.path < ?4 ORDER BY e.path, e.scope",
+            f"OR e.id IN (SELECT entry FROM views WHERE run = ?2)) AND e.path >= ?3 AND e.path < ?4{audience.only('e')} "
+            "ORDER BY e.path, e.scope",
             (json.dumps(self._scopes(actor)), actor.run, start, start + MAX_CODE),
         )
         chosen = []

@@ -113,6 +113,16 @@ class Sessions:
         found = [self._session(row, now or now_ms()) for row in rows]
         return [one for one in found if wanted.status in ("", one.status)][offset : offset + limit]
 
+    def talkers(self) -> list[tuple[str, str, str]]:
+        """Who has talked at a door: channel, sender and context of each session."""
+        sql = "SELECT DISTINCT channel, sender_id, context FROM sessions WHERE channel <> ? LIMIT 1000"
+        rows = self._store.rows(sql, (NO_DOOR,))
+        return [(str(channel), str(sender), str(context)) for channel, sender, context in rows]
+
+    def contexts(self) -> int:
+        """How many people and groups talk at doors."""
+        return int(self._store.value("SELECT COUNT(DISTINCT context) FROM sessions WHERE channel <> ?", (NO_DOOR,)) or 0)
+
     def attached(self, session: str) -> list[str]:
         """The processes that work in a session."""
         sql = "SELECT process FROM attachments WHERE session = ? ORDER BY attached_ms, process"

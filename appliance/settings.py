@@ -28,12 +28,12 @@ class System:
 
     name: str = setting("owlbox", "Name the owl answers to.", seed="A system.name", mark="needed shown later")
     timezone: str = setting(
-        "local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown later"
+        "local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown"
     )
     log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="shown")
     debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug")
     admin_users: tuple[str, ...] = setting(
-        (), "People who may manage the whole box.", seed="A system.admin_users", mark="shown later"
+        (), "People who may manage the whole box.", seed="A system.admin_users", mark="shown"
     )
     shutdown_s: float = setting(30, "Longest time a shutdown may take.", seed="A shutdown timeout", within=(1, 600))
     hook_s: float = setting(5, "Longest time one shutdown hook may take.", seed="A hook deadline", within=(0.1, 60))
@@ -65,6 +65,7 @@ class Models:
     prefix_mb: int = setting(512, "Disk that saved beginnings of prompts may take; 0 saves none.", within=(0, 1_048_576))
     temperature: float = setting(0.1, "Randomness of answers.", seed="R temperature", within=(0, 2))
     max_output_tokens: int = setting(512, "Longest answer of the local model.", within=(1, 131_072))
+    stop_repeats: bool = setting(True, "End an answer of the local model that says the same over and over.")
     local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown")
     pool: str = setting("default", "Pool used where none is named.", seed="S default_pool", mark="needed")
     failover: bool = setting(
@@ -205,6 +206,22 @@ class Agent:
 
 
 @dataclass(frozen=True)
+class Delegation:
+    """Work that one run hands to another."""
+
+    timeout_s: float = setting(60, "Longest time of an `operation` that names none.", seed="A delegate timeout", within=(1, 3600))
+    max_timeout_s: float = setting(300, "Longest time that may be asked for.", seed="A delegate max timeout", within=(1, DAY_S))
+    attempts: int = setting(3, "Tries when a model cannot be reached.", seed="A delegate retries", within=(1, 20))
+    retry_s: float = setting(1, "Pause before the second try; twice as long each time.", seed="A initial delay", within=(0, 600))
+    retry_max_s: float = setting(10, "Longest such pause.", seed="A max delay", within=(0, 3600))
+    concurrent: int = setting(
+        10, "Pieces of work at a time, 4 in 10 of them in the background.", seed="A concurrent delegations", within=(2, 100)
+    )
+    spawn: bool = setting(True, "Offer `spawn` and `spawn_await`.", seed="S spawn.enabled")
+    keep_days: float = setting(31, "Results are kept this long.", within=(0.01, 3650))
+
+
+@dataclass(frozen=True)
 class Orchestrator:
     """How the core looks after its parts."""
 
@@ -212,7 +229,7 @@ class Orchestrator:
         2000, "Pause between looks for messages, where polling is used.", seed="A messages", within=(10, DAY_MS), mark="later"
     )
     result_poll_ms: int = setting(
-        1000, "Pause between looks for results, where polling is used.", seed="A results", within=(10, DAY_MS), mark="later"
+        1000, "Pause between looks for results, where polling is used.", seed="A results", within=(10, DAY_MS)
     )
     health_interval_ms: int = setting(30_000, "Pause between two probes.", seed="A health_check.interval", within=(100, DAY_MS))
     health_timeout_ms: int = setting(
@@ -288,12 +305,20 @@ class Skills:
 
     enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled")
     folders: tuple[str, ...] = setting((), "More folders of skills, searched first.", seed="S skills.extra_dirs")
+    trusted: tuple[str, ...] = setting((), "Skills of your own, by name: threads that read them are not marked as strangers'.")
     rescan_s: float = setting(
         300, "Pause between full looks through the folders.", seed="A re-scan interval", within=(1, DAY_S), mark="later"
     )
     max_per_owner: int = setting(
         100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000), mark="later"
     )
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """Python of your own in the core: docs/plugins.md."""
+
+    enabled: tuple[str, ...] = setting((), "Plugins that are loaded, by name; none is otherwise.", seed="R plugins")
 
 
 @dataclass(frozen=True)
@@ -309,6 +334,8 @@ class Scheduler:
     )
     max_failures: int = setting(5, "Failures in a row before a schedule pauses.", seed="A 5 consecutive failures", within=(1, 1000))
     timeout_s: float = setting(300, "Longest time of one piece of work.", seed="A task timeout", within=(1, DAY_S))
+    judge_s: float = setting(3600, "Pause before free words that no rule says are judged again.", within=(1, 7 * DAY_S))
+    max_per_person: int = setting(100, "Active schedules one person may have.", within=(1, 100_000))
 
 
 @dataclass(frozen=True)
@@ -330,7 +357,19 @@ class Heartbeat:
         "24:00", "End of the day, HH:MM, itself excluded.", seed="S heartbeat.active_hours_end", mark="shown"
     )
     timezone: str = setting("local", "Where these hours hold.", seed="S heartbeat.timezone", mark="needed")
-    pool: str = setting("", "A pool; empty means `models.pool`.", seed="S heartbeat.pool")
+    pool: str = setting("", "A pool; empty means that of role `heartbeat`.", seed="S heartbeat.pool")
+    is_worded: bool = setting(True, "The assistant words what a section came to.", seed="A heartbeat results")
+    after_start: bool = setting(False, "Also while nobody has talked since the start.")
+
+
+@dataclass(frozen=True)
+class Notifications:
+    """What the owl says unasked. Answers and reminders are never held back."""
+
+    quiet_from: str = setting("00:00", "From then on nothing is said unasked, HH:MM.", mark="shown")
+    quiet_until: str = setting("00:00", "Until then; the same time means no quiet hours.", mark="shown")
+    digest: tuple[str, ...] = setting((), "Times of day, HH:MM, at which what came of schedules and tasks is told, all at once.")
+    timezone: str = setting("local", "Where these hours hold.", mark="needed")
 
 
 @dataclass(frozen=True)
@@ -483,17 +522,20 @@ class Config:
     budget: Budget = Budget()
     runs: Runs = Runs()
     prompt: Prompt = Prompt()
-    agents: Mapping[str, Agent] = setting(AGENTS, "Roles.", seed="A agents", mark="later")
+    agents: Mapping[str, Agent] = setting(AGENTS, "Roles, where their files in `box/roles/` do not say it.", seed="A agents")
+    delegation: Delegation = Delegation()
     orchestrator: Orchestrator = Orchestrator()
     sandbox: Sandbox = Sandbox()
     policy: PolicyKeys = PolicyKeys()
     audit: Audit = Audit()
     tools: Tools = Tools()
     channels: Channels = setting(Channels(), "", mark="later")
-    people: People = setting(People(), "", mark="later")
+    people: People = People()
     skills: Skills = Skills()
-    scheduler: Scheduler = setting(Scheduler(), "", mark="later")
-    heartbeat: Heartbeat = setting(Heartbeat(), "", mark="later")
+    plugins: Plugins = Plugins()
+    scheduler: Scheduler = Scheduler()
+    heartbeat: Heartbeat = Heartbeat()
+    notifications: Notifications = Notifications()
     workers: Workers = setting(Workers(), "")
     outbox: Outbox = Outbox()
     sessions: Sessions = Sessions()

@@ -13,6 +13,7 @@ from appliance.copies import Copies
 from appliance.errors import NotFound, TooLarge, Unavailable
 from appliance.packet import Packets
 from appliance.records import Route, Terms, ToolSpec, to_plain
+from appliance.roles import CHAT, Role
 from appliance.runs import Run, Runs
 from appliance.scenes import Packet, Scene
 
@@ -29,7 +30,8 @@ class Sight:
         copies: Copies,
         compactor: Compactor,
         plan: Callable[[str], Sequence[Route]],
-        menu: Callable[[str], Sequence[ToolSpec]],
+        menu: Callable[[str, tuple[str, ...] | None], Sequence[ToolSpec]],
+        role_of: Callable[[str, bool], Role] = lambda name, is_queue: CHAT,
     ) -> None:
         self._runs = runs
         self._packets = packets
@@ -37,6 +39,7 @@ class Sight:
         self._compactor = compactor
         self._plan = plan
         self._menu = menu
+        self._role_of = role_of
 
     def size(self, ref: str) -> dict[str, Any]:
         """What fills the packet that would answer a run's newest prompt again, by its best route."""
@@ -93,9 +96,11 @@ class Sight:
         messages = tuple(self._runs.recent(run.id, HISTORY))
         loop, turn = self._runs.moment(run.id)
         layout = run.settings.layout
-        role = run.role or ("worker" if run.kind == "tick" else "chat")
+        role = self._role_of(run.role, run.kind == "tick")
         terms: Terms = modes.terms("act", run.settings)
-        specs = tuple(modes.menu(terms, self._menu("run" if layout == "entries" else role)))
+        is_shown_entries = layout == "entries" and role.is_chat
+        tools = role.unkept if layout == "entries" else role.tools
+        specs = tuple(modes.menu(terms, self._menu("run" if is_shown_entries else role.menu, tools)))
         return Scene(
             run=run.id,
             route=self._plan(run.settings.model)[0],
@@ -103,7 +108,10 @@ class Sight:
             messages=messages,
             remembered=HISTORY,
             layout=layout,
-            role=role,
+            role=role.name,
+            about=role.text,
+            documents=role.documents,
+            has_skills=role.has_skills,
             loop=loop,
             turn=turn + 1,
             prompt=next((m.content for m in reversed(messages) if m.role == "user"), ""),

@@ -121,13 +121,22 @@ class Skills:
     """The skills of a home. Skills port: `lines`."""
 
     def __init__(
-        self, box: Path, rows: Entries, environ: Mapping[str, str], *, more: Sequence[Path] = (), is_enabled: bool = True
+        self,
+        box: Path,
+        rows: Entries,
+        environ: Mapping[str, str],
+        *,
+        more: Sequence[Path] = (),
+        trusted: Sequence[str] = (),
+        is_enabled: bool = True,
     ) -> None:
+        """`trusted` are names of skills that count as the house's own, whoever wrote them."""
         self.folder = box.resolve() / "skills"
         self._ships = bundled().resolve()
         self._roots = [*(folder.resolve() for folder in more), self.folder, self._ships] if is_enabled else []
         self._entries = rows
         self._environ = environ
+        self._trusted = frozenset(map(name_of, trusted))
         self._guard = threading.Lock()
         self._files: dict[Path, tuple[tuple[int, int, int], Skill | str]] = {}  # what each file said when it looked like this
         self._skills: dict[str, Skill] = {}
@@ -175,6 +184,20 @@ class Skills:
             }
             for s in skills
         ]
+
+    def is_ours(self, name: str) -> bool:
+        """Whether a skill came with the owl, or is trusted by name: any other one, somebody else may have written."""
+        with self._guard:
+            found = self._skills.get(name)
+        return found is not None and self._is_ours(found)
+
+    def strange_always(self) -> tuple[str, ...]:
+        """Skills from elsewhere whose text stands in every prompt."""
+        with self._guard:
+            return tuple(s.name for s in self._skills.values() if s.is_always and not self._is_ours(s))
+
+    def _is_ours(self, skill: Skill) -> bool:
+        return skill.is_bundled or skill.name in self._trusted
 
     @property
     def problems(self) -> list[str]:

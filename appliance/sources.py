@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from appliance import audience
 from appliance.addresses import display, parse_ref, scheme_of
 from appliance.clock import now_ms
 from appliance.contents import Content
@@ -37,7 +38,7 @@ class Sources:
         """What is kept under those of these stored paths that exist."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM entries e LEFT JOIN sources s ON s.entry = e.id "
-            "WHERE e.scope = ? AND e.path IN (SELECT value FROM json_each(?))",
+            f"WHERE e.scope = ? AND e.path IN (SELECT value FROM json_each(?)){audience.only('e')}",
             (self._scope, json.dumps(list(refs))),
         )
         return {str(row[0]): self._known(row) for row in rows}
@@ -105,7 +106,7 @@ class Sources:
         where = "e.path > ?3" if after else "e.path >= ?3"
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM entries e LEFT JOIN sources s ON s.entry = e.id "
-            f"WHERE e.scope = ?1 AND e.path >= ?2 AND {where} AND e.path < ?4 AND e.mime <> 'inode/directory' "
+            f"WHERE e.scope = ?1 AND e.path >= ?2 AND {where} AND e.path < ?4 AND e.mime <> 'inode/directory'{audience.only('e')} "
             "ORDER BY e.path LIMIT ?5",
             (self._scope, start, after or start, end, PAGE + 1),
         )

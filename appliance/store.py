@@ -126,6 +126,7 @@ class Store:
         self._local = threading.local()
         self._guard = threading.Lock()
         self._connections: dict[int, apsw.Connection] = {}
+        self.written: Callable[[], None] = _unheard  # called after each commit, in the thread that wrote
 
     @classmethod
     def create(cls, path: Path, *, migrations: Migrations = MIGRATIONS) -> "Store":
@@ -201,6 +202,8 @@ class Store:
             yield self._execute
             return
         self._local.is_durable, self._local.run = durable, run
+        later: list[Callable[[], None]] = []
+        self._local.later = later
         session = None
         try:
             with self._errors():
@@ -218,6 +221,16 @@ class Store:
         finally:
             if session is not None:
                 session.close()
+        self.written()
+        for work in later:
+            work()
+
+    def after(self, work: Callable[[], None]) -> None:
+        """Have something done in this thread when the present write is committed, and not when it is not; else at once."""
+        if self._connection().in_transaction:
+            self._local.later.append(work)
+        else:
+            work()
 
     def _execute(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
         with self._errors():
@@ -395,6 +408,14 @@ class Store:
             self.rows("PRAGMA optimize(0x10012)")
         return stale
 
+    def checkpoint(self) -> int:
+        """Bring what is in the log into the file and empty the log; its size in bytes, 0 while others read or write."""
+        try:
+            size = self.path.with_name(self.path.name + "-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+        return size if size and not int(self.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]) else 0
+
     def snapshot(self, path: Path) -> None:
         """A compact copy of the whole database at `path`, consistent although others write meanwhile."""
         temporary = path.with_name(path.name + ".part")
@@ -517,6 +538,10 @@ class Store:
                 hint="check owner and mode of the home folder",
             )
         return OwlError(f"database error: {error}")
+
+
+def _unheard() -> None:
+    """Nobody wants to know."""
 
 
 def _values(names: Sequence[str], values: Sequence[Any] | None) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class Streams:
         said = [self._entries.get(path, scope=entry.scope).body for path in entry.attributes.get(CHANNELS, ())]
         end = f"[{entry.body}]" if said else entry.body
         text = "\n".join([*(part.rstrip("\n") for part in said if part.strip()), end])
-        return Outcome(view.status, "ok" if view.status < 400 else "aborted", text)
+        return Outcome(view.status, "ok" if view.status < 400 else "aborted", text, origin="command")
 
     def is_open(self, run: str, log: str) -> bool:
         """Whether the command of a log entry still runs, in whatever process."""

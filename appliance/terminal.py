@@ -10,14 +10,14 @@ from typing import Any, TextIO
 
 from appliance.clock import monotonic_s
 from appliance.errors import Lost, OwlError, Unavailable, from_outcome
-from appliance.fences import ORIGINS
+from appliance.fences import told
 from appliance.reach import Reach
 
 REDRAW_S = 0.25
 PAGE = 200  # events of a thread at a time
 HELP = """\
 Type a message and press Return. A line that ends in \\ goes on in the next one.
-/new starts a new thread · /threads lists them · /resume ID continues one
+/new starts a new thread · /clear ends this one and starts anew · /threads lists them · /resume ID continues one
 /status says what runs · /help · /quit or Ctrl+D ends
 Ctrl+C stops an answer."""
 
@@ -63,7 +63,7 @@ def state(thread: dict[str, Any]) -> str:
 
 def strangers(thread: dict[str, Any]) -> str:
     """From where strangers had a word in a thread, "" when none had."""
-    return ", ".join(ORIGINS.get(name, name) for name in sorted(thread["metadata"].get("origins") or ()))
+    return ", ".join(told(name) for name in sorted(thread["metadata"].get("origins") or ()))
 
 
 class Answer:
@@ -96,10 +96,12 @@ class Answer:
             elif value["outcome"] == "waiting" and value["kind"] == "status_change" and self._aside is not None:
                 self.end_line()
                 say(f"… {value['content']}", self._aside)
+            elif value["kind"] == "proposal" and (value.get("input") or {}).get("is_held") and self._aside is not None:
+                self.end_line()
+                say(value["content"], self._aside)
             elif value["kind"] == "tool_use" and self._aside is not None:
                 self.end_line()
-                given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in (value["input"] or {}).items())
-                say(f"· {value['tool']}({given})", self._aside)
+                say(_called(value), self._aside)
 
     def _write(self, text: str) -> None:
         if self._out is not None and text:
@@ -149,8 +151,18 @@ def verdict(result: dict[str, Any]) -> OwlError | None:
 
 
 def chat(reach: Reach, thread: str, read_line: Callable[[str], str], out: TextIO, aside: TextIO) -> int:
-    """Talk until the end of input; errors are said and the talk goes on."""
+    """Talk until the end of input; errors are said and the talk goes on. In the end its thread is said, and marked as ended."""
     print("Owlbox. /help shows what you can type.", file=aside)
+    kept = [thread]
+    try:
+        return _talk(reach, kept, read_line, out, aside)
+    finally:
+        if kept[0]:
+            say(farewell(reach, kept[0]), aside)
+
+
+def _talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], out: TextIO, aside: TextIO) -> int:
+    """The same; `kept` holds the thread that is talked in, "" for none yet."""
     while True:
         try:
             text = _message(read_line)
@@ -166,16 +178,44 @@ def chat(reach: Reach, thread: str, read_line: Callable[[str], str], out: TextIO
             if text.startswith("/"):
                 if text in ("/quit", "/exit"):
                     return 0
-                thread = _command(reach, text, thread, aside)
+                kept[0] = _command(reach, text, kept[0], aside)
                 continue
-            answer, result = ask(reach, {"text": text, "thread": thread, "kind": "chat"}, out, aside)
-            thread = answer.run or thread
+            answer, result = ask(reach, {"text": text, "thread": kept[0], "kind": "chat"}, out, aside)
+            kept[0] = answer.run or kept[0]
             if error := verdict(result):
                 complain(error, aside)
         except KeyboardInterrupt:
             print("\n(stopped)", file=aside)
         except OwlError as error:
             complain(error, aside)
+
+
+def farewell(reach: Reach, thread: str) -> str:
+    """Mark a thread as ended, and what is said when it is left."""
+    try:
+        is_ended = bool(reach.call("thread.end", {"id": thread})["is_ended"])
+    except OwlError:
+        is_ended = False  # it is kept all the same
+    how = "ended" if is_ended else "is kept"
+    return f"Thread {thread} {how}.\nGo on with: owlbox chat --thread {thread}"
+
+
+def retell(reach: Reach, thread: str, aside: TextIO) -> str:
+    """Show what was said and done in a thread so far; its id."""
+    for page in pages(reach, thread):
+        thread = str(page["thread"]["id"])
+        for event in page["events"]:
+            if event["kind"] == "message":
+                say(f"{'>' if event['role'] == 'user' else ' '} {event['content']}", aside)
+            elif event["kind"] == "tool_use":
+                say(_called(event), aside)
+    return thread
+
+
+def _called(event: dict[str, Any]) -> str:
+    """A call of a tool as one line."""
+    given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in (event["input"] or {}).items())
+    return f"· {event['tool']}({given})"
 
 
 def _message(read_line: Callable[[str], str]) -> str:
@@ -194,6 +234,11 @@ def _command(reach: Reach, text: str, thread: str, aside: TextIO) -> str:
     elif word == "/new":
         print("A new thread begins with your next message.", file=aside)
         return ""
+    elif word == "/clear":
+        if thread:
+            say(farewell(reach, thread), aside)
+        print("A new thread begins with your next message.", file=aside)
+        return ""
     elif word == "/threads":
         for t in reach.call("thread.list", {"limit": 10}):
             say(f"{'*' if t['id'] == thread else ' '} {t['id']}  {t['title'] or '(untitled)'}", aside)
@@ -204,11 +249,7 @@ def _command(reach: Reach, text: str, thread: str, aside: TextIO) -> str:
         say(f"core {'running' if reach.is_remote else 'not running'} · broker {broker['state']}{model}", aside)
         say(f"{status['answering']} being answered · {status['entries']} entries · {status['home']}", aside)
     elif word == "/resume" and rest:
-        for page in pages(reach, rest.strip()):
-            thread = str(page["thread"]["id"])
-            for event in page["events"]:
-                if event["kind"] == "message":
-                    say(f"{'>' if event['role'] == 'user' else ' '} {event['content']}", aside)
+        return retell(reach, rest.strip(), aside)
     else:
         say(f"unknown command {word}; /help lists them", aside)
     return thread

@@ -8,13 +8,12 @@ the model called; what ended so is not ended again. What keeps a worker from its
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 from appliance import log
-from appliance.agent import Role
 from appliance.briefing import Briefing
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms
 from appliance.errors import Conflict, NotFound, OwlError, StoreError, Unavailable
@@ -22,6 +21,7 @@ from appliance.loops import Loops, Subscription
 from appliance.packet import Packets
 from appliance.phases import Phases
 from appliance.records import Event, LoopEnded, Model, Route
+from appliance.roles import WORKER, Role
 from appliance.runs import DONE, PROPOSED, WAITING, Loop, Runs
 from appliance.settings import Workers
 from appliance.steps import Passed, Step, nobody
@@ -60,6 +60,8 @@ class Parts:
     briefing: Briefing
     held_s: Callable[[str], float | None] = unknown  # for how long a worker has held its claim
     go_on: Callable[[str], object] = bool  # a run: what it waits for may have been decided before it was put down
+    marked: Callable[[str, int, Sequence[int], Sequence[str], str], None] | None = None  # run, task, those before, texts, notes
+    role: Callable[[int], Role] = lambda turns: Role(WORKER, max_turns=turns, is_background=True, menu=WORKER)
 
 
 @dataclass(frozen=True)
@@ -301,6 +303,8 @@ class Ticks:
         with parts.store.write(durable=True):
             parts.runs.open_session(session, task.person, self._context(task.person, task.session))
             run = parts.runs.begin(session, "tick", title=f"Working: {task.name}", task=task.id)
+            if parts.marked is not None:
+                parts.marked(run.id, task.id, task.blocked_by, task.context_ids, relevant)
             given: dict[str, Any] | None = {"relevant": relevant} if relevant else None
             first = Event(run.id, "message", "user", text, input=given, channel=CHANNEL, correlation=correlation)
             prompt = parts.runs.append(first)
@@ -330,7 +334,7 @@ class Ticks:
         listener.start()
         end = UNKNOWN
         try:
-            end = parts.loops.answer(job.loop, job.cancel, Role("worker", max_turns=pace.max_turns, is_background=True))
+            end = parts.loops.answer(job.loop, job.cancel, parts.role(pace.max_turns))
         finally:
             for alarm in alarms:
                 self._alarms.cancel(alarm)

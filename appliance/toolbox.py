@@ -6,7 +6,6 @@ enforces the deadline, and turns every error into a result of bounded length: it
 is there and not to be had. Knows nothing about models.
 """
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,22 +16,30 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from appliance import audience, modes
 from appliance import log as logs
-from appliance import modes
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import BadInput, Conflict, NotFound, OwlError
+from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
+from appliance.manuals import Manual, Shelf, told
 from appliance.modes import FREE
 from appliance.policy import Policy, Verdict
 from appliance.records import Cancel, Outcome, Terms, ToolCall, ToolSpec
+from appliance.rendering import MAX_CHARS as MAX_CHARS
+from appliance.rendering import as_text as as_text
+from appliance.rendering import cut, render
 from appliance.signatures import Signature, signature
+from appliance.taint import Reach
 from appliance.tallies import Tallies
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
-MAX_CHARS = 10_000  # of one result, with what says that there is more
 EVERY = ("chat", "worker")
 MAX_NAMED = 6  # tools of a group that a menu names
 OF_RUNS = ("run", "tools")  # groups that mean nothing outside of the roles that are shown them
+MAX_SHOWN = 8  # tools of a role's menu; the others it has are reached through `use`
+LEADING = "tools"  # the group that leads to the others
+BESIDE = ("results",)  # groups that whoever has any tool but one has too: they show the rest of a long result
+SANDBOXES = ("db", "files", "project", "exec")  # each holds what those before it do
 GRACE_S = 2.0  # how long a stopped tool may take to notice
 SANDBOX_S = 5.0  # beyond a tool's deadline, for the sandbox that ends it to say what there was
 Check = Callable[[Policy, str, str, str, str], Verdict]  # the policy for all, tool, role, session, run
@@ -52,6 +59,8 @@ class Needs:
     roles: tuple[str, ...] = ()
     profile: Literal["db", "files", "project", "exec", "net"] = "db"
     mounts: tuple[str, ...] = ()
+    is_waiting: bool = False  # for other runs, which need tools meanwhile: it gets a thread of its own
+    reach: Reach | None = None  # how a call acts on the world beyond its run; None for one that does not
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,14 @@ class Hold:
     check: Check | None = None
     deadline_of: Callable[[str, str, float], float] | None = None
     switched_off: Callable[[], Collection[str]] = frozenset  # tools and groups of tools
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Who looks at each call of a run: before it is run, with a result for one that is held, and at what came of it."""
+
+    before: Callable[["Mark", ToolCall, "Caller"], Outcome | None]
+    after: Callable[["Mark", ToolCall, "Caller", Outcome], Outcome]
 
 
 @dataclass(frozen=True)
@@ -104,12 +121,16 @@ def tool(
 
 @dataclass(frozen=True)
 class Tool:
-    """One definition, many faces: the model's schema, the command, the socket method, the docs line."""
+    """One definition, many faces: the model's schema, the command, the socket method, the docs line.
+
+    `origin` is who wrote its description when strangers did, as with tools of servers.
+    """
 
     mark: Mark
     function: Callable[..., Any]
     signature: Signature
     description: str
+    origin: str = ""
 
     @property
     def spec(self) -> ToolSpec:
@@ -123,6 +144,10 @@ class Tool:
             is_terminal=self.mark.is_terminal,
             result_schema=self.signature.result_schema(),
         )
+
+    def told(self, manual: Manual) -> str:
+        """All about it in one order, for who asks for help."""
+        return told(self.mark.name, self.function.__doc__ or "", self.signature, manual)
 
 
 @dataclass(frozen=True)
@@ -139,6 +164,7 @@ class Caller:
     terms: Terms = FREE
     log: str = ""
     deadline_s: float = 60.0
+    is_cleared: bool = False  # a person has said yes to this very call
 
 
 def read_tool(function: Callable[..., Any]) -> Tool:
@@ -174,9 +200,15 @@ class Toolbox:
         self.deadline_s = deadline_s
         self._interrupt = interrupt
         self._hold = hold or Hold()
+        self.guard: Guard | None = None
         self._tallies = Tallies()
+        self.manuals = Shelf()
+        self.context_of: Callable[[str], str] = _nobodys  # of a run: what its tools may be shown
         self._tools: dict[str, Tool] = {}
-        self._specs: dict[str, tuple[ToolSpec, ...]] = {}
+        self._specs: dict[tuple[str, tuple[str, ...] | None], tuple[ToolSpec, ...]] = {}
+        self._narrow: dict[str, Callable[[ToolSpec], ToolSpec]] = {}
+        self._lent: frozenset[str] = frozenset()
+        self._untold: frozenset[str] = frozenset()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tool")
         for function in functions:
             self.add(function)
@@ -197,11 +229,24 @@ class Toolbox:
         self._tallies.forget(name)
         self._specs = {}
 
+    def lend(self, tools: Sequence[Tool], untold: Collection[str] = ()) -> list[str]:
+        """Offer tools of others beside ours, in place of those lent before; names that ours have already are left out, and told.
+
+        `untold` are groups that no menu mentions, although their tools can be called.
+        """
+        own = {name: one for name, one in self._tools.items() if name not in self._lent}
+        lent = {one.mark.name: one for one in tools if one.mark.name not in own}
+        # Another dictionary: whoever goes through the old one in another thread is not disturbed.
+        self._tools, self._lent, self._untold, self._specs = {**own, **lent}, frozenset(lent), frozenset(untold), {}
+        return [one.mark.name for one in tools if one.mark.name in own]
+
     def extended(self, functions: Sequence[Callable[..., Any]]) -> "Toolbox":
         """The same tools and some more, for one run: this toolbox does not get to know them."""
         made = Toolbox((), self._services, policy=self._policy, deadline_s=self.deadline_s, interrupt=self._interrupt)
         made._pool.shutdown(wait=False)
         made._pool, made._tools, made._hold, made._tallies = self._pool, dict(self._tools), self._hold, self._tallies
+        made.context_of = self.context_of
+        made.manuals, made.guard, made._untold = self.manuals, self.guard, self._untold
         for function in functions:
             made.add(function)
         return made
@@ -215,49 +260,89 @@ class Toolbox:
         """Another policy from now on; calls that run already go on."""
         self._policy, self._specs = policy, {}
 
-    def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
-        """A role's menu, as far as the policy allows, in the one order of `modes`; made once and again after `add`."""
-        if role not in self._specs:
-            menu = [t for t in self._tools.values() if role in t.mark.menu and self._is_offered(t.mark, role)]
-            self._specs[role] = modes.menu(FREE, [self._told(t, role) for t in menu])
-        return self._specs[role]
+    def specs(self, role: str = "chat", only: tuple[str, ...] | None = None) -> Sequence[ToolSpec]:
+        """A role's menu, as far as the policy allows, in the one order of `modes`; made once and again after `add`.
+
+        With `only`, the names and groups that it has at all, what of its menu is among them, then those named, at most eight.
+        """
+        if (role, only) not in self._specs:
+            menu = [t for t in self._tools.values() if role in t.mark.menu and self._is_offered(t.mark, role, only)]
+            if only is not None:
+                menu = self._shown(menu, role, only)
+            self._specs[role, only] = modes.menu(FREE, [self._told(t, role, only) for t in menu])
+        specs = self._specs[role, only]
+        return tuple(map(self._told_now, specs)) if self._narrow else specs
+
+    def _shown(self, menu: list[Tool], role: str, only: tuple[str, ...]) -> list[Tool]:
+        """What a role is shown of the tools it has: its usual menu, those named, those of groups, as far as there is room."""
+        named = [self._tools[name] for name in only if name in self._tools]
+        grouped = [t for t in self._tools.values() if t.mark.group in only and not t.mark.is_terminal]
+        leading = [t for t in self._tools.values() if t.mark.group == LEADING and self._is_offered(t.mark, role, only)]
+        made = dict.fromkeys(t.mark.name for t in (*menu, *named, *grouped) if t not in leading)
+        shown = [t for name in made if self._is_offered((t := self._tools[name]).mark, role, only)]
+        return [*shown[: MAX_SHOWN - len(leading)], *leading]
+
+    def allowed(self, only: tuple[str, ...] | None) -> tuple[str, ...]:
+        """The tools that names and groups come to, in the order of the toolbox; all of them for None."""
+        return tuple(name for name, found in self._tools.items() if modes.has(only, name, found.mark.group))
+
+    def adapt(self, name: str, narrow: Callable[[ToolSpec], ToolSpec]) -> None:
+        """Have what a model is told of a tool looked over each time: what it may be given changes with the home."""
+        self._narrow[name] = narrow
 
     def spec(self, name: str) -> ToolSpec | None:
         """What a model may be told about one tool, whatever its menu; None for one that does not exist."""
         found = self._tools.get(name)
-        return None if found is None else found.spec
+        return None if found is None else self._told_now(found.spec)
 
     def meant(self, call: ToolCall) -> ToolCall:
-        """The call that is to be run: another tool's for a detour such as `use`, else the same one."""
+        """The call that is to be run: another tool's for a detour such as `use`, or for a name that others have for it."""
         found = self._tools.get(call.name)
+        if found is None and (ours := self.manuals.meant(call.name)) in self._tools:
+            return replace(call, name=ours)
         if found is None or not found.mark.is_detour or not self._policy.check(call.name).allowed:
             return call
         try:
             inner: ToolCall = found.function(**found.signature.bind(call.arguments))
         except BadInput:
             return call  # dispatch says what is wrong with it
-        return replace(inner, id=call.id)
+        ours = self.manuals.meant(inner.name) if inner.name not in self._tools else ""
+        return replace(inner, id=call.id, name=ours if ours in self._tools else inner.name)
 
-    def groups(self, role: str) -> dict[str, list[str]]:
+    def groups(self, role: str, only: tuple[str, ...] | None = None) -> dict[str, list[str]]:
         """The tools beside a role's menu that it may use all the same, as far as the policy allows, by group."""
         found: dict[str, list[str]] = {}
         for mark in (one.mark for one in self._tools.values()):
             is_ours = role in mark.menu or mark.is_terminal or mark.group in OF_RUNS
-            if not is_ours and self._is_offered(mark, role):
+            if not is_ours and mark.group not in self._untold and self._is_offered(mark, role, only):
                 found.setdefault(mark.group, []).append(mark.name)
         return found
 
-    def manual(self, name: str) -> str:
-        """Everything a caller needs to know about one tool, or a line about each of a group; NotFound for neither."""
-        found = self._tools.get(name)
+    def manual(self, name: str, caller: Caller | None = None) -> str:
+        """Everything a caller needs to know about one tool, or a line about each of a group; NotFound for neither.
+
+        Nothing is told of what the caller may not have (R-192): Refused for a tool, and a group does without it.
+        """
+        found = self._tools.get(name) or self._tools.get(self.manuals.meant(name))
         if found is None and (same := [t for t in self._tools.values() if t.mark.group == name]):
-            return "\n".join(f"{t.mark.name}: {t.description}" for t in same)
+            return "\n".join(f"{t.mark.name}: {t.description}" for t in same if not self._exclusion(t.mark, caller))
         if found is None:
             raise NotFound(f"no tool {name}", hint=f"there are {', '.join(self._tools)}")
-        text = " ".join((found.function.__doc__ or "").split())
-        fields = [f"- {f.name}{'' if f.is_required else ' (may be left out)'}: {f.help}" for f in found.signature.fields if f.help]
-        schema = json.dumps(found.signature.schema(), ensure_ascii=False)
-        return "\n".join([f"{name}: {text}", *fields, f"Schema of its arguments: {schema}"])
+        if why := self._exclusion(found.mark, caller):
+            raise Refused(f"nothing is told about {found.mark.name}: {why}", hint="do without it")
+        return found.told(self.manuals.of(found.mark.name, found.mark.group))
+
+    def origin(self, name: str) -> str:
+        """Who wrote what is told about a tool or a group, "" for ours."""
+        found = self._tools.get(name)
+        return found.origin if found is not None else next((t.origin for t in self._tools.values() if t.mark.group == name), "")
+
+    def _exclusion(self, mark: Mark, caller: Caller | None) -> str:
+        """Why a caller may not have a tool; "" when it may."""
+        if caller is None:
+            return ""
+        refusal = self._refusal(mark, caller)
+        return refusal.message if refusal is not None else modes.refusal(caller.terms, mark.name, mark.group)
 
     def tools(self) -> Sequence[Tool]:
         """Every tool."""
@@ -298,11 +383,19 @@ class Toolbox:
         return found is not None and found.mark.is_terminal
 
     def dispatch(
-        self, call: ToolCall, run: str, cancel: Cancel, session: str = "", *, terms: Terms = FREE, log: str = ""
+        self,
+        call: ToolCall,
+        run: str,
+        cancel: Cancel,
+        session: str = "",
+        *,
+        terms: Terms = FREE,
+        log: str = "",
+        is_cleared: bool = False,
     ) -> Outcome:
-        """The result of a call, good or bad."""
+        """The result of a call, good or bad; `is_cleared` for one that a person has said yes to."""
         started_s = monotonic_s()
-        outcome = self._dispatch(self.meant(call), Caller(run, cancel, session, terms, log))
+        outcome = self._dispatch(self.meant(call), Caller(run, cancel, session, terms, log, is_cleared=is_cleared))
         outcome = replace(outcome, duration_ms=round((monotonic_s() - started_s) * 1000))
         if run and self._shorten is not None and not outcome.is_error:
             outcome = replace(outcome, message=self._shorten(run, outcome.message, outcome.origin))
@@ -313,18 +406,28 @@ class Toolbox:
         )
         return outcome
 
+    def whole(self, call: ToolCall, caller: Caller) -> Outcome:
+        """What a call comes to for another tool that made it, however long: policy, input and deadline are the same."""
+        return self._dispatch(self.meant(call), caller)
+
     def close(self) -> None:
         """Take no more calls."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _told(self, found: Tool, role: str) -> ToolSpec:
+    def _told_now(self, spec: ToolSpec) -> ToolSpec:
+        """What is told of a tool, as the home is now."""
+        return self._narrow[spec.name](spec) if spec.name in self._narrow else spec
+
+    def _told(self, found: Tool, role: str, only: tuple[str, ...] | None = None) -> ToolSpec:
         """A tool as its menu shows it: a detour names what it leads to, one line a group."""
         if not found.mark.is_detour:
             return found.spec
         lines = []
-        for group, names in self.groups(role).items():
+        for group, names in self.groups(role, only).items():
             is_long = len(names) > MAX_NAMED
             lines.append(f"{group}: {len(names)} tools, see tool_help {group}" if is_long else f"{group}: {', '.join(names)}")
+        if away := [group for group in modes.AWAY if modes.instead(only, group)]:
+            lines.append(f"{', '.join(away)}: not yours; delegate(agent, task) to coder, researcher or worker")
         return replace(found.spec, description="\n".join([found.description, *lines]))
 
     def _dispatch(self, call: ToolCall, caller: Caller) -> Outcome:
@@ -346,16 +449,21 @@ class Toolbox:
         if missing := self._missing(found):
             return Outcome(503, "unavailable", f"{call.name} is not available here: no {', '.join(missing)}", "do without it")
         caller = replace(caller, deadline_s=self._deadline_s(found.mark))
+        guard = self.guard if caller.run else None
+        if guard is not None and (held := guard.before(found.mark, call, caller)):
+            return held
         self._tallies.begin(call.name)
         outcome, started_s = Outcome(500, "failed", f"{call.name} did not end"), monotonic_s()
         try:
             outcome = _told_apart(found.mark, self._run(found, arguments, caller))
         finally:
             self._tallies.end(call.name, outcome, round((monotonic_s() - started_s) * 1000))
-        return outcome
+        return outcome if guard is None else guard.after(found.mark, call, caller, outcome)
 
     def _refusal(self, mark: Mark, caller: Caller) -> Outcome | None:
-        """Why a call is not even looked at: the tool is switched off, the policy says no, or it is for other roles."""
+        """Why a call is not even looked at: none of the role's, switched off, refused by the policy, or for other roles."""
+        if (outside := self._outside(mark, caller.terms)) is not None:
+            return outside
         if {mark.name, mark.group} & set(self._hold.switched_off()):
             return Outcome(503, "unavailable", f"{mark.name} is switched off", "do without it")
         role = caller.terms.role
@@ -370,11 +478,31 @@ class Toolbox:
             return Outcome(403, "permission", text, "do without it")
         return None
 
-    def _is_offered(self, mark: Mark, role: str) -> bool:
+    def _outside(self, mark: Mark, terms: Terms) -> Outcome | None:
+        """Why a tool is not one of a role's (A-085); None when it is."""
+        if not self._is_among(mark, terms.tools):
+            text = f"{mark.name} is not a tool of role {terms.role or 'assistant'}"
+            away = "" if terms.is_child else modes.instead(terms.tools, mark.group)
+            hint = away or f"it has {', '.join(self.allowed(terms.tools)) or 'none'}"
+            return Outcome(403, "permission", text, hint)
+        profile = mark.needs.profile
+        if terms.sandbox in SANDBOXES and profile in SANDBOXES and SANDBOXES.index(profile) > SANDBOXES.index(terms.sandbox):
+            text = f"{mark.name} needs the sandbox {profile}, role {terms.role} has {terms.sandbox}"
+            return Outcome(403, "permission", text, "do without it")
+        return None
+
+    def _is_offered(self, mark: Mark, role: str, only: tuple[str, ...] | None = None) -> bool:
         """Whether a role is told of a tool."""
         is_off = bool({mark.name, mark.group} & set(self._hold.switched_off()))
         is_for = not mark.needs.roles or role in mark.needs.roles
-        return not is_off and is_for and self._policy.check(mark.name, role).allowed
+        return not is_off and is_for and self._is_among(mark, only) and self._policy.check(mark.name, role).allowed
+
+    def _is_among(self, mark: Mark, only: tuple[str, ...] | None) -> bool:
+        """Whether a tool is among these names and groups, or leads to those of them that no menu has room for."""
+        if only is None or modes.has(only, mark.name, mark.group):
+            return True
+        is_leading = mark.group == LEADING and len(self.allowed(only)) > MAX_SHOWN
+        return is_leading or (mark.group in BESIDE and len(only) > 1)
 
     def _missing(self, found: Tool) -> list[str]:
         return [name for name in found.signature.services if name not in self._services and name != "caller"]
@@ -391,9 +519,11 @@ class Toolbox:
         if "caller" in found.signature.services:
             services["caller"] = replace(caller, cancel=stop)
 
+        whose = self.context_of(caller.run) if caller.run else audience.current()
+
         def work() -> Outcome:
             thread[0] = threading.get_ident()
-            with logs.correlated(correlation):
+            with logs.correlated(correlation), audience.showing(whose):
                 value = found.function(**arguments, **services)
                 if isinstance(value, Outcome):
                     return value
@@ -401,7 +531,7 @@ class Toolbox:
 
         name, over, deadline_s = found.mark.name, threading.Event(), caller.deadline_s
         try:
-            future = self._pool.submit(work)
+            future = _submit(work) if found.mark.needs.is_waiting else self._pool.submit(work)
         except RuntimeError:
             return Outcome(503, "unavailable", f"{name} was not run: the owl is shutting down", "ask again later")
         future.add_done_callback(lambda _: over.set())
@@ -438,6 +568,19 @@ class Toolbox:
             self._interrupt(thread)
 
 
+def _submit(work: Callable[[], Outcome]) -> "Future[Outcome]":
+    """The work in a thread of its own."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="waiting")
+    future = pool.submit(work)
+    pool.shutdown(wait=False)
+    return future
+
+
+def _nobodys(run: str) -> str:
+    """No run belongs to anybody."""
+    return ""
+
+
 def _told_apart(mark: Mark, outcome: Outcome) -> Outcome:
     """The outcome with its origin, where a sandbox gave it what it says: what ran there and what was read is not ours."""
     has_said = not outcome.is_error or outcome.data is not None
@@ -446,30 +589,3 @@ def _told_apart(mark: Mark, outcome: Outcome) -> Outcome:
     if mark.needs.profile == "exec":
         return replace(outcome, origin="command")
     return replace(outcome, origin="file") if mark.is_read_only and mark.needs.profile != "net" else outcome
-
-
-def render(value: Any) -> str:
-    """A tool's return value as the text a model reads: text as it is, a result's own `text()`, else JSON."""
-    if isinstance(value, str):
-        return value
-    if callable(text := getattr(value, "text", None)):
-        return str(text())
-    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
-
-
-def cut(text: str, limit: int = MAX_CHARS) -> str:
-    """The text within so many characters: cut at the end of a line where there is one late enough, and saying so."""
-    if len(text) <= limit:
-        return text
-    room = limit - 80  # what the note may take
-    end = text.rfind("\n", room // 2, room)
-    shown = text[: end if end > 0 else room]
-    return f"{shown}\n[cut: {len(shown)} of {len(text)} characters shown; ask for less]"
-
-
-def as_text(outcome: Outcome) -> str:
-    """An outcome as the model reads it: errors have the shape of B-062."""
-    if not outcome.is_error:
-        return outcome.message
-    shape = {"is_error": True, "error_type": outcome.outcome, "message": outcome.message, "next_action_hint": outcome.hint}
-    return json.dumps(shape, ensure_ascii=False)

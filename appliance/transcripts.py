@@ -33,6 +33,7 @@ KINDS = (
 # What an event of these kinds is made of, told by name and not as its input (A-214).
 PARTS = {"delegate": ("agent", "task", "result"), "model_change": ("previous", "new")}
 BATCH = 200
+PREVIEW = 30  # characters of a damaged line that the log shows
 IMPORTED = "imported"  # in a run's metadata: 1 while lines may be missing, 2 once its head is known
 REFUSED = re.compile("constraint|cannot store", re.IGNORECASE)  # by the database, for what stands in a line
 ID = re.compile(r"[0-9A-Za-z_-]{4,64}")
@@ -182,7 +183,7 @@ class Transcripts:
                     done = done.plus(self._take(plain, sessions))
                 except Damaged as error:
                     done = done.plus(Restored(damaged=1))
-                    bad.append(f"{number} ({error})")
+                    bad.append(f"{number} ({error}: {_preview(line)})")
             for session in sorted(sessions):
                 self._runs.people.began(session)
         if bad:
@@ -426,6 +427,12 @@ def _read(line: str | bytes) -> dict[str, Any]:
         if not (level := [value for value in inner if isinstance(value, (dict, list))]):
             return plain
     raise Damaged("nested beyond reason")
+
+
+def _preview(line: str | bytes) -> str:
+    """The beginning of a damaged line, for the log."""
+    text = line if isinstance(line, str) else line.decode("utf-8", "replace")
+    return repr(text.strip()[:PREVIEW])
 
 
 def _ended(status: object) -> int:

@@ -8,6 +8,7 @@ kept by the database. What a dead process left half done is mended by `recover`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from appliance.clock import is_alive, now_ms
@@ -70,6 +71,8 @@ class Turns:
         self.process = process
         self.record = Events(store)
         self.people = Sessions(store, process, rules)
+        self.created: Callable[[Any], None] | None = None  # told each new run, once it is committed
+        self.became: Callable[[str, int, str], None] | None = None  # told each new status of a run, once it is committed
         self._begun: set[int] = set()  # what this process is answering now, whatever the rows say
 
     def is_answering(self, run: str) -> bool:
@@ -143,9 +146,16 @@ class Turns:
                 if not rows:
                     raise Conflict(f"loop {loop_id} is not waiting")
                 execute("UPDATE runs SET status = 102, outcome = '', updated_ms = ? WHERE id = ?", (now_ms(), rows[0][0]))
+                if self.became is not None:
+                    self._store.after(partial(self.became, str(rows[0][0]), RUNNING, ""))
         except BaseException:
             self._begun.discard(loop_id)
             raise
+
+    def is_awaited(self, session: str) -> bool:
+        """Whether something that a person has written in a session waits to be answered."""
+        sql = f"SELECT 1 FROM loops l JOIN runs r ON r.id = l.run WHERE {OPEN} AND l.status = 100 AND r.session = ? "
+        return self._store.row(sql + "AND r.kind IN ('chat', 'ask') LIMIT 1", (session,)) is not None
 
     def leave(self, loop_id: int) -> None:
         """This process answers it no longer, even if the end cannot be recorded yet."""
@@ -410,10 +420,12 @@ class Turns:
                 "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?",
                 (status, outcome, now_ms(), ended_ms, run),
             )
+            if self.became is not None and status != now:
+                self._store.after(partial(self.became, run, status, outcome))
 
     def _is_once(self, run: str) -> bool:
         """Whether a run is over with its answer."""
-        return self._store.value("SELECT kind FROM runs WHERE id = ?", (run,)) in ("ask", "tick")
+        return self._store.value("SELECT kind FROM runs WHERE id = ?", (run,)) in ("ask", "tick", "child")
 
     def _running(self) -> list[Loop]:
         """What is marked as being answered."""

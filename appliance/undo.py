@@ -7,7 +7,7 @@ of entries that go is gone with them, and does not come back when they do. Not t
 or done outside of the database. Knows nothing about how rows are compared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from appliance.changes import By, Changes
@@ -16,11 +16,13 @@ from appliance.entries import Entries, Entry
 from appliance.errors import Conflict
 from appliance.records import Event
 from appliance.runs import Run, Runs
+from appliance.schedules import Schedule, Schedules
 from appliance.store import Clash, Store
 from appliance.tasks import Task, Tasks
 
 NAMED = 10  # entries and tasks that an error names
 OF_TASKS = ("tasks", "task_deps")
+BESIDE = (*OF_TASKS, "schedules")  # what is no entry
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Undo:
         self._runs = runs
         self._changes = Changes(store)
         self._tasks = Tasks(store)
+        self._schedules = Schedules(store)
+        self.changed: Callable[[], None] = _nothing  # called when something came back or went
 
     def undo(self, ref: str, sender: str = "", *, is_dry_run: bool = False) -> Undone:
         """Take a run back, or only say what that would do.
@@ -95,6 +99,8 @@ class Undo:
                 self._record(run, done, sender)
         except _NothingDone:
             done = replace(done, by="")
+        else:
+            self.changed()
         if done.later and not is_dry_run:
             raise _refusal(run, done.later)
         return done
@@ -110,9 +116,10 @@ class Undo:
         keys = self._store.changed_by(run.id)
         if not keys:
             return done
-        ids = sorted({key for table, rows in keys.items() if table not in OF_TASKS for key in rows})  # a blob has its entry's key
+        ids = sorted({key for table, rows in keys.items() if table not in BESIDE for key in rows})  # a blob has its entry's key
         numbers = keys.get("tasks", [])  # what a task waits for changes with the task
         before, planned = self._entries.by_ids(ids), self._planned(numbers)
+        timed = self._timed(keys.get("schedules", []))
         clashes = self._store.take_back(run.id, by)
         now = self._planned(numbers)
         again = [number for number, task in now.items() if number not in planned or task.blocked_by != planned[number].blocked_by]
@@ -120,17 +127,25 @@ class Undo:
         clashes += [Clash("tasks", number, "waits for itself", {}, {}) for number in circles]
         if clashes:
             of_tasks = [clash for clash in clashes if clash.table in OF_TASKS]
-            of_entries = [clash for clash in clashes if clash.table not in OF_TASKS]
+            of_time = [clash for clash in clashes if clash.table == "schedules"]
+            of_entries = [clash for clash in clashes if clash.table not in BESIDE]
             later = (*(self._named(run.id, of_entries, before) if of_entries else ()), *_named_tasks(of_tasks, planned))
+            later += tuple(_named_schedule(clash, timed.get(clash.key)) for clash in of_time)
             return replace(done, later=later)
         after = self._entries.restored(before, ids, By("client", by))
         changes = [self._how(before.get(entry.id), entry) for entry in after]
-        return replace(done, by=by, changes=(*changes, *_tasks_changed(planned, now)))
+        planned_now = _schedules_changed(timed, self._timed(keys.get("schedules", [])))
+        return replace(done, by=by, changes=(*changes, *_tasks_changed(planned, now), *planned_now))
 
     def _planned(self, numbers: Sequence[int]) -> dict[int, Task]:
         """Those of these tasks that exist, by number."""
         found = {number: self._tasks.find(number) for number in numbers}
         return {number: task for number, task in found.items() if task is not None}
+
+    def _timed(self, numbers: Sequence[int]) -> dict[int, Schedule]:
+        """Those of these schedules that exist, by number."""
+        found = {number: self._schedules.find(number) for number in numbers}
+        return {number: one for number, one in found.items() if one is not None}
 
     def _how(self, old: Entry | None, entry: Entry) -> Restored:
         if old is None:
@@ -206,6 +221,28 @@ def _tasks_changed(before: dict[int, Task], after: dict[int, Task]) -> tuple[Res
     return tuple(found)
 
 
+def _named_schedule(clash: Clash, known: Schedule | None) -> Later:
+    """How a schedule stands that is not as it was."""
+    if known is None:
+        return Later(f"schedule {clash.key:08x}", "", clash.reason, kind="schedule")
+    return Later(f"schedule {known.ref}: {known.name}", "", clash.reason, at_ms=known.updated_ms, kind="schedule")
+
+
+def _schedules_changed(before: dict[int, Schedule], after: dict[int, Schedule]) -> tuple[Restored, ...]:
+    """What became of each schedule."""
+    found = []
+    for number in sorted({*before, *after}):
+        old, new = before.get(number), after.get(number)
+        how = "gone" if new is None else "back" if old is None else "changed"
+        if (one := new or old) is not None and old != new:
+            found.append(Restored(f"schedule {one.ref}: {one.name}", "", how, kind="schedule"))
+    return tuple(found)
+
+
+def _nothing() -> None:
+    """Nobody needs to know."""
+
+
 def _titled(task: Task) -> str:
     return f"task {task.id}: {task.name}"
 
@@ -213,7 +250,7 @@ def _titled(task: Task) -> str:
 def _counted(changes: Sequence[Restored | Later]) -> str:
     """How many entries and tasks these are, in words."""
     kinds = [one.kind for one in changes]
-    words = {"entry": ("entry", "entries"), "task": ("task", "tasks")}
+    words = {"entry": ("entry", "entries"), "task": ("task", "tasks"), "schedule": ("schedule", "schedules")}
     said = [f"{n} {words[kind][n != 1]}" for kind in words if (n := kinds.count(kind)) or (kind == "entry" and not kinds)]
     return " and ".join(said)
 

@@ -48,6 +48,7 @@ class Round:
     records: int = 0
     audits: int = 0
     statistics: tuple[str, ...] = ()
+    log_bytes: int = 0
     logs: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
@@ -59,17 +60,20 @@ class Round:
         done += [f"dropped {self.records} old inner records of runs"] if self.records else []
         done += [f"dropped {self.audits} old audit rows"] if self.audits else []
         done += [f"refreshed the statistics of {', '.join(self.statistics)}"] if self.statistics else []
+        done += [f"took {self.log_bytes} bytes of the log into the database"] if self.log_bytes else []
         done += [f"cut or removed {name}" for name in self.logs]
         return done or ["the database is well; nothing to do" if self.is_due else "nothing is due"]
 
 
-def maintain(home: Home, environ: Mapping[str, str], *, now: int | None = None, is_forced: bool = False) -> Round:
-    """One round; AlreadyRunning while another one runs on this home."""
+def maintain(
+    home: Home, environ: Mapping[str, str], *, now: int | None = None, is_forced: bool = False, early_ms: int = 0
+) -> Round:
+    """One round, due a day after the last one, or that much earlier; AlreadyRunning while another one runs on this home."""
     now = now_ms() if now is None else now
     with _alone(home.require()):
         logs = tuple(_prune_logs(home.logs, now))
         stamp = places.runtime_folder(home, environ, make=True) / STAMP
-        if not is_forced and 0 <= now - _at_ms(stamp) < CHECK_EVERY_MS:
+        if not is_forced and 0 <= now - _at_ms(stamp) < CHECK_EVERY_MS - early_ms:
             return Round(is_due=False, logs=logs)
         store = Store.open(home.database)
         try:
@@ -86,6 +90,7 @@ def maintain(home: Home, environ: Mapping[str, str], *, now: int | None = None, 
                 records=_expire(store, settings.runs.retention_days, now),
                 audits=Ledger(store, keep=lambda: Keep(settings.audit.keep_days, settings.audit.max_rows)).sweep(now),
                 statistics=tuple(store.optimize()),
+                log_bytes=store.checkpoint(),
                 logs=logs,
             )
         finally:

@@ -348,7 +348,7 @@ class Verbs:
             if actor.run:
                 self._views.wrote(actor, moved.id)
         else:
-            moved = self._put(actor, path, there, self._whole(entry), verb)
+            moved = self._entries.inherit(self._put(actor, path, there, self._whole(entry), verb), entry)
             if verb == "mv":
                 self._take_away(actor, entry, verb)
         self._show(actor, moved.id, visibility, None)

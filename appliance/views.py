@@ -9,10 +9,12 @@ computed when they are shown.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound
+from appliance.moments import Change, EntryNews, Tell
 from appliance.schemes import Tier
 from appliance.store import Row, Store
 
@@ -66,6 +68,7 @@ class Views:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.news: Tell | None = None  # told how an entry is seen now, once it is committed
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -126,6 +129,7 @@ class Views:
                 "visibility = ?3, state = ?4, status = ?5, outcome = ?6, loop = ?7, turn = ?8, updated_ms = ?9",
                 (actor.run, entry, view, state, status, outcome, actor.loop, actor.turn, now_ms()),
             )
+            self._announce(actor.run, [entry], "status")
 
     def promote(self, actor: Actor, entries: Sequence[int]) -> None:
         """Make entries visible: what the actor's run sees in full from its present turn on."""
@@ -136,6 +140,7 @@ class Views:
                 "ON CONFLICT (run, entry) DO UPDATE SET visibility = 'visible', loop = ?3, turn = ?4, updated_ms = ?5",
                 (actor.run, json.dumps(list(entries)), actor.loop, actor.turn, now_ms()),
             )
+            self._announce(actor.run, entries, "visibility")
 
     def demote(self, actor: Actor, entries: Sequence[int], to: Visibility = "archived") -> None:
         """Lower entries without touching their state, status or turn; those the run does not see stay unseen."""
@@ -144,6 +149,7 @@ class Views:
                 "UPDATE views SET visibility = ?3, updated_ms = ?4 WHERE run = ?1 AND entry IN (SELECT value FROM json_each(?2))",
                 (actor.run, json.dumps(list(entries)), to, now_ms()),
             )
+            self._announce(actor.run, entries, "visibility")
 
     def set_visibility(self, actor: Actor, entries: Sequence[int], visibility: Visibility) -> None:
         """Give entries a visibility, those that the run did not see included."""
@@ -160,6 +166,7 @@ class Views:
                 "UPDATE views SET summary = ?3, updated_ms = ?4 WHERE run = ?1 AND entry IN (SELECT value FROM json_each(?2))",
                 (actor.run, json.dumps(list(entries)), summary, now_ms()),
             )
+            self._announce(actor.run, entries, "summary")
 
     def wrote(self, actor: Actor, entry: int) -> None:
         """The actor's run has written an entry: one write more, its visibility stays, a new one is summarized."""
@@ -178,10 +185,12 @@ class Views:
                 "UPDATE views SET state = ?, status = ?, outcome = ?, updated_ms = ? WHERE run = ? AND entry = ?",
                 (state, status, outcome, now_ms(), run, entry),
             )
+            self._announce(run, [entry], "status")
 
     def drop(self, run: str, entries: Sequence[int]) -> None:
         """A run sees these entries no longer."""
         with self._store.write() as execute:
+            self._announce(run, entries, "visibility")
             execute(
                 "DELETE FROM views WHERE run = ? AND entry IN (SELECT value FROM json_each(?))", (run, json.dumps(list(entries)))
             )
@@ -209,6 +218,15 @@ class Views:
             )
 
     # -- inside -------------------------------------------------------------------------------------
+
+    def _announce(self, run: str, entries: Sequence[int], kind: Change) -> None:
+        """Paths are looked up now, while those that are about to go are there."""
+        if self.news is None:
+            return
+        for scope, path in self._store.rows(
+            "SELECT scope, path FROM entries WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(entries)),)
+        ):
+            self._store.after(partial(self.news, EntryNews(str(path), kind, run, str(scope))))
 
     def _admit(self, actor: Actor, entries: Sequence[int]) -> None:
         """Rows for the entries that the run does not see yet, as archived."""

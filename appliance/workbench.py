@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from appliance import __version__, containment, mounts
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
@@ -41,6 +41,7 @@ FAULTS: Mapping[str, type[OwlError]] = {
 }  # fmt: skip
 
 Show = Callable[[int, bytes], None]
+Masks = Literal["none", "near", "all"]  # whether what has to be hidden is looked for: not, in the folder itself, or below too
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ class Workbench:
         place = self.place(job, path)
         if any(isinstance(value, str) and len(value) > MAX_CONTENT for value in given.values()):
             raise TooLarge(f"more than {MAX_CONTENT} characters in one call", hint="write it in parts")
-        has_masks = verb in ("list", "grep", "find")
-        order, granted = self._order(job, place.folders, self._files, is_writing=is_writing, has_masks=has_masks)
+        masks: Masks = "all" if verb in ("grep", "find") else "near" if verb == "list" else "none"
+        order, granted = self._order(job, place.folders, self._files, is_writing=is_writing, masks=masks)
         if is_writing and place.folders and not all(one.is_writable for one in granted):
             raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
         tops = [one.inside for one in place.folders] or [WORK]
@@ -137,7 +138,7 @@ class Workbench:
     def prepared(self, job: Job, command: str, *, is_read_only: bool = False) -> Order:
         """A command line as the sandbox takes it, judged; `is_read_only` writes to /tmp alone."""
         folders = self._listed(job)
-        order, _ = self._order(job, folders, _runtime(SHELL), command=command, is_writing=not is_read_only, has_masks=True)
+        order, _ = self._order(job, folders, _runtime(SHELL), command=command, is_writing=not is_read_only, masks="all")
         return replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only)
 
     def carry_out(self, job: Job, command: str, order: Order, show: Show | None = None) -> Execution:
@@ -170,8 +171,13 @@ class Workbench:
             shutil.rmtree(folder, onerror=_left)
 
     def root(self, session: str) -> Path:
-        """The working folder: the one that the configuration names, else the conversation's."""
-        return self._workspace or self.folder(session)
+        """The working folder: the one that the configuration names, else the conversation's. Refused for one of our own."""
+        if self._workspace is None:
+            return self.folder(session)
+        found = self._ground.gate.policy.allowlist.resolve(str(self._workspace), Who())
+        if found.rule == "mount.bind.blocked":
+            raise Refused(f"tools cannot work in {self._workspace}: {found.why}", hint="name another folder as sandbox.workspace")
+        return self._workspace
 
     def place(self, job: Job, path: str) -> Place:
         """Where a path that a tool was given leads; Refused when it leads out of everything the tool is shown."""
@@ -206,7 +212,8 @@ class Workbench:
             raise NotFound(f"{path} does not exist")
         if name := mounts.blocked(str(real)):
             raise Refused(f"{name} is never shown to a tool", hint="do without it")
-        return Place(f"{DISK}{real}", _plain(path), (Shown(real, f"{DISK}{real}", False),))
+        inside = posixpath.normpath(f"{DISK}{real}")
+        return Place(inside, _plain(path), (Shown(real, inside, False),))
 
     def _require_unmasked(self, job: Job, top: str, real: str) -> None:
         """Refused for what is never shown or denied, also where a folder above it is shown."""
@@ -214,8 +221,8 @@ class Workbench:
         below = os.path.relpath(real, top)
         if name := mounts.blocked(below):
             raise Refused(f"{name} is never shown to a tool", hint="do without it")
-        path = top
-        for part in Path(below).parts if self._workspace is not None or top != str(self.root(job.session)) else ():
+        path, is_own = top, self._workspace is None and top == os.path.realpath(self.folder(job.session))
+        for part in Path(below).parts if not is_own else ():
             path = os.path.join(path, part)
             if part != "." and allowlist.resolve(path, who).rule in ("mount.bind.blocked", "mount.bind.denied"):
                 raise Refused(f"{path} is never shown to a tool", hint="do without it")
@@ -264,13 +271,13 @@ class Workbench:
         *,
         command: str = "",
         is_writing: bool = True,
-        has_masks: bool = False,
+        masks: Masks = "none",
     ) -> tuple[Order, tuple[Shown, ...]]:
         """An order without words, judged; the folders that were granted, which may be less than was asked for."""
         judgement = self._judged(job, folders, runtime, command=command, is_writing=is_writing)
         granted = tuple(Shown(Path(one.source), one.inside, one.is_writable) for one in judgement.mounts if one.kind == "bind")
-        masks = self._masks(job, granted) if has_masks else ()
-        binds = (*(Bind(one.source, one.inside, one.is_writable) for one in granted), *masks)
+        hidden = self._masks(job, granted, is_writing=is_writing, is_deep=masks == "all") if masks != "none" else ()
+        binds = (*(Bind(one.source, one.inside, one.is_writable) for one in granted), *hidden)
         order = Order(
             job.tool,
             label(job.session),
@@ -302,20 +309,24 @@ class Workbench:
         found: dict[str, Any] = said["done"]
         return found
 
-    def _masks(self, job: Job, granted: tuple[Shown, ...]) -> tuple[Bind, ...]:
+    def _masks(self, job: Job, granted: tuple[Shown, ...], *, is_writing: bool, is_deep: bool) -> tuple[Bind, ...]:
         """What is hidden in the folders that are shown: an empty folder or a file that cannot be opened in its place."""
         allowlist, who = self._policy(job).allowlist, self._who(job)
-        tops = [(one.source, one.inside) for one in granted if one.source.is_dir()]
+        tops = [one for one in granted if one.source.is_dir()]
         if self._workspace is not None:
-            tops.append((self._workspace, WORK))
-        found = []
-        for top, within in tops:
-            for path in allowlist.masks(str(top), who):
+            tops.append(Shown(self._workspace, WORK, is_writing))
+        found: list[Bind] = []
+        pins: dict[str, Bind] = {}
+        for top in tops:
+            for path in allowlist.masks(str(top.source), who, is_deep=is_deep):
                 if path.is_symlink():
                     continue  # what it leads to is judged where it is
-                hidden = self._empty() if path.is_dir() else Path(os.devnull)
-                found.append(Bind(hidden, _below(within, top, path)))
-        return tuple(found)
+                hidden, inside = self._empty() if path.is_dir() else Path(os.devnull), _below(top.inside, top.source, path)
+                if top.is_writable and not mounts.is_blocked(path.name) and (path.is_dir() or path.is_file()):
+                    pins |= {one.inside: one for one in _pins(top, path)}
+                found.append(Bind(hidden, inside))
+        # First the folders, outer ones before inner ones: each would uncover what was hidden in it before.
+        return (*(pins[inside] for inside in sorted(pins)), *found)
 
     def _limits(self, job: Job) -> Limits:
         settings = self._ground.settings()
@@ -371,6 +382,13 @@ def _left(function: object, path: str, error: tuple[object, BaseException, objec
 
 def _below(inside: str, top: Path, path: Path) -> str:
     return posixpath.normpath(posixpath.join(inside, os.path.relpath(path, top)))
+
+
+def _pins(top: Shown, path: Path) -> list[Bind]:
+    """The folders above a hidden path, each mounted on itself: what is hidden by its path would be found by the next call
+    if a command gave one of them another name, and nobody renames a mount."""
+    above = [folder for folder in path.parents if top.source in folder.parents]
+    return [Bind(folder, _below(top.inside, top.source, folder), True) for folder in above]
 
 
 def _plain(path: str) -> str:

@@ -42,7 +42,9 @@ put() { # MODE SOURCE TARGET
 }
 
 for unit in owlbox.service owlbox.socket owlbox-broker.service owlbox-broker.socket \
-    owlbox-tool.socket owlbox-tool@.service owlbox-worker@.service owlbox-heartbeat.service owlbox-heartbeat.timer; do
+    owlbox-tool.socket owlbox-tool@.service owlbox-bridge.socket owlbox-bridge.service owlbox-server.socket owlbox-server@.service \
+    owlbox-worker@.service owlbox-worker.service owlbox-worker.timer owlbox-heartbeat.service owlbox-heartbeat.timer \
+    owlbox-maintenance.service owlbox-maintenance.timer; do
     put 644 "$unit" "/etc/systemd/system/$unit"
 done
 version=$(systemctl --version 2>/dev/null | sed -n '1s/systemd \([0-9]*\).*/\1/p')
@@ -80,12 +82,20 @@ END
 chmod 755 "$destdir/opt/owlbox/bin/owlbox-tool.new"
 mv "$destdir/opt/owlbox/bin/owlbox-tool.new" "$destdir/opt/owlbox/bin/owlbox-tool"
 echo /opt/owlbox/bin/owlbox-tool
+cat >"$destdir/opt/owlbox/bin/owlbox-bridge.new" <<END
+#!/bin/sh
+# Written by systemd/install.sh: the program of owlbox-bridge.service.
+exec $python -I -X utf8 -m appliance.bridge
+END
+chmod 755 "$destdir/opt/owlbox/bin/owlbox-bridge.new"
+mv "$destdir/opt/owlbox/bin/owlbox-bridge.new" "$destdir/opt/owlbox/bin/owlbox-bridge"
+echo /opt/owlbox/bin/owlbox-bridge
 ln -sfn /opt/owlbox/bin/owlbox "$destdir/usr/local/bin/owlbox"
 echo /usr/local/bin/owlbox
 
 cat >&2 <<'END'
 Nothing is started yet. Next:
   systemd-sysusers && systemd-tmpfiles --create owlbox.conf && systemctl daemon-reload
-  systemctl enable --now owlbox.socket owlbox-broker.socket owlbox-tool.socket owlbox.service owlbox-broker.service owlbox-heartbeat.timer
+  systemctl enable --now owlbox.socket owlbox-broker.socket owlbox-tool.socket owlbox-bridge.socket owlbox.service owlbox-broker.service owlbox-maintenance.timer
   adduser YOU owlbox        # who may talk to the owl; takes effect at the next login
 END

@@ -10,7 +10,7 @@ import math
 import os
 import pwd
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from appliance.clock import CancelToken, correlation_id, new_id, now_ms
@@ -41,7 +41,7 @@ class Means:
     tools: Callable[[], list[dict[str, Any]]]
     status: Callable[[], dict[str, Any]]
     plan: Callable[[str], list[dict[str, Any]]]
-    prompt_size: Callable[[str], dict[str, Any]]
+    prompt_size: Callable[[str, str], dict[str, Any]]
     reload: Callable[[], tuple[str, str]]
     shutdown: Callable[[str], None]
     bench: Callable[[str, float, Callable[[str, int, int], None], CancelToken], dict[str, Any]]
@@ -70,7 +70,7 @@ class Taking:
     tree: Callable[[str], str]
     piece: Callable[[str, str, int], int]
     keep: Callable[[Sequence[dict[str, Any]], int], list[dict[str, Any]]]
-    page: Callable[[str, int], dict[str, Any]] | None = None
+    page: Callable[[str, int, str, CancelToken], dict[str, Any]] | None = None
     part: Callable[[str, int], str] | None = None
 
 
@@ -104,12 +104,15 @@ class Rpc:
         kind: Literal["chat", "ask"] = "chat",
         message_id: Annotated[str, "the same id is accepted once"] = "",
         wait: Annotated[bool, "stream the answer; false returns once the message is safe"] = True,
+        own_chars: Annotated[int, "characters that the person typed, when a document follows them; -1 for all"] = -1,
     ) -> dict[str, Any]:
         """Hand in a message. It is committed before `accepted` is sent; a caller that leaves does not stop the answer."""
         user = _user(call.uid)
         # Ids are chosen by callers: one person's must not swallow another's message.
         key = f"{user}/{message_id}" if message_id else new_id()
         inbound = Inbound(CHANNEL, user, text, key, now_ms(), thread=thread, kind=kind)
+        if own_chars >= 0:
+            inbound = replace(inbound, own_chars=own_chars)
         accepted = self._inbox.accept(inbound, call.correlation)
         known = {"run": accepted.run, "loop": accepted.loop, "seq": accepted.seq, "is_new": accepted.is_new}
         subscription = self._inbox.feed.subscribe(accepted.loop)
@@ -145,7 +148,7 @@ class Rpc:
 
     @method("thread.list")
     def threads(
-        self, call: Call, type: Literal["", "chat", "ask", "tick"] = "", limit: Limit = 20, offset: Offset = 0
+        self, call: Call, type: Literal["", "chat", "ask", "tick", "child"] = "", limit: Limit = 20, offset: Offset = 0
     ) -> list[dict[str, Any]]:
         """Threads, newest first."""
         return [to_plain(run) for run in self._runs.listing(kind=type, limit=limit, offset=offset)]
@@ -189,6 +192,12 @@ class Rpc:
                 break
         turns = self._runs.turns(run.id)[-TURNS:]
         return {"thread": to_plain(run), "events": events, "has_more": has_more, "turns": turns}
+
+    @method("thread.end")
+    def end(self, call: Call, id: str) -> dict[str, Any]:
+        """Say that a talk is over: its thread is marked as ended, until its next message. Not while it is being answered."""
+        run = self._runs.get(id)
+        return {"run": run.id, "is_ended": self._runs.leave_off(run.id)}
 
     @method("thread.delete")
     def delete(self, call: Call, id: str) -> dict[str, Any]:
@@ -396,13 +405,18 @@ class Rpc:
         """Keep what the caller has read, in one transaction: `ref`, `status` added, updated, unchanged or error, `message`."""
         return self._taking().keep(items, call.uid)
 
-    @method("ingest.page")
-    def page(self, call: Call, url: Annotated[str, Range(1, 4096), "the whole address"]) -> dict[str, Any]:
+    @method("ingest.page", is_long=True)
+    def page(
+        self,
+        call: Call,
+        url: Annotated[str, Range(1, 4096), "the whole address"],
+        addition: Annotated[str, Range(0, 10_000), "the person's words for the agent that loads it through MCP servers"] = "",
+    ) -> dict[str, Any]:
         """Fetch a page or document for the caller: `size_bytes`, `mime`, `charset`, and the `key` for `ingest.part`."""
         fetch = self._taking().page
         if fetch is None:
             raise Unavailable("no page can be fetched here", hint="save the page, then add the file")
-        return fetch(url, call.uid)
+        return fetch(url, call.uid, addition, call.cancel)
 
     @method("ingest.part", is_quiet=True)
     def part(self, call: Call, key: Annotated[str, Range(1, 64), "of ingest.page"]) -> dict[str, Any]:
@@ -457,9 +471,9 @@ class Rpc:
         return self._means.bench(model, seconds, tell, call.cancel)
 
     @method("prompt.size")
-    def size(self, call: Call, text: str = "hi") -> dict[str, Any]:
+    def size(self, call: Call, text: str = "hi", role: Annotated[str, "as this role sends it"] = "") -> dict[str, Any]:
         """The prompt for a text, in tokens by part, as the broker counts what it receives."""
-        return self._means.prompt_size(text)
+        return self._means.prompt_size(text, role)
 
     @method("core.reload")
     def reload(self, call: Call) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from appliance.providers.grammar import Sampler, read_call
 from appliance.providers.library import Loaded
+from appliance.providers.repeats import Repeats
 from appliance.providers.sequences import Held, Sequences
 from appliance.providers.streaming import BEGIN, END, Answer
 from appliance.records import Ask, Piece, ToolCall, ToolSpec
@@ -32,9 +33,12 @@ class Writing:
     """The second half of a generation: drawing tokens after the prompt was read.
 
     `must_call`: the answer is a call from its first token on, without thoughts, whatever the model would rather say.
+    `is_watched`: prose that goes in circles is ended; the reason is then "repetition".
     """
 
-    def __init__(self, ready: Ready, ask: Ask, held: Held, seed: int | None, *, must_call: bool = False) -> None:
+    def __init__(
+        self, ready: Ready, ask: Ask, held: Held, seed: int | None, *, must_call: bool = False, is_watched: bool = True
+    ) -> None:
         self._ready = ready
         self._ask = ask
         self._held = held
@@ -44,6 +48,7 @@ class Writing:
         self._answer = Answer(ask.stop, may_call=may_call, is_thinking=is_thinking)
         if must_call and may_call:
             self._sampler.constrain(ready.grammar(ask.tools), "call")
+        self._repeats = Repeats() if is_watched else None
         self.reason: Any = "stop"
         self.count = 0
 
@@ -59,7 +64,12 @@ class Writing:
             if loaded.is_end(tokens[0]):
                 break
             self.count += len(tokens)
-            yield from self._told(self._answer.feed(b"".join(map(self._bytes, tokens))))
+            for piece in self._told(self._answer.feed(b"".join(map(self._bytes, tokens)))):
+                yield piece
+                if self._repeats is not None and self._repeats.feed(piece.text):
+                    self.reason = "repetition"
+            if self.reason != "stop":
+                break
             if self._answer.is_stopped or self._sampler.is_complete:
                 break
             if self.count >= self._ask.max_tokens or len(self._held.tokens) + len(tokens) >= loaded.window:

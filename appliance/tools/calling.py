@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from appliance.records import ToolCall
+from appliance.records import Outcome, ToolCall
 from appliance.signatures import Range
-from appliance.toolbox import Toolbox
+from appliance.toolbox import Caller, Toolbox
 from appliance.toolbox import tool as a_tool
 
 Name = Annotated[str, Range(1, 100), "the other tool's name"]
@@ -18,6 +18,6 @@ def use(tool: Name, arguments: Arguments = None) -> ToolCall:
 
 
 @a_tool(group="tools", is_read_only=True)
-def tool_help(name: Name, *, toolbox: Toolbox) -> str:
+def tool_help(name: Name, *, toolbox: Toolbox, caller: Caller) -> Outcome:
     """Explain another tool and its arguments, or list a group."""
-    return toolbox.manual(name)
+    return Outcome(200, "ok", toolbox.manual(name, caller), origin=toolbox.origin(name))

@@ -27,7 +27,7 @@ def read_file(
     workbench: Workbench,
     caller: Caller,
 ) -> Outcome:
-    """Read a file of the working folder."""
+    """Like cat: read a file of the working folder."""
     name = _required(path, "path")
     if (offset or 0) < 0 or (limit is not None and limit < 1):
         raise BadInput(f"offset {offset}, limit {limit}", hint="lines count from 1", outcome="invalid_arguments")
@@ -48,7 +48,7 @@ def write_file(
     executions: Executions,
     caller: Caller,
 ) -> Outcome:
-    """Write a file of the working folder, in place of one that is there; folders are made."""
+    """Like tee: write a file of the working folder, in place of one that is there; folders are made."""
     name = _required(path, "path")
     return _told("write_file", name, executions.write(caller, "write_file", name, {"content": content}))
 
@@ -62,7 +62,7 @@ def edit_file(
     executions: Executions,
     caller: Caller,
 ) -> Outcome:
-    """Replace a text in a file, at every place where it stands."""
+    """Like sed: replace a text in a file, at every place where it stands."""
     name, old = _required(path, "path"), _required(old_text, "old_text")
     return _told("edit_file", name, executions.write(caller, "edit_file", name, {"old_text": old, "new_text": new_text}))
 
@@ -74,7 +74,7 @@ def list_dir(
     workbench: Workbench,
     caller: Caller,
 ) -> Outcome:
-    """List a folder with types, sizes and times."""
+    """Like ls -l: list a folder with types, sizes and times."""
     done = workbench.touch(_job(caller, "list_dir"), "list", path or ".")
     width = max((len(one["name"]) for one in done["entries"]), default=0)
     lines = [_line(one, min(width, 60)) for one in done["entries"]]
@@ -88,7 +88,7 @@ def list_files(
     workbench: Workbench,
     caller: Caller,
 ) -> Outcome:
-    """List the names in a folder: d for folders, f for files."""
+    """Like ls -p: list the names in a folder: d for folders, f for files."""
     done = workbench.touch(_job(caller, "list_files"), "list", path or ".")
     return Outcome(200, "ok", _listed([f"{one['type']}  {one['name']}" for one in done["entries"]], done["total"]), data=done)
 
@@ -102,7 +102,7 @@ def grep(
     workbench: Workbench,
     caller: Caller,
 ) -> Outcome:
-    """Find the lines of files that match a regular expression."""
+    """Like grep -rn: find the lines of files that match a regular expression."""
     wanted, name = _required(pattern, "pattern"), _required(path, "path")
     done = workbench.touch(_job(caller, "grep"), "grep", name, pattern=wanted, ignore_case=ignore_case)
     lines = [f"{one['path']}:{one['line']}: {one['text']}" for one in done["matches"]]
@@ -120,7 +120,7 @@ def find(
     workbench: Workbench,
     caller: Caller,
 ) -> Outcome:
-    """Find files and folders by their names, in a folder and below it."""
+    """Like find: find files and folders by their names, in a folder and below it."""
     name, wanted = _required(path, "path"), _required(pattern, "pattern")
     done = workbench.touch(_job(caller, "find"), "find", name, pattern=wanted)
     if not done["total"]:

@@ -78,7 +78,7 @@ def remember(
     name = title or text.split("\n")[0]
     slug = "-".join(words_of(name)[:8]) or "note"
     ref, number = f"memory://notes/{slug[:60]}", 1
-    while (found := entries.find(ref)) is not None and found.body != text:
+    while entries.is_taken(ref) and ((found := entries.find(ref)) is None or found.body != text):
         number += 1
         ref = f"memory://notes/{slug[:60]}-{number}"
     writer = "model" if caller.run else "client"

@@ -2,11 +2,13 @@
 
 from typing import Annotated
 
+from appliance.handoffs import Jobs
 from appliance.postbox import CORE, NOTIFICATION, Message, Postbox, Posted
-from appliance.toolbox import Caller, tool
+from appliance.taint import Reach
+from appliance.toolbox import Caller, Needs, tool
 
 
-@tool(group="messages", menu=())
+@tool(group="messages", menu=(), needs=Needs(reach=Reach("send", target="target")))
 def message(
     content: Annotated[str, "what to say, at most 10240 bytes"] = "",
     target: Annotated[str | None, "core for the person of this conversation, or person:NAME"] = CORE,
@@ -14,8 +16,11 @@ def message(
     session_id: Annotated[str | None, "another conversation to send it in"] = None,
     *,
     postbox: Postbox,
+    jobs: Jobs,
     caller: Caller,
 ) -> Posted:
     """Send a message to the person beside your answer."""
     made = Message(content, target or CORE, type or NOTIFICATION, session_id or "")
-    return postbox.send(made, session=caller.session, run=caller.run, role=caller.terms.role)
+    job = jobs.of_run(caller.run) if caller.terms.is_child else None
+    run = caller.run if job is None else job.parent  # what a helper says belongs where it was asked for
+    return postbox.send(made, session=caller.session, run=run, role=caller.terms.role)

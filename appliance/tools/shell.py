@@ -10,10 +10,11 @@ from appliance.errors import BadInput
 from appliance.executions import Executions, Ran
 from appliance.records import Outcome
 from appliance.signatures import Range
+from appliance.taint import Reach
 from appliance.toolbox import Caller, Needs, tool
 
 GROUP = "shell"
-SANDBOXED = Needs(profile="exec")
+SANDBOXED = Needs(profile="exec", reach=Reach("exec", target="command"))
 SHELL_S = 30.0
 MAX_COMMAND = 100_000
 Command = Annotated[str, Range(0, MAX_COMMAND), "a command line for bash"]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound
-from appliance.history import History, Mention, Told, label
+from appliance.history import History, Mention, Told
 from appliance.runs import Runs
 from appliance.signatures import Range
 from appliance.toolbox import Caller, tool
@@ -29,10 +29,10 @@ class Mentions:
         parts = []
         for number, found in enumerate(self.mentions, 1):
             told = found.told
-            lines = [f"## {number}. {label(told.channel, told.sender)} {iso(told.at_ms)[:16]}, thread {told.run}"]
+            lines = [f"## {number}. {told.label} {iso(told.at_ms)[:16]}, thread {told.run}"]
             lines += [_line(one, self.query, is_found=one is told) for one in (found.before, told, found.after) if one is not None]
             parts.append("\n".join(lines))
-        return "\n\n".join(parts) or f"No matches found for {self.query!r}."
+        return "\n\n".join(parts) or f"No matches found for '{self.query}'."
 
 
 def _line(told: Told, query: str, *, is_found: bool) -> str:
@@ -51,7 +51,7 @@ def _line(told: Told, query: str, *, is_found: bool) -> str:
 
 @tool(group="threads", command="thread list", is_read_only=True, menu=())
 def list_threads(
-    type: Annotated[Literal["", "chat", "ask", "tick"], "only this type"] = "",
+    type: Annotated[Literal["", "chat", "ask", "tick", "child"], "only this type"] = "",
     limit: Annotated[int, Range(1, 200), "how many to show"] = 20,
     offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
     *,

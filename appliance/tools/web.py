@@ -11,6 +11,7 @@ from appliance.readable import Readable
 from appliance.records import Outcome
 from appliance.runs import Runs
 from appliance.signatures import Range
+from appliance.taint import Reach
 from appliance.toolbox import Caller, Needs, tool
 from appliance.websearch import MAX_RESULTS, Engine, Hit
 
@@ -19,7 +20,7 @@ TIMEOUT_S, MAX_BYTES, MAX_CHARS, RESULTS = 20, 524_288, 8000, 5
 SEARCH_S = 25.0  # of a search with the pages behind it
 
 
-@tool(group="web", is_read_only=True, menu=(), needs=Needs(network="proxy"))
+@tool(group="web", is_read_only=True, menu=(), needs=Needs(network="proxy", reach=Reach("web", target="url", data=("url",))))
 def fetch_url(
     url: Annotated[str, Range(1, 4096), "the whole address, https://..."],
     timeout_seconds: Annotated[Number, "how long it may take"] = TIMEOUT_S,
@@ -52,10 +53,10 @@ def fetch_url(
     notes = [f"[cut: {limit} of {len(text)} characters shown]"] if len(text) > limit else []
     notes += [f"[the page goes on after {len(found.body)} bytes]"] if found.is_cut else []
     data = {**_about(found), "title": title, "is_cut": bool(notes), "text": shown}
-    return Outcome(200, "ok", "\n".join([head, "", shown or "(no text)", *notes]), data=data, origin=ORIGIN)
+    return Outcome(200, "ok", "\n".join([head, "", shown or "(no text)", *notes]), data=data, origin=ORIGIN, source=found.url)
 
 
-@tool(group="web", is_read_only=True, menu=(), needs=Needs(network="proxy"))
+@tool(group="web", is_read_only=True, menu=(), needs=Needs(network="proxy", reach=Reach("search", named="search", data=("query",))))
 def web_search(
     query: Annotated[str, Range(0, 1000), "what to look for"],
     max_results: Annotated[Number, "how many results"] = RESULTS,
@@ -80,7 +81,8 @@ def web_search(
         kept = harvest.gather(hits, actor_of(runs, caller), session=session, timeout_s=left_s, cancel=caller.cancel)
     text = "\n".join(_told(number, hit) for number, hit in enumerate(hits, 1))
     results = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits]
-    return Outcome(200, "ok", text, data={"results": results, "kept": kept}, origin=ORIGIN)
+    source = f"found by a search for {query.strip()}"
+    return Outcome(200, "ok", text, data={"results": results, "kept": kept}, origin=ORIGIN, source=source)
 
 
 def _told(number: int, hit: Hit) -> str:

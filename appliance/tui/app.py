@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from textual import events
@@ -23,6 +24,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Footer, Input, Static, TextArea
 
+from appliance.client import Client
 from appliance.clock import monotonic_s
 from appliance.errors import OwlError
 from appliance.tui import look
@@ -36,9 +38,11 @@ from appliance.tui.owl import Owl
 from appliance.tui.panel import Means, Panel
 from appliance.tui.sender import Sender
 from appliance.tui.threads import Threads
+from appliance.tui.times import Schedules
 
 LOG = logging.getLogger(__name__)
-PANELS: tuple[type[Panel], ...] = (Chat, Threads, Context, Tasks, Workers, Guide)
+FAREWELL_S = 3.0  # for the core to note that a thread was left
+PANELS: tuple[type[Panel], ...] = (Chat, Threads, Context, Tasks, Schedules, Workers, Guide)
 NOTICE_S = 6.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -114,11 +118,13 @@ class Face(App[None]):
         self.theme = theme
         self.link = Link(socket, lambda contact: self._tell(self.Met(contact)), revive)
         self.sender = Sender(self.link, lambda news: self._tell(Chat.Arrived(news)))
-        self._means = Means(self.link, self.sender, self.say, self._resume, self._attached, self.refresh_status, self.weigh, home)
+        ways = self.say, self._resume, self._attached, self.refresh_status, self.weigh, lambda: self.chat.onlooker.unread
+        self._means = Means(self.link, self.sender, *ways, home)
         self._thread = thread
         self._prompt = prompt
         self._contact = Contact(False)
         self._was_up = False
+        self.left = ""  # the thread that was open when the screen was left
         self._core: dict[str, Any] = {}
         self._notice: tuple[str, bool] | None = None
         self._clock: Timer | None = None
@@ -153,6 +159,7 @@ class Face(App[None]):
                 pass  # not the main thread: a test
         self.run_worker(self.link.keep, thread=True, group="link")
         self.run_worker(self.sender.run, thread=True, group="sender")
+        self.run_worker(self.chat.follower.run, thread=True, group="follower")
 
     def on_unmount(self) -> None:
         """Let the worker threads go."""
@@ -299,6 +306,9 @@ class Face(App[None]):
             words.append(f" · thinking {monotonic_s() - chat.began_s:.0f} s")
         if chat.waits.count:
             words.append((f" · {chat.waits.count} waiting for you", "bold $warning"))
+        if chat.onlooker.unread:
+            threads = "1 thread" if len(chat.onlooker.unread) == 1 else f"{len(chat.onlooker.unread)} threads"
+            words.append((f" · new in {threads}, F2", "bold $primary"))
         return Content.assemble(*words, self._used(), *remote_words(self._core.get("broker", {}).get("remote", {})))
 
     def _model(self) -> str:
@@ -313,6 +323,11 @@ class Face(App[None]):
         return f" · context {used} of {window} ({100 * used // window} %)" if window else f" · context {used}"
 
     # -- the end ------------------------------------------------------------------------------------
+
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """Leave; which thread was open is known afterwards, when nothing is on the screen any more."""
+        self.left = self.chat.talk.thread if self.screen_stack else self.left
+        super().exit(result, return_code, message)
 
     def action_leave(self) -> None:
         """Ctrl+C copies a selection, otherwise it leaves."""
@@ -347,11 +362,23 @@ def run(socket: str, home: str, revive: Callable[[], str], *, thread: str = "", 
     app = Face(socket, home, os.environ, revive, thread, prompt)
     try:
         app.run()
+        if app._exception is None:
+            farewell(socket, app.left)
     finally:
         app.link.close()
     if app._exception is not None:
         error = app._exception
         raise OwlError(f"the screen failed: {type(error).__name__}: {error}", hint=f"{home}/logs/tui/tui.log has the details")
+
+
+def farewell(socket: str, thread: str) -> None:
+    """Mark the thread that was open as ended, and say how to go on with it, on the terminal that is free again."""
+    if not thread:
+        return
+    with suppress(OwlError):  # it is kept all the same
+        with Client(socket, name="tui") as client:
+            client.call("thread.end", {"id": thread}, deadline_s=FAREWELL_S)
+    print(f"Thread {thread} ended.\nGo on with: owlbox chat --thread {thread}", file=sys.stderr)
 
 
 def remote_words(remote: Mapping[str, Any]) -> list[Any]:

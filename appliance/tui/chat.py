@@ -22,7 +22,9 @@ from appliance.tui import commands
 from appliance.tui.bubbles import OUTCOMES, Earlier, Note, Said, ToolBox
 from appliance.tui.composer import Composer, Menu
 from appliance.tui.console import Executor, Stage
+from appliance.tui.follower import Follower, Sight
 from appliance.tui.meter import Meter
+from appliance.tui.onlooker import Onlooker
 from appliance.tui.owl import PORTRAIT
 from appliance.tui.panel import Means, Panel, named
 from appliance.tui.sender import (
@@ -84,8 +86,17 @@ class Chat(Panel):
             super().__init__()
             self.news = news
 
+    class Shown(Message):
+        """What came by itself, from the follower's thread."""
+
+        def __init__(self, sight: Sight) -> None:
+            super().__init__()
+            self.sight = sight
+
     def __init__(self, means: Means) -> None:
         super().__init__(means)
+        self.follower = Follower(means.link, self._show_by_itself)
+        self.onlooker = Onlooker(self)
         self.talk = Talk()
         self._under_way: list[Outgoing] = []
         self._drawn: set[int] = set()
@@ -104,7 +115,7 @@ class Chat(Panel):
         self.waits = Waits(self.ask)
         self._meter = Meter()
         self._watcher: Timer | None = None
-        stage = Stage(lambda: self.talk, self.open, self.resume, self._note, self._type, self.send, self.action_meter)
+        stage = Stage(lambda: self.talk, self.open, self.resume, self.note, self._type, self.send, self.action_meter)
         self._executor = Executor(self, stage, self.waits)
 
     @property
@@ -203,6 +214,7 @@ class Chat(Panel):
         if not self.talk.title:
             title = " ".join(text.split())
             self.talk.title = title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + "…"
+        self.onlooker.mine.add(message.correlation)
         bubble = self._said[message] = Said(text, state=QUEUED if self.running else "sending")
         await self._room.mount(bubble)  # below the queued ones
         self._room.anchor()
@@ -281,6 +293,8 @@ class Chat(Panel):
         self._meter.display = self._meter.display and bool(talk.thread)
         self._measure()
         self.waits.look(talk.thread)
+        self.onlooker.turn_to(talk)
+        self.follower.show(talk.thread, talk.seq)
         self.means.refresh()
 
     def _found(self, found: dict[str, Any]) -> None:
@@ -358,6 +372,8 @@ class Chat(Panel):
             self._show_state(news.message, "sending")
         elif isinstance(news, Accepted):
             self._show_state(news.message, "")
+            if self.follower.thread != self.talk.thread:
+                self.follower.show(self.talk.thread, news.message.seq)
             if said := self._said.get(news.message):
                 self._seqs[said] = news.message.seq
         elif isinstance(news, Held):
@@ -365,14 +381,26 @@ class Chat(Panel):
         elif isinstance(news, Grew):
             await self._grow(news.text)
         elif isinstance(news, Happened):
-            if news.event["seq"] not in self._drawn:
-                self._drawn.add(news.event["seq"])
-                await self._draw(news.event)
+            await self.draw_once(news.event)
         elif isinstance(news, Decided):
             self._tell_decided(news)
         else:
             await self._end(news)
         self.means.refresh()
+
+    def _show_by_itself(self, sight: Sight) -> None:
+        """Called in the follower's thread."""
+        if not self.means.link.is_closing:
+            self.post_message(self.Shown(sight))
+
+    async def on_chat_shown(self, event: Shown) -> None:
+        """Draw what came by itself: into the talk, or as a word that there is something elsewhere."""
+        await self.onlooker.take(event.sight)
+        self.means.refresh()
+
+    def go_after(self) -> None:
+        """Somebody else has set something going in the talk."""
+        self._beside(self.means.sender.follow, self.talk)
 
     def _tell_decided(self, news: Decided) -> None:
         word = {"accept": "accepted", "reject": "rejected"}.get(news.decision.action, "went wrong")
@@ -419,6 +447,8 @@ class Chat(Panel):
         self._show_state(end.message, "" if end.message.is_accepted or not end.message.text else "not sent")
         self._said.pop(end.message, None)
         self._answer, self._text = None, ""
+        if self.running is None:
+            await self.onlooker.catch_up()
         if end.status != PROPOSED and self.running is None:
             self._finish_boxes()
         if end.status not in (WAITING, 200, PROPOSED) and not self._is_explained:
@@ -434,6 +464,12 @@ class Chat(Panel):
         self.means.weigh()
 
     # -- drawing ------------------------------------------------------------------------------------
+
+    async def draw_once(self, event: dict[str, Any]) -> None:
+        """One stored event, unless it is on the screen."""
+        if event["seq"] not in self._drawn:
+            self._drawn.add(event["seq"])
+            await self._draw(event)
 
     async def _draw(self, event: dict[str, Any], before: Widget | None = None) -> None:
         """One stored event."""
@@ -518,7 +554,8 @@ class Chat(Panel):
     def _greet(self, is_new: bool) -> None:
         self.query(".-hello").set_class(not is_new, "-gone")
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Say something that is not part of the conversation."""
         self._greet(False)
         self.run_worker(self._put(Note(text)))
         self._room.anchor()

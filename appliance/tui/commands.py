@@ -31,6 +31,7 @@ class Offer:
 COMMANDS = (
     Command("help", "", "keys and commands"),
     Command("new", "", "start a new thread"),
+    Command("clear", "", "end this thread and start a new one; /resume goes on with it"),
     Command("threads", "", "earlier threads"),
     Command("resume", "[ID]", "continue a thread, by id or name; without one the last"),
     Command("status", "", "what runs and what it is doing"),

@@ -69,6 +69,8 @@ class Executor:
     async def _do(self, command: Command, argument: str, is_running: bool) -> None:
         if command.name == "new":
             await self._stage.open(Talk())
+        elif command.name == "clear":
+            await self._clear()
         elif command.name == "inject" and not is_running:
             await self._stage.send(argument)
         elif command.name in ("help", "threads"):
@@ -77,6 +79,13 @@ class Executor:
             self._panel.app.exit()
         else:
             self._known[command.name](argument)
+
+    async def _clear(self) -> None:
+        """End the thread, which may be gone on with, and begin another one in the same session."""
+        if thread := self._thread:
+            told = f"thread {thread} is ended: /resume {thread} goes on with it"
+            self._ask("thread.end", {"id": thread}, lambda _: self._say(told))
+        await self._stage.open(Talk())
 
     @property
     def _known(self) -> dict[str, Callable[[str], None]]:

@@ -15,7 +15,7 @@ KEYS = (
         "Everywhere",
         (
             ("Tab, Shift+Tab", "next and previous tab"),
-            ("F1 to F6", "go to a tab; outside of Chat also 1 to 6"),
+            ("F1 to F7", "go to a tab; outside of Chat also 1 to 7"),
             ("Esc", "close, stop an answer (twice), back to Chat"),
             ("Ctrl+R", "connect again now, when the core is away"),
             ("Ctrl+C", "copy what is selected, otherwise leave"),
@@ -38,6 +38,7 @@ KEYS = (
         (
             ("Ctrl+O", "to the card of what waits, and back"),
             ("a, r", "accept it; reject it, which ends the answer"),
+            ("d", "accept a call held for a stranger's text, and the like for 7 days"),
             ("w", "reject it, saying why"),
             ("f", "it was tried and went wrong: the answer goes on"),
             ("1 to 9", "an answer of a question; or type it as a message"),
@@ -68,6 +69,15 @@ KEYS = (
             ("Return", "the thread in which it was done, in Chat"),
             ("s", "only one state: pending, in progress, waiting, ..."),
             ("e, x, d", "do it again, cancel it, delete it"),
+        ),
+    ),
+    (
+        "Schedules",
+        (
+            ("a", "add one: what - when; without a dash a reminder"),
+            ("p, t, d", "pause or resume it, do it now, delete it"),
+            ("Return", "the thread in which it was asked for, in Chat"),
+            ("o", "with what the owl looks after by itself"),
         ),
     ),
     (

@@ -1,7 +1,7 @@
 """What every panel shares: its title, its way to the core, and asking the core without blocking the screen."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ class Means:
     attached: Callable[[], str]  # the thread in the chat
     refresh: Callable[[], None]  # draw the status line anew
     weigh: Callable[[], None]  # ask anew what model and context window there are
+    unread: Callable[[], Collection[str]]  # threads in which something came that was not on the screen
     home: str
 
 

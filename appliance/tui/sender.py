@@ -46,12 +46,16 @@ class Outgoing:
 
 @dataclass(frozen=True)
 class Decision:
-    """What somebody decided about what waits: accept, reject or error, and the answer or the reason. `about` names it."""
+    """What somebody decided about what waits: accept, reject or error, and the answer or the reason. `about` names it.
+
+    `remember` says for how long the like of a held call may pass.
+    """
 
     ref: str
     action: str
     output: str = ""
     about: str = ""
+    remember: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,7 @@ class Sender:
     def _resolve(self, message: Outgoing, decision: Decision) -> Ended | None:
         """The end of the answer that waited, or None when it has to be followed."""
         params = {"ref": decision.ref, "run": message.talk.thread, "action": decision.action, "output": decision.output}
+        params |= {"remember": decision.remember} if decision.remember else {}  # an older core does not know it
         try:
             result = self._listen(message, "run.resolve", {**params, "wait": True}, decision)
         except Lost:

@@ -160,7 +160,8 @@ class Threads(Panel):
 
     def _row(self, thread: dict[str, Any]) -> Content:
         is_here = thread["id"] == self.means.attached()
-        mark = "?" if thread["status"] == PROPOSED else "●" if is_here else "…" if thread["status"] == RUNNING else " "
+        mark = "!" if thread["id"] in self.means.unread() else ""
+        mark = mark or ("?" if thread["status"] == PROPOSED else "●" if is_here else "…" if thread["status"] == RUNNING else " ")
         title = named(thread) or "(untitled)"
         age = f"{ago(thread['updated_ms'], now_ms()):>6}"
         return Content.assemble((mark, "bold"), (age, "dim"), f" {title}")

@@ -24,6 +24,8 @@ LOOK_S = 3.0  # how old the card may be while it is on the screen
 MOST = 100
 SHOWN_CHARS = 16_000
 QUESTION = "ask_user"
+REMEMBERED = "7d"
+HELD = "d: accept for 7 days"
 AWAY = "Ctrl+O, then a letter"
 HERE = "↑↓ scroll, Esc back"
 SEVERAL = "←→ others, ↑↓ scroll, Esc"
@@ -53,6 +55,7 @@ class Waits(Vertical, can_focus=True):
     """
     BINDINGS = [
         Binding("a", "decide('accept')", "Accept", show=False),
+        Binding("d", "remember", "Accept for 7 days", show=False),
         Binding("r", "decide('reject')", "Reject", show=False),
         Binding("w", "why", "Reject, why", show=False),
         Binding("f", "decide('error')", "Went wrong", show=False),
@@ -167,6 +170,11 @@ class Waits(Vertical, can_focus=True):
             return
         self.decide(action)
 
+    def action_remember(self) -> None:
+        """Accept a call that is held for a stranger's text, and let the like of it pass for a while."""
+        if self._seen is not None and self._seen.get("because"):
+            self._decide("accept", "", REMEMBERED)
+
     def action_why(self) -> None:
         """Ask for the reason, then reject."""
         self.add_class("-asking")
@@ -217,10 +225,10 @@ class Waits(Vertical, can_focus=True):
         """What the person has before the eyes, so that nothing else is decided."""
         return self._full if self.here and self._full and self._full["ref"] == self.here["ref"] else None
 
-    def _decide(self, action: str, output: str) -> None:
+    def _decide(self, action: str, output: str, remember: str = "") -> None:
         assert self.here is not None
         about = self.here["subject"] if self.question else title(self._seen or {**self.here, "source": ""})
-        decision = Decision(self.here["ref"], action, output, about)
+        decision = Decision(self.here["ref"], action, output, about, remember)
         self.count = max(0, self.count - 1)
         self.clear()
         self.post_message(self.Decided(decision))
@@ -275,7 +283,9 @@ class Waits(Vertical, can_focus=True):
         self._full = full
         many = f"  {self._at + 1} of {len(self._here)}" if len(self._here) > 1 else ""
         self.query_one("#head", Static).update(Content.assemble(("? ", "bold $warning"), title(full), (many, "dim")))
-        self.query_one("#body", Static).update(Content("\n").join(body(full)))
+        because = str(full.get("because") or "")
+        lines = [Content.assemble(("because of ", "bold $warning"), because)] if because else []
+        self.query_one("#body", Static).update(Content("\n").join([*lines, *body(full)]))
         self.query_one(VerticalScroll).scroll_home(animate=False)
         for name in ("accept", "why"):
             self.query_one(f"#do-{name}").display = full["action"] != QUESTION or name == "why"
@@ -289,7 +299,8 @@ class Waits(Vertical, can_focus=True):
     def _hint(self) -> None:
         if not self.is_mounted:
             return
-        here = SEVERAL if len(self._here) > 1 else HERE
+        is_held = bool(self._seen and self._seen.get("because"))
+        here = HELD if is_held else SEVERAL if len(self._here) > 1 else HERE
         text = ANSWER if self.question is not None else here if self.holds_focus else AWAY
         self.query_one("#hint", Static).update(text)
 

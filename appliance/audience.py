@@ -1,0 +1,40 @@
+"""Whose eyes a thread works for: one person's or group's, or nobody's in particular.
+
+What a run writes down belongs to the context it works in, and no other context is shown it (A-010); what people write
+themselves, and what lies in box/, is the house's. While a thread works for a context, `only` adds to a query over
+entries the condition that keeps the others' out. Outside of every context, as for a person at the command line,
+nothing is kept out and queries stay as they are. Knows nothing about what contexts there are.
+"""
+
+import contextvars
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("audience", default="")
+
+
+def current() -> str:
+    """The context that this thread works for, "" for none in particular."""
+    return _CONTEXT.get()
+
+
+@contextmanager
+def showing(context: str) -> Iterator[None]:
+    """Work for a context for the length of a with block."""
+    token = _CONTEXT.set(context)
+    try:
+        yield
+    finally:
+        _CONTEXT.reset(token)
+
+
+def seen(context: int | float | str | bytes | None) -> int:
+    """SQL function: 1 when what belongs to a context ("": to everybody) may be shown to the present one."""
+    now = _CONTEXT.get()
+    return int(not now or not context or context == now)
+
+
+def only(alias: str = "") -> str:
+    """The condition, with its AND, for rows of `entries` that may be shown; "" where all may be."""
+    column = f"{alias}.audience" if alias else "audience"
+    return f" AND ({column} = '' OR seen({column}))" if _CONTEXT.get() else ""

@@ -1,0 +1,176 @@
+"""A server of tools behind an address: the transport by HTTP, and the login that such a server may want (OAuth).
+
+Owns the tokens while the bridge runs, and the way to a person's consent: an address to open, and a page on this machine
+or a pasted address that brings the answer back. Where tokens are kept is the core's matter. In the bridge process alone.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
+from pydantic import AnyUrl, ValidationError
+
+from appliance.errors import BadInput, ServerError
+
+CONSENT_S = 600.0  # for a person to log in
+THANKS = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThank you. You can close this page.\n"
+
+
+@dataclass
+class Tokens:
+    """What a login brought: kept as plain values, `is_changed` until the core has been told.
+
+    The library keeps neither when a token ends nor who renews it, and would ask the person again after each start; both are
+    kept here.
+    """
+
+    kept: dict[str, Any] = field(default_factory=dict)
+    is_changed: bool = False
+    _context: OAuthContext | None = None
+
+    def join(self, context: OAuthContext) -> None:
+        """Tell the library what it does not keep, and learn from it when that changes."""
+        self._context = context
+        context.token_expiry_time = self.kept.get("ends_s")
+        context.oauth_metadata = _read(OAuthMetadata, self.kept.get("metadata"))
+        context.auth_server_url = self.kept.get("issuer")
+
+    def name(self, client_id: str, secret: str) -> None:
+        """Use a name that was given to us, instead of registering."""
+        how = "client_secret_basic" if secret else "none"
+        self.kept["client"] = {"client_id": client_id, "token_endpoint_auth_method": how, "client_secret": secret or None}
+
+    async def get_tokens(self) -> OAuthToken | None:
+        found: OAuthToken | None = _read(OAuthToken, self.kept.get("tokens"))
+        return found
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.kept["tokens"], self.is_changed = tokens.model_dump(mode="json", exclude_none=True), True
+        if self._context is not None:
+            about = self._context.oauth_metadata
+            self.kept["ends_s"] = self._context.token_expiry_time
+            self.kept["metadata"] = about.model_dump(mode="json", exclude_none=True) if about is not None else None
+            self.kept["issuer"] = self._context.auth_server_url
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        found: OAuthClientInformationFull | None = _read(OAuthClientInformationFull, self.kept.get("client"))
+        return found
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.kept["client"], self.is_changed = client_info.model_dump(mode="json", exclude_none=True), True
+
+
+def _read(cls: Any, plain: Any) -> Any:
+    try:
+        return None if plain is None else cls.model_validate(plain)
+    except ValidationError:
+        return None  # written by another version: the person logs in again
+
+
+class Consent:
+    """A person's way through the login: told the address by `show`, heard through a page of ours or a pasted address."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._page: asyncio.Server | None = None
+        self.redirect = ""
+
+    async def open(self) -> None:
+        """Begin to listen on this machine alone."""
+        self._page = await asyncio.start_server(self._visit, "127.0.0.1", 0)
+        self.redirect = f"http://127.0.0.1:{self._page.sockets[0].getsockname()[1]}/callback"
+
+    def close(self) -> None:
+        """Listen no longer."""
+        if self._page is not None:
+            self._page.close()
+
+    def answer(self, address: str) -> None:
+        """Take the address to which the login led; BadInput when it is not one of that kind."""
+        found = {name: values[0] for name, values in parse_qs(urlsplit(address.strip()).query).items()}
+        if "error" in found and not self._answer.done():
+            said = f"{found['error']} {found.get('error_description', '')}".strip()
+            self._answer.set_exception(ServerError(f"the login was refused: {said}", outcome="auth_error"))
+            return
+        if "code" not in found:
+            raise BadInput("that address holds no code", hint="paste the whole address that the browser shows after the login")
+        if not self._answer.done():
+            self._answer.set_result(AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss")))
+
+    async def tell(self, address: str) -> None:
+        """Show the person where to log in."""
+        self._show(address)
+
+    async def wait(self) -> AuthorizationCodeResult:
+        """What the login brought."""
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._answer), CONSENT_S)
+        except TimeoutError:
+            raise ServerError("nobody logged in", hint="owlbox mcp auth NAME", outcome="auth_error") from None
+
+    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            line = (await asyncio.wait_for(reader.readuntil(b"\r\n"), 10)).decode("latin-1").split(" ")
+            if len(line) > 1 and line[1].startswith("/callback?"):
+                self.answer(line[1])
+                writer.write(THANKS)
+            else:
+                writer.write(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+
+@dataclass
+class Heard:
+    """The last refusal by HTTP: the library tells of its status only that it was one."""
+
+    status: int = 0
+
+    async def take(self, response: httpx2.Response) -> None:
+        """Look at an answer."""
+        self.status = response.status_code if response.status_code >= 400 else 0
+
+
+@asynccontextmanager
+async def transport(
+    address: str, headers: dict[str, str], tokens: Tokens, consent: Consent | None, timeout_s: float, heard: Heard
+) -> AsyncGenerator[Any, None]:
+    """What the library reads from and writes to. Without tokens or a person to ask no login is tried."""
+    auth = _auth(address, tokens, consent) if consent is not None or tokens.kept.get("tokens") else None
+    timeout = httpx2.Timeout(min(30.0, timeout_s), read=max(timeout_s, 30.0))
+    async with create_mcp_http_client(headers=headers or None, timeout=timeout, auth=auth) as client:
+        client.event_hooks = {"response": [heard.take]}
+        async with streamable_http_client(address, http_client=client) as streams:
+            yield streams
+
+
+def _auth(address: str, tokens: Tokens, consent: Consent | None) -> OAuthClientProvider:
+    redirect = consent.redirect if consent is not None else "http://127.0.0.1/callback"
+    wanted = OAuthClientMetadata(
+        redirect_uris=[AnyUrl(redirect)],
+        token_endpoint_auth_method="none",
+        client_name="Owlbox",
+    )
+    tell, wait = (consent.tell, consent.wait) if consent is not None else (_nobody, _never)
+    provider = OAuthClientProvider(address, wanted, tokens, tell, wait)
+    tokens.join(provider.context)
+    return provider
+
+
+async def _never() -> AuthorizationCodeResult:
+    raise ServerError("nobody logs in", outcome="auth_error")
+
+
+async def _nobody(address: str) -> None:
+    raise ServerError("the server wants a new login", outcome="auth_error", hint="owlbox mcp auth NAME")

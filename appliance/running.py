@@ -1,0 +1,135 @@
+"""The commands that begin services and look after them: init, serve, broker, status, reload, doctor, maintain."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from appliance import terminal
+from appliance.errors import NotFound
+from appliance.places import Home
+from appliance.reach import reach, require_owner
+from appliance.terminal import say
+
+
+def init(args: argparse.Namespace, home: Home) -> int:
+    from appliance import onboard
+
+    made = onboard.init(home, is_forced=args.force)
+    if args.json:
+        say(json.dumps({"home": str(home.root), "made": [str(p) for p in made]}))
+    else:
+        say(f"made {home.root}" if made else f"{home.root} is complete")
+    return 0
+
+
+def serve(args: argparse.Namespace, home: Home) -> int:
+    from appliance import daemon
+
+    return daemon.serve(home, os.environ)
+
+
+def broker(args: argparse.Namespace, home: Home) -> int:
+    from appliance import broker as service
+
+    # A core killed while we were starting left us before we could ask the kernel to tell us (2026-11-21).
+    if os.environ.pop("OWLBOX_PARENT", str(os.getppid())) != str(os.getppid()):
+        return 0
+    return service.serve(home, os.environ, socket_path=Path(args.socket) if args.socket else None)
+
+
+def status(args: argparse.Namespace, home: Home) -> int:
+    way = reach(home, os.environ)
+    try:
+        status = way.call("core.status")
+    finally:
+        way.close()
+    status["core"] = "running" if way.is_remote else "not running"
+    if args.json:
+        say(json.dumps(status, ensure_ascii=False))
+        return 0
+    running = (
+        f"running, pid {status['pid']}, up {status['uptime_s']} s" if way.is_remote else "not running (commands work without it)"
+    )
+    broker = status["broker"]
+    model = broker.get("model") or "none loaded"
+    lines = [
+        ("core", running),
+        ("home", status["home"]),
+        ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
+        *([("vault", terminal.vault(broker["vault"]))] if broker.get("vault", {}).get("count") else []),
+        ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
+        ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
+        ("workspace", status["workspace"]),
+        ("entries", str(status["entries"])),
+        ("search", "{vectors} of {chunks} passages have a vector; {state}".format(**status["search"])),
+        ("answering", str(status["answering"])),
+        *((name, _counted(counts)) for name, counts in status["queue"].items()),
+    ]
+    if status["plugins"]:
+        words = (f"{one['name']} {one['state']}" for one in status["plugins"])
+        lines.append(("plugins", "; ".join(words)))
+    lines += [("problem", text) for text in (*status["folder"]["problems"], *status["roles"]["problems"])]
+    if remote := broker.get("remote", {}).get("providers"):
+        from appliance import bills
+
+        lines.append(("providers", "; ".join(f"{one['name']} {bills.state(one)}" for one in remote)))
+        lines.append(("spending", bills.spent(broker["remote"]["spending"])))
+    if status["last_thread"]:
+        last = status["last_thread"]
+        lines.append(("last thread", f"{last['id']} {terminal.state(last)} {last['title']}"))
+    for name, value in lines:
+        say(f"{name:<12} {value}")
+    return 0
+
+
+def _counted(counts: dict[str, int]) -> str:
+    """Those of some counts that are not 0, in words."""
+    return ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items() if count) or "none"
+
+
+def reload(args: argparse.Namespace, home: Home) -> int:
+    way = reach(home, os.environ)
+    try:
+        if not way.is_remote:
+            raise NotFound("no core is running", hint="the configuration is read at every start")
+        done = way.call("core.reload")
+    finally:
+        way.close()
+    if args.json:
+        say(json.dumps(done))
+        return 0
+    say(f"changed: {done['changed'] or 'nothing'}")
+    if done["restart"]:
+        say(f"after a restart: {done['restart']}")
+    return 0
+
+
+def doctor(args: argparse.Namespace, home: Home) -> int:
+    from appliance import doctor as physician
+    from appliance.daemon import Lock
+
+    require_owner(home)
+    lock = Lock(home.lock) if args.repair else None
+    try:
+        findings = physician.examine(home, os.environ, is_repairing=args.repair)
+    finally:
+        if lock is not None:
+            lock.release()
+    if args.json:
+        say(json.dumps([vars(f) for f in findings], ensure_ascii=False))
+    else:
+        for f in findings:
+            say(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
+    return 1 if any(f.state == "problem" for f in findings) else 0
+
+
+def maintain(args: argparse.Namespace, home: Home) -> int:
+    from dataclasses import asdict
+
+    from appliance import upkeep
+
+    require_owner(home)
+    done = upkeep.maintain(home, os.environ, is_forced=args.now)
+    say(json.dumps(asdict(done), ensure_ascii=False) if args.json else "\n".join(done.lines()))
+    return 1 if done.problems else 0

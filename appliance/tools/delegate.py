@@ -1,0 +1,174 @@
+"""Tools that hand work to others: delegate, spawn, spawn_await. Who does it sees what is given here and nothing else."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from appliance import modes
+from appliance.clock import CancelToken
+from appliance.errors import BadInput, Cancelled
+from appliance.handoffs import DONE, Given, Job, Jobs, Order
+from appliance.records import Outcome
+from appliance.roles import ASSISTANT, CHILD, Roles
+from appliance.runs import Runs
+from appliance.settings import Delegation
+from appliance.signatures import Range
+from appliance.toolbox import Caller, Needs, tool
+
+GROUP = "delegation"
+WAITS = Needs(deadline_s=24 * 3600, is_waiting=True)  # its own bounds are those of the work
+SETTLE_S = 1.5  # for work that is stopped to end
+ALL = "*"
+# What each can be asked for by name (A-093); others do what their task says.
+OPERATIONS = {
+    "worker": ("read_file", "write_file", "delete_file", "list_files", "search_files", "web_search", "web_fetch"),
+    "researcher": ("deep_research", "synthesize_sources"),
+    "coder": ("analyze_code", "generate_code", "review_code", "execute_code"),
+}
+Task = Annotated[str, Range(0, 100_000), "what is to be done, with everything needed to do it"]
+Context = Annotated[str, "what is to be known for it"]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Work that goes on by itself."""
+
+    id: str
+    agent: str
+    message: str
+
+    def text(self) -> str:
+        """One line."""
+        return self.message
+
+
+@tool(group=GROUP, menu=(), needs=WAITS)
+def delegate(
+    agent: Annotated[str, "who does it: worker, researcher, coder or memory"],
+    task: Task = "",
+    context: Context = "",
+    responseFormat: Annotated[str, "what the answer should look like"] = "",
+    priority: Annotated[Literal["normal", "background", 1, 2, 3, 4], "background: go on, and tell me later"] = "normal",
+    operation: Annotated[str, "one of those that the agent knows by name"] = "",
+    parameters: Annotated[dict[str, Any] | None, "of the operation"] = None,
+    timeout: Annotated[float, "seconds"] = 0,
+    *,
+    jobs: Jobs,
+    roles: Roles,
+    bounds: Delegation,
+    runs: Runs,
+    caller: Caller,
+) -> Outcome:
+    """Have a specialist do one piece of work: worker for files and messages, researcher for the web, coder for code."""
+    known = [one.name for one in roles.listing() if one.name != ASSISTANT]
+    if agent not in known:
+        raise BadInput(f"no agent {agent}", hint=f"there are {', '.join(known)}", outcome="invalid_arguments")
+    if operation and operation not in OPERATIONS.get(agent, ()):
+        supported = ", ".join(OPERATIONS.get(agent, ())) or "none by name: say it in task"
+        raise BadInput(f"{agent} has no operation {operation}", hint=f"it supports {supported}", outcome="invalid_arguments")
+    if not task.strip() and not operation:
+        raise BadInput("task: is required", hint="say what is to be done", outcome="invalid_arguments")
+    if timeout < 0 or timeout > bounds.max_timeout_s:
+        raise BadInput(f"timeout {timeout:g}", hint=f"at most {bounds.max_timeout_s:g} seconds", outcome="invalid_arguments")
+    if operation:
+        timeout = timeout or bounds.timeout_s
+        task = "\n".join(part for part in (f"Operation: {operation}", _listed(parameters), task.strip()) if part)
+    given = Given(context, responseFormat, operation, timeout, mode=caller.terms.mode)
+    order = Order(agent, task, given, _session(runs, caller), caller.run, tool="delegate")
+    if priority == "background":
+        job = jobs.add(replace(order, priority="background"))
+        text = f"{agent} works on it (job {job.id}); its result comes as a message. Go on, do not wait."
+        return Outcome(200, "ok", text, data={"job": job.id, "agent": agent})
+    return _outcome(_waited(jobs, [jobs.add(order).id], caller)[0], runs)
+
+
+@tool(group=GROUP, menu=(), needs=Needs())
+def spawn(
+    task: Task,
+    profile: Annotated[str, "which kind of helper"] = "",
+    context: Context = "",
+    system_prompt: Annotated[str, "told to it instead of its profile's own words"] = "",
+    tools: Annotated[str, "the tools it has, with commas between; empty for its profile's"] = "",
+    *,
+    jobs: Jobs,
+    roles: Roles,
+    runs: Runs,
+    caller: Caller,
+) -> Begun:
+    """Have a helper do something beside; returns its number at once. Get results with spawn_await."""
+    if not task.strip():
+        raise BadInput("task: is required", hint="say what is to be done", outcome="invalid_arguments")
+    known = [one.name for one in roles.profiles()]
+    if profile and profile not in known:
+        hint = f"there are {', '.join(known)}" if known else "there are none: leave it out"
+        raise BadInput(f"no profile {profile}", hint=hint, outcome="invalid_arguments")
+    named = tuple(name.strip() for name in tools.split(",") if name.strip()) or None
+    if named is None and not profile:
+        named = caller.terms.tools  # a helper can do no more than who asks for it, unless a profile says so
+    elif named is not None and not (profile and set(named) <= set(roles.get(profile).tools or named)):
+        named = (*named, *modes.bars(caller.terms.tools))
+    given = Given(context, tools=named, text=system_prompt or None, mode=caller.terms.mode)
+    job = jobs.add(Order(profile or CHILD, task, given, _session(runs, caller), caller.run, tool="spawn", is_told=True))
+    return Begun(job.id, job.role, job.id)
+
+
+@tool(group=GROUP, is_read_only=True, menu=(), needs=WAITS)
+def spawn_await(
+    job_ids: Annotated[str, "numbers that spawn gave, with commas between, or * for all"] = "",
+    *,
+    jobs: Jobs,
+    runs: Runs,
+    caller: Caller,
+) -> Outcome:
+    """Wait for helpers and get their results."""
+    wanted = [name.strip() for name in job_ids.split(",") if name.strip()]
+    if not wanted:
+        raise BadInput("job_ids: is required", hint="numbers that spawn gave, or *", outcome="invalid_arguments")
+    known = {job.id: job for job in jobs.of(caller.run, "spawn")} if caller.run else {}
+    if ALL in wanted:
+        if not known:
+            return Outcome(200, "ok", "No jobs found.")
+        wanted = list(known)
+    ended = {job.id: job for job in _waited(jobs, [name for name in wanted if name in known], caller)}
+    lines = []
+    for name in wanted:
+        job = ended.get(name)
+        state = "NOT FOUND" if job is None else "OK" if job.status == DONE else "ERROR"
+        lines.append(f"[{name}: {state}]" if job is None else f"[{name}: {state}]\n{job.result}")
+    origin = next((found for job in ended.values() if (found := _origin(job, runs))), "")
+    return Outcome(200, "ok", "\n\n".join(lines), origin=origin)
+
+
+def _waited(jobs: Jobs, ids: list[str], caller: Caller) -> list[Job]:
+    """The jobs, once all have ended; stopped with whoever waits for them."""
+    found = jobs.wait(ids, caller.cancel)
+    if not caller.cancel.is_set():
+        return found
+    for job in found:
+        jobs.halt(job.id)
+    jobs.wait(ids, CancelToken(), SETTLE_S)
+    raise Cancelled("stopped while others worked")
+
+
+def _outcome(job: Job, runs: Runs) -> Outcome:
+    """What whoever waited reads."""
+    data = {"job": job.id, "agent": job.role, "run": job.run, "duration_s": job.duration_s, "status": job.status}
+    text = job.told()
+    if job.status == DONE:
+        return Outcome(200, "ok", text, data=data, origin=_origin(job, runs))
+    hint = "tell the person what failed, or try in another way"
+    status = 504 if job.outcome == "timeout" else 499 if job.status == "cancelled" else 500
+    return Outcome(status, job.outcome or "failed", text, hint, data=data)
+
+
+def _origin(job: Job, runs: Runs) -> str:
+    """From where strangers had a word in it; "" when nowhere."""
+    return next(iter(runs.get(job.run).origins), "") if job.run and runs.has(job.run) else ""
+
+
+def _session(runs: Runs, caller: Caller) -> str:
+    return caller.session or (runs.get(caller.run).session if caller.run else "")
+
+
+def _listed(parameters: dict[str, Any] | None) -> str:
+    return f"Parameters: {json.dumps(parameters, ensure_ascii=False)}" if parameters else ""

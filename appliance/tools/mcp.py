@@ -1,0 +1,91 @@
+"""Tools that reach servers of tools: which there are, what they can do, and calling one. Every text comes from a server."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from appliance import mcp_tools
+from appliance.errors import OwlError
+from appliance.hub import Found, Hub
+from appliance.mcp_offers import Ware
+from appliance.records import Outcome
+from appliance.signatures import Range
+from appliance.taint import Reach
+from appliance.toolbox import Caller, Needs, tool
+
+GROUP = mcp_tools.GROUP
+SHOWN = 10
+ASKING = Needs(deadline_s=120, network="proxy", is_waiting=True)
+# Each server has a deadline of its own; this one only ends what nobody else would.
+CALLING = Needs(deadline_s=3600, network="proxy", is_waiting=True, reach=Reach("call", target="server"))
+
+Server = Annotated[str, Range(1, 64), "the server's name"]
+Name = Annotated[str, Range(1, 200), "the tool's name, without its server's"]
+
+
+@tool(group=GROUP, is_read_only=True, menu=(), needs=ASKING)
+def mcp_list_tools(server: Annotated[str, Range(0, 64), "only of this server"] = "", *, mcp: Hub) -> Outcome:
+    """List the tools of the servers that are connected."""
+    try:
+        found = mcp.listing(server)
+    except OwlError as error:
+        return _refused(error, server)
+    return _told(found, "The servers have no tools.")
+
+
+@tool(group=GROUP, is_read_only=True, menu=(), needs=ASKING)
+def mcp_search(
+    query: Annotated[str, Range(1, 1000), "what the tool should do"],
+    keyword_only: Annotated[bool, "go by words alone"] = False,
+    semantic_only: Annotated[bool, "go by meaning alone"] = False,
+    *,
+    mcp: Hub,
+) -> Outcome:
+    """Find tools of servers by what they do."""
+    try:
+        found = mcp.search(query, keyword_only=keyword_only, semantic_only=semantic_only, limit=SHOWN)
+    except OwlError as error:
+        return _refused(error)
+    return _told(found, f"No tool for {query!r}.")
+
+
+@tool(group=GROUP, is_read_only=True, menu=(), needs=ASKING)
+def mcp_info(server: Server, tool: Name, *, mcp: Hub) -> Outcome:
+    """Show what a tool of a server does and which arguments it takes."""
+    try:
+        ware = mcp.info(server, tool)
+    except OwlError as error:
+        return _refused(error, server)
+    hint = f"Call it with mcp_exec, server {server}, tool {tool}."
+    return Outcome(200, "ok", f"{ware.text()}\n{hint}", data=_plain(ware), origin=f"mcp:{server}", source=f"{server}/{tool}")
+
+
+@tool(group=GROUP, menu=(), needs=CALLING)
+def mcp_exec(
+    server: Server, tool: Name, args: Annotated[dict[str, Any] | None, "its arguments by name"] = None, *, mcp: Hub, caller: Caller
+) -> Outcome:
+    """Call a tool of a server."""
+    try:
+        return mcp_tools.call(mcp, server, tool, args or {}, caller)
+    except OwlError as error:
+        return _refused(error, server)
+
+
+def _told(found: Found, none: str) -> Outcome:
+    """Tools as lines; marked as the words of the servers whose they are."""
+    lines = [ware.line for ware in found.wares] or ([] if found.note else [none])
+    text = "\n".join([*lines, *([f"[{found.note}]"] if found.note else [])])
+    data = {"tools": [_plain(ware) for ware in found.wares], "note": found.note}
+    return Outcome(200, "ok", text, data=data, origin=_origin(found.wares))
+
+
+def _origin(wares: Sequence[Ware]) -> str:
+    names = sorted({ware.server for ware in wares})
+    return "" if not names else f"mcp:{names[0]}" if len(names) == 1 else "mcp"
+
+
+def _plain(ware: Ware) -> dict[str, Any]:
+    return {"server": ware.server, "name": ware.name, "description": ware.description, "schema": ware.schema}
+
+
+def _refused(error: OwlError, server: str = "") -> Outcome:
+    return mcp_tools.failed(error, server) if server else Outcome(error.status, error.outcome, error.message, error.hint)

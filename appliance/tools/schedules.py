@@ -1,0 +1,421 @@
+"""Tools for what is to happen at its time: reminders, schedules in plain English, cron jobs.
+
+A model sees and changes what belongs to the person it talks with; a person on the command line sees all. What a schedule
+began makes none. Every schedule is shown back in words with its next times, so that a misunderstanding is seen at once.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from appliance import timing, wording
+from appliance.clock import now_ms
+from appliance.errors import BadInput, Refused
+from appliance.runs import Runs
+from appliance.schedules import Act, Action, New, Schedule
+from appliance.signatures import Range
+from appliance.taint import Reach
+from appliance.timetable import MOST, NEXT, Timetable, View, Who
+from appliance.toolbox import Caller, Needs, tool
+
+PREFIX = "[owlbox]"  # before the subject of a mail (S-067)
+WRITES = Needs(reach=Reach("schedule"))
+JUDGES = Needs(reach=Reach("schedule"), deadline_s=300)
+LOCALS = ("cli", "local")
+Id = Annotated[str, Range(1, 200), "the schedule's id, 8 hex digits, or its name"]
+Name = Annotated[str, Range(1, 200), "what it is for, in a few words"]
+Frequency = Annotated[
+    str, Range(1, 500), "when, such as: every weekday at 7am, last Friday of the month at 5pm, every 2 hours between 9 and 17"
+]
+Zone = Annotated[str, "time zone: local, UTC, +05:30 or Europe/Berlin; empty for the box's own"]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A schedule that was added."""
+
+    schedule: View
+    verb: str = "Added"
+
+    def text(self) -> str:
+        """Its name, its times in words, and the next of them."""
+        found = self.schedule
+        what = " ".join(word for word in (self.verb, _kind(found), found.id) if word)
+        return "\n".join([f"{what} ({found.name}): {found.words}.", *_ahead(found)])
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a text about time means."""
+
+    frequency: str
+    words: str
+    kind: str
+    spec: str
+    zone: str
+    is_judged: bool
+    next: tuple[int, ...]
+
+    def text(self) -> str:
+        """In words, with the next times."""
+        lines = [f"{wording.moment(at_ms, self.zone)}" for at_ms in self.next]
+        return "\n".join([self.words, *(["Next: " + ", ".join(lines)] if lines else [])])
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Schedules, in the order in which they were made."""
+
+    schedules: tuple[View, ...]
+    has_more: bool = False
+
+    def text(self) -> str:
+        """One line a schedule."""
+        lines = [_line(one) for one in self.schedules]
+        return "\n".join([*(lines or ["No schedules."]), *(["(there are more: offset)"] if self.has_more else [])])
+
+
+@dataclass(frozen=True)
+class Fired:
+    """One time that a schedule was due."""
+
+    due_ms: int
+    fired_ms: int
+    status: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Viewed:
+    """Everything about a schedule."""
+
+    schedule: View
+    firings: tuple[Fired, ...]
+
+    def text(self) -> str:
+        """Every field that says something, one a line."""
+        found = self.schedule
+        facts = {
+            "status": found.status + (f" after {found.failures} failures" if found.failures else ""),
+            "frequency": found.frequency,
+            "when": found.words,
+            "rule": f"{found.kind} {found.spec}" if found.kind != "text" else "",
+            "does": f"{found.action}{f': {found.text}' if found.text else ''}",
+            "about": found.description,
+            "for": found.person,
+            "in": found.session,
+            "role": found.role,
+            "mode": found.mode,
+            "last run": found.last_run_ms and wording.moment(found.last_run_ms, found.zone),
+            "last said": found.said,
+        }
+        lines = [f"{found.id} {found.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact), *_ahead(found)]
+        for one in self.firings:
+            lines.append(f"due {wording.moment(one.due_ms, found.zone)}: {one.status}{f', {one.outcome}' if one.outcome else ''}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What became of a schedule."""
+
+    id: str
+    name: str
+    status: str
+    note: str
+
+    def text(self) -> str:
+        """One line."""
+        return f"Schedule {self.id} ({self.name}): {self.note}"
+
+
+# -- reminders and schedules --------------------------------------------------------------------------
+
+
+@tool(group="schedules", command="remind", menu=())
+def remind(
+    text: Annotated[str, Range(1, 2000), "what to be reminded of"],
+    when: Annotated[str, "when: in 20 minutes, tomorrow at noon, every Monday at 9"] = "",
+    timezone: Zone = "",
+    *,
+    timetable: Timetable,
+    runs: Runs,
+    caller: Caller,
+) -> Made:
+    """Remind the person of something at a time, in this conversation."""
+    text, when = (text, when) if when.strip() else timetable.split(text, timezone)
+    rule = timetable.read(when, timezone, is_frequency=False) if when else None
+    if rule is None or rule.kind == "text":
+        raise BadInput(f"{when or text!r} names no time", hint="say it as: in 20 minutes, tomorrow at noon, every Monday at 9")
+    new = New(text[:100].strip(), rule, Action("reminder", {"text": text}), frequency=when, mode="session")
+    return Made(_add(new, timetable, runs, caller), "Reminder")
+
+
+@tool(group="schedules", command="schedule add", menu=(), needs=WRITES)
+def create_schedule(
+    name: Name,
+    frequency: Frequency,
+    description: Annotated[str, Range(0, 20_000), "everything needed to do it"] = "",
+    action: Annotated[Literal["tasks", "prompt", "message", "reminder"], "add tasks, run a prompt, say it, or remind"] = "tasks",
+    mode: Annotated[Literal["", "session", "isolated", "silent"], "of a prompt: in this conversation, apart, or unheard"] = "",
+    role: Annotated[str, "as whom a prompt works"] = "",
+    timezone: Zone = "",
+    *,
+    timetable: Timetable,
+    runs: Runs,
+    caller: Caller,
+) -> Made:
+    """Have something done again and again, or at a time."""
+    rule = timetable.read(frequency, timezone)
+    words = description or name
+    details: dict[str, Any] = {} if action == "tasks" else {"prompt" if action == "prompt" else "text": words}
+    made = New(name, rule, Action(action, details), frequency=frequency, description=description, mode=mode, role=role)
+    return Made(_add(made, timetable, runs, caller))
+
+
+@tool(group="schedules", command="schedule preview", is_read_only=True, menu=())
+def preview_schedule(frequency: Frequency, timezone: Zone = "", *, timetable: Timetable) -> Preview:
+    """Show what a text about time means, without adding anything."""
+    rule = timetable.read(frequency, timezone)
+    ahead = tuple(timing.upcoming(rule, now_ms(), NEXT))
+    return Preview(frequency, wording.words(rule), rule.kind, rule.spec, rule.zone, rule.is_judged, ahead)
+
+
+@tool(group="schedules", command="schedule list", is_read_only=True, menu=())
+def list_schedules(
+    enabled: Annotated[bool | None, "only those that are on, or off"] = None,
+    status: Annotated[Literal["", "active", "paused", "completed", "failed"], "only in this state"] = "",
+    type: Annotated[Literal["", "scheduled", "heartbeat", "system"], "only of this type"] = "",
+    limit: Annotated[int, Range(1, 1000), "how many to show"] = 100,
+    offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
+    *,
+    timetable: Timetable,
+    runs: Runs,
+    caller: Caller,
+) -> Listed:
+    """List schedules and reminders with their next times."""
+    known = timetable.listing(_who(runs, caller), is_enabled=enabled, limit=MOST)
+    wanted = [one for one in known if status in ("", one.status) and type in ("", one.type)][offset:]
+    return Listed(tuple(timetable.view(one) for one in wanted[:limit]), len(wanted) > limit)
+
+
+@tool(group="schedules", command="schedule view", is_read_only=True, menu=())
+def view_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Viewed:
+    """Read everything about a schedule: its next times, and how it went."""
+    found = timetable.get(id, _who(runs, caller))
+    fired = tuple(Fired(one.due_ms, one.fired_ms, one.status, one.outcome) for one in timetable.rows.firings(found.id))
+    return Viewed(timetable.view(found), fired)
+
+
+@tool(group="schedules", command="schedule update", menu=(), needs=WRITES)
+def update_schedule(
+    id: Id,
+    name: Annotated[str | None, "another name"] = None,
+    frequency: Annotated[str | None, "another time, as create_schedule takes it"] = None,
+    description: Annotated[str | None, "another description"] = None,
+    *,
+    timetable: Timetable,
+    runs: Runs,
+    caller: Caller,
+) -> Made:
+    """Change what a schedule is for, or when."""
+    who = _who(runs, caller)
+    known = timetable.get(id, who)
+    given: dict[str, Any] = {"name": name, "description": description, "frequency": frequency}
+    given = {key: value for key, value in given.items() if value is not None}
+    if frequency is not None:
+        given["rule"] = timetable.read(frequency, known.rule.zone)
+    if description is not None and known.action.kind != "tasks":
+        given["action"] = Action(known.action.kind, {**known.action.details, _key(known.action.kind): description})
+    return Made(timetable.view(timetable.change(known, who, **given)), "Changed")
+
+
+@tool(group="schedules", command="schedule enable", menu=(), needs=WRITES)
+def enable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+    """Resume a schedule; what it missed stays missed."""
+    who = _who(runs, caller)
+    return _changed(timetable, timetable.enable(timetable.get(id, who), True, who))
+
+
+@tool(group="schedules", command="schedule disable", menu=(), needs=WRITES)
+def disable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+    """Pause a schedule."""
+    who = _who(runs, caller)
+    return _changed(timetable, timetable.enable(timetable.get(id, who), False, who))
+
+
+@tool(group="schedules", command="schedule delete", menu=(), needs=WRITES)
+def delete_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+    """Delete a schedule or a reminder."""
+    who = _who(runs, caller)
+    gone = timetable.delete(timetable.get(id, who), who)
+    return Changed(gone.ref, gone.name, "deleted", "deleted")
+
+
+@tool(group="schedules", command="schedule trigger", menu=(), needs=JUDGES)
+def trigger_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+    """Do now what a schedule is for, whatever its time."""
+    who = _who(runs, caller)
+    known = timetable.get(id, who)
+    said = timetable.fire(known, who)
+    return Changed(known.ref, known.name, known.status, said)
+
+
+# -- cron jobs: messages to a session -------------------------------------------------------------------
+
+
+@tool(group="cron", is_read_only=True, menu=())
+def cron_list(*, timetable: Timetable, runs: Runs, caller: Caller) -> Listed:
+    """List cron jobs: messages that are said in a conversation at their times."""
+    found = [one for one in timetable.listing(_who(runs, caller), limit=MOST) if one.action.kind == "message"]
+    return Listed(tuple(timetable.view(one) for one in found))
+
+
+@tool(group="cron", menu=(), needs=WRITES)
+def cron_add(
+    name: Name,
+    message: Annotated[str, Range(1, 20_000), "what is said to the assistant at these times"],
+    schedule: Annotated[str, Range(1, 200), "five cron fields such as '0 9 * * 1-5', or 'every N' with N seconds"],
+    timezone: Zone = "local",
+    channel: Annotated[str, "the conversation, such as local:ada; empty for this one"] = "",
+    enabled: Annotated[bool, "whether it is on"] = True,
+    *,
+    timetable: Timetable,
+    runs: Runs,
+    caller: Caller,
+) -> Made:
+    """Add a cron job: a message to the assistant at its times, answered in the conversation."""
+    session, metadata = _target(channel, runs, caller)
+    _require_own(session, timetable, runs, caller)
+    rule = timetable.simple(schedule, timezone)
+    if session.startswith("email:"):
+        metadata["email_subject"] = f"{PREFIX} {name}"
+    now = now_ms()
+    made = New(
+        name,
+        rule,
+        Action("message", {"text": message}),
+        frequency=schedule,
+        mode="session",
+        session=session,
+        metadata=metadata,
+        is_enabled=enabled,
+        first_ms=now if rule.kind == "interval" else _first(rule, now),
+    )
+    return Made(_add(made, timetable, runs, caller))
+
+
+@tool(group="cron", menu=(), needs=WRITES)
+def cron_remove(job_id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+    """Remove a cron job."""
+    return delete_schedule(job_id, timetable=timetable, runs=runs, caller=caller)
+
+
+@tool(group="cron", menu=(), needs=WRITES)
+def cron_set_enabled(
+    job_id: Id, enabled: Annotated[bool, "whether it is on"], *, timetable: Timetable, runs: Runs, caller: Caller
+) -> Changed:
+    """Switch a cron job on or off."""
+    who = _who(runs, caller)
+    return _changed(timetable, timetable.enable(timetable.get(job_id, who), enabled, who))
+
+
+# -- whose ----------------------------------------------------------------------------------------------
+
+
+def _who(runs: Runs, caller: Caller) -> Who:
+    return Who(caller.run, _person(runs, _session(runs, caller)) if caller.run else "")
+
+
+def _session(runs: Runs, caller: Caller) -> str:
+    """The session of the run, or of the person outside of any."""
+    return caller.session or (runs.get(caller.run).session if caller.run else "")
+
+
+def _person(runs: Runs, session: str) -> str:
+    """Whose session it is; one that has not begun belongs to who would begin it."""
+    return runs.person(session) or session.partition(":")[2]
+
+
+def _add(new: New, timetable: Timetable, runs: Runs, caller: Caller) -> View:
+    """A schedule of the caller, told in the thread that it was made in."""
+    session = _session(runs, caller)
+    known = runs.people.find(session) if session else None
+    made = replace(
+        new,
+        person=_person(runs, session),
+        context=known.context if known is not None else "",
+        session=new.session or session,
+        source=_thread(runs, caller.run),
+        run=caller.run,
+    )
+    return timetable.view(timetable.add(made, _who(runs, caller)))
+
+
+def _thread(runs: Runs, run: str) -> str:
+    """The thread that a person reads: of a helper's work the one in which that was asked for."""
+    while run and (found := runs.get(run)).kind == "child" and found.parent:
+        run = found.parent
+    return run
+
+
+def _target(channel: str, runs: Runs, caller: Caller) -> tuple[str, dict[str, Any]]:
+    """The session that a cron job talks in, with what its door wants back."""
+    here = _session(runs, caller)
+    session = channel.strip() or (here if here.partition(":")[0] not in LOCALS or caller.run else "")
+    if not session:
+        raise BadInput("channel is needed here", hint="name a conversation such as local:ada; owlbox session list shows them")
+    door, _, sender = session.partition(":")
+    if not (door and sender):
+        raise BadInput(f"channel {session!r}", hint="name a conversation as CHANNEL:NAME, such as local:ada")
+    if door == "cli":
+        session = here if here else f"local:{sender}"
+    known = runs.people.find(session)
+    metadata: dict[str, Any] = dict(known.metadata) if known is not None and (not channel or session == here) else {}
+    if door == "matrix" and not metadata.get("matrix_room_id"):
+        raise BadInput(f"the room of {session} is not known", hint="add the job from a conversation in that room")
+    return session, metadata
+
+
+def _require_own(session: str, timetable: Timetable, runs: Runs, caller: Caller) -> None:
+    """What is said in a conversation is said as its person: in that of another only whoever manages everybody's may."""
+    who = _who(runs, caller)
+    if session != _session(runs, caller) and not timetable.sees_all(who) and _person(runs, session) != who.person:
+        raise Refused(f"{session} is the conversation of somebody else", hint="leave out the channel, or name one of your own")
+
+
+# -- inside ---------------------------------------------------------------------------------------------
+
+
+def _first(rule: timing.Rule, now: int) -> int | None:
+    """A cron line that fits the minute which has just begun is due at once (S-060)."""
+    return timing.after(rule, now - 60_000)
+
+
+def _changed(timetable: Timetable, found: Schedule) -> Changed:
+    view = timetable.view(found)
+    note = found.status + (f", next {wording.moment(view.next_ms, view.zone)}" if view.next_ms else "")
+    return Changed(found.ref, found.name, found.status, note)
+
+
+def _key(kind: Act) -> str:
+    return "prompt" if kind == "prompt" else "text"
+
+
+def _kind(found: View) -> str:
+    return {"message": "cron job", "reminder": ""}.get(found.action, "schedule")
+
+
+def _line(found: View) -> str:
+    ahead = f", next {wording.moment(found.next_ms, found.zone)}" if found.next_ms else ""
+    return f"{found.id} {found.name} ({found.status}): {found.words}{ahead}"
+
+
+def _ahead(found: View) -> list[str]:
+    """The next times on one line; that a model decides, where it does."""
+    if found.is_judged and found.kind == "text":
+        return ["The small model judges when it is due."]
+    if not found.next:
+        return []
+    return ["Next: " + ", ".join(wording.moment(at_ms, found.zone) for at_ms in found.next)]
+
+
