@@ -6,6 +6,7 @@ sandbox, where all of them are run too, none harms the machine. Prints one line 
 library only: nothing else is there.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -804,7 +805,7 @@ def try_pinned_pages(world: World) -> str:
 
 
 ENOUGH = 1 << 30  # whoever is asked for more than that is to be ended from outside, and waits for it with what it has
-BOMB = 2000  # processes, should nobody end it
+GENERATIONS = 10  # of a bomb that nobody ends: each doubles it, to 1,024 processes at most
 
 
 def rest(most: int) -> None:
@@ -813,22 +814,23 @@ def rest(most: int) -> None:
 
 
 def grow_processes(most: int) -> None:
-    """A fork bomb: every process makes as many as it can. It knows an end, for the sake of the machine."""
-    count, children = mmap.mmap(-1, 8), []
-    while (made := int.from_bytes(count[:8], "little")) < min(most, BOMB):
-        try:
-            child = os.fork()
-        except OSError:
-            if most <= ENOUGH:
-                raise
-            continue
-        count[:8] = (made + 1).to_bytes(8, "little")
-        if child:
-            children.append(child)
-        elif most <= ENOUGH:
+    """So many processes; without an end a fork bomb, of which every process makes more, and which is bounded all the same.
+
+    A count that all of them keep would lose some under load, and the bomb would have no end (seen: 4,000 at once).
+    """
+    if most > ENOUGH:
+        for _ in range(GENERATIONS):
+            with contextlib.suppress(OSError):
+                os.fork()
+        rest(most)
+        return
+    children = []
+    for _ in range(most):
+        child = os.fork()
+        if not child:
             time.sleep(60)
             os._exit(0)
-    rest(most)
+        children.append(child)
     for child in children:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from process import Box, clean_environ, left_over  # noqa: E402
+from process import Box, clean_environ, left_over, send  # noqa: E402
 
 from appliance import doctor, onboard, places  # noqa: E402
 from appliance.client import Client  # noqa: E402
@@ -265,7 +265,7 @@ class Arena:
         if pid is None:
             return
         try:
-            os.kill(pid, number)
+            send(pid, number)
             self.note(f"{what}: {pid}")
         except ProcessLookupError:
             pass

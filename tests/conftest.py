@@ -5,6 +5,7 @@ Real folders, nothing pretended. Everything made here is gone when the test ends
 
 import compileall
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,27 +34,27 @@ def runtime() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-# The slowest files, slowest first: begun late, the last of them would run alone while two of three workers wait.
-SLOW = (
-    *("test_attacks", "test_attacks_unit"),
-    *("test_bad_input", "test_tui", "test_chaos", "test_daemon", "test_context", "test_cli", "test_agenda", "test_workers"),
-    *(
-        "test_engine",
-        "test_llama",
-        "test_first_use",
-        "test_qualify",
-        "test_units",
-        "test_indexer",
-        "test_task_end_to_end",
-        "test_sql",
-    ),
-    *("test_real_turns", "test_tui_turns", "test_grinder", "test_secrets", "test_remote_end_to_end", "test_ssh"),
-    *("test_ingest", "test_crash", "test_shifts", "test_steps", "test_scenarios", "test_patterns", "test_outbox", "test_drops"),
+# The slowest files, slowest first: begun late, the last of them would run alone while the others have nothing to do.
+SLOW = tuple(
+    f"test_{name}"
+    for name in (
+        "engine tui attacks_unit units workers mcp_tools mcp bad_input daemon steps llama qualify tui_live cli schedules_live "
+        "tui_turns scenarios mcp_serve_process mcp_real schedules_crash taint_travel taint crossing loading delegation "
+        "task_end_to_end tui_terminal watch folder real_turns grammar remote_end_to_end ssh first_use layers crash "
+        "indexer chaos first_answer ingest secrets shifts attacks tools undo surfaces race tasks broker transcripts "
+        "answers providers_peer store sandbox tool_unit drops verbs patterns edits local_only readers vault toolbox"
+    ).split()
 )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile once what hundreds of processes import: they write nothing themselves, and may be killed at any moment."""
+    """Compile once what hundreds of processes import: they write nothing themselves, and may be killed at any moment.
+
+    A shell may have made us deaf to signals (`nohup`, `&`), and every process of ours with us.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(places.__file__).parent, quiet=2)
 

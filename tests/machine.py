@@ -27,7 +27,8 @@ UNITS = ROOT / "systemd"
 LIMIT_S = 60.0
 SERVICES = ("owlbox.service", "owlbox-broker.service")
 SOCKETS = ("owlbox.socket", "owlbox-broker.socket")
-TIMER = "owlbox-heartbeat.timer"
+TIMER = "owlbox-maintenance.timer"
+TIMERS = (TIMER, "owlbox-heartbeat.timer", "owlbox-worker.timer")
 LAUNCHER = "/opt/owlbox/bin/owlbox"
 PYTHON = "/opt/owlbox/test-python"
 BASE = "/opt/owlbox/python"
@@ -176,7 +177,7 @@ def booted(root: Path) -> Iterator[Machine]:
             machine.power_off()
     finally:
         if nspawn.poll() is None:
-            if leader:
+            if str(leader) in _children(nspawn):
                 os.kill(leader, signal.SIGKILL)  # pid 1 of the machine: everything in it ends with it
             nspawn.kill()
             nspawn.wait(20)
@@ -185,13 +186,16 @@ def booted(root: Path) -> Iterator[Machine]:
             left.rmdir()
 
 
+def _children(nspawn: "subprocess.Popen[bytes]") -> list[str]:
+    return Path(f"/proc/{nspawn.pid}/task/{nspawn.pid}/children").read_text().split()
+
+
 def _leader(nspawn: "subprocess.Popen[bytes]", console: Path) -> int:
     """The machine's first process, once its systemd says that the machine is up."""
     end_s = monotonic_s() + LIMIT_S
     asked = "nothing"
     while monotonic_s() < end_s and nspawn.poll() is None:
-        children = Path(f"/proc/{nspawn.pid}/task/{nspawn.pid}/children").read_text().split()
-        if children:
+        if children := _children(nspawn):
             wait = ["nsenter", "-t", children[0], "-a", "--", "systemctl", "is-system-running", "--wait"]
             asked = subprocess.run(wait, capture_output=True, text=True, timeout=LIMIT_S).stdout.strip()
             if asked in ("running", "degraded"):

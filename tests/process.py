@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import quick
 from stores import new_home
 
 from appliance import places
@@ -68,9 +69,7 @@ class Box:
     def run(self, *words: str, text: str | bytes = b"", **environ: str) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end; `text` is its standard input."""
         given = text.encode() if isinstance(text, str) else text
-        done = subprocess.run(
-            self.command(*words), input=given, capture_output=True, timeout=LIMIT_S * 2, env={**self.environ, **environ}
-        )
+        done = quick.run(self.command(*words), given=given, timeout_s=LIMIT_S * 2, env={**self.environ, **environ})
         out, err = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
@@ -82,7 +81,7 @@ class Box:
 
     def start(self, *words: str, **environ: str) -> "subprocess.Popen[bytes]":
         """Start a command and leave it running."""
-        child = subprocess.Popen(
+        child = quick.popen(
             self.command(*words),
             env={**self.environ, **environ},
             stdin=subprocess.DEVNULL,
@@ -259,8 +258,20 @@ def left_over(box: Box) -> list[str]:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """A signal to a process this test started, itself or through its core."""
-    os.kill(pid, number)
+    """A signal to a process this test started, itself or through its core; ProcessLookupError when it is gone.
+
+    Numbers of processes come back within one run of all tests: who has this one now is looked at while a handle holds it.
+    """
+    handle = os.pidfd_open(pid)
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if words and b"appliance" not in words:  # none: it has ended, and nobody has looked at it yet
+            raise ProcessLookupError(f"process {pid} is none of ours any more")
+        signal.pidfd_send_signal(handle, number)
+    except FileNotFoundError:
+        raise ProcessLookupError(f"process {pid} is gone") from None
+    finally:
+        os.close(handle)
 
 
 def tree(root: Path, skip: tuple[str, ...] = ("logs", "owlbox.lock", "owlbox.db-wal", "owlbox.db-shm")) -> dict[str, int]:

@@ -33,3 +33,10 @@ def new_home(home: Home) -> None:
     home.root.mkdir(0o700, parents=True)
     new_store(home.database).close()
     onboard.init(home, is_forced=True)
+
+
+def let_chats_do_all(home: Home) -> None:
+    """Give files, commands and the web to the assistant itself, for tests of what guards them there."""
+    folder = home.box / "roles"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "assistant.md").write_text("---\npreset: open\n---\n", encoding="utf-8")

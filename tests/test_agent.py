@@ -555,6 +555,11 @@ def test_an_answer_that_was_cut_off_says_so() -> None:
     assert shown(steps) == events(steps, "message")[0].content == "Once upon a … [cut at 3 tokens]"
 
 
+def test_an_answer_that_went_in_circles_says_so() -> None:
+    steps, _ = think(["Owls owls owls", Finish("repetition", output_tokens=3)])
+    assert shown(steps) == events(steps, "message")[0].content == "Owls owls owls … [ended: it said the same over and over]"
+
+
 # -- verdicts, through the agent ----------------------------------------------------------------------
 
 

@@ -103,7 +103,7 @@ def said(up: Machine) -> dict[str, list[Any]]:
         "first": 1,
         "numbers": {**{call: pair[seccomp.this_machine() != "x86_64"] for call, pair in NUMBERS.items()}, **numbers},
     }
-    endless = {name: {**SMALL, "timeout_s": 2 if name in ("grow_output", "grow_processes") else 20} for name in ENDLESS}
+    endless = {name: {**SMALL, "timeout_s": 2 if name in ("grow_output", "grow_processes") else 60} for name in ENDLESS}
     inside = ["nsenter", "-t", str(up.leader), "-a", "--", "setpriv", "--reuid=owlbox", "--regid=owlbox", "--init-groups"]
     done = subprocess.run(
         [*inside, machine.PYTHON, "-I", "-c", CORE],

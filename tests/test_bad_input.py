@@ -264,10 +264,10 @@ def test_an_error_line_never_steers_the_terminal(box: Box) -> None:
 
 @pytest.fixture
 def small_disk(runtime: Path) -> Iterator[Path]:
-    """A disk of one megabyte."""
+    """A disk of two megabytes: a home and its write-ahead log just fit."""
     place = runtime / "disk"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", str(place)], capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", str(place)], capture_output=True).returncode:
         leave_out("cannot mount here")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import quick
 
 from appliance.client import Client
 from appliance.clock import CancelToken, monotonic_s
@@ -68,7 +69,7 @@ def started(home: Home, program: str = SERVE, **environ: str) -> Iterator[Runnin
         socket = Path(folder) / "b.sock"
         command = [sys.executable, "-c", program, str(home.root), str(socket), str(writer)]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("OWLBOX")}
-        child = subprocess.Popen(command, cwd=ROOT, env={**clean, **environ}, pass_fds=[writer])
+        child = quick.popen(command, cwd=ROOT, env={**clean, **quick.ENVIRON, **environ}, pass_fds=[writer])
         os.close(writer)
         try:
             assert os.read(reader, 1) == b"1", "the broker did not start"

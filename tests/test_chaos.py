@@ -1,4 +1,4 @@
-"""A minute of chaos, another one each time; `make chaos` takes ten."""
+"""Half a minute of chaos, another one each time; `make chaos` takes ten."""
 
 import random
 import subprocess
@@ -8,7 +8,7 @@ from chaos import FAKETIME
 from needs import leave_out, needs
 from process import ROOT
 
-LENGTH_S = 45.0  # with the start and the calm afterwards a minute
+LENGTH_S = 20.0  # with the start and the calm afterwards half a minute
 
 
 @needs("gcc", "faketime")

@@ -44,9 +44,24 @@ def test_something_is_to_be_kept(prompt: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("remind me to call mom tomorrow at noon.", "remind me to call mom tomorrow at noon"),
+        ("Could you remind me every Monday at 9 to put the bins out?", "remind me every Monday at 9 to put the bins out"),
+        ("In 20 minutes, remind me to stretch", "In 20 minutes, remind me to stretch"),
+    ],
+)
+def test_a_reminder_is_asked_for(prompt: str, text: str) -> None:
+    assert plain(prompt) == Cue("remind", {"text": text})
+
+
+@pytest.mark.parametrize(
     "prompt",
     [
         "",
+        "remind me of the milk",
+        "Remind me what we said at noon",
+        "What reminds me of tomorrow?",
         "How do I add a task to the list?",
         "What tasks are there?",
         "Did you add a task to water the roses?",

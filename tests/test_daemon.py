@@ -240,6 +240,7 @@ def test_sessions_and_processes_are_on_record_after_a_kill(box: Box) -> None:
         rows = store.rows("SELECT kind, pid, ended_ms FROM processes WHERE kind IN ('core', 'broker') ORDER BY kind")
         session = store.row("SELECT person, context, status, process <> '', last_active_ms > 0, archived_ms FROM sessions")
     assert rows == [("broker", broker, None), ("core", core.child.pid, None)]
+    until(lambda: is_gone(broker), "its broker follows it")
     assert session is not None and session[1].startswith("user:") and session[2:] == ("active", 1, 1, None)
     status = box.json("status")
     assert status["sessions"][0]["status"] == "stopped" and status["sessions"][0]["process"] == ""

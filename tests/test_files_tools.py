@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -160,6 +161,32 @@ def test_the_program_inside_does_not_follow_a_link_out_either(tmp_path: Path) ->
     order = {"verb": "read", "path": str(tmp_path / "work/link"), "shown": "link", "tops": [str(tmp_path / "work")]}
     done = subprocess.run(["/usr/bin/python3", "-I", "-S", "-B", INSIDE], input=json.dumps(order), capture_output=True, text=True)
     assert json.loads(done.stdout) == {"error": "permission", "message": "path is outside workspace: link"}
+
+
+@pytest.mark.covers("A-053", "A-059")
+@pytest.mark.parametrize("verb", ["read", "edit", "write"])
+def test_a_link_that_comes_after_the_path_was_judged_leads_nowhere(tmp_path: Path, verb: str) -> None:
+    """A command that runs meanwhile may put it there; what it leads to may be a key in the same folder."""
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").write_text("KEY")
+    (tmp_path / "sub").symlink_to(".ssh")
+    order = {"verb": verb, "path": f"{tmp_path}/sub/config", "shown": "sub/config", "tops": [str(tmp_path)]}
+    order |= {"content": "x", "old_text": "KEY", "new_text": "x"}
+    done = subprocess.run(["/usr/bin/python3", "-I", "-S", "-B", INSIDE], input=json.dumps(order), capture_output=True, text=True)
+    assert json.loads(done.stdout) == {"error": "permission", "message": "sub/config was changed meanwhile"}
+    assert (tmp_path / ".ssh/config").read_text() == "KEY"
+
+
+def test_names_stand_on_one_line_and_can_be_stored(desk: Desk) -> None:
+    folder = desk.put("odd/a\nb\x1b[31m", "x\n").parent
+    (folder / os.fsdecode(b"caf\xe9 (deleted)")).write_text("x\n")
+    named = ["odd/a\\nb\\x1b[31m", "odd/caf\\xe9 (deleted)"]
+    assert desk.do("find", path="odd", pattern="*").message.split("\n") == ["2 found", *named]
+    assert desk.do("grep", path="odd", pattern="x").message.split("\n") == [f"{name}:1: x" for name in named]
+    assert desk.do("list_files", path="odd").message == "f  a\\nb\\x1b[31m\nf  caf\\xe9 (deleted)"
+    assert desk.do("read_file", path="odd/" + os.fsdecode(b"caf\xe9 (deleted)")).message == "x\n"
+    assert shown(desk.do("read_file", path="a\ud800"))[:2] == (400, "bad_input")
+    assert shown(desk.do("write_file", path="n" * 300, content=""))[:2] == (400, "bad_input")
 
 
 @pytest.mark.covers("A-057")
@@ -358,7 +385,39 @@ def test_keys_in_a_listed_folder_stay_hidden(listed: Desk) -> None:
     assert listed.do("exec", command=command, terms=CODER).message == "done\n[exit code 0]"
 
 
+@pytest.mark.covers("A-068", "A-153")
+def test_a_program_outside_is_not_reached_through_its_socket_in_a_listed_folder(listed: Desk) -> None:
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(listed.home.root.parent / "library/agent"))
+        door.listen()
+        command = "perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(shift) or die qq($!\n)' /project/library/agent"
+        said = listed.do("exec", command=command, terms=CODER).message
+        assert said.startswith("Connection refused") and said.endswith("[exit code 111]")
+        door.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            door.accept()
+    (listed.home.root.parent / "library/agent").unlink()
+
+
 # -- the working folder that the person names ---------------------------------------------------------
+
+
+@pytest.mark.covers("A-053", "A-057")
+def test_tools_do_not_work_in_the_home_of_the_owl(tmp_path: Path) -> None:
+    for desk in opened(tmp_path, SANDBOX__WORKSPACE=str(tmp_path / "home" / "box")):
+        calls = [("exec", {"command": "ls"}), ("read_file", {"path": "SOUL.md"}), ("write_file", {"path": "a", "content": ""})]
+        for name, given in calls:
+            found = desk.do(name, **given)
+            assert found.status == 403 and found.message.endswith("belongs to owlbox itself")
+
+
+def test_a_home_behind_a_link_is_a_home(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    for desk in opened(tmp_path / "link"):
+        assert desk.do("write_file", path="a.txt", content="kept").status == 200
+        assert desk.do("exec", command="cat a.txt", terms=CODER).message == "kept\n[exit code 0]"
+        assert desk.do("read_file", path="a.txt").message == "kept"
 
 
 @pytest.mark.covers("S-077", "A-057", "A-058")
@@ -379,6 +438,30 @@ def test_a_workspace_hides_the_keys_and_the_home_that_lie_in_it(tmp_path: Path) 
         assert desk.do("list_files").message.count("\n") >= 1
 
 
+@pytest.mark.covers("A-053", "A-057", "A-066")
+def test_a_command_cannot_give_what_is_hidden_by_its_path_another_path(tmp_path: Path) -> None:
+    """Else the next call would not know it again: its own home in the workspace, a folder that a policy denies."""
+    for name in ("work/data/deep", "project/sub/shut"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "project/sub/shut/a").write_text("SECRET")
+    for name in (".env", "a.pem", "id_rsa", "z.key"):
+        (tmp_path / "work/data" / name).write_text("SECRET")
+        (tmp_path / "work/data/deep" / name).write_text("SECRET")
+    project = {"path": f"{tmp_path}/project", "mode": "readwrite", "kind": "project", "user": "ada"}
+    mounts = json.dumps([project, {"path": f"{tmp_path}/project/sub/shut", "mode": "denied"}])
+    keys = {"SANDBOX__WORKSPACE": f"{tmp_path}/work", "SANDBOX__MOUNTS": mounts}
+    for desk in opened(tmp_path / "work/data/deep", **keys):
+        rename = "perl -e 'rename shift, shift or print qq($!\\n)'"
+        pairs = ("data gone", "data/deep data/gone", "/project/project/sub /project/project/gone")
+        command = "; ".join([*(f"{rename} {pair}" for pair in pairs), "echo x >data/new", "echo done"])
+        said = desk.do("exec", command=command, terms=CODER).message
+        assert said.count("Device or resource busy") == 3 and said.endswith("done\n[exit code 0]")
+        found = desk.do("exec", command="cat $(find . /project -type f); grep -r SECRET . /project; echo looked", terms=CODER)
+        assert "SECRET" not in found.message and "looked" in found.message
+        assert "Read-only" in desk.do("env", command="touch data/newer").message
+    assert (tmp_path / "work/data/new").exists() and not (tmp_path / "work/data/newer").exists()
+
+
 @pytest.mark.covers("S-080")
 def test_an_open_workspace_reads_what_the_user_can_and_writes_nothing_more(tmp_path: Path) -> None:
     other = tmp_path / "other"
@@ -393,3 +476,5 @@ def test_an_open_workspace_reads_what_the_user_can_and_writes_nothing_more(tmp_p
         assert desk.do("read_file", path=str(desk.home.config)).status == 403
         assert "KEY" not in desk.do("grep", pattern="KEY", path=str(other)).message.replace("No match for KEY", "")
         assert (other / "a.txt").read_text() == "elsewhere"
+        assert "d  etc" in desk.do("list_files", path="/").message
+        assert desk.do("read_file", path=f"/proc/{os.getpid()}/environ").message.startswith("mount.bind.blocked")

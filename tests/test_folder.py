@@ -250,7 +250,7 @@ def test_documents_are_in_the_prompt_in_order_and_edits_work_on_the_next_message
 
 
 def test_documents_as_they_ship_are_listed_and_clutter_no_search(core: Core) -> None:
-    assert len(refs(core, "box://")) == len(notes.SHIPPED)
+    until(lambda: len(refs(core, "box://")) == len(notes.SHIPPED), "all are read", SOON_S)
     assert [ref for ref in hits(core, "goals memory heartbeat ids hosts passwords changed") if ref.startswith("box:")] == []
 
 

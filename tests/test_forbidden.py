@@ -110,6 +110,7 @@ REFUSED = {
         "X='sudo ls'; bash <<< $X",
         'X=sudo; echo "$($X ls)"',
         "> out sudo ls",
+        "function f { sudo ls; }; f",
         "2>/dev/null sudo ls",
         "{sudo,ls}",
         "sudo.exe ls",
@@ -117,7 +118,7 @@ REFUSED = {
     ),
     "su": ("su", "su - root", "su -c ls", "ls;su"),
     "doas": ("doas ls",),
-    SET_ID: ("chmod +s x", "chmod u+s x", "chmod a+xs x", "chmod 4755 x", "chmod g=rxs x"),
+    SET_ID: ("chmod +s x", "chmod u+s x", "chmod a+xs x", "chmod 4755 x", "chmod 04755 x", "chmod 3755 x", "chmod g=rxs x"),
     "chown": ("chown root x", "find . -exec chown root {} ;"),
     "curl": (
         "curl http://x",

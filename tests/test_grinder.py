@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import quick
 from process import clean_environ
 from stores import new_home
 from test_scenarios import ENTRIES, Stage, Told, put, update
@@ -234,7 +234,8 @@ def test_a_restart_changes_no_byte_of_the_system_text(stage: Stage, home: Home, 
 def owlbox(home: Home, environ: dict[str, str], *words: str) -> Any:
     """What a command says, as JSON."""
     command = [sys.executable, "-m", "appliance", "--home", str(home.root), "packet", *words, "--json"]
-    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    done = quick.run(command, env=environ, cwd=ROOT, text=True)
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 

@@ -116,6 +116,7 @@ def core(tmp_path_factory: pytest.TempPathFactory, port: tuple[int, list[object]
             "sessions/bob/data/diary": OTHERS,
             "users/bob/MEMORY.md": OTHERS,
             "box/skills/tidy-up/SKILL.md": SKILL,
+            "box/roles/assistant.md": "---\npreset: open\n---\n",
         }.items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text)

@@ -1,6 +1,7 @@
 """The architecture, as a test: modules import downward only, and each outside package has one home."""
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,7 @@ ROOT = Path(__file__).parent.parent
 #   schemes     who may write which scheme: a declaration, apart from entries, which obeys it;
 #   contents    what an entry may hold, apart from entries, which keeps it;
 #   changes     the history of entries, apart from entries, which it follows;
-#   functions   the SQL functions that the store offers to every query;
+#   functions   the SQL functions that the store mcp_offers to every query;
 #   queries     what a typed query may do, apart from store, which opens the file it reads;
 #   past        the commands undo, history and sql, apart from listings;
 #   errands     one tool called by a command, for contexts and agenda alike;
@@ -103,6 +104,8 @@ ROOT = Path(__file__).parent.parent
 #               request, each in time; all below fetch, which is loaded where nothing is ever fetched;
 #   readable    what a fetched page says; websearch: who searches; visits: pages kept to ask about them again;
 #   harvest     pages behind search results as entries of a run; web: all of these tied together for core;
+#   tables      the migrations of released databases, below schema, which goes on; sizes: what the static prompt takes;
+#   acting      a person's verbs on entries, apart from core; running: the commands about services, apart from cli;
 #   shellwords  what a shell would run, apart from forbidden, which knows what may not be run;
 #   mounts      which folders tools may see; rules: what a policy says to a request, apart from policy, which reads one;
 #   warden      what holds tools, built for a core: core alone would pass 600 lines; policing: the commands about it;
@@ -120,34 +123,59 @@ ROOT = Path(__file__).parent.parent
 #   workbench   where a conversation's tools work, apart from sandbox, which knows neither policy nor sessions;
 #   streams     what commands say while they run, as entries; executions: who has to allow them, and what follows;
 #   postbox     messages of tools, on their way to the outbox;
-#   workshop    the parts about files and commands of a core, apart from core: one file would pass 600 lines.
+#   servers     which servers of tools there are; mcp_sandbox: the sandbox of one that stays; mcp_offers: what they have,
+#               tables of its own; mcp_content: what they answer, pure; bridge_client: the core's way to the bridge;
+#   hub         all of it for everybody; mcp_stdio, mcp_http, mcp_connections: parts of bridge, which alone would pass 600
+#               lines; only they load the protocol's library;
+#   mcp_tools   tools of servers as tools of ours; mcp_parts: these parts built for a core; mcp_commands: the commands;
+#   rendering   results as models read them, apart from toolbox, which would pass 600 lines;
+#   workshop    the parts about files and commands of a core, apart from core: one file would pass 600 lines;
+#   handoffs    work that one run hands to another; delegation: who does it; role_parts: these and roles tied together for core;
+#   role_commands     the commands about roles and jobs;
+#   taint       the rule about texts of strangers, pure; marks: who had a word in what; grants: what passes all the same;
+#   origins     how marks get about, apart from marks, which keeps them; checkpoint: what is held at dispatch;
+#   clearance   runs what was let pass; taint_parts: these tied together for core; granting: the commands;
+#   mcp_server     the protocol that other agents speak with us; guests: what they may call; mcp_serve: the command;
+#   zones       names of time zones; idioms: the words of English about time; phrases: rules made of them; wording: rules in words;
+#   lineage     whether a schedule began something; judging: the small model's word on one; firing: what becomes of a due one;
+#   effects     what it does then; timetable: what people may do with schedules; timekeeper: the thread that sleeps until the next;
+#   hours       these tied together for core, as office is for the queue; schedule_commands: the commands about them;
+#   windows     parts of a day; checklist: what HEARTBEAT.md says; quiet: when the owl holds its tongue;
+#   unasked     what it does and says unasked, tied together for core; heartbeat_commands: the commands about that;
+#   loading     a small agent of its own that fetches a page through MCP servers, apart from web, which asks by HTTP.
 LAYERS = """\
-__init__ errors records clock steps
-inside globs bounds spans fuzzy fences markers cycles modes keys shellwords tallies cues
-containment forbidden jsonpaths xpaths loose tags diffs excuses breaker throttle failover
-verdicts markdown patterns edits healing timing tokens hooks jsonrpc notices schema signatures gguf settings addresses hosts
-outlines ignores pages secrecy seals credentials
+__init__ errors records clock steps audience
+tables inside globs bounds zones spans fuzzy fences markers cycles modes keys shellwords tallies cues
+taint containment forbidden jsonpaths xpaths loose tags diffs excuses breaker throttle failover
+verdicts markdown patterns edits healing timing tokens hooks moments jsonrpc notices schema signatures gguf settings addresses hosts
+mcp_content rendering windows checklist
+outlines ignores pages manuals secrecy seals credentials idioms wording
+phrases
 places signals reference answers schemes contents chunks pruning mounts
 readers
 config log notify resolving seccomp slots usage rules
 landlock wire
 jail exchange
-cells
-porter
-vault fetch sandbox watch functions queries convert client listener shutdown doorman amend clerk phases
-gather readable custody moving
-websearch strongbox
+cells mcp_sandbox mcp_http
+porter servers
+vault fetch sandbox watch functions queries convert client listener shutdown doorman amend clerk phases mcp_server
+gather readable custody moving mcp_stdio bridge_client
+websearch strongbox mcp_connections
 store
-providers.library providers.room providers.template providers.streaming providers.states providers.matching
+providers.library providers.repeats providers.room providers.template providers.streaming providers.states providers.matching
 providers.grammar providers.sequences providers.remote providers.shapes providers.conversation
 providers.writing providers.sse providers.faults
 providers.lines providers.draft
 providers.hosted
 providers.*
+marks grants
 changes events sessions
 turns
-accounts entries runs people outbox ledger leases visits
-tasks schedules views history
+accounts entries runs people outbox ledger leases visits mcp_offers
+tasks schedules views history handoffs quiet
+lineage judging
+firing
+timetable effects timekeeper
 actions selecting orders streams crew briefing branches transcripts titles harvest
 scheduler prices
 download spend
@@ -157,29 +185,31 @@ vss
 passages
 search policy verbs drives grep blocks chronicle familiar
 notes skills indexer sources scenes overflow gate
-roles memory ingest undo copies sections
-intake project web workbench postbox
+roles memory documents ingest undo copies sections origins hub
+intake project web workbench postbox loading
 toolbox
-packet
+plugins packet mcp_tools
 budget qualify approvals dispatching compaction
-executions
-tools.*
-agent sight
+executions checkpoint
+tools.* clearance
+agent sight sizes guests
 loops
-inbox courier drops ticks relay
+inbox courier drops ticks relay delegation
 workers control
-heartbeat
+heartbeat acting
 channels.* backup broker bridge
 doctor firstboot metrics onboard upkeep
 update
 supervisor
 lender warden
-office workshop
+office workshop role_parts taint_parts mcp_parts
+hours
+unasked
 tui.link tui.commands tui.look tui.owl tui.rows tui.confirm tui.prose tui.bubbles
-tui.sender tui.composer
+tui.sender tui.composer tui.follower
 tui.waits tui.meter tui.tree
 tui.panel
-tui.console
+tui.console tui.onlooker
 core tui.*
 daemon
 tui.app
@@ -188,8 +218,8 @@ terminal launch
 errands
 ingests
 listings shelf contexts past deciding
-agenda shifts annals policing keeping bills
-glimpses
+agenda schedule_commands shifts annals policing heartbeat_commands keeping bills role_commands granting mcp_commands
+glimpses running mcp_serve
 cli
 __main__
 """
@@ -208,6 +238,7 @@ exchange: http.client
 fetch: requests urllib.request http.client
 providers: llama_cpp numpy jinja2 requests urllib3 importlib
 tools: importlib
+plugins: importlib
 channels: importlib smtplib imaplib
 tui: textual rich markdown_it
 config: tomli_w msgspec
@@ -241,7 +272,13 @@ pages: trafilatura
 readers: pypdf
 download: requests
 cells: subprocess
-bridge: subprocess
+bridge: mcp mcp_types
+mcp_connections: mcp mcp_types pydantic
+mcp_http: mcp httpx2 pydantic
+mcp_stdio: mcp mcp_types anyio
+bridge_client: subprocess
+mcp_commands: argparse
+rendering: msgspec
 clock: time
 cli: argparse readline
 listings: argparse
@@ -249,15 +286,21 @@ contexts: argparse
 errands: argparse
 deciding: argparse
 agenda: argparse
+schedule_commands: argparse
+heartbeat_commands: argparse
+role_commands: argparse
+granting: argparse
 shifts: argparse
 policing: argparse
 keeping: argparse
 bills: argparse
 glimpses: argparse
+mcp_serve: argparse
 shelf: argparse
 ingests: argparse
 past: argparse
 annals: argparse
+running: argparse
 nobody: sqlite3
 """
 # Parts of those that open no side door: data files of the package, versions of what is installed.
@@ -279,6 +322,7 @@ ADAPTERS = ("providers", "channels", "tui")
 Files = dict[str, Path]
 
 
+@functools.cache
 def table(text: str) -> dict[str, list[str]]:
     return {key: value.split() for key, value in (line.split(":") for line in text.splitlines())}
 
@@ -298,9 +342,18 @@ def rank(module: str) -> int | None:
     return RANK.get(module, RANK.get(module.split(".")[0] + ".*"))
 
 
-def imports(path: Path) -> Iterator[str]:
+def imports(path: Path) -> tuple[str, ...]:
     """Every imported name in the file: top-level, inside functions and under TYPE_CHECKING alike."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    return _imports(path.read_text("utf-8"))
+
+
+@functools.cache
+def _imports(text: str) -> tuple[str, ...]:
+    return tuple(_names(ast.parse(text)))
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

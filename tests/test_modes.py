@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from appliance import modes
 from appliance.modes import menu, refusal, terms
 from appliance.records import Mode, RunSettings, Terms, ToolSpec
 
@@ -74,3 +75,14 @@ def test_nobody_is_waited_for_where_nobody_is() -> None:
     alone = terms("act", RunSettings(), is_attended=False)
     assert "needs approval" in alone.bars_files and "needs approval" in refusal(alone, "ask_user")
     assert terms("act", RunSettings(approval="auto"), is_attended=False).bars_files == ""
+
+
+@pytest.mark.covers("A-085")
+def test_what_is_barred_is_not_to_be_had_however_it_is_named() -> None:
+    assert modes.has(None, "exec", "shell") and not modes.has((), "exec", "shell")
+    assert modes.has(("shell",), "exec", "shell") and not modes.has(("web",), "exec", "shell")
+    assert not modes.has(("-shell",), "exec", "shell") and modes.has(("-shell",), "search", "knowledge")
+    assert not modes.has(("exec", "-shell"), "exec", "shell") and not modes.has(("exec", "-shell"), "search", "knowledge")
+    assert not modes.has(("shell", "-exec"), "exec", "shell") and modes.has(("shell", "-exec"), "sh", "shell")
+    assert modes.unbarred(("exec", "-shell")) == ("exec",) and modes.unbarred(("-shell",)) is None and modes.unbarred(()) == ()
+    assert "coder" in modes.instead(("-shell",), "shell") and modes.instead(("-web",), "shell") == modes.instead(None, "web") == ""

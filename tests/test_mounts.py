@@ -1,6 +1,7 @@
 """The allowlist of folders, what is never shown, and paths inside a working folder."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,39 @@ def test_masks_hide_what_lies_in_a_shown_folder(tmp_path):
     found = list(Allowlist.of([Rule(f"{tmp_path}/shut", "denied")]).masks(str(tmp_path), ADA))
     assert sorted(str(p.relative_to(tmp_path)) for p in found) == [".env", ".ssh", "shut", "src/deep/server.pem"]
     assert masked(f"{tmp_path}/.ssh/x/y", found) and not masked(f"{tmp_path}/.sshx", found)
+
+
+@pytest.mark.covers("A-050", "A-052", "A-059")
+def test_what_is_denied_under_one_name_is_denied_under_every_other(tmp_path):
+    (tmp_path / "disk/library/private").mkdir(parents=True)
+    (tmp_path / "srv").symlink_to("disk")
+    by_link, by_name = f"{tmp_path}/srv/library", f"{tmp_path}/disk/library"
+    rules = [Rule(by_link), Rule(by_name), Rule(f"{by_link}/private", "denied")]
+    assert modes(*rules)(f"{by_name}/private") == "denied mount.bind.denied"
+    assert list(Allowlist.of(rules).masks(by_name, ADA)) == [Path(by_name, "private")]
+    mine = Rule(f"{by_name}/private", user="ada")  # the person's own entry comes first, whatever the name
+    assert modes(*rules, mine)(f"{by_name}/private") == "readonly"
+
+
+@pytest.mark.covers("A-057", "A-068")
+def test_doors_to_programs_outside_are_hidden(tmp_path):
+    """A read-only mount does not stop a message to a socket, nor a namespace."""
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "agent"))
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "sub/deep").mkdir(parents=True)
+        (tmp_path / "sub/.env").touch()
+        (tmp_path / "link").symlink_to("agent")
+        names = [sorted(str(p.relative_to(tmp_path)) for p in Allowlist().masks(str(tmp_path), ADA, is_deep=d)) for d in (1, 0)]
+        assert names == [["agent", "pipe", "sub/.env"], ["agent", "pipe"]]
+
+
+@pytest.mark.covers("A-057")
+def test_processes_of_this_machine_are_never_shown():
+    ask = modes(Rule("/proc/*"), is_open=True)
+    assert {ask(path) for path in ("/proc", "/proc/self/environ", f"/proc/{os.getpid()}/maps")} == {"denied mount.bind.blocked"}
+    assert ask("/processes") == "readonly"
+    assert "/proc" in map(str, Allowlist().masks("/", ADA, is_deep=False))
 
 
 def test_too_large_a_folder_is_not_shown(tmp_path):

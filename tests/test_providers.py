@@ -125,8 +125,10 @@ def written(turn: wire.Answer) -> dict[str, Any]:
 def test_an_answer_comes_in_pieces_and_ends_with_one_finish(plug: Plug) -> None:
     plug.plays(STORY)
     pieces, finish = plug.all(ask(max_tokens=24))
-    assert len(pieces) > 1
-    if plug.kind != "llama":
+    assert pieces
+    if plug.kind == "llama":  # how much it says is its own affair; it is never kept back until the end
+        assert len(pieces) >= finish.output_tokens / 4
+    else:
         assert [piece.text for piece in pieces if piece.text] == list(STORY.chunks)
         assert finish.reason == "stop"
     assert finish.tool_calls == ()
@@ -135,7 +137,7 @@ def test_an_answer_comes_in_pieces_and_ends_with_one_finish(plug: Plug) -> None:
 @pytest.mark.covers("A-112")
 def test_a_tool_call_comes_whole_with_an_id_and_never_as_text(plug: Plug) -> None:
     plug.plays(CALLS)
-    pieces, finish = plug.all(ask("Add 2 and 3.", tools=(ADD,), must_call=True, max_tokens=60))
+    pieces, finish = plug.all(ask("Add 2 and 3.", tools=(ADD,), must_call=True, max_tokens=200))
     (call,) = finish.tool_calls
     assert finish.reason == "tool_calls"
     assert isinstance(call, ToolCall) and call.id and call.name == "add" and set(call.arguments) == {"a", "b"}
@@ -175,13 +177,18 @@ def test_a_stop_while_it_speaks_ends_it_soon(plug: Plug) -> None:
     assert monotonic_s() - began_s < PROMPT_S
 
 
+def lengthy(plug: Plug) -> str:
+    """A question that takes long to read for a local model: how long it then speaks is its own affair."""
+    return "owl " * (600 if plug.kind == "llama" else 1) + "Write a very long story with many chapters."
+
+
 def test_a_stop_reaches_an_answer_that_has_fallen_silent(plug: Plug) -> None:
     plug.plays(Half(STORY, 8, is_silent=True))
     token = CancelToken()
     threading.Timer(0.2, token.set).start()
     began_s = monotonic_s()
     with pytest.raises(Cancelled):
-        list(plug.generate(ask("Write a very long story with many chapters.", max_tokens=200), token))
+        list(plug.generate(ask(lengthy(plug), max_tokens=200), token))
     assert monotonic_s() - began_s < PROMPT_S
 
 
@@ -189,7 +196,7 @@ def test_a_deadline_ends_it(plug: Plug) -> None:
     plug.plays(LONG)
     began_s = monotonic_s()
     with pytest.raises(DeadlineExceeded):
-        list(plug.generate(ask("Write a very long story with many chapters.", max_tokens=200, deadline_s=0.2), CancelToken()))
+        list(plug.generate(ask(lengthy(plug), max_tokens=200, deadline_s=0.2), CancelToken()))
     assert monotonic_s() - began_s < PROMPT_S
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from model_fixtures import model_file, model_home  # noqa: F401
+from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
 from process import Box, a_box, clean_environ, left_over, script, send, until  # noqa: F401
 from stores import new_home
 from test_broker import TOKEN, started
@@ -172,7 +172,7 @@ def test_everything_is_measured_and_counted(models: Models) -> None:
     assert steps == [(name, done, 5) for done, name in enumerate(qualify.STEPS)]
     assert (found.model, found.provider, found.window, found.decodes) == ("play", "scripted", 8192, 3)
     assert found.cold_tokens > 1000 and found.cold_s and found.warm_s and found.prefill_tokens_per_s  # a script counts half letters
-    assert found.decode_tokens_per_s and 0 < found.decode_tokens_per_s < 200  # two tokens a piece, at most 100 pieces a second
+    assert found.decode_tokens_per_s and 0 < found.decode_tokens_per_s < 250  # two tokens a piece, some 100 pieces a second
     assert found.calls == Calls(**COUNTS)
     assert 0 < found.rss_mb < found.total_mb and 0 < found.free_mb <= found.total_mb
     assert found.verdict == judge(found) and "script" in found.verdict[0]
@@ -333,7 +333,7 @@ def test_the_real_model_is_qualified(model_home: Home, tmp_path: Path) -> None: 
     (home.models / file).hardlink_to(model_home.models / file)
     runtime = Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
     try:
-        found = Box(home, clean_environ(tmp_path, runtime)).json("model", "bench", "smollm2", "--seconds", "60")
+        found = Box(home, clean_environ(tmp_path, runtime) | ONE_THREAD).json("model", "bench", "smollm2", "--seconds", "150")
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
     print(json.dumps(found, indent=1))

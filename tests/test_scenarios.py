@@ -6,7 +6,6 @@ One broker and one core serve all of them; every scenario is a run of its own, a
 import json
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+import quick
 from process import clean_environ
 from stores import new_home
 from test_store import until
@@ -524,9 +524,11 @@ def script(folder: Path, told: dict[str, Sequence[Any]]) -> str:
 
 
 @contextmanager
-def opened(folder: Path, told: dict[str, Sequence[Any]], passed: Passed = nobody) -> Iterator[Stage]:
+def opened(
+    folder: Path, told: dict[str, Sequence[Any]], passed: Passed = nobody, runtime: Path | None = None
+) -> Iterator[Stage]:
     """A core on the home in a folder, made when there is none yet, and a broker that plays these answers."""
-    runtime = Path(f"/tmp/owl-{new_id()[-12:]}")
+    runtime = runtime or Path(f"/tmp/owl-{new_id()[-12:]}")
     runtime.mkdir()
     home = Home(folder / "home")
     if not home.database.exists():
@@ -537,9 +539,11 @@ def opened(folder: Path, told: dict[str, Sequence[Any]], passed: Passed = nobody
     core.toolbox.remove("sh")
     for function in (boom, sh, witness):
         core.toolbox.add(function)
-    yield Stage(core)
-    assert core.close("the test is over") == []
-    shutil.rmtree(runtime)
+    try:
+        yield Stage(core)
+        assert core.close("the test is over") == []
+    finally:
+        shutil.rmtree(runtime)
 
 
 @pytest.fixture(scope="module")
@@ -1246,16 +1250,16 @@ def passed(step):
     if step.name == sys.argv[2]:
         os.kill(os.getpid(), signal.SIGKILL)
 
-with opened(Path(sys.argv[1]), KILLED, passed) as stage:
+with opened(Path(sys.argv[1]), KILLED, passed, Path(sys.argv[3])) as stage:
     stage.ask("[killed] Do it.")
 """
 
 
 @pytest.mark.covers("R-042", "R-058", "R-062")
 @pytest.mark.parametrize("step", LIFE, ids=[step.name for step in LIFE])
-def test_killed_at_any_step_nothing_is_lost_and_nothing_is_done_twice(tmp_path: Path, step: Step) -> None:
-    words = [sys.executable, "-c", CHILD, str(tmp_path), step.name]
-    done = subprocess.run(words, cwd=Path(__file__).parent.parent, capture_output=True, timeout=100)
+def test_killed_at_any_step_nothing_is_lost_and_nothing_is_done_twice(tmp_path: Path, runtime: Path, step: Step) -> None:
+    words = [sys.executable, "-c", CHILD, str(tmp_path), step.name, str(runtime / "child")]
+    done = quick.run(words, cwd=quick.ROOT, env=quick.ENVIRON, timeout_s=100)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     with opened(tmp_path, {"killed-after": ["All is well."], **(KILLED if step is Step.ACCEPTED else {})}) as again:
         (run,) = again.core.runs.listing()

@@ -5,6 +5,7 @@ import os
 import pty
 import resource
 import select
+import signal
 import stat
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 from needs import needs
-from process import ROOT, Box, Core, a_box, a_shared_box, boxed, end, until
+from process import ROOT, Box, Core, a_box, a_shared_box, boxed, end, send, until
 
 from appliance import seals
 from appliance.client import Client
@@ -145,7 +146,7 @@ def test_what_expires_is_listed_refused_and_purged(shared_box: Box, core: Core) 
 def test_rotation_leaves_every_secret_readable_also_after_a_restart(shared_box: Box, core: Core) -> None:
     put(core, "search/kept", "value-of-kept")
     assert "under a new key (file)" in shared_box.run("secret", "rotate").stdout
-    os.kill(pid := core.broker_pid(), 9)
+    send(pid := core.broker_pid(), signal.SIGKILL)
     until(lambda: core.broker_pid() != pid, "the broker is there again")
     with broker(core) as client:
         assert client.call("secret.get", {"name": "search/kept"}) == "value-of-kept"
@@ -216,7 +217,7 @@ except OwlError as error:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@needs(root=True)
 def test_another_user_gets_nothing_even_with_the_token(core: Core) -> None:
     put(core, "search/one", "value-for-search")
     lent = core.call("core.broker")

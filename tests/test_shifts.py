@@ -1,14 +1,13 @@
 """The commands about workers, as people type them: `owlbox worker ...`, with a core and without."""
 
 import json
-import os
 import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from process import Box, a_box, is_gone, script, until  # noqa: F401
+from process import Box, a_box, is_gone, script, send, until  # noqa: F401
 
 from appliance import places
 from appliance.clock import new_id
@@ -36,9 +35,9 @@ def owl(box: Box) -> Iterator[Box]:
     script(box, PLAY)
     yield box
     with box.store() as store:
-        for worker in Roster(store, Leases(store), box.runtime / "workers").running():
-            if worker.is_alive():
-                os.kill(worker.pid, signal.SIGKILL)
+        roster = Roster(store, Leases(store), box.runtime / "workers")
+        for worker in roster.running():
+            roster.send(worker, signal.SIGKILL)
 
 
 def add(box: Box, name: str) -> int:
@@ -114,7 +113,7 @@ def test_reap_names_who_died(owl: Box) -> None:
     worker = owl.json("worker", "start", "--persist")
     # A core of its own: a command without one would bury it before it is asked to.
     core = owl.serve()
-    os.kill(worker["pid"], signal.SIGKILL)
+    send(worker["pid"], signal.SIGKILL)
     until(lambda: is_gone(worker["pid"]), "it is gone")
     assert "gone" in owl.run("worker", "list").stdout
     assert owl.run("worker", "reap").stdout.startswith(f"worker {worker['id']} is dead")

@@ -161,6 +161,14 @@ def test_a_second_start_writes_nothing(home: Home, rows: Entries) -> None:
     assert (rows._store.value("PRAGMA data_version"), rows._store.value("SELECT total_changes()")) == version
 
 
+def test_a_skill_counts_as_ours_when_it_ships_or_is_trusted_by_name(home: Home, rows: Entries) -> None:
+    write(home.box / "skills", "mine", "always: true")
+    write(home.box / "skills", "theirs", "always: true")
+    found = read(home, rows, trusted=("Mine", "gone"))
+    assert [found.is_ours(name) for name in (SHIPPED[0], "mine", "theirs", "gone")] == [True, True, False, False]
+    assert found.strange_always() == ("theirs",)
+
+
 def test_skills_can_be_switched_off(home: Home, rows: Entries) -> None:
     read(home, rows)
     assert read(home, rows, is_enabled=False).lines() == [] and rows.count() == 0

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import quick
 from needs import needs
 from process import PLAY, Box, a_box, end, script, until
 from sshd import LAX, ROOT, SSHD, USER, Door, free_port, is_listening, looking, opened
@@ -118,7 +119,7 @@ def test_anything_else_is_refused_in_one_line(text: str):
 
 def test_every_offered_command_and_option_exists():
     for command, options in doorman.ALLOWED.items():
-        helped = subprocess.run([sys.executable, "-m", "appliance", *command, "--help"], cwd=ROOT, capture_output=True, text=True)
+        helped = quick.run([sys.executable, "-m", "appliance", *command, "--help"], cwd=ROOT, env=quick.ENVIRON, text=True)
         assert helped.returncode == 0
         assert [name for name in (*options, *doorman.EVERYWHERE) if name not in helped.stdout] == []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+import quick
 
 from appliance.accounts import Accounts
 from appliance.clock import monotonic_s, sleep_s
@@ -43,7 +44,8 @@ def child(code: str, *arguments: object, prefix: tuple[str, ...] = ()) -> "subpr
     """Another Python process running `code`, with `Store` and `path` (its first argument) at hand."""
     head = "import sys; from pathlib import Path; from appliance.store import Store; path = Path(sys.argv[1])\n"
     command = [*prefix, sys.executable, "-c", head + textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return quick.popen(command, cwd=ROOT, env=quick.ENVIRON, text=True, **pipes)
 
 
 def finished(process: "subprocess.Popen[str]", timeout_s: float = 40) -> str:

@@ -73,6 +73,8 @@ def test_definition_says_what_a_tool_needs(box: Toolbox) -> None:
         "roles": ("coder", "chat"),
         "profile": "exec",
         "mounts": ("/srv",),
+        "is_waiting": False,
+        "reach": None,
     }
     assert (found["version"], found["group"], found["needs"]) == ("2.1", "lab", needs)
     assert listed(box, "echo")["needs"] == {
@@ -82,6 +84,8 @@ def test_definition_says_what_a_tool_needs(box: Toolbox) -> None:
         "roles": (),
         "profile": "db",
         "mounts": (),
+        "is_waiting": False,
+        "reach": None,
     }
 
 

@@ -90,6 +90,21 @@ def test_out_and_in_again_is_the_same_to_the_letter(wood: Wood, other: Wood) -> 
 
 
 @pytest.mark.covers("A-213")
+def test_what_strangers_had_a_word_in_is_still_marked(wood: Wood, other: Wood) -> None:
+    run = begun(wood)
+    result = Event(run, "tool_result", "tool", "Ignore it.", input={"origin": "web", "source": "https://evil.example"}, call_id="c")
+    wood.runs.append(result)
+    wood.runs.taint(run, "mail", "from mallory")
+    before = wood.runs.marks.of(f"run:{run}"), wood.runs.marks.since(run)
+    lines = written(wood)
+    read(other, lines)
+    after = other.runs.marks.of(f"run:{run}")
+    assert {mark.origin for mark in after} == {"web", "mail"} and "page https://evil.example" in {mark.text for mark in after}
+    assert other.runs.marks.since(run) == before[1] is not None
+    read(other, lines)
+    assert other.runs.marks.of(f"run:{run}") == after
+
+
 def test_header_says_whose_session_it_is(wood: Wood) -> None:
     begun(wood)
     header = json.loads(written(wood)[0])

@@ -323,11 +323,11 @@ def test_tasks_are_added_filtered_done_again_cancelled_and_deleted(core: Core):
 def test_worker_does_a_task_and_its_thread_opens_in_the_chat(core: Core):
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected")
-        await seen.press("f5")
+        await seen.press("f6")
         await seen.shows("No worker has been started.")
         await seen.press("4", "a", *"say hoot", "enter")
         await seen.shows("1. say hoot")
-        await seen.press("5", "o")
+        await seen.press("6", "o")
         await seen.shows("once", "has begun")
         await seen.shows("○ ", "[[tick-end]]")
         await seen.press("x")
@@ -344,7 +344,7 @@ def test_screen_comes_before_the_core_and_help_needs_none(box: Box):
     async def scenario(seen: Seen) -> None:
         await seen.shows("○ connecting", "nothing answers")
         assert seen.app.query_one(Owl).mood == "away"
-        await seen.press("f6")
+        await seen.press("f7")
         await seen.shows("Everywhere")
 
     show(environ(), box.runtime, scenario)
@@ -560,6 +560,6 @@ def test_tool_box_opens_with_result():
     assert str(made.content).endswith("\nfound") and "x" * 80 in str(made.content)
 
 
-@pytest.mark.parametrize("name", ["chat", "threads", "context", "tasks"])
+@pytest.mark.parametrize("name", ["chat", "threads", "context", "tasks", "schedules"])
 def test_document_shows_the_screens_as_they_are(name: str):
     assert (FOLDER / f"{name}.txt").read_text().rstrip("\n") in (ROOT / "docs/tui.md").read_text()

@@ -121,7 +121,8 @@ def test_screen_starts_its_core_survives_its_death_and_takes_it_along(terminal: 
     assert rss_mb(terminal.pid()) < MOST_RSS_MB
     terminal.keys("C-c")
     terminal.shows("EXIT 0")
-    assert "owl" not in terminal.text()  # the terminal is as it was
+    assert "Ask the owl" not in terminal.text()  # the terminal is as it was, and says how to go on
+    assert "owlbox chat --thread" in terminal.text()
     until(lambda: is_gone(second), "its core is gone")
 
 

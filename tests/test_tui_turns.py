@@ -7,6 +7,7 @@ import pytest
 from needs import needs
 from process import ROOT, Box, Core, a_box, script, standing_core  # noqa: F401
 from screens import FOLDER, Seen, show
+from stores import let_chats_do_all
 
 from appliance.tui import commands, console, meter, tree, waits
 from appliance.tui.composer import Composer
@@ -75,7 +76,12 @@ ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
 @pytest.fixture(scope="module")
 def core() -> Iterator[Core]:
     """One core for all: each test has threads and files of its own."""
-    with standing_core(lambda box: script(box, PLAY)) as made:
+
+    def prepare(box: Box) -> None:
+        script(box, PLAY)
+        let_chats_do_all(box.home)
+
+    with standing_core(prepare) as made:
         yield made
 
 
@@ -215,7 +221,7 @@ def test_several_are_leafed_through_and_those_decided_elsewhere_disappear(core: 
         await seen.until(lambda: "? rm two.txt" in seen.text() and "of 2" not in seen.text(), "the other one is left")
         core.call("run.resolve", ref="two.txt", run=thread)
         await seen.shows("Both are gone.", "✔ rm(")
-        assert not seen.app.chat.waits.display and seen.app.query_one(Composer).has_focus
+        await seen.until(lambda: not seen.app.chat.waits.display and seen.app.query_one(Composer).has_focus, "nothing waits")
 
     see(core, scenario)
 
@@ -378,7 +384,8 @@ def test_thread_is_forked_renamed_found_by_its_name_and_compacted_with_an_error(
         await say(seen, "/rename meadow")
         await seen.shows("this thread is meadow now")
         await say(seen, "/fork meadow_again")
-        await seen.shows("this is the new thread meadow_again", "meadow_again: daisies")
+        await seen.shows("this is the new thread meadow_again")
+        await seen.until(lambda: seen.app.chat.talk.title == "meadow_again: daisies", "it has the new name")
         await say(seen, "/fork 99")
         await seen.shows("has no event 99")
         await say(seen, "/approval auto")

@@ -167,3 +167,12 @@ def test_inner_records_of_old_runs_go_and_what_was_said_stays(box: Box):
         )
         assert store.rows("SELECT DISTINCT scope FROM entries WHERE scope LIKE 'run:%'") == [(f"run:{new}",)]
     assert upkeep.maintain(box.home, box.environ, now=now, is_forced=True).records == 0
+
+
+def test_the_log_is_taken_into_the_database(box: Box):
+    with box.store() as store:
+        with store.write() as execute:
+            execute("INSERT INTO mutes (context, until_ms) VALUES ('user:ann', 1)")
+        assert upkeep.maintain(box.home, box.environ, is_forced=True).log_bytes > 0
+        assert store.path.with_name(store.path.name + "-wal").stat().st_size == 0
+        assert upkeep.maintain(box.home, box.environ, is_forced=True).log_bytes == 0

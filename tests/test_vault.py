@@ -4,12 +4,12 @@ import json
 import os
 import signal
 import stat
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+import quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -429,8 +429,8 @@ exec(sys.argv[2])
 def killed_at_every_step(folder: Path, act: str) -> int:
     """Run an act of the vault again and again, killed at its first, second, ... touch of a file; how many there were."""
     for step in range(200):
-        command = [sys.executable, "-B", "-c", KILLED_AT, str(folder / "vault"), act, str(step)]
-        done = subprocess.run(command, cwd=Path(__file__).parent.parent, timeout=60)
+        command = [sys.executable, "-c", KILLED_AT, str(folder / "vault"), act, str(step)]
+        done = quick.run(command, cwd=quick.ROOT, env=quick.ENVIRON)
         values = {name: opened(folder).get(name) for name in ("llm/a", "llm/b")}
         assert values["llm/a"] == "value-of-a" and values["llm/b"] in ("value-of-b", "new-value-of-b"), f"killed at step {step}"
         if done.returncode == 0:

@@ -501,7 +501,7 @@ class Here:
 
     def __init__(self, intake: Intake) -> None:
         self._methods: dict[str, Callable[..., Any]] = {
-            "ingest.page": lambda url: intake.page(url, 1000),
+            "ingest.page": lambda url, addition: intake.page(url, 1000, addition),
             "ingest.part": lambda key: {"data": intake.part(key, 1000)},
         }
 

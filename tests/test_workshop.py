@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from needs import needs
 from process import clean_environ
-from stores import new_home
+from stores import let_chats_do_all, new_home
 from test_scenarios import CHAT, ENTRIES, WILD, Stage, Told, script
 from test_store import until
 
@@ -69,6 +69,7 @@ def opened(folder: Path, **keys: str) -> Iterator[Stage]:
     home = Home(folder / "home")
     if not home.database.exists():
         new_home(home)
+        let_chats_do_all(home)
     given = {"OWLBOX__MODELS__SCRIPT": script(folder, ANSWERS), "OWLBOX__MODELS__CONTEXT": "200000"}
     given |= {f"OWLBOX__{name}": value for name, value in keys.items()}
     core = Core(home, clean_environ(folder, runtime) | given, process="cli", is_shared=False)

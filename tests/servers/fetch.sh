@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The real servers of tools that tests talk to, in the user's cache: made anew when one of the lists here changes.
+# Prints the folder: venv/bin/mcp-server-*, and node_modules/.bin/* where there is npm. A registry that does not answer in
+# time is said on standard error and no failure: who needs what it has looks whether it is there, and the next run asks again.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+key=$(cat "$here/package-lock.json" "$here/requirements.txt" | sha256sum | cut -c1-12)
+root="${XDG_CACHE_HOME:-$HOME/.cache}/owlbox/servers/$key"
+mkdir -p "$root"
+exec 9>"$root/.lock"
+flock 9
+if [[ ! -e $root/venv/.done ]]; then
+    rm -rf "$root/venv"
+    "${PYTHON:-python3}" -m venv "$root/venv"
+    if timeout 180 "$root/venv/bin/pip" install -q --disable-pip-version-check -r "$here/requirements.txt" >&2; then
+        touch "$root/venv/.done"
+    else
+        echo "the servers of requirements.txt could not be fetched" >&2
+    fi
+fi
+if [[ ! -e $root/node_modules/.done ]] && command -v npm >/dev/null; then
+    cp "$here/package.json" "$here/package-lock.json" "$root/"
+    quick=(--silent --no-audit --no-fund --ignore-scripts --fetch-retries=1 --fetch-timeout=20000)
+    if (cd "$root" && timeout 120 npm ci "${quick[@]}" </dev/null >&2); then
+        touch "$root/node_modules/.done"
+    else
+        echo "the servers of package.json could not be fetched" >&2
+    fi
+fi
+echo "$root"

@@ -1,0 +1,243 @@
+"""Every test file in a process of its own, as many at once as are asked for: what `make test` runs.
+
+    python tests/suite.py [-n 4] [FILE ...] [-- OPTIONS OF PYTEST]
+
+Each file is a fork of a process that has loaded pytest and the product already, and nothing collects the tests of
+another file: on two cores the workers of xdist spent a minute on that. The slowest files begin first. What failed is
+shown whole when its file ends, and named once more at the end, with what was left out and why. A file that crashes,
+hangs, leaves early or has no test in it has failed. The last line is `N passed, N failed`, and `, N skipped` if any was.
+Not for looking for one failure: that is `pytest`.
+"""
+
+import argparse
+import compileall
+import ctypes
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import quick
+from conftest import SLOW
+
+TESTS = Path(__file__).parent
+LIMIT_S = 600.0  # a file that takes longer hangs
+PASSED, FAILED, SKIPPED, FINISHED = b"p", b"f", b"s", b"."
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass
+class Running:
+    """A file being tested."""
+
+    path: Path
+    folder: Path
+    began_s: float
+    handle: int = -1
+
+    @property
+    def lasts_s(self) -> float:
+        return time.monotonic() - self.began_s
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "output"
+
+    @property
+    def results(self) -> Path:
+        """A letter for each result, written as it comes: a crash takes none of them away."""
+        return self.folder / "results"
+
+
+class Tally:
+    """A plugin of pytest that writes results down."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            os.write(self._handle, FAILED)
+        elif report.skipped:
+            os.write(self._handle, SKIPPED)
+        elif report.when == "call":
+            os.write(self._handle, PASSED)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            os.write(self._handle, FAILED)
+        elif report.skipped:
+            os.write(self._handle, SKIPPED)
+
+    def pytest_unconfigure(self) -> None:
+        os.write(self._handle, FINISHED)
+
+
+class Suite:
+    """All files, so many at once; what failed."""
+
+    def __init__(self, files: list[Path], options: list[str], scratch: Path) -> None:
+        self._waiting = sorted(files, key=lambda path: (SLOW.index(path.stem) if path.stem in SLOW else len(SLOW), path.stem))
+        self._options, self._scratch = options, scratch
+        self._running: dict[int, Running] = {}
+        self._failed: dict[str, list[str]] = {}
+        self._left_out: list[str] = []
+        self._counts: Counter[bytes] = Counter()
+
+    def run(self, count: int) -> None:
+        """Test everything."""
+        began_s = time.monotonic()
+        while self._waiting or self._running:
+            while self._waiting and len(self._running) < count:
+                self._begin(self._waiting.pop(0))
+            self._rest()
+        print(f"\nEverything took {time.monotonic() - began_s:.0f} s.", flush=True)
+
+    def sum_up(self) -> int:
+        """Say what was left out, what failed, and how many; the exit code."""
+        for line in self._left_out:
+            print(line)
+        for lines in self._failed.values():
+            print("\n".join(lines))
+        counts = self._counts
+        skipped = f", {counts[SKIPPED]} skipped" if counts[SKIPPED] else ""
+        print(f"{counts[PASSED]} passed, {counts[FAILED]} failed{skipped}", flush=True)
+        return 1 if self._failed or not counts[PASSED] else 0
+
+    def _begin(self, path: Path) -> None:
+        folder = self._scratch / path.stem
+        folder.mkdir()
+        made = Running(path, folder, time.monotonic())
+        pid = os.fork()
+        if pid == 0:
+            _test(made, self._options)
+        made.handle = os.pidfd_open(pid)
+        self._running[pid] = made
+
+    def _rest(self) -> None:
+        """Until a file has ended; one that hangs is ended."""
+        ends = select.poll()
+        for running in self._running.values():
+            ends.register(running.handle, select.POLLIN)
+        ends.poll(5000)
+        for running in self._running.values():
+            if running.lasts_s > LIMIT_S:
+                signal.pidfd_send_signal(running.handle, signal.SIGKILL)
+        while True:
+            if not self._running:
+                return
+            pid, status, used = os.wait4(-1, os.WNOHANG)
+            if not pid:
+                return
+            done = self._running.pop(pid, None)
+            if done is not None:  # else an orphan of a test, which came to us
+                os.close(done.handle)
+                self._ended(done, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime)
+
+    def _ended(self, done: Running, code: int, cpu_s: float) -> None:
+        text = done.output.read_text(errors="replace")
+        lines = text.rstrip().splitlines() or [""]
+        self._left_out += [line for line in lines if line.startswith("SKIPPED")]
+        results = done.results.read_bytes() if done.results.exists() else b""
+        found = Counter(results[i : i + 1] for i in range(len(results)))
+        trouble = self._trouble(done, code, found)
+        if trouble or code not in (0, 5):
+            print(text, flush=True)
+            summary = text.rpartition(" short test summary info ")[2].splitlines()  # a log may have such lines, too
+            named = [line for line in summary if line.startswith(("FAILED", "ERROR "))]
+            self._failed[done.path.name] = [*named, *([f"FAILED {done.path}: {trouble}"] if trouble else [])]
+            found[FAILED] += bool(trouble)
+        self._counts.update(found)
+        took = f"{done.lasts_s:6.1f} s, CPU {cpu_s:5.1f} s"  # without what the nest bore for it
+        print(f"{done.path.name:32} {took}   {trouble or lines[-1].strip('= ')}", flush=True)
+        shutil.rmtree(done.folder, ignore_errors=True)
+
+    def _trouble(self, done: Running, code: int, found: Counter[bytes]) -> str:
+        """What is wrong with a file besides tests that failed, or ""."""
+        if done.lasts_s > LIMIT_S:
+            return f"not done after {LIMIT_S:.0f} s"
+        if code < 0:
+            return f"ended by {signal.Signals(-code).name}"
+        if not found[FINISHED]:
+            return f"left before its tests were done, with exit code {code}"
+        if code == pytest.ExitCode.NO_TESTS_COLLECTED:
+            return "" if self._options else "no tests in it"
+        if code == 0 and found[FAILED]:
+            return "a failure that pytest says nothing of"
+        return f"exit code {code}" if code and not found[FAILED] else ""
+
+
+def _test(running: Running, options: list[str]) -> None:
+    """Be the process that tests one file; does not return."""
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        output = os.open(running.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        results = os.open(running.results, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        words = ["-q", "-rfEs", "--tb=short", "--color=no", "-p", "no:xdist", "-p", "no:cacheprovider"]
+        arguments = [*words, f"--basetemp={running.folder / 'tmp'}", *options, str(running.path)]
+        code = pytest.main(arguments, plugins=[Tally(results)])
+    finally:
+        if sys.exc_info()[0] is not None:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _end_all() -> None:
+    """End what is left of the tests: without parents, such processes came to us, and so do those that they leave."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    while left := children.read_text().split():
+        for pid in map(int, left):
+            words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()
+            if words:  # none: it has ended
+                print(f"still running: {words[:150]}", flush=True)
+            os.kill(pid, signal.SIGKILL)  # ours, and not collected yet
+            os.waitpid(pid, 0)
+
+
+def _runtime_folders() -> set[Path]:
+    """What a process of ours makes that was not told where its sockets belong."""
+    return set(Path("/tmp").glob(f"owlbox-{os.getuid()}-*"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="run every test file in a process of its own")
+    parser.add_argument("-n", type=int, default=4, metavar="COUNT", help="how many at once (4)")
+    parser.add_argument("files", nargs="*", type=Path, help="test files (all)")
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else len(words)
+    given, options = parser.parse_args(words[:at]), words[at + 1 :]
+    compileall.compile_dir(TESTS.parent / "appliance", quiet=2)
+    quick.load()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in good order
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    quick.nest()  # one for all
+    before = _runtime_folders()
+    scratch = Path(tempfile.mkdtemp(prefix="owl-tests-", dir="/tmp"))
+    suite = Suite(given.files or list(TESTS.glob("test_*.py")), options, scratch)
+    try:
+        suite.run(given.n)
+    finally:
+        quick.nest().close()
+        _end_all()
+        shutil.rmtree(scratch, ignore_errors=True)
+    for folder in sorted(_runtime_folders() - before):
+        print(f"left behind, by a test or by somebody else: {folder}")
+    return suite.sum_up()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""Idle costs nothing: with the heartbeat on and schedules that are not due, nothing is asked and nothing written."""
+
+from bench_idle import laden, look, settled
+from process import Box, a_box  # noqa: F401
+
+from appliance.clock import sleep_s
+
+
+def test_an_idle_core_asks_nobody_and_writes_nothing(box: Box):
+    core = box.serve()
+    laden(core)
+    pids = [core.child.pid, core.broker_pid()]
+    before = settled(box, pids, 3)
+    sleep_s(10)
+    cost = look(box, pids).since(before)
+    assert (cost["model_calls"], cost["database_bytes"]) == (0, 0)
+    core.call("tool.call", name="create_schedule", arguments={"name": "one more", "frequency": "on 5 January 2035 at 9am"})
+    assert look(box, pids).since(before)["database_bytes"] > 0, "a write would be seen"
