@@ -20,7 +20,7 @@ docs_tests := $(wildcard tests/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-calls bench-queue bench-sandbox bench-remote chaos docs clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-calls bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance docs clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -41,8 +41,8 @@ model: install ## fetch the bundled models into the cache; no home needed
 # Without compiled files every start of a process would compile the whole package, and each of pytest's too.
 unexport PYTHONDONTWRITEBYTECODE
 
-test: dev model ## every test
-	$(bin)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+test: dev model servers ## every test
+	PYTHONPATH=$(CURDIR) $(bin)/python tests/suite.py
 
 check: dev ## style, types, layers, requirement map, reference documents
 	$(bin)/ruff check .
@@ -80,6 +80,18 @@ bench-queue: dev ## claims beside huey's SqliteHuey, and 16 processes over 5,000
 bench-sandbox: dev ## a sandboxed call beside a bare subprocess and plain bubblewrap
 	$(bin)/python tests/bench_sandbox.py
 
+bench-idle: dev ## ten minutes of doing nothing: model calls, bytes written, wake-ups, beside a core without heartbeat and schedules
+	$(bin)/python tests/bench_idle.py
+
+bench-roles: dev ## a delegation beside a plain call, and the tokens of a task of ten steps handed over and not
+	$(bin)/python tests/bench_roles.py
+
+bench-mcp: dev servers ## a call of a server's tool through the bridge beside the protocol's own client, and idle cost
+	$(bin)/python tests/bench_mcp.py
+
+servers: ## fetch the servers of tools that tests talk to into the cache
+	@tests/servers/fetch.sh >/dev/null
+
 bench-remote: dev ## what asking a remote model costs beside the provider, beside llm and the openai client
 	@scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	    $(PYTHON) -m venv "$$scratch/venv"; "$$scratch/venv/bin/pip" install -q llm openai; \
@@ -87,6 +99,9 @@ bench-remote: dev ## what asking a remote model costs beside the provider, besid
 
 chaos: dev ## ten minutes of kills, full disks and clock jumps while messages and tasks flow; then everything is counted
 	$(bin)/python tests/chaos.py --length 600
+
+conformance: dev ## the protocol's own suite against our MCP server and client; by hand, needs npm and network
+	$(bin)/python tests/conformance/run.py
 
 docs: install ## write the reference documents from the code
 	$(bin)/owlbox docs --write docs/
@@ -109,9 +124,9 @@ $(bin)/python:
 # compat: a plain path file; the default import hook would cost every start of `owlbox` some 10 ms.
 .venv/.stamp: pyproject.toml image-build/wheels.sh | $(bin)/python
 	@wheels=$$(image-build/wheels.sh $(bin)/python); \
-	    $(bin)/python -m pip install -q --find-links "$$wheels" -C editable_mode=compat -e .
+	    $(bin)/python -m pip install -q --find-links "$$wheels" -C editable_mode=compat -e '.[mcp]'
 	@touch $@
 
 .venv/.stamp-dev: .venv/.stamp
-	$(bin)/python -m pip install -q -C editable_mode=compat -e '.[dev]'
+	$(bin)/python -m pip install -q -C editable_mode=compat -e '.[dev,mcp]'
 	@touch $@
