@@ -6,6 +6,8 @@ Each file is a fork of a process that has loaded pytest and the product already,
 another file: on two cores the workers of xdist spent a minute on that. The slowest files begin first. What failed is
 shown whole when its file ends, and named once more at the end, with what was left out and why. A file that crashes,
 hangs, leaves early or has no test in it has failed. The last line is `N passed, N failed`, and `, N skipped` if any was.
+A few tests that failed are run once more when nothing else runs: what passes then was the machine's haste, or a race that
+wants to be found, so it is named as `ONLY ALONE` with what it said beside the others; what fails again has failed.
 Not for looking for one failure: that is `pytest`.
 """
 
@@ -30,6 +32,7 @@ from conftest import SLOW
 
 TESTS = Path(__file__).parent
 LIMIT_S = 600.0  # a file that takes longer hangs
+SECOND_LOOKS = 5  # tests that may be run once more; where more fail, it is no accident
 PASSED, FAILED, SKIPPED, FINISHED = b"p", b"f", b"s", b"."
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -41,6 +44,7 @@ class Running:
     path: Path
     folder: Path
     began_s: float
+    only: tuple[str, ...] = ()  # tests of it, when not all
     handle: int = -1
 
     @property
@@ -56,16 +60,23 @@ class Running:
         """A letter for each result, written as it comes: a crash takes none of them away."""
         return self.folder / "results"
 
+    @property
+    def failures(self) -> Path:
+        """The names of tests that failed, a line each."""
+        return self.folder / "failures"
+
 
 class Tally:
     """A plugin of pytest that writes results down."""
 
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
+    def __init__(self, handle: int, failures: Path) -> None:
+        self._handle, self._failures = handle, failures
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             os.write(self._handle, FAILED)
+            with self._failures.open("a") as names:
+                names.write(report.nodeid + "\n")
         elif report.skipped:
             os.write(self._handle, SKIPPED)
         elif report.when == "call":
@@ -90,6 +101,7 @@ class Suite:
         self._running: dict[int, Running] = {}
         self._failed: dict[str, list[str]] = {}
         self._left_out: list[str] = []
+        self._again: dict[Path, tuple[str, ...]] = {}
         self._counts: Counter[bytes] = Counter()
 
     def run(self, count: int) -> None:
@@ -99,6 +111,7 @@ class Suite:
             while self._waiting and len(self._running) < count:
                 self._begin(self._waiting.pop(0))
             self._rest()
+        self._look_again()
         print(f"\nEverything took {time.monotonic() - began_s:.0f} s.", flush=True)
 
     def sum_up(self) -> int:
@@ -112,10 +125,25 @@ class Suite:
         print(f"{counts[PASSED]} passed, {counts[FAILED]} failed{skipped}", flush=True)
         return 1 if self._failed or not counts[PASSED] else 0
 
-    def _begin(self, path: Path) -> None:
+    def _look_again(self) -> None:
+        """Run the few tests that failed once more, one after the other, with the machine to themselves."""
+        few = self._again if sum(map(len, self._again.values())) <= SECOND_LOOKS else {}
+        for path, names in few.items():
+            before, said = self._counts.copy(), self._failed.pop(path.name)
+            self._begin(path, names)
+            while self._running:
+                self._rest()
+            if path.name in self._failed:
+                self._counts = before
+            else:
+                self._left_out += [line.replace("FAILED", "ONLY ALONE", 1).replace("ERROR", "ONLY ALONE", 1) for line in said]
+                self._counts[FAILED] -= len(names)
+                self._counts[SKIPPED] = before[SKIPPED]
+
+    def _begin(self, path: Path, only: tuple[str, ...] = ()) -> None:
         folder = self._scratch / path.stem
         folder.mkdir()
-        made = Running(path, folder, time.monotonic())
+        made = Running(path, folder, time.monotonic(), only)
         pid = os.fork()
         if pid == 0:
             _test(made, self._options)
@@ -155,6 +183,9 @@ class Suite:
             named = [line for line in summary if line.startswith(("FAILED", "ERROR "))]
             self._failed[done.path.name] = [*named, *([f"FAILED {done.path}: {trouble}"] if trouble else [])]
             found[FAILED] += bool(trouble)
+            names = done.failures.read_text().splitlines() if done.failures.exists() else []
+            if not trouble and not done.only and len(names) == found[FAILED] == len(set(names)):
+                self._again[done.path] = tuple(names)
         self._counts.update(found)
         took = f"{done.lasts_s:6.1f} s, CPU {cpu_s:5.1f} s"  # without what the nest bore for it
         print(f"{done.path.name:32} {took}   {trouble or lines[-1].strip('= ')}", flush=True)
@@ -186,8 +217,8 @@ def _test(running: Running, options: list[str]) -> None:
         os.dup2(output, 2)
         results = os.open(running.results, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         words = ["-q", "-rfEs", "--tb=short", "--color=no", "-p", "no:xdist", "-p", "no:cacheprovider"]
-        arguments = [*words, f"--basetemp={running.folder / 'tmp'}", *options, str(running.path)]
-        code = pytest.main(arguments, plugins=[Tally(results)])
+        arguments = [*words, f"--basetemp={running.folder / 'tmp'}", *options]
+        code = pytest.main([*arguments, *(running.only or [str(running.path)])], plugins=[Tally(results, running.failures)])
     finally:
         if sys.exc_info()[0] is not None:
             traceback.print_exc()
