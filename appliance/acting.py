@@ -84,9 +84,9 @@ class Acting:
             self.entries.get(ref)
             return []
 
-    def undo(self, run: str, who: str, is_dry_run: bool) -> Any:
+    def undo(self, run: str, who: str, is_dry_run: bool, is_alone: bool = False) -> Any:
         """What taking back a run did, or would do."""
-        return to_plain(self.undoing.undo(run, who, is_dry_run=is_dry_run))
+        return to_plain(self.undoing.undo(run, who, is_dry_run=is_dry_run, is_alone=is_alone))
 
     def query(self, sql: str, limit: int, cancel: CancelToken) -> tuple[Sequence[str], Sequence[Sequence[Any]], bool]:
         """What somebody's own query says."""

@@ -261,6 +261,11 @@ def subject_of(call: ToolCall) -> str:
     return ""
 
 
+def since_proposed(name: str, was: str, now: str) -> str:
+    """Why what was proposed about a file is not done: its hash is another one, "" for no file."""
+    return f"{name} has changed since it was proposed: its hash was {was or 'none'}, now it is {now or 'none'}"
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}\n[cut: {MAX_CHARS} of {len(text)} characters kept]"
 

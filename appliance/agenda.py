@@ -20,7 +20,6 @@ from appliance.terminal import say
 ABOUT = "work that is done later, in the background"
 WATCH = "follow a task until it ends; the exit code is 0 when it is complete, 1 when it failed, 5 when it waits for somebody"
 TEXT = 200  # characters of a tool's arguments or result that `watch` shows
-WIDTH = 80
 WAITS = 5
 ENDS = {"complete": 0, "failed": 1, "waiting": WAITS}
 
@@ -85,7 +84,7 @@ def call(args: argparse.Namespace, home: Home) -> int:
 
 
 def show_list(args: argparse.Namespace, home: Home) -> int:
-    """Print tasks as a table that fits 80 columns."""
+    """Print tasks as a table."""
     from appliance.clock import iso
 
     data = errands.ask_once(home, args.tool, _arguments(args))["data"]
@@ -99,8 +98,7 @@ def show_list(args: argparse.Namespace, home: Home) -> int:
     for task in data["tasks"]:
         state = "blocked" if task["status"] == "pending" and task["open_blockers"] else task["status"]
         rows.append([str(task["id"]), state.replace("_", " "), task["priority"], iso(task["created_ms"])[:16], task["name"]])
-    room = WIDTH - sum(max(len(row[i]) for row in [*rows, HEADS]) + 2 for i in range(len(HEADS) - 1))
-    terminal.table([[*row[:-1], _short(row[-1], room)] for row in rows], HEADS, sys.stdout)
+    terminal.table(rows, HEADS, sys.stdout, cut=["name"])
     if data["has_more"]:
         say(f"there are more: --offset {getattr(args, 'offset', 0) + len(rows)}", sys.stderr)
     return 0
@@ -181,14 +179,11 @@ def _print(line: dict[str, Any], is_json: bool) -> None:
     else:
         given = json.dumps(line["input"], ensure_ascii=False) if line["kind"] == "tool_use" and line["input"] else line["content"]
         mark = "" if line["status"] < 400 else f" [{line['outcome']}]"
-        say(f"  {line['attempt']}.{line['seq']} {line['tool'] or line['role']}{mark}: {_short(' '.join(given.split()), TEXT)}")
+        text = terminal.clipped(" ".join(given.split()), TEXT)
+        say(f"  {line['attempt']}.{line['seq']} {line['tool'] or line['role']}{mark}: {text}")
 
 
 def _outcome(task: dict[str, Any]) -> str:
     """What a task's state has to say."""
     word = {"complete": "output", "failed": "failure", "waiting": "waiting_reason"}.get(task["status"])
     return str(task[word]) if word else ""
-
-
-def _short(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 1] + "…"

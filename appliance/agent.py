@@ -331,12 +331,15 @@ class Agent:
             except OwlError as error:
                 if talk.said:
                     raise
-                anew = self._anew(chance.route) if isinstance(error, ContextTooLong) else None
+                is_mendable = isinstance(error, ContextTooLong) or error.outcome == "model_not_supported"
+                anew = self._anew(chance.route) if is_mendable else None
                 if anew is None or not chain.narrowed(anew):
                     chain.failed(error)
+                else:
+                    talk.routes = [anew if one.name == anew.name else one for one in talk.routes]
 
     def _anew(self, route: Route) -> Route | None:
-        """A route with the window that is known by now; None where it cannot be had."""
+        """A route with the window and the dialect that are known by now; None where it cannot be had."""
         try:
             return next((one for one in self._model.plan(route.name) if one.name == route.name), None)
         except OwlError:

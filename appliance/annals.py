@@ -20,6 +20,7 @@ from appliance.places import Home
 from appliance.reach import Reach, reach
 from appliance.terminal import say
 
+THREAD = "its id, or the beginning or end of it"
 Command = Callable[..., Any]
 SUFFIX = ".jsonl"
 SESSIONS = 1000  # asked for at a time
@@ -49,19 +50,19 @@ def _threads(command: Command, known: Any) -> None:
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--offset", type=int, default=0)
     view = command("view", listings.thread_view, "everything in one thread", known)
-    view.add_argument("id")
+    view.add_argument("id", help=THREAD)
     view.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
     search = command("search", thread_search, "find what was said, letter by letter, the newest first", known)
     search.add_argument("query", nargs="+", help="letters to look for, in whatever case")
     search.add_argument("--days", type=int, default=0, help="only messages of so many days")
     search.add_argument("--limit", type=int, default=10, dest="max_results", help="how many to show, 1 to 50")
     delete = command("delete", listings.thread_delete, "delete a thread and everything said in it", known)
-    delete.add_argument("id")
+    delete.add_argument("id", help=THREAD)
     follow = command("follow", listings.thread_follow, FOLLOW, known)
     follow.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
     follow.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
     export = command("export", thread_export, "a thread as JSON lines, after those it was forked off", known)
-    export.add_argument("id")
+    export.add_argument("id", help=THREAD)
     export.add_argument("-o", "--output", default="", metavar="FILE", help="write this file instead of standard output")
 
 
@@ -114,7 +115,7 @@ def _runs(command: Command, known: Any) -> None:
         made[name].set_defaults(verb=name)
         made[name].add_argument("run", help="its name or id, or the beginning or end of the id")
     made["rename"].add_argument("alias", help="letters, digits and _")
-    made["inject"].add_argument("text", nargs="+")
+    made["inject"].add_argument("text", nargs="+", help="what is said")
     made["fork"].add_argument("--at", type=int, default=0, metavar="NUMBER", help="after this event (default: where it stands)")
     made["fork"].add_argument("--name", default="", help="what the new run is called")
     made["jump"].add_argument("at", type=int, metavar="NUMBER", help="after this event; 0 is the beginning")
@@ -150,14 +151,14 @@ def sessions(args: argparse.Namespace, home: Home) -> int:
     params = {name: getattr(args, name, "") for name in ("user", "group", "context_type", "status")}
     params |= {"limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
     params |= {f"created_{name}_ms": _at_ms(getattr(args, name, "")) for name in ("after", "before")}
-    found = listings.once(home, "session.list", params)
+    found = errands.once(home, "session.list", params)
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
     elif not found:
         say("no sessions")
     else:
         rows = [[s["id"], s["status"], iso(s["last_active_ms"])[:16], s["context"]] for s in found]
-        terminal.table(rows, ["session", "state", "last active", "of"], sys.stdout)
+        terminal.table(rows, ["session", "state", "last active", "of"], sys.stdout, cut=["of"])
     return 0
 
 
@@ -165,20 +166,19 @@ def session_view(args: argparse.Namespace, home: Home) -> int:
     """Show one session."""
     from appliance.clock import iso
 
-    found = listings.once(home, "session.view", {"id": args.id})
+    found = errands.once(home, "session.view", {"id": args.id})
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
         return 0
     say(f"{found['id']} of {found['context']}, {found['status']}")
     say(f"since {iso(found['created_ms'])[:16]}, last active {iso(found['last_active_ms'])[:16]}")
-    rows = [[r["id"], iso(r["created_ms"])[:16], r["kind"], terminal.state(r), r["title"]] for r in found["runs"]]
-    terminal.table(rows, ["id", "started", "type", "state", "title"], sys.stdout)
+    listings.print_threads(found["runs"])
     return 0
 
 
 def session_do(args: argparse.Namespace, home: Home) -> int:
     """Change a session's state, or delete it."""
-    done = listings.once(home, f"session.{args.verb}", {"id": args.id})
+    done = errands.once(home, f"session.{args.verb}", {"id": args.id})
     if args.json:
         say(json.dumps(done, ensure_ascii=False))
     elif args.verb == "delete":
@@ -322,7 +322,7 @@ def _at_ms(text: str) -> int:
 
 def run_view(args: argparse.Namespace, home: Home) -> int:
     """Show a run."""
-    found = listings.once(home, "run.view", {"run": args.run})
+    found = errands.once(home, "run.view", {"run": args.run})
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
         return 0
@@ -350,7 +350,7 @@ def _settings(settings: dict[str, Any]) -> str:
 
 def run_tree(args: argparse.Namespace, home: Home) -> int:
     """Show the branches of a run and of its forks."""
-    found = listings.once(home, "run.tree", {"run": args.run})
+    found = errands.once(home, "run.tree", {"run": args.run})
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
         return 0
@@ -369,7 +369,7 @@ def run_do(args: argparse.Namespace, home: Home) -> int:
     else:
         names = {"alias": "alias", "at": "seq", "name": "alias"}
         params |= {name: getattr(args, word) for word, name in names.items() if hasattr(args, word)}
-    done = listings.once(home, f"run.{args.verb}", params)
+    done = errands.once(home, f"run.{args.verb}", params)
     if args.json:
         say(json.dumps(done, ensure_ascii=False))
     elif args.verb == "abort":
@@ -385,6 +385,6 @@ def run_config(args: argparse.Namespace, home: Home) -> int:
     """Show or change what a run is set to."""
     names = ("model", "temperature", "context_limit", "approval", "is_yolo", *(flag.replace("-", "_") for flag in FLAGS))
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
-    done = listings.once(home, "run.config", {"run": args.run, "settings": given})
+    done = errands.once(home, "run.config", {"run": args.run, "settings": given})
     say(json.dumps(done, ensure_ascii=False) if args.json else _settings(done["settings"]))
     return 0

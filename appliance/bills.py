@@ -11,7 +11,7 @@ from typing import Any
 
 from appliance import terminal
 from appliance.clock import iso
-from appliance.listings import once
+from appliance.errands import once
 from appliance.places import Home
 from appliance.terminal import say
 
@@ -80,7 +80,7 @@ def _requests(args: argparse.Namespace, home: Home) -> int:
         tokens = f"{'~' if one['is_estimated'] else ''}{one['prompt']}+{one['output']}"
         answered = f"{one['provider']}/{one['model']}"
         rows.append([iso(one["at_ms"])[:19], one["person"] or OWN, one["purpose"], answered, tokens, cost])
-    terminal.table(rows, ["at", "person", "for", "answered by", "tokens", "cost"], sys.stdout)
+    terminal.table(rows, ["at", "person", "for", "answered by", "tokens", "cost"], sys.stdout, cut=["person", "answered by"])
     return 0
 
 
@@ -100,7 +100,7 @@ def providers(args: argparse.Namespace, home: Home) -> int:
         [one["name"], state(one), f"{one['minute']} of {one['per_minute']}", str(one["open"]), str(one["waiting"])]
         for one in found["providers"]
     ]
-    terminal.table(rows, ["provider", "state", "last minute", "open", "waiting"], sys.stdout)
+    terminal.table(rows, ["provider", "state", "last minute", "open", "waiting"], sys.stdout, cut=["state"])
     say(spent(found["spending"]))
     return 0
 

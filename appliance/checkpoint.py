@@ -9,7 +9,7 @@ Who runs what was accepted is `clearance`. Not promised: that nothing leaves whi
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from appliance import taint
@@ -36,7 +36,7 @@ READERS = ("read", "context_read")  # tools that show one entry
 PEOPLE = ("chat", "ask")  # kinds of runs whose messages people wrote
 TASKS = "task"  # the channel of a task's briefing, which nobody typed
 CORE = "core"  # the person of the conversation, as a target
-SHOWN_CHARS = 4000  # of the arguments that a person is shown
+FIRST_CHARS, LAST_CHARS = 3000, 1000  # of the arguments that a person is shown: what is put before hides no end
 MAX_EVENTS = 2000  # newest ones of a run that are looked at
 
 
@@ -52,6 +52,8 @@ class Post:
     outbox: Outbox
     origins: Origins
     kinds: Callable[[], Mapping[str, str]]  # how tools reach out, those that do
+    names: Callable[[str], frozenset[str]]  # of a tool's arguments
+    tools: Callable[[str], int]  # how many a server has
     meant: Callable[[ToolCall], ToolCall]  # the call that another one leads to
     strange_always: Callable[[], Sequence[str]] = tuple  # skills from elsewhere whose text is in every prompt
 
@@ -132,7 +134,8 @@ class Checkpoint:
         carried: tuple[str, ...] = ()
         if reach.kind in CARRYING:
             where = str(call.arguments.get(reach.target, "")) if reach.kind == "web" else target
-            carried = taint.carried(reach, where, call.arguments, self._known(run, since, target))
+            known = replace(self._known(run, since, target), names=self._post.names(call.name), tools=self._post.tools(target))
+            carried = taint.carried(reach, where, call.arguments, known)
             if not carried:
                 return None
         return Held(run, reach, target, marks, carried)
@@ -152,7 +155,7 @@ class Checkpoint:
         if reach.named:
             return reach.named
         if reach.kind == "web":
-            return taint.host_of(value if "://" in value else f"https://{value}") or value
+            return taint.host_of(value if "://" in value else f"https://{value}") or value or "*"
         if reach.kind == "call" and value:
             return value if value.startswith("mcp:") else f"mcp:{value}"
         return value or "*"
@@ -165,12 +168,13 @@ class Checkpoint:
         links: set[str] = set()
         followed = 0
         calls: dict[str, ToolCall] = {}
-        kinds = self._post.kinds()
+        kinds, person = self._post.kinds(), self._person(run)
         for event in self._post.runs.record.path(run.head, kinds=SPOKEN, limit=MAX_EVENTS):
             is_before = since > 0 and event.run == run.id and event.seq < since
             if event.kind == "message" and event.role == "user":
                 followed = 0
-                own += [typed(event)] if run.kind in PEOPLE and event.channel != TASKS else []
+                is_own = run.kind in PEOPLE and event.channel != TASKS and event.sender_id in ("", None, person)
+                own += [typed(event)] if is_own else []
             elif event.kind == "tool_use":
                 calls[event.call_id] = self._post.meant(ToolCall(event.call_id, event.tool, event.input or {}))
             elif event.kind == "tool_result":
@@ -178,11 +182,13 @@ class Checkpoint:
                 kind = kinds.get(call.name, "")
                 is_asked = kind in CARRYING and event.outcome != HELD
                 followed += is_asked and not is_before
-                # What a model wrote may list an address of its own making: only what it cannot have written lists any.
-                is_listing = (is_asked and kind != "call") or origin == "mail" or (is_before and not origin)
+                # What a model wrote may list an address of its own making: only what it cannot have written lists any. What is
+                # no answer of the web, such as an error, may quote it.
+                is_web = is_asked and origin == "web" and event.outcome == "ok"
+                is_listing = (is_web and kind != "call") or origin == "mail" or (is_before and not origin)
                 if is_listing or (origin and call.name in READERS and is_elsewhere(call.arguments)):
                     links |= taint.links(event.content)
-                public += [event.content] if is_asked and origin == "web" else []
+                public += [event.content] if is_web else []
                 theirs += [event.content] if origin == target else []
         return Known("\n".join(own), frozenset(links), "\n".join(public), "\n".join(theirs), followed)
 
@@ -239,7 +245,8 @@ def typed(event: Event) -> str:
 def text_of(held: Held, call: ToolCall) -> str:
     """What a person has to know to decide."""
     given = json.dumps(call.arguments, ensure_ascii=False)
-    given = given if len(given) <= SHOWN_CHARS else f"{given[:SHOWN_CHARS]}… ({len(given)} characters)"
+    if (hidden := len(given) - FIRST_CHARS - LAST_CHARS) > 0:
+        given = f"{given[:FIRST_CHARS]}\n[… {hidden} characters that are not shown …]\n{given[-LAST_CHARS:]}"
     lines = [f"{call.name} wants to {taint.KINDS[held.reach.kind]} ({held.target})."]
     lines.append(f"Held because this thread was shown texts of strangers: {held.because}")
     lines += [f"It carries what you have not said, in {', '.join(held.carried)}."] if held.carried else []

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance import __version__, listings, places, running, terminal
+from appliance import __version__, errands, listings, places, running, terminal
 from appliance.clock import new_id
 from appliance.errors import BadInput, Lost, OwlError
 from appliance.places import Home
@@ -79,14 +79,28 @@ def _open_streams() -> None:
 
 def _complain(error: OwlError, is_json: bool) -> None:
     if is_json:
-        plain = {"status": error.status, "outcome": error.outcome, "message": error.message, "hint": error.hint}
-        print(terminal.visible(json.dumps({"error": plain}, ensure_ascii=False)), file=sys.stderr)
+        print(terminal.visible(json.dumps({"error": terminal.plain(error)}, ensure_ascii=False)), file=sys.stderr)
     else:
         terminal.complain(error)
 
 
+# What an argument of this name is wherever it says nothing else.
+WORDS = {
+    "limit": "how many at most",
+    "offset": "how many to leave out first",
+    "timezone": "the time zone: local, UTC, +05:30, Europe/Berlin",
+    "server": "its name, as `mcp servers` shows it",
+}
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with our one-line errors."""
+
+    def add_argument(self, *names: Any, **given: Any) -> argparse.Action:
+        """The same, with words for what says nothing of itself."""
+        if words := WORDS.get(str(names[-1]).lstrip("-")):
+            given.setdefault("help", words)
+        return super().add_argument(*names, **given)
 
     def error(self, message: str) -> Any:
         """Bad usage, with the next step."""
@@ -187,8 +201,14 @@ def _verbs(command: Command, known: Any) -> None:
     write.add_argument("--search", metavar="TEXT", help="text to replace; an empty one appends")
     write.add_argument("--replace", metavar="TEXT", help="what takes its place")
     write.add_argument("--literal", dest="is_literal", action="store_true", help="the text holds no edits, whatever it looks like")
-    for name in ("title", "description", "mime", "source-url", "summary"):
-        write.add_argument(f"--{name}", metavar="TEXT")
+    for name, text in (
+        ("title", "what it is called"),
+        ("description", "what it is, in a sentence"),
+        ("mime", "its type, such as text/markdown"),
+        ("source-url", "where it is from"),
+        ("summary", "its text in short"),
+    ):
+        write.add_argument(f"--{name}", metavar="TEXT", help=text)
     write.add_argument("--attributes", metavar="JSON", help='an object, such as {"tags": ["garden"]}')
     write.add_argument("--expected-hash", metavar="HASH", help="only if it is still the one with this hash")
     write.add_argument("--yes", action="store_true", help="change everything that a pattern matches")
@@ -207,8 +227,8 @@ def _verbs(command: Command, known: Any) -> None:
     for name, text in (("cp", "copy an entry"), ("mv", "move an entry")):
         made = command(name, listings.entry_transfer, text, known)
         made.set_defaults(verb=name)
-        made.add_argument("ref")
-        made.add_argument("target")
+        made.add_argument("ref", help="its reference, as `entry list` shows it")
+        made.add_argument("target", help="the reference that it has then")
     waiting = command("waiting", listings.entry_waiting, "what models want to change and may not without a word from you", known)
     waiting.add_argument("--limit", type=int, default=100)
     for name, text in (("accept", "let a change happen that waits"), ("reject", "refuse a change that waits")):
@@ -218,8 +238,9 @@ def _verbs(command: Command, known: Any) -> None:
         made.add_argument("--thread", default="", metavar="ID", help="the thread it waits in; needed when it is in several")
     waiting.add_argument("--thread", default="", metavar="ID", help="only in this thread")
     update = command("update", listings.entry_update, "note how a thread's work stands", known)
-    update.add_argument("text")
-    update.add_argument("--status", type=int, default=102, choices=[102, 200, 204, 422])
+    update.add_argument("text", help="how it stands, in a sentence")
+    codes = "102 goes on, 200 done, 204 done without an answer, 422 cannot be done"
+    update.add_argument("--status", type=int, default=102, choices=[102, 200, 204, 422], help=codes)
     for name in ("set", "get", "rm", "cp", "mv", "update"):
         known.choices[name].add_argument("--thread", default="", metavar="ID", help="act in this thread: what it sees changes")
     for name in ("set", "cp", "mv"):
@@ -308,6 +329,7 @@ def _past(command: Command) -> None:
     undo = command("undo", past.undo, "take back everything a thread changed in entries, or nothing of it")
     undo.add_argument("thread", help="its id, or the beginning or end of it")
     undo.add_argument("--dry-run", action="store_true", help="only say what would change, and what is in the way")
+    undo.add_argument("--alone", action="store_true", help="without what was changed by those to whom it handed work")
     history = command("history", past.history, "who changed an entry, newest first; also of one that is gone")
     history.add_argument("ref", help="its reference, as `entry list` or `search` shows it")
     history.add_argument("--limit", type=int, default=20, help="how many changes, at most 100")
@@ -433,7 +455,7 @@ def _require_model(home: Home) -> None:
     except PermissionError:
         is_running = True  # reaching it says why not
     if is_running:
-        listings.once(home, "model.plan", {})
+        errands.once(home, "model.plan", {})
     elif os.access(home.config, os.R_OK) or not home.root.exists():
         from appliance import catalogue, config
 
@@ -441,9 +463,9 @@ def _require_model(home: Home) -> None:
 
 
 def _tui(args: argparse.Namespace, home: Home) -> int:
-    """The full screen; lines where there is no terminal for it."""
+    """The full screen; lines where there is no terminal for it, and for a program that reads them as JSON."""
     is_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    if args.plain or not is_screen:
+    if args.plain or args.json or not is_screen:
         return _chat(args, home)
     from appliance import launch
 
@@ -460,12 +482,10 @@ def _chat(args: argparse.Namespace, home: Home) -> int:
             import readline  # line editing and history come with the import
 
             readline.set_history_length(1000)
+        paper = terminal.Paper(sys.stdout, sys.stderr, args.json)
         if args.prompt:
-            answer, result = terminal.ask(way, {"text": args.prompt, "thread": args.thread, "kind": "chat"}, sys.stdout, sys.stderr)
-            args.thread = answer.run
-            if error := terminal.verdict(result):
-                terminal.complain(error)
-        return terminal.chat(way, args.thread, input if sys.stdin.isatty() else _line, sys.stdout, sys.stderr)
+            args.thread = terminal.converse(way, args.prompt, args.thread, paper)
+        return terminal.chat(way, args.thread, input if sys.stdin.isatty() else _line, paper)
     finally:
         way.close()
 
@@ -479,7 +499,7 @@ def _line(prompt: str) -> str:
 
 
 def _prompt_size(args: argparse.Namespace, home: Home) -> int:
-    size = listings.once(home, "prompt.size", {"text": args.text, "role": args.role})
+    size = errands.once(home, "prompt.size", {"text": args.text, "role": args.role})
     if args.json:
         say(json.dumps(size, ensure_ascii=False))
         return 0

@@ -14,6 +14,7 @@ from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, Lost, TooLarge
 
 CANCEL_GRACE_S = 3.0
+STARTING_S = 30.0  # for a core that is just being started: systemd holds its socket, and a Pi reads Python from a card
 
 Notification = tuple[str, dict[str, Any]]
 
@@ -99,7 +100,7 @@ class Client:
         while True:
             # Two seconds of grace: the server knows the deadline too and its own answer is better.
             left_s = end_s + (0 if deadline_s is None else 2) - monotonic_s()
-            self._wire.sock.settimeout(max(0.001, left_s if idle is None else min(left_s, idle[0])))
+            self._wire.wait_at_most(max(0.001, left_s if idle is None else min(left_s, idle[0])))
             try:
                 line = next(lines, None)
             except TimeoutError:

@@ -431,6 +431,10 @@ def _check_tools(config: Config) -> None:
         if not getattr(server, key):
             _missing(f"tools.mcp.{name}.{key}", f'its transport is "{transport}"')
         _check_address(f"tools.mcp.{name}.url", server.url)
+        _check_address(f"tools.mcp.{name}.issuer", server.issuer)
+        for key in ("client_id", "client_secret"):
+            if server.issuer and not getattr(server, key):
+                _missing(f"tools.mcp.{name}.{key}", f"tools.mcp.{name}.issuer is {server.issuer}")
 
 
 def _check_mounts(config: Config) -> None:

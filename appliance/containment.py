@@ -56,6 +56,9 @@ class Sandbox:
         seed="S restrict_to_workspace",
     )
     mounts: tuple[Mount, ...] = setting((), "Folders that may be seen; with none, none.", seed="A mount allowlist")
+    groups: Mapping[str, tuple[str, ...]] = setting(
+        {}, "Who is in a group, for folders that are listed for one: names of people.", seed="A group membership"
+    )
     roles: Mapping[str, Bounds] = setting({}, "What a role's calls may use.", seed="A container.resource_limits by role")
 
 
@@ -139,6 +142,7 @@ class McpServer:
     headers: Mapping[str, str] = setting({}, "Sent with each request, for http.", seed="B mcp headers", mark="secret")
     client_id: str = setting("", "Our name at its login, where it gave us one; empty registers by itself.")
     client_secret: str = setting("", "What goes with that name.", mark="secret")
+    issuer: str = setting("", "Address of who gave us both: we log in with them alone there, without a person.")
     network: bool = setting(False, "Whether a program that is started has this machine's network.", seed="A mcp network policy")
     mounts: tuple[str, ...] = setting((), "Folders it may read: `/path`, or `/path:/inside`.", seed="A mcp mount policy")
     writable: tuple[str, ...] = setting((), "Folders it may write to.", seed="A mcp mount policy")
@@ -200,6 +204,11 @@ class Tools:
     def deadline_of(self, tool: str, group: str, own_s: float = 0) -> float:
         """The longest time of a call: what is set for the tool, what it says of itself, its group's, then anybody's."""
         return self.deadlines_s.get(tool) or own_s or self.deadlines_s.get(group) or self.deadline_s
+
+
+def groups_of(sandbox: Sandbox, person: str) -> tuple[str, ...]:
+    """The groups that somebody is in."""
+    return tuple(name for name, people in sandbox.groups.items() if person in people)
 
 
 def bounds_of(sandbox: Sandbox, tools: Tools, tool: str, group: str, role: str = "") -> Sandbox:

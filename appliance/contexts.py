@@ -23,6 +23,8 @@ PLACED = {"tree": "path", "size": "path"}  # arguments that need no option altho
 DRIVE = re.compile("[a-z][a-z0-9_-]*")
 MANY = ("query", "pattern")  # arguments of many words, so that nobody has to quote
 BINARY = 2_500_000  # bytes that fit into one call as base64; what is text may be as long as an entry
+DEEPER = "there is more: name a folder, or give --max-depth or --items-per-dir"  # what a tool's hint is to people
+DRIVE_NEXT = "owlbox context tree DRIVE shows one of them"
 Command = Callable[..., argparse.ArgumentParser]
 
 
@@ -201,9 +203,10 @@ def _print(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
         from appliance.clock import iso
 
         rows = [[i["ref"], str(i["size_bytes"]), iso(i["updated_ms"])[:16], i["title"]] for i in data["items"]]
-        terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout)
+        terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout, cut=["title"])
     elif args.action == "tree":
-        say("\n".join(line for line in (data["tree"], data["hint"] and f"({data['hint']})") if line))
+        hint = DEEPER if data["truncated_dirs"] else DRIVE_NEXT if data["tree"] and data["hint"] else data["hint"]
+        say("\n".join(line for line in (data["tree"], hint and f"({hint})") if line))
     elif args.action == "grep" and data["matches"] and not args.context:
         say("\n".join(f"{m['ref']}:{m['line']}: {m['text']}" for m in data["matches"]))
         if data["has_more"]:

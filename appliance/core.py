@@ -194,7 +194,11 @@ class Core:
         ashore = home, environ, self.runtime, current, self.store
         self.servers = Harbor(*ashore, self.strongbox, reading, self.warden.ledger.note)
         services["mcp"] = self.servers.hub
-        self.verbs = services["verbs"] = Verbs(self.store, self.entries, self.views, kinds, veto=self._veto)
+        self.verbs = services["verbs"] = Verbs(
+            *(self.store, self.entries, self.views, kinds),  # the workspace is made after the verbs that ask it
+            veto=lambda path: self.project.veto(path),
+            look=lambda paths: self.project.look(paths),
+        )
         workspace = Path(settings.sandbox.workspace).expanduser() if settings.sandbox.workspace else None
         self.project = Project(
             *(workspace, self.store, sources, self.verbs, intake.gather),
@@ -208,7 +212,7 @@ class Core:
         floor = Floor(
             home, environ, self.runtime, current, self.store, self.runs, self.entries, self.views, self.verbs, self.warden
         )
-        ties = self.hooks, self.outbox, self.office.notices
+        ties = self.hooks, self.outbox, self.office.notices, self.skills.scripts
         self.workshop = Workshop(floor, *ties, clean=self.redactor.clean, go_on=lambda run: self.approvals.go_on(run))
         services |= {"tasks": self.tasks, "crew": self.office.crew, **self.workshop.services()}
         self.troupe = Troupe(Scenery(home.box, current, self.store, self.runs, self.outbox, self.hooks, is_lasting=is_shared))
@@ -278,7 +282,7 @@ class Core:
             before_turn=self._before_turn,
             passed=passed,
         )
-        self.plugins = Plugins(Adding(home.box, self.hooks, kinds, self.toolbox, services), settings.plugins.enabled)
+        self.plugins = Plugins(Adding(home.box, self.hooks, kinds, self.toolbox, services), settings.plugins)
         self.plugins.watch(self.entries, self.views, self.runs)
         self.troupe.tie(self.loops, self.toolbox)
         self.inbox = Inbox(
@@ -293,7 +297,7 @@ class Core:
         )
         self.inbox.mend = self.recorder.mend
         queue = self.outbox, self.tasks, self.inbox, self.troupe.jobs, self.models, self.packets.relevant
-        self.hours.tie(Around(current, *queue, self.office.courier.channels, self.redactor), self.office)
+        self.hours.tie(Around(current, *queue, self.office.courier.channels, self.office.courier.at, self.redactor), self.office)
         is_able = lambda: self._is_able(self.models.plan(self.live.current.models.pool)[0])  # noqa: E731
         self.unasked = Unasked(ground, current, self.hours, self.office, self.jobs, is_able, is_lasting=is_shared)
         self.customs.attend(self.inbox)
@@ -432,7 +436,7 @@ class Core:
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
             "default_pool": settings.models.pool,
             "channels": {"matrix": settings.channels.matrix.enabled, "email": settings.channels.email.enabled},
-            "workspace": settings.sandbox.workspace or str(self.home.root / "sessions"),
+            **self.workshop.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),
             "folder": self._folder(),
@@ -529,9 +533,6 @@ class Core:
         for problem in problems:
             LOG.warning("prompt document left out: %s", problem)
         return [*parts, *self.skills.always()]
-
-    def _veto(self, path: str) -> str:
-        return self.project.veto(path)  # made after the verbs that ask it
 
     def _take(self, paths: Sequence[Path]) -> None:
         """Files of box/ or drop/ have changed."""

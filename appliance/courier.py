@@ -18,13 +18,13 @@ from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, O
 from appliance.outbox import FAILED, LOGGED, SENT, Address, Letter, Outbox, Posting
 from appliance.quiet import Quiet, together
 from appliance.records import Channel, Outbound
+from appliance.rounds import RETRY_S, Rounds
 from appliance.steps import Passed, Step, nobody
 
 LOG = logging.getLogger(__name__)
 REPEAT = "(This may be a repeat.)"
 FINAL = (BadInput, NotFound, Refused, TooLarge)  # it will not be taken later either
 UNCERTAIN = (Lost, DeadlineExceeded)
-RETRY_S = 5.0  # after the database did not let us
 LOCAL, TUI, NOBODY, DIRECT = "local", "tui", "none", "dm"  # names of channels that people write (A-248)
 
 
@@ -53,15 +53,13 @@ class Courier:
         self._quiet: Quiet | None = None
         self._has_screen: Callable[[str], bool] = lambda person: False
         self._passed = passed
-        self._wake = threading.Condition()
-        self._is_rung = False
-        self._is_closing = False
+        self._rounds = Rounds("courier", self._round, "letters", LOG)
+        self._state = threading.Condition()  # over what follows
         self._channels: dict[str, Channel] = {}
         self._lanes: dict[str, ThreadPoolExecutor] = {}
         self._queued: dict[int, Future[None]] = {}  # letters handed to a lane, until it is recorded what became of them
         self._sending: set[int] = set()  # those that their lane works on
         self._owed: list[Owed] = []
-        self._thread: threading.Thread | None = None
 
     def tie(self, preferred: Callable[[str], str], quiet: Quiet, has_screen: Callable[[str], bool]) -> None:
         """Before `start`: `quiet` says what has to wait, `has_screen` who looks at one, so that `tui` reaches them."""
@@ -71,19 +69,19 @@ class Courier:
 
     def register(self, name: str, channel: Channel) -> None:
         """Open a channel, or put another in its place; what insists on it is tried now."""
-        with self._wake:
+        with self._state:
             self._channels[name] = channel
         self._outbox.hasten(name)
         self.wake()
 
     def unregister(self, name: str) -> None:
         """Close a channel: letters that insist on it wait, others go elsewhere."""
-        with self._wake:
+        with self._state:
             self._channels.pop(name, None)
 
     def channels(self) -> tuple[str, ...]:
         """The names of the channels that are open."""
-        with self._wake:
+        with self._state:
             return tuple(sorted(self._channels))
 
     # -- the thread ---------------------------------------------------------------------------------
@@ -91,32 +89,26 @@ class Courier:
     def start(self) -> None:
         """Begin with what a dead process left, then send what is put."""
         self._outbox.bell = self.wake
-        self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
-        self._thread.start()
-        self.wake()
+        self._rounds.start()
 
     def wake(self) -> None:
         """There may be something new to send; never blocks."""
-        with self._wake:
-            self._is_rung = True
-            self._wake.notify_all()
+        self._rounds.wake()
 
     def close(self, limit_s: float = 5.0) -> bool:
         """Begin nothing more and wait for what is being sent; False when a channel did not end in time."""
         end_s = monotonic_s() + limit_s
-        with self._wake:
-            self._is_closing = True
-            self._wake.notify_all()
+        self._rounds.stop()
+        with self._state:
             queued = list(self._queued.values())
             lanes = list(self._lanes.values())
         for future in queued:
             future.cancel()
         for lane in lanes:
             lane.shutdown(wait=False, cancel_futures=True)
-        if self._thread is not None:
-            self._thread.join(max(0.0, end_s - monotonic_s()))
-        with self._wake:
-            is_done = self._wake.wait_for(lambda: not self._sending, max(0.0, end_s - monotonic_s()))
+        self._rounds.join(end_s - monotonic_s())
+        with self._state:
+            is_done = self._state.wait_for(lambda: not self._sending, max(0.0, end_s - monotonic_s()))
         try:
             self._pay(is_last=True)
         except OwlError as error:
@@ -124,27 +116,10 @@ class Courier:
             return False
         return is_done
 
-    def _run(self) -> None:
-        wait_s: float | None = None
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._is_rung or self._is_closing, wait_s)
-                if self._is_closing:
-                    return
-                self._is_rung = False
-            try:
-                wait_s = self._round()
-            except OwlError as error:
-                LOG.error("letters wait, trying again in %g s: %s", RETRY_S, error)
-                wait_s = RETRY_S
-            except Exception:
-                LOG.exception("letters wait, trying again in %g s", RETRY_S)
-                wait_s = RETRY_S
-
     def _round(self) -> float | None:
         """Hand everything that is due to its channel; how long to sleep then, None until somebody rings."""
         self._pay()
-        with self._wake:
+        with self._state:
             mine = set(self._queued)
         for posting in self._outbox.recover(mine, self._is_idempotent):
             LOG.warning("letter %d: %s", posting.id, posting.error)
@@ -161,7 +136,7 @@ class Courier:
         return min(waits_s, default=None)
 
     def _is_idempotent(self, name: str) -> bool:
-        with self._wake:
+        with self._state:
             channel = self._channels.get(name)
         return channel is not None and channel.is_idempotent
 
@@ -180,8 +155,8 @@ class Courier:
             self._outbox.end(posting.id, LOGGED, "no channel reaches them")
             self.wake()  # the next one of the same conversation
             return
-        with self._wake:
-            if self._is_closing:
+        with self._state:
+            if self._rounds.is_closing:
                 return
             if is_open := address.channel in self._channels:
                 lane = self._lanes.get(address.channel)
@@ -203,7 +178,7 @@ class Courier:
         channel, _, place = wanted.partition("/")
         if letter.channel and channel != TUI:
             same = found(letter.context, channel=channel, session=letter.session) if letter.session and not place else []
-            return next(iter([*same, *self._at(letter.context, wanted)]), Address(channel))
+            return next(iter([*same, *self.at(letter.context, wanted)]), Address(channel))
         mine = found(letter.context, session=letter.session) if letter.session else []
         addresses = [*mine, *found(letter.context)]
         if channel == TUI and self._has_screen(letter.person):
@@ -211,14 +186,14 @@ class Courier:
         elif channel == TUI:  # the thread at least, for the next time that somebody looks
             addresses = [one for one in addresses if one.channel != LOCAL] + [one for one in addresses if letter.run]
         elif wanted:
-            addresses = [*self._at(letter.context, wanted), *addresses]
+            addresses = [*self.at(letter.context, wanted), *addresses]
         is_open = self.channels()
         return next((one for one in addresses if one.channel in is_open), None)
 
-    def _at(self, context: str, wanted: str) -> list[Address]:
-        """The conversations at a channel, or at one place of it: `slack`, `slack/dm`, `slack/C042`."""
+    def at(self, context: str, wanted: str) -> list[Address]:
+        """The conversations at a channel, or at one place of it, the last used first: `slack`, `slack/dm`, `slack/C042`, `tui`."""
         channel, _, place = wanted.partition("/")
-        known = self._outbox.addresses(context, channel=channel)
+        known = self._outbox.addresses(context, channel=LOCAL if channel == TUI else channel)
         return [one for one in known if place in ("", DIRECT) or place in one.session.split(":")]
 
     def _gather(self, mine: set[int]) -> None:
@@ -237,7 +212,7 @@ class Courier:
 
     def _work(self, posting: Posting, address: Address) -> None:
         """In the lane: deliver one letter and record what became of it."""
-        with self._wake:
+        with self._state:
             channel = self._channels.get(address.channel)
             self._sending.add(posting.id)
         try:
@@ -247,12 +222,12 @@ class Courier:
         except Exception:
             LOG.exception("letter %d", posting.id)
         finally:
-            with self._wake:
+            with self._state:
                 self._sending.discard(posting.id)
                 if all(owed.letter != posting.id for owed in self._owed):
                     del self._queued[posting.id]
-                self._is_rung = True
-                self._wake.notify_all()
+                self._state.notify_all()
+            self.wake()
 
     def _send(self, posting: Posting, address: Address, channel: Channel) -> None:
         letter = posting.letter
@@ -311,5 +286,5 @@ class Courier:
             if is_last or owed.due_s <= monotonic_s():
                 owed.work()
                 self._owed.remove(owed)
-                with self._wake:
+                with self._state:
                     self._queued.pop(owed.letter, None)

@@ -27,9 +27,13 @@ KEEP = re.compile(
     re.IGNORECASE,
 )
 TIMED = r"(?:at|in|on|by|every|each|next|this|tomorrow|tonight|today|noon|midnight|daily|weekly|hourly|\d)"
+AT = r"(?:at|in|on|every|tomorrow|tonight|next)"
 REMIND = re.compile(
     rf"{POLITE}(?P<text>(?:remind me\b\s*[,:]?\s*(?!what|who|when|where|how|why|which)(?=.*\b{TIMED}\b)\S[^\n?]*"
-    rf"|{TIMED}\b[^\n?]*?,?\s+remind me\b[^\n?]*))[\s?]*\Z",
+    rf"|{TIMED}\b[^\n?]*?,?\s+remind me\b[^\n?]*"
+    rf"|wake me(?: up)?\s+{AT}\b[^\n?]*|(?:tell|ping|nudge|alert) me\s+to\b(?=.*\b{TIMED}\b)[^\n?]*"
+    rf"|(?:tell|ping|nudge|alert) me\s+{AT}\b[^\n?]*?\s+to\b[^\n?]*|(?:ping|nudge|alert) me\s+in\s[^\n?]*"
+    rf"|set\s+(?:me\s+)?(?:an?|the)\s+(?:alarm|timer|reminder)\b(?=.*(?:\d|\b{TIMED}\b))[^\n?]*))[\s?]*\Z",
     re.IGNORECASE,
 )
 QUOTES = "\"'“”‘’«»"

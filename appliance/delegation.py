@@ -7,6 +7,7 @@ that of the end of its loop. Owns no table; knows nothing about sockets. Not pro
 had begun is done again; whoever asked is told what was completed.
 """
 
+import heapq
 import logging
 import threading
 from collections.abc import Callable
@@ -34,6 +35,7 @@ MAX_NAMED = 12  # completed calls that a failure names
 BACKGROUND_SHARE = 0.4  # of the threads, so that long work leaves room for what somebody waits for
 # Through no fault of the work: worth another try, unless something has been changed by then.
 PASSING = ("connection_lost", "provider_timeout", "stream_error", "busy", "unavailable", "upstream_error", "rate_limited", OFFLINE)
+TOO_LONG = "timeout"
 NOBODY = "it needs approval, and nobody is here to give it"
 
 
@@ -62,10 +64,46 @@ class _Attempt:
     is_last: bool = True
     end: LoopEnded | None = None
 
+    @property
+    def limit_s(self) -> float:
+        """How long the job may take, 0 for ever."""
+        return self.job.given.timeout_s or self.role.timeout_s
+
+    @property
+    def reason(self) -> str:
+        """Why it was stopped, in words."""
+        return f"it took longer than {self.limit_s:g} s" if self.why == TOO_LONG else self.why
+
     def stop(self, why: str) -> None:
         """The first reason stays."""
         self.why = self.why or why
         self.cancel.set()
+
+
+class _Line:
+    """Work that waits for a thread: the highest rank first, then what came first."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._guard = threading.Lock()
+        self._waiting: list[tuple[int, int, str]] = []
+        self._count = 0
+
+    def put(self, rank: int, name: str, work: Callable[[str], object]) -> None:
+        """Have something done under a name when its turn comes."""
+        with self._guard:
+            self._count += 1
+            heapq.heappush(self._waiting, (-rank, self._count, name))
+        self._pool.submit(self._next, work)
+
+    def _next(self, work: Callable[[str], object]) -> None:
+        with self._guard:
+            *_, name = heapq.heappop(self._waiting)
+        work(name)
+
+    def close(self) -> None:
+        """Wait until all of it is done."""
+        self._pool.shutdown(wait=True)
 
 
 class Delegation:
@@ -81,8 +119,8 @@ class Delegation:
         self._is_closing = False
         most = means.bounds().concurrent
         behind = max(1, int(most * BACKGROUND_SHARE))
-        self._front = ThreadPoolExecutor(max(1, most - behind), thread_name_prefix="job")
-        self._behind = ThreadPoolExecutor(behind, thread_name_prefix="job-behind")
+        self._front = _Line(max(1, most - behind), "job")
+        self._behind = _Line(behind, "job-behind")
         means.jobs.bell, means.jobs.halt = self.start, self.stop
 
     # -- for whoever asks ---------------------------------------------------------------------------
@@ -94,7 +132,7 @@ class Delegation:
             is_left = self._is_closing or (is_behind and not self._is_lasting)
             if not is_left:
                 self._mine[job.id] = _Attempt(job, Role(CHILD))
-                (self._behind if is_behind else self._front).submit(self._work, job.id)
+                (self._behind if is_behind else self._front).put(job.given.rank, job.id, self._work)
         if is_left:
             self._means.jobs.release(job.id)
 
@@ -157,8 +195,8 @@ class Delegation:
             mine = list(self._mine.values())
         for attempt in mine:
             attempt.stop("shutdown")
-        self._front.shutdown(wait=True)
-        self._behind.shutdown(wait=True)
+        self._front.close()
+        self._behind.close()
 
     # -- working ------------------------------------------------------------------------------------
 
@@ -180,7 +218,17 @@ class Delegation:
             self._means.jobs.committed()
 
     def _try(self, attempt: _Attempt) -> None:
-        """One attempt after another, until one is the last."""
+        """One attempt after another, until one is the last, all of them within the time that the job has."""
+        if not self._is_put_off(attempt):
+            attempt.role = self._role(attempt.job)
+            alarm = self._alarms.after(attempt.limit_s, lambda: attempt.stop(TOO_LONG)) if attempt.limit_s else None
+            try:
+                self._attempts(attempt)
+            finally:
+                if alarm is not None:
+                    self._alarms.cancel(alarm)
+
+    def _attempts(self, attempt: _Attempt) -> None:
         bounds = self._means.bounds()
         for number in range(1, bounds.attempts + 1):
             if self._is_put_off(attempt):
@@ -200,18 +248,17 @@ class Delegation:
         if self._is_closing and attempt.job.status == WAITING:
             self._means.jobs.release(attempt.job.id)
             return True
+        status, outcome = (FAILED, "timeout") if attempt.why == TOO_LONG else (CANCELLED, "cancelled")
         with self._means.store.write(durable=True):
-            self._end(attempt.job, CANCELLED, "cancelled", self._failure(attempt.job, attempt.why or "stopped"))
+            self._end(attempt.job, status, outcome, self._failure(attempt.job, attempt.reason or "stopped"))
         return True
 
     def _attempt(self, attempt: _Attempt, *, is_last: bool) -> None:
         means, job = self._means, attempt.job
-        attempt.role, attempt.is_last, attempt.end = self._role(job), is_last, None
+        attempt.is_last, attempt.end = is_last, None
         loop = self._begin(attempt)
         attempt.job = means.jobs.get(job.id)
         self._loops[loop.id] = attempt
-        timeout_s = job.given.timeout_s or attempt.role.timeout_s
-        alarm = self._alarms.after(timeout_s, lambda: attempt.stop("timeout")) if timeout_s else None
         try:
             end = means.loops.answer(loop, attempt.cancel, attempt.role)
             if attempt.end is None:  # the database did not let its end be recorded
@@ -222,8 +269,6 @@ class Delegation:
             if end.status == PROPOSED:
                 means.runs.end_paused(loop, STOPPED, "unattended")
         finally:
-            if alarm is not None:
-                self._alarms.cancel(alarm)
             del self._loops[loop.id]
 
     def _role(self, job: Job) -> Role:
@@ -281,9 +326,8 @@ class Delegation:
         if end.status == PROPOSED:
             self._end(job, FAILED, "permission", self._failure(job, f"{NOBODY}: {end.message}"))
             return
-        if why == "timeout":
-            limit_s = job.given.timeout_s or attempt.role.timeout_s
-            self._end(job, FAILED, "timeout", self._failure(job, f"it took longer than {limit_s:g} s"))
+        if why == TOO_LONG:
+            self._end(job, FAILED, "timeout", self._failure(job, attempt.reason))
             return
         status = CANCELLED if end.outcome in ("cancelled", "stopped") else FAILED
         reason = "the owl was shut down" if why == "shutdown" else end.message or end.outcome

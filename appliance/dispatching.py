@@ -1,7 +1,8 @@
 """Every command of an answer: all are recorded first, then they are run in order, and each gets its result.
 
 Owns the order of things and nothing else: recording before running, a failure that aborts the rest, an end after
-which nothing is run, a change that waits for somebody's decision. Read-only commands of one answer run side by side.
+which nothing is run, a change that waits for somebody's decision. Read-only commands of one answer run side by side,
+and so do those next to each other that hand work to other runs.
 It stores no event: whoever iterates does, before asking for the next. Knows nothing about models or prompts.
 """
 
@@ -9,6 +10,7 @@ import contextvars
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Protocol
 
 from appliance import answers, moments
@@ -222,15 +224,24 @@ class Dispatch:
         self, scene: Scene, recorded: Sequence[Recorded], specs: Sequence[ToolSpec | None]
     ) -> Iterator[tuple[Outcome, int]]:
         failed, ended = False, ""
-        for one, spec in zip(recorded, specs, strict=True):
+        ahead: Iterator[tuple[Outcome, int]] = iter(())  # of those that run side by side
+        for at, (one, spec) in enumerate(zip(recorded, specs, strict=True)):
             name, is_end = one.meant.name, bool(spec is not None and spec.is_terminal) or bool(claim(one.meant))
-            if ended:
+            if (found := next(ahead, None)) is not None:
+                yield found
+                failed = failed or found[0].is_error
+            elif ended:
                 yield Outcome(ABORTED, "aborted", f"{name} was not run: {ended} before it ended the work"), 0
             elif failed and is_end:  # R-069: what claims the end is told that it is not the end
                 yield Outcome(409, "conflict", f"{name} does not count: a call before it failed", "see that result first"), 0
             elif failed:
                 text = f"{name} was not run: a call before it failed"
                 yield Outcome(ABORTED, "aborted", text, "see that result first"), 0
+            elif (count := _beside(specs[at:])) > 1 and scene.terms.layout != "entries":
+                ahead = self._side_by_side(scene, recorded[at : at + count])
+                found = next(ahead)
+                yield found
+                failed = found[0].is_error
             else:
                 outcome, ms = self._one(scene, one)
                 yield outcome, ms
@@ -255,6 +266,11 @@ def claim(call: ToolCall) -> int:
     """The end that an update claims, as its status; 0 for one that goes on and for any other call."""
     given = call.arguments.get("status", 102) if call.name == "update" else 0
     return given if given in (200, 204, 422) else 0
+
+
+def _beside(specs: Sequence[ToolSpec | None]) -> int:
+    """How many of the next commands may run side by side."""
+    return sum(1 for _ in takewhile(lambda spec: spec is not None and spec.is_beside, specs))
 
 
 def _refs(outcome: Outcome) -> tuple[str, ...]:

@@ -6,20 +6,22 @@ model wrote here is text for a task, and says nothing about who is told. Owns no
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance import wording
 from appliance.clock import correlation_id
-from appliance.errors import BadInput, NotFound
+from appliance.errors import BadInput, Exhausted, NotFound
 from appliance.firing import Done, Due
 from appliance.judging import Wanted
-from appliance.outbox import Letter, Outbox
+from appliance.outbox import Letter, Outbox, context_of
 from appliance.records import Inbound
 from appliance.runs import DONE, FAILED, STOPPED, Runs
 from appliance.schedules import Schedule
 from appliance.tasks import NewTask, Tasks
 
+MAX_WAITING = 1000  # tasks in the queue, to which schedules add no more (A-258): without a worker they would pile up for ever
 ENDED = (DONE, STOPPED, FAILED)
+LOCAL = "local"  # the channel
 NOW, NORMAL = "now", "normal"  # of letters: whether quiet hours hold it back
 Accept = Callable[[Inbound, str], int]  # a message and its correlation; the loop that answers it
 
@@ -35,6 +37,7 @@ class Hands:
     start: Callable[[int], None]
     is_open: Callable[[str], bool]
     inherit: Callable[[str, str], None]
+    is_marked: Callable[[str], bool] = lambda subject: False
 
 
 class Effects:
@@ -57,6 +60,8 @@ class Effects:
     def plan(self, due: Due) -> Done:
         """The tasks that the action names, or that the model wants, or one by the schedule's own name."""
         known = due.schedule
+        if self._hands.tasks.counts().get("pending", 0) >= MAX_WAITING:
+            raise Exhausted(f"{MAX_WAITING} tasks wait already", hint="owlbox worker list: somebody has to do them")
         made: list[int] = []
         for place, wanted in enumerate(_wanted(due)):
             task = self._hands.tasks.add(
@@ -92,6 +97,8 @@ class Effects:
         thread = self.thread(known, session) or self._latest(session)
         said = known.action.text or known.name
         message = Inbound(channel, sender, said, due.key, due.now_ms, thread=thread, metadata=dict(known.metadata))
+        if hands.is_marked(f"schedule:{known.ref}"):  # a stranger's text is not the person's word because a clock says it
+            message = replace(message, own_chars=-1)
         loop = hands.accept(message, correlation_id())
         found = hands.runs.loop(loop)
         if found.status in ENDED:  # a process that died had begun it
@@ -103,14 +110,18 @@ class Effects:
     # -- letters --------------------------------------------------------------------------------------
 
     def letter(self, known: Schedule, key: str, text: str, urgency: str) -> Letter:
-        """A text about a schedule for whoever it belongs to, in the thread where it was asked for."""
+        """A text about a schedule for whoever it belongs to, in the thread where it was asked for.
+
+        Who has never talked here is told when they are connected.
+        """
+        has_talked = self._hands.outbox.addresses(known.context or context_of(known.person))
         return Letter(
             key,
             known.person,
             text,
             known.context,
             known.session,
-            known.notify.channel,
+            known.notify.channel or ("" if has_talked else LOCAL),
             run=self.thread(known) or None,
             metadata={"schedule": known.ref, "urgency": urgency},
         )

@@ -1,4 +1,4 @@
-"""One tool called by a command: its arguments as words and options, its outcome or its error.
+"""What a command asks: one method, or one tool with its arguments as words and options, its outcome or its error.
 
 A person has the words and the limits of the model, because both call the same definition. Knows nothing about
 what a tool does; the groups of commands (`contexts`, `agenda`) say which tools are theirs and how they print.
@@ -23,6 +23,17 @@ ERRORS = {
     503: Unavailable,
     504: DeadlineExceeded,
 }
+
+
+def once(home: Home, method: str, params: dict[str, Any], *, alone: str = "") -> Any:
+    """One call of the method table. `alone` says what to do where no core runs, for what only a running one can do."""
+    way = reach(home, os.environ)
+    try:
+        if alone and not way.is_remote:
+            raise NotFound("no core is running", hint=alone)
+        return way.call(method, params)
+    finally:
+        way.close()
 
 
 def ask(way: Reach, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

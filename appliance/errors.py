@@ -25,15 +25,20 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     └── StoreError          500 store          (database unreadable, damaged or too new)
 """
 
-from typing import Literal
+from typing import Literal, Self
 
 
 class OwlError(Exception):
-    """Something failed in a way we can explain; `outcome` is a label more exact than the class's own."""
+    """Something failed in a way we can explain; `outcome` is a label more exact than the class's own.
+
+    `origin` and `source` say whose words stand in the message, as in a tool's result; "" for ours alone.
+    """
 
     status = 500
     outcome = "failed"
     exit_code = 1
+    origin = ""
+    source = ""
 
     def __init__(self, message: str, *, hint: str = "", outcome: str = "") -> None:
         super().__init__(message)
@@ -44,6 +49,11 @@ class OwlError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def saying(self, origin: str, source: str) -> Self:
+        """The same error, once a stranger's words may stand in its message."""
+        self.origin, self.source = origin, source
+        return self
 
 
 class BadInput(OwlError):

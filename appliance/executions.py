@@ -13,10 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from appliance.actions import MAX_SUBJECT, Waiting
+from appliance.actions import MAX_SUBJECT, Waiting, since_proposed
+from appliance.approvals import Ballot
 from appliance.clock import CancelToken, monotonic_s
 from appliance.dispatching import actor_of
-from appliance.entries import Content, Entries
+from appliance.entries import Content, Entries, Entry
 from appliance.errors import Conflict, NotFound, OwlError, Refused
 from appliance.jail import Execution, Order
 from appliance.modes import terms as terms_of
@@ -33,6 +34,7 @@ GROUP = "shell"
 READING = ("env",)  # actions that only look: the working folder cannot be written to
 COMMANDS = ("exec", "shell", "sh", "env")
 FILES = {"write_file": "write", "edit_file": "edit"}
+BEFORE = "before_hash"  # the attribute that says what the file was when its change was proposed
 WRITE_S = 1.0  # at most one write to the disk in so long, however much is said
 REST = 20  # times as long as a write took is waited before the next
 KEPT_TEXT = 400_000  # characters of output that the caller is handed
@@ -109,11 +111,28 @@ class Executions:
         if is_shared and self._waits(caller, True):
             self._means.bench.judge_write(job, path)
             text = given.get("content") or f"{given.get('old_text', '')}\n->\n{given.get('new_text', '')}"
-            more = {"path": path, "given": given, "role": caller.terms.role}
+            before = self._means.bench.touch(job, "hash", path)["sha256"]
+            more = {"path": path, "given": given, "role": caller.terms.role, BEFORE: before}
             return self._means.verbs.record(self._actor(caller), tool, path, f"{path}\n\n{text}", more)
         return self._means.bench.touch(job, FILES[tool], path, **given)
 
     # -- what decisions lead to ---------------------------------------------------------------------
+
+    def check(self, ballot: Ballot) -> bool:
+        """Speaks against a change of a file that somebody has edited since it was proposed."""
+        waiting = ballot.waiting
+        entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
+        if waiting.action not in FILES or BEFORE not in entry.attributes:
+            return True
+        job, path = self._job(self._caller(waiting, entry), waiting.action, 0, "files"), str(entry.attributes.get("path"))
+        try:
+            was, now = str(entry.attributes[BEFORE]), str(self._means.bench.touch(job, "hash", path)["sha256"])
+        except OwlError as error:
+            ballot.veto = Outcome(error.status, error.outcome, error.message, error.hint)
+            return False
+        if now != was:
+            ballot.veto = Outcome(409, "conflict", since_proposed(path, was, now), "ask for the change again")
+        return now == was
 
     def accepted(self, waiting: Waiting, outcome: Outcome) -> None:
         """Something that waited was accepted: a command begins, a file is changed. What somebody did already is only noted."""
@@ -122,9 +141,8 @@ class Executions:
         entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
         if not set(RECORDED) & set(entry.attributes):
             return  # of the same name, and not recorded here
+        caller = self._caller(waiting, entry)
         run = self._means.runs.get(waiting.run)
-        terms = terms_of("act", run.settings, role=str(entry.attributes.get("role") or ""))
-        caller = Caller(run.id, CancelToken(), run.session, terms, waiting.ref)
         if waiting.action in FILES:
             self._apply(caller, waiting, entry.attributes)
             return
@@ -188,6 +206,12 @@ class Executions:
         most_s = self._means.deadline_of(tool, group, 0)
         wanted_s = min(timeout_s, most_s) if timeout_s > 0 else most_s
         return Job(tool, group, caller.cancel, caller.session, caller.run, caller.terms, wanted_s)
+
+    def _caller(self, waiting: Waiting, entry: Entry) -> Caller:
+        """Whoever asked for what waits."""
+        run = self._means.runs.get(waiting.run)
+        terms = terms_of("act", run.settings, role=str(entry.attributes.get("role") or ""))
+        return Caller(run.id, CancelToken(), run.session, terms, waiting.ref)
 
     def _actor(self, caller: Caller) -> Actor:
         return actor_of(self._means.runs, caller)

@@ -97,12 +97,15 @@ class Chain:
         return Chance(first.route, wait_s, why, True)
 
     def narrowed(self, route: Route) -> bool:
-        """The route of the last `next` reads less than was thought: it is asked again as `route`, if that is so, and once."""
+        """Ask the route of the last `next` again as `route`, if that reads less than was thought, or calls tools in words alone."""
         asked = self._asked
-        if asked is None or asked.is_narrowed or route.name != asked.route.name or not 0 < route.window < asked.route.window:
+        if asked is None or route.name != asked.route.name:
             return False
-        asked.route, asked.count, asked.is_narrowed = route, 0, True
-        return True
+        is_smaller = 0 < route.window < asked.route.window and not asked.is_narrowed
+        is_wordy = (asked.route.dialect, route.dialect) == ("native", "tags")
+        if is_smaller or is_wordy:
+            asked.route, asked.count, asked.is_narrowed = route, 0, asked.is_narrowed or is_smaller
+        return is_smaller or is_wordy
 
     def left_s(self) -> float:
         """How long the next attempt may take."""

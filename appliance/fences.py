@@ -24,12 +24,22 @@ ORIGINS: Mapping[str, str] = {
     "document": "a document",
     "skill": "a skill from elsewhere",
 }
+MAX_PLAIN, MAX_WORDS, MAX_WORD = 32, 4, 16  # letters of a name that a prompt may hold, its words, letters of each
+PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 NAMED = re.compile(r"(mcp|person):[\w.@+-]{1,128}")
 
 
 def is_origin(text: str) -> bool:
     """Whether this names where texts of strangers come from."""
     return text in ORIGINS or NAMED.fullmatch(text) is not None
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name that strangers gave is too short to tell a model what to do, and may stand in a prompt without a fence."""
+    words = WORD.findall(name)
+    is_short = len(name) <= MAX_PLAIN and len(words) <= MAX_WORDS and all(len(word) <= MAX_WORD for word in words)
+    return is_short and PLAIN.fullmatch(name) is not None
 
 
 def told(origin: str) -> str:

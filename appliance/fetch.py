@@ -157,6 +157,8 @@ class Fetch:
             found = self._get(url, session, deadline, limit, want, about)
         except OwlError as error:
             self._tell(session, run, about, started_s, error)
+            if "address" in about:  # where it redirects to, what it calls its page: from then on an error quotes a stranger
+                error.saying("web", url[: hosts.MAX_URL])
             raise
         about |= {"to": found.url} if len(found.hops) > 1 else {}
         about |= {"status": found.status, "bytes": len(found.body), "type": found.content_type, "hops": len(found.hops)}
@@ -303,8 +305,8 @@ def check_found(found: Fetched) -> Fetched:
         return found
     text = f"{found.url} answered {found.status} {found.reason}".strip()
     if found.status in (404, 410):
-        raise NotFound(text, hint="check the URL, or search for the page")
-    raise Unavailable(text, hint="try again later, or fetch another page", outcome="http_error")
+        raise NotFound(text, hint="check the URL, or search for the page").saying("web", found.url)
+    raise Unavailable(text, hint="try again later, or fetch another page", outcome="http_error").saying("web", found.url)
 
 
 def _lines(want: Want, known: Copy | None) -> dict[str, str]:

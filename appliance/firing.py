@@ -147,7 +147,7 @@ class Firing:
             verdict = self._judge(known, now)
         except OwlError as error:
             LOG.error("schedule %s (%s) could not be judged: %s", known.ref, known.name, error)
-            self.schedules.release(known.id, next_ms=now + RETRY_MS, said=f"could not be judged: {error}")
+            self.schedules.release(known.id, next_ms=now + RETRY_MS, said=f"could not be judged: {error}", now=now)
             return False
         except BaseException:
             self.schedules.release(known.id)

@@ -21,6 +21,7 @@ TO_DISK = "> /dev/sd*"
 ROOT_GONE = "rm -rf /"
 SET_ID = "chmod +s"
 TOO_DEEP = "commands nested too deeply"
+MAX_CHAIN = 20  # commands that run one another, such as `nice timeout 5 make`
 BUILT_IN = (
     *(ROOT_GONE, "del /f", "rmdir /s", "format", "mkfs", "shutdown", "reboot", FORK_BOMB, PIPED, TO_DISK),
     *("docker", "podman", "container", "sudo", "su", "doas", SET_ID, "chown"),
@@ -57,7 +58,7 @@ NAMED = r"(?<![^\s(){};|&])([^\s(){};|&]{1,64})"
 FUNCTION = re.compile(NAMED + r"\s{0,8}\(\s{0,8}\)\s{0,8}\{([^}]{0,300})\}")
 FUNCTION_WORD = re.compile(r"\bfunction\s{1,8}([^\s(){};|&]{1,64})\s{0,8}(?:\(\s{0,8}\))?\s{0,8}\{([^}]{0,300})\}")
 FORKING = re.compile(
-    r"\bfork\s{0,4}(?:\(\s{0,4}\))?\s{0,4}(?:while|until)\s{0,4}\(?\s{0,4}(?:fork|1|true)\b|\bwhile\b[^\n;]{0,80}\s{0,80}[^\n;]{0,80}\bfork\s{0,4}\("
+    r"\bfork\s{0,4}(?:\(\s{0,4}\))?\s{0,4}(?:while|until)\s{0,4}\(?\s{0,4}(?:fork|1|true)\b|\bwhile\b[^;]{0,160}?\bfork\s{0,4}\("
     r"|%0\s{0,4}\|\s{0,4}%0"
 )
 SELF = re.compile(r"\$0\s{0,8}(?:\|\s{0,8}\$0\s{0,8})?&(?!&)")
@@ -111,11 +112,12 @@ class Forbidden:
         shells = [i for i, name in enumerate(names) if name in SHELLS or _family(name) in INTERPRETERS]
         if shells and any(name in DOWNLOADS for name in names[: shells[-1]]):
             return PIPED
+        last = max((i for i in shells if names[i] in SHELLS), default=-1)
         for i, simple in enumerate(pipeline):
             if pattern := self._of_simple(simple, depth):
                 return pattern
             # What is said into a shell is run by it.
-            is_heard = any(names[j] in SHELLS for j in shells if j > i)
+            is_heard = i < last
             spoken = simple.words[1:] if is_heard and names[i] in ("echo", "printf", "cat") else []
             spoken += simple.texts if names[i] in SHELLS or is_heard else []
             if has_made:  # X=sudo; $X ls
@@ -129,7 +131,9 @@ class Forbidden:
         if any(DISK.match(target) for operator, target in simple.targets if ">" in operator):
             return TO_DISK
         rest = frozenset(_plain(word) for word in simple.words[1:])
-        for name, at in _commands(simple.words):
+        for count, (name, at) in enumerate(_commands(simple.words)):
+            if count >= MAX_CHAIN:
+                return TOO_DEEP
             words = simple.words[at + 1 :]
             if pattern := _special(name, words) or next((p.text for p in self._commands if p.fits(name, rest)), ""):
                 return pattern

@@ -20,7 +20,8 @@ from appliance import policy as files
 from appliance.clock import now_ms
 from appliance.errors import BadInput, ConfigError, DeadlineExceeded, NotFound, OwlError, Unavailable
 from appliance.ledger import Ledger, Severity
-from appliance.rules import Finding, Judgement, Policy, Request, Runtime, Verdict, laid_over
+from appliance.mounts import Who
+from appliance.rules import Finding, Judgement, Network, Policy, Request, Runtime, Verdict, laid_over
 from appliance.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -96,13 +97,15 @@ class Gate:
                     self._made[session] = kept
         return kept[1]
 
-    def check(self, base: Policy, tool: str, role: str = "", session: str = "", run: str = "") -> Verdict:
+    def check(
+        self, base: Policy, tool: str, role: str = "", session: str = "", run: str = "", network: Network = "none"
+    ) -> Verdict:
         """The verdict on one tool; a rule that speaks against it is written down. `base` is the policy for everybody."""
         policy = self.of(session, base)
-        verdict = policy.check(tool, role)
+        verdict = policy.check(tool, role, network)
         if verdict.rule:
-            detail = {"role": role, "mode": policy.mode}
-            self._note(*_weight(verdict.allowed), Request(tool, session=session, run=run), verdict.rule, detail)
+            detail, request = {"role": role, "mode": policy.mode}, Request(tool, session=session, run=run, network=network)
+            self._note(*_weight(verdict.allowed), request, verdict.rule, detail)
         return verdict
 
     def judge(self, request: Request) -> Judgement:
@@ -128,6 +131,10 @@ class Gate:
                 raise Unavailable(f"{name} cannot be used: {path}: {error.strerror}", hint="owlbox doctor") from None
             total.update(self._hashes[path][1])
         return Runtime(name, version, total.hexdigest())
+
+    def groups_of(self, user: str) -> tuple[str, ...]:
+        """The groups that a person is in; none when nobody can say."""
+        return self._with_groups(Request("", Who(user)))[0].who.groups
 
     def _with_groups(self, request: Request) -> tuple[Request, tuple[Finding, ...]]:
         """The request with the groups of its person; none, and a warning, when nobody can say them."""
@@ -179,6 +186,10 @@ class Gate:
         """Conversations with a policy of their own."""
         rows = self._store.rows("SELECT session, document, set_by, set_ms FROM session_policies ORDER BY session")
         return [Session(*row) for row in rows]
+
+    def is_known(self, session: str) -> bool:
+        """Whether anybody has talked in a conversation: a policy may wait for the first word, or be for a misspelt one."""
+        return self._store.value("SELECT 1 FROM sessions WHERE id = ?", (session,)) is not None
 
     def set_session(self, session: str, document: str, by: str) -> Policy:
         """Give a conversation a policy of its own, as the text of a policy file; the one that holds there now."""

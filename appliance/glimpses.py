@@ -8,8 +8,8 @@ import argparse
 import json
 from collections.abc import Callable
 
+from appliance.errands import once
 from appliance.errors import BadInput
-from appliance.listings import once
 from appliance.places import Home
 from appliance.terminal import say
 

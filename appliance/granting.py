@@ -11,12 +11,12 @@ from typing import Any
 
 from appliance import terminal
 from appliance.clock import iso, now_ms
-from appliance.listings import once
+from appliance.errands import once
 from appliance.places import Home
 from appliance.terminal import say
 
 Command = Callable[..., argparse.ArgumentParser]
-KINDS = ("exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document")
+KINDS = ("exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin")
 
 
 def add(command: Command) -> None:
@@ -45,8 +45,10 @@ def listing(args: argparse.Namespace, home: Home) -> int:
         say("no grants: what threads with texts of strangers want to do waits for you")
     else:
         heads = ["grant", "kind", "target", "from", "person", "until"]
-        texts = ([str(one["id"]), one["kind"], one["target"], ", ".join(one["origins"]), one["person"]] for one in found)
-        terminal.table([[*row, _until(one)] for row, one in zip(texts, found, strict=True)], heads, sys.stdout)
+        rows = [
+            [str(one["id"]), one["kind"], one["target"], ", ".join(one["origins"]), one["person"], _until(one)] for one in found
+        ]
+        terminal.table(rows, heads, sys.stdout, cut=["target", "from"])
     return 0
 
 

@@ -23,6 +23,7 @@ UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 MOST_MS = 366 * DAY_MS
 ANY = "any"
 COLUMNS = "id, person, kind, target, origins, made_by, made_ms, expires_ms, revoked_ms"
+JOINING = frozenset(";&|<>`$()\n\r")  # what makes two commands of one line, or puts one into another
 SCOPE = re.compile(r"web:[\w.*-]{1,253}|skill:[\w.*-]{1,64}")
 
 
@@ -48,6 +49,8 @@ class Grant:
         """Whether it lets such a call happen, whoever of these had a word."""
         if self.kind != kind or not fnmatch.fnmatchcase(target, self.target):
             return False
+        if kind == "exec" and self.target != "*" and set(target) & JOINING - set(self.target):
+            return False  # `make *` lets no other command pass that is written behind it
         return ANY in self.origins or all(_is_of(mark, self.origins) for mark in marks)
 
 

@@ -25,14 +25,17 @@ COLUMNS = (
 )
 DAY_MS = 86_400_000
 FOLLOW_S = 1.0
+STOP_S = 5.0  # for work that was told to end
 Priority = Literal["normal", "background"]
+USUAL = 2  # the rank of work for which nobody says how urgent it is, of 1 to 4
 
 
 @dataclass(frozen=True)
 class Given:
     """What a job is given beside its task. `tools` None leaves them to the role; `text` stands in for the role's own words.
 
-    `timeout_s` 0 leaves it to the role. `origins` are those of strangers who had a word in what is asked.
+    `timeout_s` 0 leaves it to the role. `origins` are those of strangers who had a word in what is asked. Of those that
+    wait for a thread the one with the highest `rank` begins first.
     """
 
     context: str = ""
@@ -43,6 +46,7 @@ class Given:
     text: str | None = None
     mode: Mode = "act"
     origins: tuple[str, ...] = ()
+    rank: int = USUAL
 
 
 @dataclass(frozen=True)
@@ -166,13 +170,15 @@ class Jobs:
             self._changed.notify_all()
 
     def cancel(self, job_id: str) -> Job:
-        """Have the work on a job end, if it goes on; NotFound when there is none, Conflict when another process does it."""
-        self.halt(self.get(job_id).id)
+        """Have the work on a job end, and wait a moment for that; Conflict when it has ended, or another process does it."""
+        if (found := self.get(job_id)).is_over:
+            raise Conflict(f"job {job_id} has ended: {found.status}", hint=f"owlbox job view {job_id} shows what came of it")
+        self.halt(job_id)
         found = self.get(job_id)
         if not found.is_over and found.process not in ("", self.process):
             hint = f"end what waits for it: owlbox run abort {found.parent}"
             raise Conflict(f"job {job_id} is done by another process", hint=hint)
-        return found
+        return self.wait([job_id], CancelToken(), STOP_S)[0]
 
     # -- looking ------------------------------------------------------------------------------------
 

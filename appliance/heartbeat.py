@@ -17,7 +17,7 @@ from appliance import checklist, timing, zones
 from appliance.checklist import Checklist, Section
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import OwlError
-from appliance.handoffs import DONE, Given, Jobs, Order, Priority
+from appliance.handoffs import DONE, Given, Job, Jobs, Order, Priority
 from appliance.outbox import Letter, Outbox
 from appliance.runs import Runs
 from appliance.schedules import Action, New, Notify, Schedule
@@ -33,6 +33,7 @@ KEY = "heartbeat:"
 LINES = "checklist"  # the schedule of what stands outside of sections
 TOKEN = "HEARTBEAT_OK"
 MAX_BYTES = 64 * 1024
+MAX_ALERT = 1500  # characters: a screenful; a small model may not find its end
 FIRST_HOUR, LAST_HOUR = 6, 22  # of cadences of a day and longer (A-252)
 SOMETIME_MS = 345_600_000  # a Monday, from which two weeks are counted
 QUIET = f"If nothing needs attention, answer with {TOKEN} only."
@@ -164,10 +165,11 @@ class Heartbeat:
         job = self._do(Order(JOB, prompt, Given(), session.id, is_told=True))
         if job is None:
             return Beat("failed", "the work could not be done; the log says why")
-        if checklist.is_quiet(job, TOKEN):
+        if checklist.is_quiet(job.result, TOKEN):
             LOG.debug("heartbeat: nothing needs attention")
             return Beat("quiet")
-        text = self._worded(job, session) if section is not None else job
+        text = self._worded(job.result, session) if section is not None else job.result
+        text = bounded(text, job.id)
         self._alert(text, session, key)
         return Beat("alert", text)
 
@@ -208,12 +210,12 @@ class Heartbeat:
         listed = self._means.runs.people.listing(Wanted(), limit=1000)
         return next((one for one in listed if one.channel != "task" and context in ("", one.context)), None)
 
-    def _do(self, order: Order) -> str | None:
-        """The result of a job; None when it failed, which is logged."""
+    def _do(self, order: Order) -> Job | None:
+        """A job that was done; None when it failed, which is logged."""
         job = self._means.jobs.add(replace(order, priority=self._means.priority))
         done = self._means.jobs.wait([job.id], self._cancel)[0]
         if done.status == DONE:
-            return done.result
+            return done
         LOG.error("heartbeat: job %s as %s ended %s: %s", done.id, order.role, done.outcome or done.status, done.result)
         return None
 
@@ -222,14 +224,21 @@ class Heartbeat:
         if not self._means.is_able():
             return text
         order = Order("assistant", WORDING + text, Given(tools=()), session.id, is_told=True)
-        said = self._do(order)
-        return said.strip() if said and said.strip() else text
+        done = self._do(order)
+        return (done.result.strip() if done is not None else "") or text
 
     def _alert(self, text: str, session: Session, key: str) -> None:
         """A letter in the thread last talked in."""
         thread = next((run.id for run in self._means.runs.listing(kind="chat", session=session.id, limit=1)), None)
         letter = Letter(f"{KEY}{key}", session.person, text, session.context, session.id, run=thread)
         self._means.outbox.put(Letter(**{**vars(letter), "metadata": {"urgency": "alert"}}), durable=True)
+
+
+def bounded(text: str, job: str) -> str:
+    """A text as it is told unasked: not longer than a screenful; where the rest is."""
+    if len(text) <= MAX_ALERT:
+        return text
+    return f"{text[:MAX_ALERT].rstrip()} …\n({len(text)} characters in all: owlbox job view {job})"
 
 
 def jittered(section: Section, seed: str, zone: str) -> Rule:

@@ -1,9 +1,9 @@
 """History: what people asked and what they were answered, over all runs of one person or group.
 
 A projection of the record, nothing is kept here: two records for each prompt that was answered, the message and the last
-words of its answer; what tools said is not in it. Read from the end, so that a long history costs no more than a
-short one. Also how a message is labelled with its channel and sender, and what a model is told when the record
-cannot be read. Knows nothing about packets.
+words of its answer; what tools said is not in it, nor what no model could answer (S-015). Read from the end, so that a
+long history costs no more than a short one. Also how a message is labelled with its channel and sender, and what a model
+is told when the record cannot be read. Knows nothing about packets.
 """
 
 import logging
@@ -23,6 +23,7 @@ MESSAGES = (
     "SELECT e.id, e.run, e.seq, e.role, e.content, s.channel, e.sender_id, e.at_ms FROM events e "
     "CROSS JOIN runs r ON r.id = e.run CROSS JOIN sessions s ON s.id = r.session "
     "WHERE e.kind = 'message' AND e.role IN ('user', 'assistant') AND trim(e.content) <> '' "
+    "AND NOT EXISTS (SELECT 1 FROM loops l WHERE l.run = e.run AND l.prompt = e.id AND l.status = 500) "
 )
 
 

@@ -20,7 +20,7 @@ from appliance.handoffs import DONE, Given, Job, Jobs, Order
 from appliance.inbox import Inbox
 from appliance.judging import Judge, Verdict
 from appliance.office import Ground, Office
-from appliance.outbox import Outbox
+from appliance.outbox import Address, Outbox
 from appliance.records import Inbound, LoopEnded, Model
 from appliance.runs import RUNNING, Loop
 from appliance.schedules import CLOCKLESS_MS, Gates, Schedule, Schedules, key
@@ -41,7 +41,7 @@ SystemJob = Callable[[Due], str]
 
 @dataclass(frozen=True)
 class Around:
-    """What schedules act on."""
+    """What schedules act on; `at` are the conversations of a context at a channel."""
 
     settings: Callable[[], Config]
     outbox: Outbox
@@ -51,6 +51,7 @@ class Around:
     model: Model
     known: Callable[[str], str]
     channels: Callable[[], tuple[str, ...]]
+    at: Callable[[str, str], list[Address]]
     redactor: log.Redactor
 
 
@@ -63,6 +64,7 @@ class Hours:
         self.rows = Schedules(ground.store, ground.runs.process)
         self.timetable = Timetable(ground.store, self.rows, ground.runs.marks, self._bounds)
         self.jobs: dict[str, SystemJob] = {}
+        self.preferred: Callable[[str], str] = lambda context: ""  # by which channel a context would rather be told
         self._firing: Firing | None = None
         self._effects: Effects | None = None
         self._keeper: Timekeeper | None = None
@@ -80,7 +82,7 @@ class Hours:
         """Have schedules do things with these."""
         self._around = around
         self.timetable.changed = self._changed
-        office.is_told, office.schedules = self.task_ended, Ticking(self.is_due, self.round)
+        office.is_told, office.told_by, office.schedules = self.task_ended, self.told_by, Ticking(self.is_due, self.round)
         ground, runs = self._ground, self._ground.runs
 
         def accept(message: Inbound, correlation: str) -> int:
@@ -90,6 +92,7 @@ class Hours:
             *(around.outbox, around.tasks, runs, accept, self._start_loop),
             is_open=lambda channel: channel in around.channels(),
             inherit=runs.marks.inherit,
+            is_marked=lambda subject: bool(runs.marks.of(subject)),
         )
         self._effects = effects = Effects(hands)
         judge = Judge(around.model, around.known)
@@ -173,6 +176,12 @@ class Hours:
         if known is None or task.status == "waiting":
             return True
         return known.mode != "silent" and known.notify.on_success and bool(is_ok)
+
+    def told_by(self, task: Task) -> str:
+        """The channel that the schedule of a task names; "" for none."""
+        found = self.timetable.lineage.of_task(task.id)
+        known = self.rows.find(found[0]) if found is not None else None
+        return known.notify.channel if known is not None else ""
 
     def job_ended(self, job: Job) -> None:
         """Within the transaction that ended a job: its result is told, if it was a schedule's and is to be told."""
@@ -263,10 +272,11 @@ class Hours:
         return Done(f"job {job.id}", "running")
 
     def _latest(self, known: Schedule) -> str:
-        """The conversation that was used last, on the channel that is wanted."""
+        """The conversation that was used last on the channel that is wanted, else on any (A-247)."""
         context = known.context or f"user:{known.person}"
-        channel = known.notify.channel
-        return next((one.session for one in self._needed.outbox.addresses(context, channel=channel) if one.session), "")
+        wanted = known.notify.channel or self.preferred(context)
+        there = self._needed.at(context, wanted) if wanted else []
+        return next((one.session for one in (*there, *self._needed.outbox.addresses(context)) if one.session), "")
 
     def _exists(self, session: str) -> bool:
         try:

@@ -69,10 +69,11 @@ class Given:
 
 @dataclass(frozen=True)
 class Found:
-    """Tools that were found, and what was in the way of finding more."""
+    """Tools that were found, and what was in the way of finding more; `blamed` are the servers whose words that may be."""
 
     wares: tuple[Ware, ...]
     note: str = ""
+    blamed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class Hub:
         old = [one.name for one in known.values() if is_fresh or self._is_old(one)]
         notes = self._refresh_all(old)
         wares = [ware for ware in self._offers.wares() if ware.server in known]
-        return Found(tuple(wares), "; ".join(notes))
+        return Found(tuple(wares), "; ".join(f"{name}: {why}" for name, why in notes.items()), tuple(notes))
 
     def known(self) -> list[Ware]:
         """Tools that need no asking: of servers that are switched on and are as they were when they were listed."""
@@ -342,7 +343,7 @@ class Hub:
             servers.pick(self.servers(), name)
         offer = self._offers.of(name)
         lines = [f"{name} in {servers.FILE}"]
-        lines += [f"{self._offers.counts().get(name, 0)} tools in the index"] if offer is not None else []
+        lines += [f"{count} tools in the index"] if (count := self._offers.counts().get(name, 0)) else []
         gone = [] if keeps_login else self._secrets_of(name, entries[name], has_login=offer is not None and offer.has_login)
         lines += [f"secret {secret}" for secret in gone]
         if is_trial:
@@ -406,20 +407,20 @@ class Hub:
         offer = self._offers.of(server.name)
         return offer is None or offer.key != server.key or server.name in self._stale
 
-    def _refresh_all(self, names: Sequence[str]) -> list[str]:
-        """Ask several at once; why some could not be."""
+    def _refresh_all(self, names: Sequence[str]) -> dict[str, str]:
+        """Ask several at once; which of them could not be, and why."""
 
         def one(name: str) -> str:
             try:
                 self.refresh(name)
             except OwlError as error:
-                return f"{name}: {error.message}"
+                return error.message
             return ""
 
         if not names:
-            return []
+            return {}
         with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="server") as pool:
-            return [note for note in pool.map(one, names) if note]
+            return {name: why for name, why in zip(names, pool.map(one, names)) if why}
 
     def _ask(
         self, server: Server, method: str, params: Mapping[str, Any], limit_s: float, cancel: Cancel | None = None
@@ -444,6 +445,7 @@ class Hub:
         if server.transport == "http":
             headers = {name: NAMED.sub(lambda m: self._given.safe.get(m[1]), value) for name, value in keys.headers.items()}
             client = {"client_id": keys.client_id, "client_secret": self._value(keys.client_secret)} if keys.client_id else {}
+            client |= {"issuer": keys.issuer} if keys.issuer else {}
             made |= {"url": keys.url, "headers": headers, "client": client}
         else:
             path, binds = servers.binds(server, self._given.home.root)

@@ -10,31 +10,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from appliance import zones
+from appliance import daytimes, zones
+from appliance.daytimes import CLOCK, DAY, MONTH, MONTHS, PART, TIME, UNIT, Time, Unread
+from appliance.errors import BadInput
 
-MORNING_H = 9
-DAYPARTS = {"morning": (8, 0), "noon": (12, 0), "midday": (12, 0), "lunchtime": (12, 0), "afternoon": (14, 0), "evening": (18, 0)}
-DAYPARTS |= {"night": (21, 0), "midnight": (0, 0), "dawn": (6, 0), "breakfast": (8, 0), "lunch": (12, 0), "dinner": (18, 0)}
-PER_DAY = {2: ((9, 0), (18, 0)), 3: ((8, 0), (13, 0), (18, 0)), 4: ((8, 0), (12, 0), (16, 0), (20, 0))}
+PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-DAY = r"(?:sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?)(?:day)?"
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
-    r"nov(?:ember)?|dec(?:ember)?)"
-)
 ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "last": -1, "other": 2}
 ORDINAL = r"(?:first|second|third|fourth|fifth|last|[1-5](?:st|nd|rd|th))"
-NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-TENS = {"fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "forty-five": 45, "fifty": 50, "sixty": 60, "ninety": 90}
-UNIT = r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|h|days?|weeks?|fortnights?|months?|years?)"
 SECONDS = {"s": 1, "mi": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400, "f": 14 * 86_400}
 SPAN = rf"(?:\d+(?:\.5)?) {UNIT}(?:(?: and|,)? \d+ {UNIT})*"
-CLOCK = r"(?:\d{1,2}(?:[:.h]\d{2})? ?(?:am|pm)|\d{1,2}[:h]\d{2}|\d{1,2} o'clock)"
-PART = "|".join(DAYPARTS)
-PAST = r"(?:half past|quarter past|quarter to|(?:five|ten|twenty|\d{1,2})(?: minutes)? (?:past|to)) \d{1,2}(?: ?[ap]m)?"
-TIME = rf"(?:{CLOCK}|{PAST}|noon|midday|midnight)"
-BOUND = rf"(?:{TIME}|\d{{1,2}})"
+BOUND = daytimes.BOUND
+HOUR = rf"(?:{CLOCK}|noon|midnight|\d{{1,2}})(?![\d:])"
 
 
 @dataclass
@@ -42,47 +29,28 @@ class Reading:
     """What the words of a text have said so far."""
 
     now: datetime
-    times: list[tuple[int, int]] = field(default_factory=list)
+    times: list[Time] = field(default_factory=list)
     days: set[int] = field(default_factory=set)
     ordinals: set[str] = field(default_factory=set)  # of days of the week in a month: 1#2, 5L
     dates: set[str] = field(default_factory=set)  # days of the month: 15, L, LW
     months: set[int] = field(default_factory=set)
     step: tuple[int, str] | None = None  # every so many units
-    window: tuple[tuple[int, int], tuple[int, int]] | None = None
+    window: tuple[int, int] | None = None  # minutes since midnight; the end may be on the next day
+    anchor: int | None = None  # a minute of the day that is counted from
     span_s: int | None = None  # in so long
     span_months: int = 0
     date: datetime | None = None  # one day
+    month_day: tuple[int, int] | None = None  # the same without its year
     minute: int | None = None  # past every hour
     part: str = ""  # of the day, which also says what "at 7" means
     is_repeated: bool = False
+    is_once: bool = False
+    is_today: bool = False
     zone: str = ""
-
-
-class Unread(Exception):
-    """This text is no rule."""
+    order: str = field(default="", compare=False)  # in which times (T) and days (D) were said
 
 
 # -- words ------------------------------------------------------------------------------------------
-
-
-def normal(said: str) -> str:
-    """A text in the few forms that the patterns know: small letters, numbers as digits."""
-    plain = f" {said.lower()} ".replace("’", "'").replace("–", "-").replace("—", "-")
-    plain = re.sub(r"\b([ap])\. ?m\.?(?=[ ,;)])", r"\1m", plain)
-    plain = re.sub(r"[.!?;]+ *$", " ", plain)
-    plain = re.sub(r"\bhalf (?:an )?hour(?:ly)?\b", "30 minutes", plain)
-    plain = re.sub(r"\b(?:a )?quarter of an hour\b|\bquarter hour\b", "15 minutes", plain)
-    plain = re.sub(r"\b(?:an? |the )?couple (?:of )?", "2 ", plain)
-    plain = re.sub(r"\b(?:an|a|one) hour and a half\b|\bone and a half hours\b|\b1 and a half hours\b", "90 minutes", plain)
-    plain = re.sub(r"\ba dozen\b", "12", plain)
-    plain = re.sub(rf"\b({'|'.join(TENS)})\b", lambda m: str(TENS[m[1]]), plain)
-    plain = re.sub(rf"\b({'|'.join(NUMBERS)})\b", lambda m: str(NUMBERS.index(m[1])), plain)
-    plain = re.sub(rf"\b(in|after|for|every|each|per) an? (?={UNIT}\b)", r"\1 1 ", plain)
-    plain = re.sub(rf"\ban? ({UNIT}) from\b", r"1 \1 from", plain)
-    plain = re.sub(r"\bonce (?:every )?(?=(?:an?|per|each|every) |\d)", lambda m: "every " if "every" in m[0] else "once ", plain)
-    plain = re.sub(r"(\d)(min|mins|minutes|hrs?|h|hours|days?|weeks|secs?|seconds|months)\b(?!\d)", r"\1 \2", plain)
-    return " ".join(plain.split()).strip(" ,")
-
 
 Handler = Callable[[Reading, "re.Match[str]"], None]
 
@@ -93,6 +61,10 @@ def _repeat(reading: Reading, found: "re.Match[str]") -> None:
 
 def _skip(reading: Reading, found: "re.Match[str]") -> None:
     """A word that says nothing about when."""
+
+
+def _once(reading: Reading, found: "re.Match[str]") -> None:
+    reading.is_once = True
 
 
 def _set_step(reading: Reading, count: int, unit: str) -> None:
@@ -109,6 +81,16 @@ def _every_units(reading: Reading, found: "re.Match[str]") -> None:
             raise Unread
         count, unit = count * 60, "minutes"
     _set_step(reading, int(count), unit)
+
+
+def _every_span(reading: Reading, found: "re.Match[str]") -> None:
+    """Every 2 hours and 30 minutes."""
+    total = 0
+    for count, unit in re.findall(rf"(\d+) ({UNIT})", found["span"]):
+        if (kind := _unit(unit)) not in ("s", "mi", "h"):
+            raise Unread
+        total += int(count) * SECONDS[kind]
+    _set_step(reading, total, "seconds")
 
 
 def _every_unit(reading: Reading, found: "re.Match[str]") -> None:
@@ -149,7 +131,7 @@ def _per_day(reading: Reading, found: "re.Match[str]") -> None:
     count = {"once": 1, "twice": 2}.get(found["count"]) or int(found["count"].split()[0])
     unit = _unit(found["unit"])
     if unit == "d" and count in PER_DAY and not reading.times:
-        reading.times += PER_DAY[count]
+        reading.times += [Time(hour, 0, "24") for hour in PER_DAY[count]]
         _set_step(reading, 1, "day")
     elif count == 1:
         _set_step(reading, 1, found["unit"])
@@ -170,7 +152,10 @@ def _weekend(reading: Reading, found: "re.Match[str]") -> None:
 
 
 def _this_weekend(reading: Reading, found: "re.Match[str]") -> None:
-    _one_date(reading, next_day(reading.now, 6))
+    """Saturday, or what is left of it."""
+    now = reading.now
+    is_late = now.isoweekday() == 6 and now.hour >= daytimes.MORNING_H
+    _one_date(reading, next_day(now, 0) if is_late else now if now.isoweekday() in (6, 7) else next_day(now, 6))
 
 
 def _day_range(reading: Reading, found: "re.Match[str]") -> None:
@@ -212,15 +197,12 @@ def _part(reading: Reading, part: str) -> None:
 
 
 def _time(reading: Reading, found: "re.Match[str]") -> None:
-    reading.times.append(_clock(found["time"]))
+    reading.times.append(daytimes.clock(found["time"]))
 
 
 def _bare_hour(reading: Reading, found: "re.Match[str]") -> None:
     """At 7, which a part of the day may make 19:00."""
-    hour = int(found["hour"])
-    if hour > 24:
-        raise Unread
-    reading.times.append((hour % 24, -1))
+    reading.times.append(daytimes.bare(int(found["hour"])))
 
 
 def _more_times(reading: Reading, found: "re.Match[str]") -> None:
@@ -231,22 +213,37 @@ def _more_times(reading: Reading, found: "re.Match[str]") -> None:
 
 
 def _window(reading: Reading, found: "re.Match[str]") -> None:
+    """From one time of day to another; over midnight where both say in which half of the day they are."""
     if reading.window is not None:
         raise Unread
-    first, last = _bound(found["first"]), _bound(found["last"])
-    if found["first"].isdigit() and found["last"].endswith("pm") and (first[0] + 12, 0) < last:
-        first = (first[0] + 12, 0)  # from 2 to 4pm
-    if last < first and found["first"].rstrip("am ").isdigit() and found["last"].isdigit():
-        last = (last[0] + 12, last[1])  # from 9 to 5
-    if last <= first:
+    first, last = daytimes.bound(found["first"]), daytimes.bound(found["last"])
+    start, end = first.hour * 60 + first.minute, last.hour * 60 + last.minute
+    if first.is_loose and last.half == "pm" and start + 720 < end:
+        start += 720  # from 2 to 4pm
+    if last.half == "24" and end == 0:
+        end = 24 * 60 - 1
+    if end < start and not last.half and last.is_loose and first.half in ("", "am"):
+        end += 720  # from 9 to 5
+    if end <= start:
+        is_sure = end + 720 <= start or all(time.half or not time.is_loose for time in (first, last))
+        if not is_sure or end == start:
+            raise Unread
+        end += 24 * 60
+    reading.window = (start, end)
+
+
+def _anchor(reading: Reading, found: "re.Match[str]") -> None:
+    """Starting at 8am."""
+    if reading.anchor is not None:
         raise Unread
-    reading.window = (first, last)
+    time = daytimes.bound(found["time"].strip())
+    reading.anchor = time.hour * 60 + time.minute
 
 
 def _office_hours(reading: Reading, found: "re.Match[str]") -> None:
     if reading.window is not None:
         raise Unread
-    reading.window = ((9, 0), (17, 0))
+    reading.window = (9 * 60, 17 * 60)
     reading.days = reading.days or {1, 2, 3, 4, 5}
     reading.is_repeated = True
 
@@ -269,13 +266,15 @@ def _relative_day(reading: Reading, found: "re.Match[str]") -> None:
     days = {"today": 0, "tonight": 0, "tomorrow": 1}.get(word.split()[-1], 0)
     if "after tomorrow" in word:
         days = 2
-    if word == "tonight":
+    if word.endswith("tonight"):
         _part(reading, "night")
+    reading.is_today = days == 0
     _one_date(reading, reading.now + timedelta(days=days))
 
 
 def _this_part(reading: Reading, found: "re.Match[str]") -> None:
     _part(reading, found["part"])
+    reading.is_today = True
     _one_date(reading, reading.now)
 
 
@@ -301,7 +300,30 @@ def _end_of(reading: Reading, found: "re.Match[str]") -> None:
 def _month_date(reading: Reading, found: "re.Match[str]") -> None:
     """3 December, December 24th, each year where it repeats."""
     month, day = MONTHS.index(found["month"][:3]) + 1, int(re.sub(r"\D", "", found["day"]))
-    if reading.is_repeated or (reading.step or (0, ""))[1] == "y" or re.match(r"every|each", found[0]):
+    if re.match(r"every|each", found[0]):
+        reading.is_repeated = True
+    _date(reading, day, month, found["year"])
+
+
+def _numeric_date(reading: Reading, found: "re.Match[str]") -> None:
+    """24.12. and 24.12.2026."""
+    _date(reading, int(found["day"]), int(found["month"]), found["year"])
+
+
+def _slash_date(reading: Reading, found: "re.Match[str]") -> None:
+    """12/24 and 24/12; which of 5/6 is the month nobody can know."""
+    first, second = int(found["first"]), int(found["second"])
+    if first <= 12 and second <= 12 and first != second:
+        raise BadInput(f"{found[0]!r} may be two days", hint="write the month's name, or YYYY-MM-DD")
+    day, month = (first, second) if second <= 12 else (second, first)
+    _date(reading, day, month, found["year"])
+
+
+def _date(reading: Reading, day: int, month: int, said_year: str | None) -> None:
+    """A day of a month, of each year where it repeats, else the next one."""
+    if not 1 <= month <= 12:
+        raise Unread
+    if reading.is_repeated or (reading.step or (0, ""))[1] == "y":
         reading.is_repeated = True
         if reading.months and reading.months != {month}:
             raise Unread
@@ -309,10 +331,11 @@ def _month_date(reading: Reading, found: "re.Match[str]") -> None:
         reading.dates.add(str(day))
         return
     this = reading.now.year
-    for year in [int(found["year"])] if found["year"] else range(this, this + 9):  # 29 February comes at least every eight
+    for year in [int(said_year)] if said_year else range(this, this + 9):  # 29 February comes at least every eight
         with suppress(ValueError):
             date = reading.now.replace(year=year, month=month, day=day)
-            if found["year"] or date.date() >= reading.now.date():
+            if said_year or date.date() >= reading.now.date():
+                reading.month_day = None if said_year else (month, day)
                 _one_date(reading, date)
                 return
     raise Unread
@@ -366,6 +389,8 @@ def _bare_date(reading: Reading, found: "re.Match[str]") -> None:
 
 
 def _month(reading: Reading, found: "re.Match[str]") -> None:
+    if re.match(r"every|each", found[0]) and reading.step is None:
+        reading.step = (1, "y")
     reading.months.add(MONTHS.index(found["month"][:3]) + 1)
 
 
@@ -400,9 +425,12 @@ def _zone(reading: Reading, found: "re.Match[str]") -> None:
 JOIN = r"(?:,? and |, ?| & |,? or )"
 # In this order: what is longer, and says more, first.
 WORDS: tuple[tuple[str, Handler], ...] = (
-    (r"(?:please|sharp|exactly|then|again|(?:once|one time)(?= (?:on|at|in|tomorrow|today))|local time|as well)", _skip),
+    (r"(?:please|sharp|exactly|then|again|local time|as well)", _skip),
+    (r"(?:just |only )?(?:once|one time)(?= (?:on|at|in|tomorrow|today|next|this)\b|$)", _once),
     (r"(?P<zone>utc|gmt|[a-z]+/[a-z_]+(?:/[a-z_]+)?)(?: time)?", _zone),
     (r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})(?P<t>t(?=\d))?", _iso_date),
+    (r"(?:on )?(?P<year>20\d\d)/(?P<month>\d{1,2})/(?P<day>\d{1,2})", _iso_date),
+    (r"(?:on )?(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>20\d\d))?", _slash_date),
     (rf"(?:in|after) (?P<span>{SPAN})(?: from now)?(?: time)?", _in_span),
     (rf"(?P<span>{SPAN}) from now", _in_span),
     (r"(?P<count>once|twice|\d+ times|1) (?:an? |per |each |every )(?:1 )?(?P<unit>day|hour|week|month|year)", _per_day),
@@ -411,14 +439,21 @@ WORDS: tuple[tuple[str, Handler], ...] = (
     (r"(?:at )?(?P<minute>half|quarter to|quarter) past (?:the|every|each) hour", _minute),
     (r"(?:every hour |hourly )at (?:minute |:)(?P<minute>\d{1,2})", _minute),
     (r"at (?:minute |:)(?P<minute>\d{2})(?: of every hour)?", _minute),
+    (rf"(?:every|each) (?P<span>\d+ {UNIT}(?:(?: and|,)? \d+ {UNIT})+)", _every_span),
     (rf"(?:every|each) (?P<count>\d+(?:\.5)?)(?:-| )?(?P<unit>{UNIT})", _every_units),
+    (rf"(?:starting|beginning)(?: at| from)? (?P<time>{HOUR})", _anchor),
+    (rf"from (?P<time>{HOUR})(?: on)?(?! ?(?:-|and\b|to\b|un?till?\b|through\b))", _anchor),
+    (r"(?:on )?(?P<day>\d{1,2})\.(?P<month>1[0-2]|0?[1-9])(?:\.(?P<year>20\d\d)?)?(?! ?[ap]m)", _numeric_date),
     (
         r"(?:every|each|on) ?(?P<ordinal>other|second|third|fourth|[2-9](?:nd|rd|th)) "
         r"(?P<unit>(?:minute|hour|day|week|month|year)s?)(?! of)",
         _other_unit,
     ),
     (rf"(?:every|each) (?P<ordinal>other) (?P<day>{DAY})s?", _other_day),
-    (rf"(?:every|each) (?P<ordinal>second|third) (?P<day>{DAY})(?! of)", _other_day),
+    (
+        rf"(?:every|each) (?P<ordinal>second|third|fourth|2nd|3rd|4th) (?P<day>{DAY})(?! (?:of|in|each|every|monthly)\b)",
+        _other_day,
+    ),
     (rf"(?P<day>{DAY})s? every (?P<ordinal>other|second|third) week", _other_day),
     (
         rf"(?:on |every |each )*(?:the )?(?P<ordinal>{ORDINAL})(?={JOIN}(?:the )?{ORDINAL} (?P<day>{DAY}))",
@@ -427,7 +462,7 @@ WORDS: tuple[tuple[str, Handler], ...] = (
     (
         rf"(?:on |at |every |each )*(?:the )?(?:very )?(?P<ordinal>{ORDINAL}) "
         rf"(?P<day>{DAY}|day|weekday|working day|work ?day|business day)s?"
-        r"(?: (?:of|in) (?:the|each|every|a|1) month| of the month| each month| every month| monthly)?",
+        rf"(?: (?:of|in) (?:the|each|every|a|1) month| of the month| each month| every month| monthly| of(?= {MONTH}))?",
         _of_month,
     ),
     (r"(?:at |on )?(?:the )?(?P<every>)end of (?:the|this) month", _end_of),
@@ -437,7 +472,7 @@ WORDS: tuple[tuple[str, Handler], ...] = (
     (r"(?:this|the coming) weekend|on the weekend(?=$| at)", _this_weekend),
     (r"(?:every |each |on |at |the |all )*weekends?", _weekend),
     (r"(?:during|in|within) (?:the )?(?:working|work|office|business) hours", _office_hours),
-    (r"(?:on )?(?:the )?(?P<date>\d{1,2}(?:st|nd|rd|th)?) (?:day )?(?:of|in) (?:the|each|every|1) month", _day_of_month),
+    (r"(?:every |on |at )*(?:the )?(?P<date>\d{1,2}(?:st|nd|rd|th)?) (?:day )?(?:of|in) (?:the|each|every|1) month", _day_of_month),
     (
         rf"(?:on |the |every |each )*(?P<day>\d{{1,2}}(?:st|nd|rd|th)?) (?:of )?(?P<month>{MONTH})\.?"
         r"(?:,? (?P<year>20\d\d))?(?! ?(?:-|to|through) )",
@@ -492,48 +527,33 @@ def parse(plain: str, now_ms: int, zone: str) -> Reading:
             continue
         for pattern, handler in PATTERNS:
             if found := pattern.match(plain, place):
+                before = _said(reading)
                 handler(reading, found)
+                reading.order = _ordered(reading, before)
                 place = found.end()
                 break
         else:
             raise Unread
+    if len(reading.order) > 3:
+        raise Unread  # Mondays at 9 and Fridays at 10: which belongs to which only the halves say
     return reading
 
 
+def _said(reading: Reading) -> tuple[object, object]:
+    days = (len(reading.days), len(reading.dates), len(reading.ordinals), reading.date)
+    return (len(reading.times), reading.part, reading.window), days
+
+
+def _ordered(reading: Reading, before: tuple[object, object]) -> str:
+    """The order in which times and days were said, with one more of them."""
+    order = reading.order
+    for letter, was, now in zip("TD", before, _said(reading), strict=True):
+        if was != now and not order.endswith(letter):
+            order += letter
+    return order
+
+
 # -- pieces -----------------------------------------------------------------------------------------
-
-
-def _clock(said: str) -> tuple[int, int]:
-    """A time of day: 7am, 7:30 pm, 19:00, half past 7, noon."""
-    if said in DAYPARTS:
-        return DAYPARTS[said]
-    if found := re.fullmatch(r"(half|quarter|five|ten|twenty|\d{1,2})(?: minutes)? (past|to) (\d{1,2})(?: ?([ap]m))?", said):
-        minutes = {"half": 30, "quarter": 15}.get(found[1]) or int(found[1])
-        hour, _ = _clock(f"{found[3]}:00" if not found[4] else f"{found[3]}{found[4]}")
-        total = hour * 60 + (minutes if found[2] == "past" else -minutes)
-        return divmod(total % 1440, 60)
-    found = re.fullmatch(r"(\d{1,2})(?:[:.h](\d{2}))? ?(am|pm|o'clock)?", said)
-    if found is None:
-        raise Unread
-    hour, minute, half = int(found[1]), int(found[2] or 0), found[3]
-    if half in ("am", "pm"):
-        if not 1 <= hour <= 12:
-            raise Unread
-        hour = hour % 12 + (12 if half == "pm" else 0)
-    if hour == 24 and minute == 0:
-        hour = 0
-    if hour > 23 or minute > 59:
-        raise Unread
-    return hour, minute
-
-
-def _bound(said: str) -> tuple[int, int]:
-    """One end of a window; a bare number is an hour."""
-    if said.isdigit():
-        if int(said) > 24:
-            raise Unread
-        return (23, 59) if int(said) == 24 else (int(said), 0)
-    return (23, 59) if said == "midnight" else _clock(said)
 
 
 def _unit(word: str) -> str:

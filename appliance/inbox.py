@@ -6,6 +6,7 @@ it is shown, so a slow or gone listener changes nothing. Knows nothing about soc
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from appliance.store import Store
 
 LOG = logging.getLogger(__name__)
 MAX_TEXT = 100_000
+UNFIT = re.compile(r"[^\w.@+-]")
 TITLE_CHARS = 60
 LOCK_POLL_S = 0.2
 FOLLOW_S = 0.3
@@ -96,7 +98,7 @@ class Inbox:
         # Kept with the message: the notes as the model is shown them, and what the door wants back.
         shown: dict[str, Any] = {k: v for k, v in (("relevant", self._relevant(inbound)), ("metadata", inbound.metadata)) if v}
         if inbound.own_chars is not None and inbound.own_chars < len(inbound.text):
-            shown["own"] = inbound.own_chars
+            shown["own"] = max(0, inbound.own_chars)
         with self._store.write(durable=True) as execute:
             seen = execute(
                 "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)
@@ -119,8 +121,10 @@ class Inbox:
                     at_ms=inbound.at_ms,
                 )
             )
-            if "own" in shown:
+            if "own" in shown and (inbound.own_chars or 0) >= 0:
                 self._runs.taint(run, "document", "piped in with the message")
+            if inbound.sender_id != (whose := self._runs.person(self._runs.get(run).session)) and whose:
+                self._runs.taint(run, f"person:{UNFIT.sub('_', inbound.sender_id)[:128]}")
             if relevant := shown.get("relevant"):
                 self.shown(run, str(relevant))
             loop = self._runs.enqueue(run, event.id, correlation, inbound.mode)

@@ -29,7 +29,7 @@ BATCH = 32  # texts embedded at once (B-094)
 AT_ONCE = 4  # texts for which a model is asked before vectors have their turn again
 SETTLE_S = 0.2  # after a wake: what is written together is embedded together
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 3600.0  # before it tries again what failed for the moment
-QUERY_S = 10.0  # for a query's vector: the model may have to be loaded
+QUERY_S = 20.0  # for a query's vector: without a core a broker has to start for it and load the model
 BRIEF_S = 0.3  # for one that somebody's answer waits for: when it is late, words must do
 AT_A_TIME = 4  # of those; one that a hung broker keeps takes a place until it ends
 BATCH_S = 300.0  # people come first, so a batch may take long
@@ -100,6 +100,7 @@ class Indexer:
         self._is_working = False
         self._one = threading.Lock()  # one at a time computes vectors in this process
         self._brief = threading.Semaphore(AT_A_TIME)
+        self.brief_s = BRIEF_S
 
     # -- the thread -------------------------------------------------------------------------------
 
@@ -200,7 +201,7 @@ class Indexer:
         return Vector(model, vectors[0]), ""
 
     def brief(self, question: str) -> Vector | None:
-        """A query's vector when it comes within `BRIEF_S`, else None at once after that; brings no broker back."""
+        """A query's vector when it comes within `brief_s`, else None at once after that; brings no broker back."""
         if self._passages.embedder() is None or not self._brief.acquire(blocking=False):
             return None
         found: list[Vector] = []
@@ -208,7 +209,7 @@ class Indexer:
 
         def ask() -> None:
             try:
-                model, vectors = self._embed([question], BRIEF_S, False)
+                model, vectors = self._embed([question], self.brief_s, False)
                 found.append(Vector(model, vectors[0]))
             except OwlError as error:
                 LOG.debug("found by words alone: %s", error)
@@ -217,7 +218,7 @@ class Indexer:
                 is_done.set()
 
         threading.Thread(target=ask, name="query", daemon=True).start()  # a hung broker cannot be hurried
-        is_done.wait(BRIEF_S)
+        is_done.wait(self.brief_s)
         return found[0] if found else None
 
     def _embed_waiting(self, is_stopped: Callable[[], bool]) -> None:
@@ -321,6 +322,7 @@ def answering(models: Models, pool: Callable[[], str]) -> Answer:
             raise
         except OwlError as error:
             LOG.info("the small model did not answer: %s", error)
+            return ""  # half an answer is none
         return said
 
     return answer

@@ -9,6 +9,7 @@ mounts hold what both overlook. A file is replaced by a whole one or not at all.
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import json
 import os
 import re
@@ -120,6 +121,17 @@ def read(path: Place, order: Values) -> Values:
         size_bytes = os.fstat(file.fileno()).st_size
     text = "".join(taken)
     return {"text": text, "first": offset, "lines": len(taken), "has_more": more or is_cut, "size_bytes": size_bytes}
+
+
+def hashed(path: Place, order: Values) -> Values:
+    """The SHA-256 of a file, "" for one that is not there yet: whether it is another one later."""
+    if not os.path.isfile(path.real):
+        return {"sha256": ""}
+    digest = hashlib.sha256()
+    with path.opened() as file:
+        while data := file.read(1 << 20):
+            digest.update(data)
+    return {"sha256": digest.hexdigest()}
 
 
 def write(path: Place, order: Values) -> Values:
@@ -316,7 +328,7 @@ def readable(name: str) -> str:
     return UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-VERBS = {"read": read, "write": write, "edit": edit, "list": listing, "grep": grep, "find": find}
+VERBS = {"read": read, "hash": hashed, "write": write, "edit": edit, "list": listing, "grep": grep, "find": find}
 
 
 def answer(order: Values) -> Values:

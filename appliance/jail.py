@@ -20,6 +20,7 @@ from appliance.landlock import Ceiling, Place
 
 BWRAP = "/usr/bin/bwrap"
 WORK = "/work"
+SCRIPTS = "/skills"  # scripts of skills, whose own folder no tool sees
 PRODUCT = "owlbox"
 USER_ID = 1000  # inside; outside it is whoever runs this
 Profile = Literal["files", "project", "exec", "net"]
@@ -69,6 +70,7 @@ class Order:
     folder: Path | None = None  # the session's data folder, at /work; without it /work is memory
     is_writable: bool = True  # the folder
     binds: tuple[Bind, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by their paths below SCRIPTS; they can be run, not changed
     stdin: bytes = b""
     environ: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = Limits()
@@ -111,6 +113,9 @@ def check(order: Order) -> None:
         _check_source(order.folder, is_folder=True)
     for bind in order.binds:
         _check_bind(order, bind)
+    for path in order.files:
+        if not path.startswith(f"{SCRIPTS}/") or os.path.normpath(path) != path or "\0" in path:
+            raise BadInput(f"{path!r} is no place for a script", hint=f"below {SCRIPTS}")
     low = [n for n, v in vars(order.limits).items() if v <= 0]
     if low:
         raise BadInput(f"limit {low[0]} must be more than 0")
@@ -204,7 +209,7 @@ def _system(limits: Limits) -> Iterator[str | bytes]:
         yield from ("--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", name)
 
 
-def _open(order: Order) -> Iterator[str]:
+def _open(order: Order) -> Iterator[str | bytes]:
     """What this call sees besides, and may write to."""
     if order.folder is None:
         yield from ("--size", str(order.limits.tmp_bytes), "--tmpfs", WORK)
@@ -212,6 +217,8 @@ def _open(order: Order) -> Iterator[str]:
         yield from ("--bind" if order.is_writable else "--ro-bind", str(order.folder), WORK)
     for bind in order.binds:
         yield from ("--bind" if bind.is_writable else "--ro-bind", str(bind.source), bind.inside)
+    for path, content in order.files.items():
+        yield from ("--perms", "0555", "--file", content, path)
 
 
 def _environ(order: Order) -> Iterator[str]:

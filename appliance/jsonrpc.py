@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from appliance.clock import CancelToken
@@ -157,6 +158,8 @@ class Wire:
         self._sending = threading.Lock()
         self._buffer = bytearray()
         self._skipped = 0  # bytes of an oversized frame that were thrown away already
+        self._guard = threading.Lock()
+        self._users = 0  # threads that may be in a call of the socket
         self._is_closed = False
 
     def peer(self) -> Peer:
@@ -172,11 +175,20 @@ class Wire:
         """Send one frame whole; Lost when the other end is gone."""
         data = encode(frame)
         try:
-            with self._sending:
+            with self._sending, self._used():
                 self.sock.sendall(data)
         except OSError as error:
             self.close()
             raise Lost(f"connection lost while sending: {error.strerror or error}") from None
+
+    def wait_at_most(self, seconds: float) -> None:
+        """How long `lines` waits from now on; on a wire that was closed meanwhile that says nothing, its end comes by itself."""
+        try:
+            with self._used():
+                self.sock.settimeout(seconds)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
 
     def lines(self) -> Iterator[bytes | TooLarge]:
         """Frames as bytes until the other end closes; an oversized one comes as the error to answer with.
@@ -198,7 +210,8 @@ class Wire:
                 self._skipped += len(self._buffer)
                 self._buffer.clear()
             try:
-                data = self.sock.recv(65536)
+                with self._used():
+                    data = self.sock.recv(65536)
             except TimeoutError:
                 raise
             except OSError as error:
@@ -211,12 +224,32 @@ class Wire:
 
     def close(self) -> None:
         """Close for good; a reader blocked in another thread sees the end."""
-        if not self._is_closed:
+        with self._guard:
+            if self._is_closed:
+                return
             self._is_closed = True
             try:
                 self.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass  # the other end closed first
+            self._let_go()
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        """Keeps the socket's number while a call is on its way into the kernel: another socket that got it would be waited for."""
+        with self._guard:
+            if self._is_closed:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._users -= 1
+                self._let_go()
+
+    def _let_go(self) -> None:
+        if self._is_closed and not self._users:
             self.sock.close()
 
 

@@ -17,12 +17,13 @@ from typing import Any
 
 from appliance import terminal
 from appliance.clock import iso, now_ms
+from appliance.errands import once
 from appliance.errors import BadInput, NotFound, Refused
-from appliance.listings import once
 from appliance.places import Home
 from appliance.reach import Reach, reach
 from appliance.terminal import say
 
+NAME = "its name, as `secret list` shows it"
 Command = Callable[..., argparse.ArgumentParser]
 MAX_BYTES = 65_536
 HIDDEN = "[hidden]"
@@ -42,11 +43,11 @@ def add(command: Command) -> None:
     made.add_argument("value", nargs="*", help=argparse.SUPPRESS)
     made.add_argument("--expires", default="never", metavar="WHEN", help=UNTIL)
     made = command("show", show, "everything about one but its value", known)
-    made.add_argument("name")
+    made.add_argument("name", help=NAME)
     made.add_argument("--yes", action="store_true", help="print its value; not of llm/, which never leave the broker")
-    command("rm", remove, "forget one", known).add_argument("name")
+    command("rm", remove, "forget one", known).add_argument("name", help=NAME)
     made = command("expire", expire, "let one end at a time; it cannot be read from then on", known)
-    made.add_argument("name")
+    made.add_argument("name", help=NAME)
     made.add_argument("when", help=UNTIL)
     command("purge", purge, "remove those that have expired", known)
     made = command("rotate", rotate, "encrypt all of them anew under a new key, all or none", known)

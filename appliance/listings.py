@@ -11,21 +11,13 @@ import sys
 from typing import Any
 
 from appliance import terminal
+from appliance.errands import once
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.places import Home
 from appliance.reach import reach
 from appliance.terminal import say
 
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # what an entry holds; `entries` has the word, and is not imported to start quickly
-
-
-def once(home: Home, method: str, params: dict[str, Any]) -> Any:
-    """One call of the method table."""
-    way = reach(home, os.environ)
-    try:
-        return way.call(method, params)
-    finally:
-        way.close()
 
 
 def tool(args: argparse.Namespace, home: Home) -> int:
@@ -45,8 +37,6 @@ def tool(args: argparse.Namespace, home: Home) -> int:
 
 
 def threads(args: argparse.Namespace, home: Home) -> int:
-    from appliance.clock import iso
-
     params = {"type": getattr(args, "type", ""), "limit": getattr(args, "limit", 20), "offset": getattr(args, "offset", 0)}
     found = once(home, "thread.list", params)
     if args.json:
@@ -54,9 +44,16 @@ def threads(args: argparse.Namespace, home: Home) -> int:
     elif not found:
         say("no threads")
     else:
-        rows = [[t["id"], iso(t["created_ms"])[:16], t["kind"], terminal.state(t), t["title"]] for t in found]
-        terminal.table(rows, ["id", "started", "type", "state", "title"], sys.stdout)
+        print_threads(found)
     return 0
+
+
+def print_threads(found: list[dict[str, Any]]) -> None:
+    """Threads as a table."""
+    from appliance.clock import iso
+
+    rows = [[t["id"], iso(t["created_ms"])[:16], t["kind"], terminal.state(t), t["title"]] for t in found]
+    terminal.table(rows, ["id", "started", "type", "state", "title"], sys.stdout, cut=["title"])
 
 
 def _print_event(event: dict[str, Any]) -> None:
@@ -138,7 +135,7 @@ def entries(args: argparse.Namespace, home: Home) -> int:
         say("no entries")
     else:
         rows = [[e["ref"], str(e["size_bytes"]), iso(e["updated_ms"])[:16], e["title"]] for e in found]
-        terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout)
+        terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout, cut=["title"])
     return 0
 
 

@@ -1,25 +1,28 @@
 """Fetches a page through somebody's servers of tools: a small agent that knows one address and nothing else.
 
 Up to ten turns: it looks for a tool that fits the address, calls it, and says which result is the content. The model
-sees the beginning of each result; what is kept is the whole. It is shown nothing of the person's, so nothing that
-a server answers can make it tell any; its tools are the seven below and no others. Without servers, when it calls no
-tool or comes to no end, the page is fetched as any other. Knows nothing about entries.
+sees the beginning of each result; what is kept is the whole. It is shown nothing of the person's, its tools are the
+seven below and no others, and what it gives a server is the address and its parts: what one server answers is not told
+to another, and does not make it order anything. Without servers, when it calls no tool or comes to no end, the page is
+fetched as any other. Knows nothing about entries.
 """
 
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol
+from urllib.parse import unquote
 
-from appliance import answers, failover, log
+from appliance import answers, failover, log, taint
 from appliance.answers import Answer
 from appliance.clock import CancelToken, new_id
-from appliance.errors import BadInput, Cancelled, NotFound, OwlError, TooLarge
+from appliance.errors import BadInput, Cancelled, NotFound, OwlError, Refused, TooLarge
 from appliance.fences import foreign
 from appliance.ingest import Fetched
 from appliance.records import Ask, Cancel, Finish, Message, Model, Part, Piece, Route, ToolCall, ToolSpec
 from appliance.signatures import Range, Signature, signature
+from appliance.taint import Known, Reach
 
 LOG = logging.getLogger(__name__)
 POOL = ""  # the one that answers people
@@ -32,6 +35,7 @@ MAX_CALLS = 4  # in one answer
 MAX_WORDS = 1000  # of what a person is told of a failure
 MAX_ADDITION = 10_000
 ANSWER_S = 300.0
+REACH = Reach("call", target="server")
 TASK = (
     "Get the content of one page with the tools of MCP servers. First find a tool that fits the address: mcp_search or "
     "mcp_list_tools. Look at its arguments with mcp_info, call it with mcp_exec. When a result is the content of the page, call "
@@ -53,6 +57,8 @@ class Ware(Protocol):
     def description(self) -> str: ...
     @property
     def schema(self) -> dict[str, Any]: ...
+    @property
+    def is_read_only(self) -> bool: ...
 
 
 class Wares(Protocol):
@@ -108,27 +114,35 @@ class Visit:
 
     servers: Servers
     cancel: Cancel
+    own: str = ""  # what the person said: the address, and how to get it
+    heard: dict[str, list[str]] = field(default_factory=dict)  # by server, what it said of itself and answered
+    answered: list[str] = field(default_factory=list)  # who was called, each time
     captured: dict[str, tuple[str, str]] = field(default_factory=dict)  # id of a call: the server, its whole answer
     page: Page | None = None
     wants_http: bool = False
 
     def mcp_list_tools(self, server: Annotated[str, "only of this one"] = "") -> str:
         """List the tools of the servers."""
-        return _lines(self.servers.tools(server))
+        return self._listed(self.servers.tools(server))
 
     def mcp_search(self, query: Annotated[str, Range(1, 500), "what the tool should do"]) -> str:
         """Find tools by what they do."""
         found = self.servers.search(query)
-        return _lines(found.wares) + (f"\n({found.note})" if found.note else "")
+        return self._listed(found.wares) + (f"\n({found.note})" if found.note else "")
 
     def mcp_info(self, server: Text, tool: Text) -> str:
         """Show what a tool does and its arguments."""
         found = self.servers.info(server, tool)
-        return f"{found.server}/{found.name}: {found.description}\n{json.dumps(found.schema, ensure_ascii=False)}"
+        text = f"{found.server}/{found.name}: {found.description}\n{json.dumps(found.schema, ensure_ascii=False)}"
+        self.heard.setdefault(server, []).append(text)
+        return text
 
     def mcp_exec(self, server: Text, tool: Text, args: dict[str, Any] | None = None) -> str:
         """Call a tool of a server."""
+        self._check(server, tool, args or {})
         reply = self.servers.call(server, tool, args or {}, cancel=self.cancel, session=ADDING)
+        self.heard.setdefault(server, []).append(reply.text)
+        self.answered.append(server)
         if reply.is_error:
             return f"error: {reply.text}\n({reply.hint})"
         key = f"exec-{len(self.captured) + 1}"
@@ -161,6 +175,34 @@ class Visit:
         """The page cannot be had at all."""
         raise Failed(" ".join(message.split())[:MAX_WORDS], hint="this is what the loading agent said")
 
+    def _listed(self, wares: Sequence[Ware]) -> str:
+        for one in wares[:LISTED]:
+            self.heard.setdefault(one.server, []).append(f"{one.name}: {one.description}")
+        return _lines(wares)
+
+    def _check(self, server: str, tool: str, args: dict[str, Any]) -> None:
+        """Refused for a call that carries what the person has not said: one server's answer to another, or what a page ordered.
+
+        Nobody is there to be asked. A server that was the only one to answer may be asked for more of what it told, as long
+        as it says that this only reads.
+        """
+        if not self.heard:
+            return  # no stranger had a word yet
+        try:
+            found = self.servers.info(server, tool)
+        except NotFound:
+            return  # the call will say so
+        theirs = "\n".join((*self.heard.get(server, ()), json.dumps(found.schema)))
+        is_reading = {*self.answered} <= {server} and found.is_read_only
+        known = Known(self.own, theirs=theirs, followed=len(self.answered), names=frozenset({"args"}))
+        known = replace(known, tools=len(self.servers.tools(server)))
+        known = replace(known, own=f"{self.own}\n{theirs}", followed=0) if is_reading else known
+        held = taint.carried(REACH, server, {"server": server, "tool": tool, "args": args}, known)
+        if held:
+            LOG.warning("%s of server %s was not called while a page was loaded: it was given %s", tool, server, args)
+            text = f"{tool} of {server} was not called: it would be told what the person has not said, in {', '.join(held)}"
+            raise Refused(text, hint="give it the address or its parts, or request_http_fallback")
+
 
 NAMES = ("mcp_list_tools", "mcp_search", "mcp_info", "mcp_exec", "accept_content", "request_http_fallback", "report_failure")
 SIGNATURES: dict[str, Signature] = {name: signature(getattr(Visit, name)) for name in NAMES}
@@ -189,7 +231,8 @@ class Loading:
         if servers is None or not servers.has_servers:
             return self._fetch(url)
         routes = [route for route in self._model.plan(POOL) if self._is_able(route)]
-        found = self._visited(Visit(servers, cancel or CancelToken()), url, routes, addition) if routes else None
+        own = "\n".join((url, unquote(url), addition))
+        found = self._visited(Visit(servers, cancel or CancelToken(), own), url, routes, addition) if routes else None
         if found is None:
             return self._fetch(url)
         return Fetched(found.text.encode("utf-8", "replace"), found.mime or "text/markdown", "utf-8", found.title, found.server)

@@ -15,8 +15,8 @@ from typing import Any
 
 from appliance import terminal
 from appliance.clock import iso
+from appliance.errands import once
 from appliance.errors import BadInput, NotFound, OwlError, from_outcome
-from appliance.listings import once
 from appliance.places import Home
 from appliance.reach import reach
 from appliance.terminal import say
@@ -40,7 +40,7 @@ def add(command: Command) -> None:
     command("ping", ping, "whether a server answers, and how fast", known).add_argument("server", nargs="?", default="")
     _adding(command("add", put, "configure a server", known))
     made = command("remove", remove, "forget a server with its index and its secrets", known)
-    made.add_argument("name")
+    made.add_argument("name", help="as `mcp servers` shows it")
     made.add_argument("--dry-run", action="store_true", help="only say what would go")
     made.add_argument("--keep-auth", action="store_true", help="keep its secrets and its login")
     made = command("auth", login, "log in to a server behind an address", known)
@@ -48,16 +48,16 @@ def add(command: Command) -> None:
     made.add_argument("--answer", default="", metavar="ADDRESS", help="where the login led, for one that waits elsewhere")
     command("deauth", logout, "forget a login", known).add_argument("server")
     made = command("search", search, "tools for a purpose, out of the index", known)
-    made.add_argument("query", nargs="+")
+    made.add_argument("query", nargs="+", help="what they are to do, in words")
     made.add_argument("--keyword-only", action="store_true", help="by words alone")
     made.add_argument("--semantic-only", action="store_true", help="by meaning alone")
     made.add_argument("--limit", type=int, default=10)
     made = command("info", info, "a tool with its arguments, or a server with its resources and prompts", known)
     made.add_argument("server")
-    made.add_argument("tool", nargs="?", default="")
+    made.add_argument("tool", nargs="?", default="", help="its name there; without one, the server")
     made = command("exec", execute, "call a tool of a server", known)
     made.add_argument("server")
-    made.add_argument("tool")
+    made.add_argument("tool", help="its name there, as `mcp list` shows it")
     made.add_argument("arguments", nargs="?", default="", help="a JSON object; - reads it from a pipe")
     made = command("import-global", take, "add the servers that another program of yours has", known)
     made.add_argument("file", nargs="?", default="", help="its file; without one, the usual places are looked through")
@@ -65,19 +65,19 @@ def add(command: Command) -> None:
     command("index", index, "ask every server and make its tools findable", known)
     made = command("resource", resource, "read a resource of a server; without an address, list them", known)
     made.add_argument("server")
-    made.add_argument("uri", nargs="?", default="")
+    made.add_argument("uri", nargs="?", default="", help="its address")
     made = command("prompt", prompt, "a prompt of a server, filled in; without a name, list them", known)
     made.add_argument("server")
-    made.add_argument("name", nargs="?", default="")
+    made.add_argument("name", nargs="?", default="", help="its name there")
     made.add_argument("arguments", nargs="?", default="", help="a JSON object of texts")
     made = command("task", task, "long pieces of work of a server", known)
-    made.add_argument("action", choices=TASKS)
+    made.add_argument("action", choices=TASKS, help="what to do with them")
     made.add_argument("server")
     made.add_argument("task", nargs="?", default="", help="its id")
 
 
 def _adding(made: argparse.ArgumentParser) -> None:
-    made.add_argument("name")
+    made.add_argument("name", help="how you call it: letters, digits, - and _")
     made.add_argument("--command", dest="program", default="", metavar="PROGRAM", help="a program to start: its name or path")
     made.add_argument("--url", default="", metavar="ADDRESS", help="or where it is")
     made.add_argument("--args", default="", metavar="A,B", help="its arguments; --args=-x,B where it begins with -")
@@ -86,6 +86,7 @@ def _adding(made: argparse.ArgumentParser) -> None:
     made.add_argument("--header", action="append", default=[], metavar="K: V", help="sent with each request; several times")
     made.add_argument("--client-id", default="", help="our name at its login, where it gave us one")
     made.add_argument("--client-secret-env", default="", metavar="VARIABLE", help="the variable with what goes with it")
+    made.add_argument("--issuer", default="", metavar="ADDRESS", help="who gave us both: the login then needs no person")
     made.add_argument("--cwd", default="", metavar="DIR", help="work in this folder instead of one of its own")
     made.add_argument("--mount", action="append", default=[], metavar="DIR", help="let it read this folder; several times")
     made.add_argument("--writable", action="append", default=[], metavar="DIR", help="let it write to this folder; several times")
@@ -112,9 +113,9 @@ def servers(args: argparse.Namespace, home: Home) -> int:
     rows = []
     for one in found["servers"]:
         state = "running" if running.get(one["name"], {}).get("is_open") else one["state"]
-        row = one["name"], one["transport"], str(one["tools"]), _short(state), _when(one["listed_ms"]), _short(one["where"], 60)
+        row = one["name"], one["transport"], str(one["tools"]), _short(state), _when(one["listed_ms"]), one["where"]
         rows.append(list(row))
-    terminal.table(rows, ["name", "by", "tools", "state", "listed", "where"], sys.stdout)
+    terminal.table(rows, ["name", "by", "tools", "state", "listed", "where"], sys.stdout, cut=["state", "where"])
     return 0
 
 
@@ -134,7 +135,7 @@ def search(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "mcp.search", {**asked, "limit": args.limit})
     if args.json:
         return _json(found)
-    if not found["wares"] and not found["note"]:
+    if not found["wares"]:
         say(f"no tool for {asked['query']!r}")
     return _wares(found)
 
@@ -203,8 +204,11 @@ def put(args: argparse.Namespace, home: Home) -> int:
     secret = os.environ.get(args.client_secret_env, "") if args.client_secret_env else ""
     if args.client_secret_env and not secret:
         raise BadInput(f"variable {args.client_secret_env} is not set", hint="export it first")
+    if args.issuer and not (args.client_id and secret):
+        raise BadInput("--issuer needs what it gave us", hint="give --client-id and --client-secret-env, too")
     entry |= {"client_id": args.client_id} if args.client_id else {}
     entry |= {"client_secret": secret} if secret else {}
+    entry |= {"issuer": args.issuer} if args.issuer else {}
     given = {"args": listed, "env": environ, "headers": headers, "cwd": args.cwd, **folders, "network": args.network}
     entry |= {name: value for name, value in given.items() if value}
     entry |= {"expose": args.expose} if args.expose != "auto" else {}
@@ -306,7 +310,9 @@ def execute(args: argparse.Namespace, home: Home) -> int:
     asked = {"server": args.server, "tool": args.tool, "arguments": _object(args.arguments)}
     done = once(home, "mcp.exec", asked)
     if done["status"] >= 400 and not args.json:
-        raise from_outcome(done["outcome"], done["message"], done["hint"])
+        is_wrong = done["outcome"] == "input_error"
+        hint = f"owlbox mcp info {args.server} {args.tool} shows its arguments" if is_wrong else done["hint"]
+        raise from_outcome(done["outcome"], done["message"], hint)
     if args.json:
         _json(done)
         return from_outcome(done["outcome"], "").exit_code if done["status"] >= 400 else 0

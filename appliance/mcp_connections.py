@@ -74,7 +74,7 @@ class Connection:
         self.spec = what
         self.tokens = Tokens(dict(what.tokens))
         if what.client:
-            self.tokens.name(what.client["client_id"], what.client["client_secret"])
+            self.tokens.name(what.client["client_id"], what.client["client_secret"], what.client.get("issuer", ""))
         self.is_stale = False
         self._consent = consent
         self._heard = mcp_http.Heard()
@@ -155,7 +155,8 @@ class Connection:
             kind = "retryable"
         if type(one).__name__.startswith("OAuth"):
             kind = "auth_error"
-        return ServerError(f"server {name}: {text[:2000]}", outcome=kind, hint=hint_of(kind, name))
+        hint = f"{name} knows nothing of that kind: do without it" if code == METHOD_NOT_FOUND else hint_of(kind, name)
+        return ServerError(f"server {name}: {text[:2000]}", outcome=kind, hint=hint)
 
     async def _own(self) -> None:
         """The task in which everything of this connection is opened and closed."""

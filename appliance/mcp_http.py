@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
@@ -36,6 +37,7 @@ class Tokens:
 
     kept: dict[str, Any] = field(default_factory=dict)
     is_changed: bool = False
+    issuer: str = ""
     _context: OAuthContext | None = None
 
     def join(self, context: OAuthContext) -> None:
@@ -45,8 +47,9 @@ class Tokens:
         context.oauth_metadata = _read(OAuthMetadata, self.kept.get("metadata"))
         context.auth_server_url = self.kept.get("issuer")
 
-    def name(self, client_id: str, secret: str) -> None:
-        """Use a name that was given to us, instead of registering."""
+    def name(self, client_id: str, secret: str, issuer: str = "") -> None:
+        """Use a name that was given to us, instead of registering; with who gave it, it is all that a login takes."""
+        self.issuer = issuer
         how = "client_secret_basic" if secret else "none"
         self.kept["client"] = {"client_id": client_id, "token_endpoint_auth_method": how, "client_secret": secret or None}
 
@@ -147,7 +150,8 @@ async def transport(
     address: str, headers: dict[str, str], tokens: Tokens, consent: Consent | None, timeout_s: float, heard: Heard
 ) -> AsyncGenerator[Any, None]:
     """What the library reads from and writes to. Without tokens or a person to ask no login is tried."""
-    auth = _auth(address, tokens, consent) if consent is not None or tokens.kept.get("tokens") else None
+    is_known = consent is not None or tokens.issuer or tokens.kept.get("tokens")
+    auth = _auth(address, tokens, consent) if is_known else None
     timeout = httpx2.Timeout(min(30.0, timeout_s), read=max(timeout_s, 30.0))
     async with create_mcp_http_client(headers=headers or None, timeout=timeout, auth=auth) as client:
         client.event_hooks = {"response": [heard.take]}
@@ -156,6 +160,11 @@ async def transport(
 
 
 def _auth(address: str, tokens: Tokens, consent: Consent | None) -> OAuthClientProvider:
+    if tokens.issuer:
+        ours = tokens.kept["client"]
+        alone = ClientCredentialsOAuthProvider(address, tokens, ours["client_id"], ours["client_secret"], issuer=tokens.issuer)
+        tokens.join(alone.context)
+        return alone
     redirect = consent.redirect if consent is not None else "http://127.0.0.1/callback"
     wanted = OAuthClientMetadata(
         redirect_uris=[AnyUrl(redirect)],

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance import places, terminal
-from appliance.client import Client
+from appliance.client import STARTING_S, Client
 from appliance.clock import CancelToken
 from appliance.errors import AlreadyRunning, BadInput, Cancelled, Lost, OwlError
 from appliance.jsonrpc import MAX_PATH_BYTES
@@ -78,7 +78,7 @@ class Owl:
         path = places.find_core(self._home, os.environ)
         if path.exists():
             try:
-                client = Client(str(path), name="mcp-serve")
+                client = Client(str(path), name="mcp-serve", timeout_s=STARTING_S)
             except Lost:
                 pass  # the file is a dead core's
             else:

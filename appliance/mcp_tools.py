@@ -2,6 +2,9 @@
 
 Owns which of them are offered so: all while there are few, none when there are many, else as their server's table says.
 What they are called is made fit for models; what they are said to be for is their server's text, and marked as that.
+Menus stand in prompts before anything is marked, so they show of a server's words only names too short for an order: of
+tools, and of arguments. A tool with a longer name is reached through `mcp_exec` alone.
+Not promised: that a name says what its tool does.
 """
 
 import json
@@ -13,10 +16,11 @@ from typing import Any
 
 from appliance import mcp_content
 from appliance.errors import BadInput, ConfigError, OwlError, Refused
+from appliance.fences import is_plain
 from appliance.hub import Hub
 from appliance.mcp_content import Reply
 from appliance.mcp_offers import Ware
-from appliance.records import Outcome
+from appliance.records import Outcome, ToolSpec
 from appliance.servers import Server
 from appliance.signatures import MISSING, Field, Signature
 from appliance.taint import Reach
@@ -26,6 +30,7 @@ LOG = logging.getLogger(__name__)
 GROUP = "mcp"  # of the tools that reach every server
 MAX_NAME = 64
 UNFIT = re.compile(r"[^A-Za-z0-9_]+")
+TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
 START_S = 90.0  # for a server that has to be started first
 
 
@@ -71,6 +76,7 @@ class Stall:
             known, wares = {}, []
         is_few = len([ware for ware in wares if known[ware.server].keys.expose == "auto"]) <= self._threshold()
         wanted = [ware for ware in wares if known[ware.server].keys.expose == "direct" or (is_few and _is_auto(known[ware.server]))]
+        wanted = [ware for ware in wanted if is_plain(ware.name)]
         is_there = any(server.keys.enabled for server in known.values())
         ours = {tool.mark.group for tool in self._toolbox.tools() if not tool.origin}
         # A server that is called like a group of ours must not get what roles and policies grant to that group.
@@ -129,7 +135,20 @@ def _tool(hub: Hub, ware: Ware, server: Server, group: str) -> Tool:
     schema = _narrowed(ware.schema)
     said = " ".join(mcp_content.printable(ware.description).split())[:1000] or ware.title or ware.name
     function.__doc__ = said
-    return Tool(mark, function, Foreign(_fields(schema), ("caller",), str, given=schema), said, origin=f"mcp:{ware.server}")
+    given = Foreign(_fields(schema), ("caller",), str, given=schema)
+    shown = ToolSpec(name, f"A tool of the server {server.name}, see tool_help {name}", _bare(schema), group=group)
+    return Tool(mark, function, given, said, origin=f"mcp:{ware.server}", shown=shown)
+
+
+def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name and type, without a word about them; none of them where one has a name that might be an order."""
+    known, required = schema.get("properties"), schema.get("required")
+    if not isinstance(known, dict) or not all(is_plain(name) for name in known):
+        return {"type": "object"}
+    types = {name: part.get("type") if isinstance(part, dict) else None for name, part in known.items()}
+    made = {name: {"type": kind} if isinstance(kind, str) and kind in TYPES else {} for name, kind in types.items()}
+    needed = [name for name in required if name in made] if isinstance(required, list) else []
+    return {"type": "object", "properties": made, "required": needed}
 
 
 def _fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:

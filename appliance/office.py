@@ -86,6 +86,7 @@ class Office:
         self.ticks: Ticks | None = None
         self.schedules: Schedules | None = None
         self.is_told: Callable[[Task], bool] = bool  # of the end of a task: whether anybody is to hear of it
+        self.told_by: Callable[[Task], str] = lambda task: ""  # and by which channel, where that was said
         crew = self.crew
         staff = Staff(crew.listing, crew.view, self._start, crew.stop, self._kill, self._reap, crew.log, self._lend)
         self.queue = Queue(staff, self.outbox, self.notices, self._heard, self.counts)
@@ -160,6 +161,7 @@ class Office:
             # Asked for at the command line, outside of every conversation: whoever is connected here is told.
             channel = LOCAL if task.session.partition(":")[0] in ("", LOCAL) else ""
         key = f"task:{task.id}:{task.attempts}:{task.status}"
+        channel = self.told_by(task) or channel
         text = f"Task {task.id} ({task.name}) {STATES.get(task.status, task.status)}:\n{task.text}"
         person = task.person or _owner()
         self.outbox.put(Letter(key, person, text, context, task.session, channel, run=task.origin))

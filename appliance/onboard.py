@@ -4,7 +4,6 @@ Completing an existing home never overwrites a file in it. No service is install
 """
 
 import errno
-import os
 from pathlib import Path
 
 from appliance import config, notes, places
@@ -61,22 +60,9 @@ def _make(home: Home) -> list[Path]:
     # The configuration is written last: with it, the home is complete.
     for path, text in ((home.root / ".gitignore", IGNORE), (home.config, config.default_toml() + MCP)):
         if not path.exists():
-            _write(path, text)
+            places.put(path, text.encode())
             made.append(path)
     return made
-
-
-def _write(path: Path, text: str) -> None:
-    """A whole file or none."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        with open(os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _host_error(error: OSError, home: Home) -> OwlError:

@@ -25,6 +25,7 @@ REF = re.compile(r"(?<![\w/])([a-z][a-z0-9+._-]*:/[^\s<>\"'`|\]]+)")
 SHOWN = re.compile(r"(?=\[(.+)\]$)", re.MULTILINE)  # behind each passage that is shown with a message; names may hold brackets
 UID = re.compile(r"[0-9a-f-]{32,36}")
 SKILL = "skill://"
+SCRIPT = re.compile(r"/skills/([A-Za-z0-9_][\w.-]{0,63})/scripts")
 AFTER = ".,;:!?)*_"
 MAX_REFS = 4000  # of one result
 SANDBOXED = ("files", "project", "exec")  # profiles of tools that work in a folder
@@ -33,6 +34,7 @@ SUBJECTS = {"planning": "task", "threads": "run", "schedules": "schedule", "cron
 NUMBERS = ("id", "task", "run", "thread", "schedule")
 HELP = "tool_help"
 TREE = "context_tree"  # shows names and no references
+NEAR = ("nearby: ", "it holds ")  # how hints begin that name what is there instead
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,9 @@ class Origins:
         """Mark the run with what a call names: what it copies, or takes into a task, is then marked by its writing."""
         named = _named(call.arguments)
         self.add(sight.run, [*self.of(named), *([] if sight.is_read_only else self._below(named))])
+        if sight.profile == "exec":  # a command that names scripts of a skill runs what its author wrote
+            said = str(call.arguments.get("command") or "")
+            self.add(sight.run, self.of(f"{SKILL}{name}" for name in SCRIPT.findall(said)))
         if sight.profile in SANDBOXED and (places := self._places(sight)):
             self._marks.inherit(f"run:{sight.run}", *places)
 
@@ -89,6 +94,7 @@ class Origins:
         named = _named(call.arguments) if sight.is_read_only else []
         found = [*self.of([*named, *_refs(outcome.message), *_told(outcome.data)]), *self._counted(sight, call, outcome)]
         found += self._below(named) if sight.tool == TREE else []
+        found += self._hinted(call, outcome.hint)
         if sight.tool == HELP and (server := self._server_of(str(call.arguments.get("name", "")))):
             found.append(Mark(server, str(call.arguments.get("name"))))
         if not found:
@@ -148,6 +154,18 @@ class Origins:
             return []
         return [mark for folder in sorted(folders) for mark in self._marks.below(folder, PROJECT)]
 
+    def _hinted(self, call: ToolCall, hint: str) -> list[Mark]:
+        """The marks of what an error says is near: names are somebody's words, too."""
+        start = next((start for start in NEAR if hint.startswith(start)), "")
+        if not start or not self._marks.has_entries():
+            return []
+        near = hint.removeprefix(start).split(", ")
+        found = [*self.of(near), *self._below(one for one in near if one.endswith("/"))]
+        if not all(REF.match(one) for one in near):  # a name with a comma in it: whatever lies above what was asked for
+            above = {path[: at + 1] for ref in _named(call.arguments) for path in (_path(ref),) for at in _slashes(path)}
+            found += [mark for folder in sorted(above) for mark in self._marks.below(folder, PROJECT)]
+        return found
+
     def add(self, run: str, found: Sequence[Mark]) -> None:
         """Mark a run; writes nothing when it has all of these marks."""
         if not run or not found:
@@ -174,7 +192,8 @@ class Origins:
         kind = SUBJECTS.get(sight.group)
         if kind is None:
             return ()
-        numbers = [number for number in _numbers(outcome.data, call.arguments) if number != sight.run]
+        told = UID.findall(outcome.message[:200_000]) if kind == "run" else []  # a list of threads has them in its lines
+        numbers = [number for number in dict.fromkeys((*_numbers(outcome.data, call.arguments), *told)) if number != sight.run]
         subjects = [f"{kind}:{number}" for number in numbers]
         if kind == "task":
             subjects += self._marks.runs_of([int(number) for number in numbers if number.isdigit()])
@@ -195,6 +214,12 @@ def is_elsewhere(arguments: Mapping[str, Any]) -> bool:
     paths = [path for ref in _named(arguments) if (path := _path(ref)) and not UID.fullmatch(path)]
     found = [of_path(path) for path in paths]
     return bool(found) and all(mark is not None and mark.origin not in INSIDE for mark in found)
+
+
+def _slashes(path: str) -> list[int]:
+    """Where the folders of a stored path end, its scheme's first."""
+    begin = path.find("://") + 2
+    return [at for at, letter in enumerate(path) if letter == "/" and at >= begin > 1]
 
 
 def _refs(text: str) -> list[str]:

@@ -6,15 +6,14 @@ do, and for whom, is decided by the core.
 
 import argparse
 import json
-import os
 import sys
 from typing import Any
 
 from appliance import terminal
 from appliance.clock import iso
+from appliance.errands import once
 from appliance.errors import BadInput
 from appliance.places import Home
-from appliance.reach import reach
 from appliance.terminal import say
 
 LOG = ("log://", "update://", "content://")  # what a thread notes about itself
@@ -25,12 +24,13 @@ FUNCTIONS = "also: hedmatch hedsearch hedfound hedreplace heddiff schemeOf count
 
 def undo(args: argparse.Namespace, home: Home) -> int:
     """Take a thread back; 1 when a dry run says that it cannot be."""
-    done = _once(home, "run.undo", {"run": args.thread, "is_dry_run": args.dry_run})
+    done = once(home, "run.undo", {"run": args.thread, "is_dry_run": args.dry_run, "is_alone": args.alone})
     code = 1 if done["later"] else 0
     if args.json:
         say(json.dumps(done, ensure_ascii=False))
         return code
-    noted = [c for c in done["changes"] if c["scope"] == f"run:{done['run']}" and c["path"].startswith(LOG)]
+    own = {f"run:{one}" for one in (done["run"], *done["helpers"])}
+    noted = [c for c in done["changes"] if c["scope"] in own and c["path"].startswith(LOG)]
     rows = [[c["how"], c["path"]] for c in done["changes"] if c not in noted]
     if done["later"]:
         say(f"thread {done['run']} cannot be taken back, these were changed since:")
@@ -41,6 +41,8 @@ def undo(args: argparse.Namespace, home: Home) -> int:
         count = _counted([c["kind"] for c in done["changes"] if c not in noted])
         more = f", and {len(noted)} in its own log" if noted else ""
         say(f"{'would take back' if args.dry_run else 'took back'} {count}{more}")
+        for helper in done["helpers"]:
+            say(f"also what was changed in thread {helper}, to which it handed work")
         if rows:
             terminal.table(rows, ["now", "reference"], sys.stdout)
         if done["by"]:
@@ -66,7 +68,7 @@ def _last(change: dict[str, Any]) -> str:
 def history(args: argparse.Namespace, home: Home) -> int:
     """Print the changes of an entry."""
     params = {"ref": args.ref, "limit": args.limit, "patch": args.patch, "run": args.thread}
-    found = _once(home, "entry.history", params)
+    found = once(home, "entry.history", params)
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
     elif not found:
@@ -76,7 +78,7 @@ def history(args: argparse.Namespace, home: Home) -> int:
             say(f"{'  '.join(cell for cell in _row(change) if cell)} bytes")
             say("(left out, it is too much at once)" if change.get("is_cut") else change["patch"].rstrip("\n"))
     else:
-        terminal.table([_row(change) for change in found], ["changed", "how", "by", "thread", "bytes"], sys.stdout)
+        terminal.table([_row(change) for change in found], ["changed", "how", "by", "thread", "bytes"], sys.stdout, cut=["by"])
     return 0
 
 
@@ -92,7 +94,7 @@ def sql(args: argparse.Namespace, home: Home) -> int:
         query = sys.stdin.buffer.read(MAX_SQL).decode("utf-8", "replace")
         if not query.strip():
             raise BadInput("there is no query on standard input", hint="owlbox sql, without -, lists tables and columns")
-    found = _once(home, "sql.query", {"sql": query, "limit": args.limit})
+    found = once(home, "sql.query", {"sql": query, "limit": args.limit})
     columns, rows = found["columns"], found["rows"]
     if args.json:
         names = _different(columns)
@@ -103,9 +105,9 @@ def sql(args: argparse.Namespace, home: Home) -> int:
     else:
         shown = [[_text(value) for value in row] for row in rows]
         most = CELL if query.strip() else MAX_SQL
-        terminal.table([[v if len(v) <= most else v[: most - 1] + "…" for v in row] for row in shown], columns, sys.stdout)
+        terminal.table([[terminal.clipped(v, most) for v in row] for row in shown], columns, sys.stdout, cut=columns)
         if not query.strip():
-            say(FUNCTIONS)
+            say("\n".join(terminal.folded(FUNCTIONS, sys.stdout)))
     shown_rows = f"only the first {len(rows)} rows" if len(rows) > 1 else "only the first row"
     for is_so, what in ((found["has_more"], shown_rows), (found["is_cut"], "long values are cut")):
         if is_so:
@@ -128,12 +130,3 @@ def _different(names: list[str]) -> list[str]:
             made, number = f"{name}_{number}", number + 1
         found.append(made)
     return found
-
-
-def _once(home: Home, method: str, params: dict[str, Any]) -> Any:
-    """One call of the method table."""
-    way = reach(home, os.environ)
-    try:
-        return way.call(method, params)
-    finally:
-        way.close()

@@ -10,9 +10,10 @@ import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from appliance import timing, zones
+from appliance import daytimes, timing, zones
+from appliance.daytimes import CLOCK, Unread, normal
 from appliance.errors import BadInput
-from appliance.idioms import CLOCK, DAYPARTS, MORNING_H, SECONDS, Reading, Unread, next_day, normal, parse
+from appliance.idioms import SECONDS, Reading, next_day, parse
 from appliance.timing import Rule
 from appliance.zones import LOCAL
 
@@ -25,11 +26,17 @@ EXCEPT = re.compile(
     r"^(?:except(?: for)?|excluding|apart from|other than|but not|but skip|skip(?:ping)?|not on)(?: on| in| the)* (?P<what>.*)$"
 )
 ONLY = re.compile(r"^(?:but only|only) on (?P<what>.*)$")
-REMIND = re.compile(r"^(?:please )?remind (?:me|us)(?:,? please)?:? (?:to |that |about |of )?", re.IGNORECASE)
 CRON = re.compile(r"(?=.*[\d*])(?:[\d*/,#LW-]+|[A-Z]{3}(?:[-,][A-Z]{3})*)(?: (?:[\d*/,#LW-]+|[A-Z]{3}(?:[-,][A-Z]{3})*)){4}", re.I)
+STARS = re.compile(r"(?:^|\s)(?:\*|\*/\d+)(?:\s|$)")  # of cron, with too many fields or too few
+MACROS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0"}
+MACROS |= {"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *"}
+# Words that leave nothing to judge when there are no others.
+EMPTY = {*"every each at on in by from to and or until till between the of am pm once a an st nd rd th o clock".split()}
+BOTH = re.compile(r"(?:,? and|[,;&]|,? then) ")
 MAX_CHARS = 500
 MAX_MONTHS = 1200  # of "in ... years"
-MAX_WORDS = 24  # that may say when, at one end of a text
+EARLY_H = 6  # until then it is still last night
+MAX_CUTS = 12  # places at which a text may be two
 CLOCKED = re.compile(rf"\b(?:at|by) \d|\b{CLOCK}")
 
 
@@ -44,33 +51,32 @@ def read(said: str, now_ms: int, zone: str = LOCAL, *, is_frequency: bool = True
     if len(said) > MAX_CHARS:
         raise BadInput(f"a time of {len(said)} characters", hint=f"say it in at most {MAX_CHARS}")
     zone = zones.require(zone)
+    if said.lower() in MACROS:
+        return timing.cron(MACROS[said.lower()], zone)
     try:
         return timing.simple(said, zone)
     except BadInput:
-        if CRON.fullmatch(said):  # no words that a model could judge
+        if CRON.fullmatch(said) or STARS.search(said) or re.match("@[A-Za-z]", said):  # no words that a model could judge
             raise
     plain = normal(said)
-    if (rule := _compile(plain, now_ms, zone, is_frequency)) is not None:
+    if (rule := compiled(said, now_ms, zone, is_frequency=is_frequency)) is not None:
         return rule
+    if wrong := daytimes.impossible(plain):
+        raise BadInput(f"there is no {wrong}", hint="say a time such as 7:30 or 5pm, and a day that the calendar has")
     if (split := TAIL.match(plain)) is not None and (head := _compile(split["head"], now_ms, zone, is_frequency)) is not None:
         if (narrowed := _narrowed(split, now_ms, zone, is_frequency)) is not None:
             return narrowed
         if head.kind in ("cron", "cadence", "interval") and not CLOCKED.search(split["tail"]):
             return replace(head, condition=said)
+    if EMPTY.issuperset(re.findall(r"[^\W\d_]+", plain)):
+        raise BadInput(f"{said!r} names no time", hint="say when, such as: every weekday at 7am, in 20 minutes, 24 December at 6pm")
     return timing.text(said, zone)
 
 
-def split(said: str, now_ms: int, zone: str = LOCAL) -> tuple[str, str]:
-    """What a text says, and the words of it at its end or beginning that say when; "" for the second where none do."""
-    said = REMIND.sub("", " ".join(said.split()).rstrip(" .!"))
-    words = said.split(" ")
-    count, most = len(words), min(len(words) - 1, MAX_WORDS)
-    cuts = [(words[:i], words[i:]) for i in range(count - most, count)] + [(words[i:], words[:i]) for i in range(most, 0, -1)]
-    for rest, when in cuts:
-        if _compile(normal(" ".join(when)), now_ms, zone, False) is not None:
-            what = re.sub(r"^(?:to|that|about)\s+", "", REMIND.sub("", " ".join(rest).strip(" ,")), flags=re.IGNORECASE)
-            return what, " ".join(when).strip(" ,")
-    return said, ""
+def compiled(said: str, now_ms: int, zone: str = LOCAL, *, is_frequency: bool = False) -> Rule | None:
+    """The rule that a text is, without any model; None when it is none."""
+    plain = normal(said)
+    return _compile(plain, now_ms, zone, is_frequency) or _halves(plain, now_ms, zone, is_frequency)
 
 
 def _narrowed(split: "re.Match[str]", now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
@@ -114,6 +120,34 @@ def _compile(plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | N
         raise BadInput(f"{plain!r} is too far away", hint="say an earlier time") from None
 
 
+def _halves(plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
+    """Weekdays at 8 and weekends at 10: rules in one, each with times of its own, which all are said in the same order."""
+    found: list[tuple[Rule, str]] = []
+    end = len(plain)
+    for cut in reversed([*BOTH.finditer(plain)][:MAX_CUTS]):
+        half = _half(plain[cut.end() : end], now_ms, zone, True)
+        if half is not None and all(half[1] == order for _, order in found):
+            found, end = [half, *found], cut.start()
+    first = _half(plain[:end], now_ms, zone, is_frequency) if found else None
+    if first is None or any(rule.zone != first[0].zone or order != first[1] for rule, order in found):
+        return None
+    try:
+        return timing.cron(timing.BETWEEN.join(rule.spec for rule, _ in [first, *found]), first[0].zone)
+    except BadInput:
+        return None
+
+
+def _half(plain: str, now_ms: int, zone: str, is_frequency: bool) -> tuple[Rule, str] | None:
+    """One of several rules, and the order of its words; None for what names no time of day."""
+    plain = f"at {plain}" if plain[:1].isdigit() else plain
+    try:
+        reading = parse(plain, now_ms, zone)
+        rule = _built(reading, now_ms, zone, is_frequency)
+    except (Unread, BadInput, ValueError, OverflowError):
+        return None
+    return (rule, reading.order) if rule.kind == "cron" and "T" in reading.order else None
+
+
 # -- from words to a rule -----------------------------------------------------------------------------
 
 
@@ -121,10 +155,16 @@ def _built(reading: Reading, now_ms: int, zone: str, is_frequency: bool) -> Rule
     zone = reading.zone or zone
     if reading.zone:
         reading.now = datetime.fromtimestamp(now_ms / 1000, zones.find(zone)).replace(tzinfo=None)
+    if reading.is_once and (reading.is_repeated or reading.step):
+        raise Unread
+    is_frequency = is_frequency and not reading.is_once
+    if reading.month_day and reading.step == (1, "y"):  # 5 June every year
+        month, day = reading.month_day
+        reading.date, reading.months, reading.dates = None, {month}, {str(day)}
     is_loose = not (reading.is_repeated or reading.span_s is not None or reading.date or reading.dates or reading.months)
     has_when = bool(reading.times or reading.part)
     if not is_frequency and is_loose and (reading.days or has_when):
-        return _single(reading, zone, _nearest(reading))
+        return _nearest(reading, zone)
     if reading.span_s is not None:
         return _in_a_while(reading, now_ms, zone)
     if reading.date is not None:
@@ -132,14 +172,16 @@ def _built(reading: Reading, now_ms: int, zone: str, is_frequency: bool) -> Rule
             raise Unread
         return _single(reading, zone, reading.date)
     if not is_frequency and reading.dates and not reading.is_repeated:
-        return _single(reading, zone, _date_ahead(reading))
+        return _date_ahead(reading, zone)
+    if not is_frequency and len(reading.months) == 1 and reading == Reading(reading.now, months=reading.months):
+        return _month_ahead(reading, zone)
     if is_loose and not reading.days and not has_when:
         raise Unread
     return _repeated(reading, zone)
 
 
 def _in_a_while(reading: Reading, now_ms: int, zone: str) -> Rule:
-    others = replace(reading, span_s=None, span_months=0, times=[], part="", zone="")
+    others = replace(reading, span_s=None, span_months=0, times=[], part="", zone="", is_once=False)
     assert reading.span_s is not None
     if reading.span_months > MAX_MONTHS:
         raise OverflowError
@@ -159,11 +201,27 @@ def _in_a_while(reading: Reading, now_ms: int, zone: str) -> Rule:
 
 
 def _single(reading: Reading, zone: str, day: datetime) -> Rule:
-    """Once, on one day."""
-    times = _times(reading)
-    if len(times) != 1 or reading.window or reading.minute is not None or reading.ordinals:
+    """Once, on one day; what is said of tonight may be behind midnight."""
+    if reading.window or reading.minute is not None or reading.ordinals or reading.anchor is not None:
         raise Unread
-    return _moment(day.replace(hour=times[0][0], minute=times[0][1], second=0, microsecond=0), zone, reading.now)
+    if reading.is_today and not (reading.times or reading.part) and day.date() == reading.now.date():
+        raise BadInput("today has many times", hint="say which, such as: today at 6pm, in 20 minutes")
+    times = _times(reading)
+    if len(times) != 1:
+        raise BadInput("several times of one day", hint="say one of them at a time, or every day at 9 and 17")
+    hour, minute = times[0]
+    if reading.is_today and reading.times:
+        is_midnight = (hour, minute) == (0, 0)
+        is_loose = reading.times[0].is_loose and not reading.part and hour < 12
+        if is_midnight or (is_loose and day.replace(hour=hour, minute=minute, second=0, microsecond=0) <= reading.now):
+            hour += 24 if is_midnight else 12
+        elif hour >= 24 and reading.now.hour < EARLY_H:  # tonight at 2, said at 1
+            hour -= 24
+    return _moment(_at(day, hour, minute), zone, reading.now)
+
+
+def _at(day: datetime, hour: int, minute: int) -> datetime:
+    return day.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(hours=hour, minutes=minute)
 
 
 def _moment(local: datetime, zone: str, now: datetime | None = None) -> Rule:
@@ -174,31 +232,47 @@ def _moment(local: datetime, zone: str, now: datetime | None = None) -> Rule:
     return timing.once(int(local.replace(tzinfo=zones.find(zone)).timestamp() * 1000), zone)
 
 
-def _nearest(reading: Reading) -> datetime:
-    """The next day on which the time, on one of the days of the week, is still to come."""
+def _nearest(reading: Reading, zone: str) -> Rule:
+    """The next moment at which the time, on that day of the week, is still to come: an hour with nothing said may be either."""
     times = _times(reading)
-    for ahead in range(8):
-        day = reading.now + timedelta(days=ahead)
-        fits = not reading.days or (day.isoweekday() % 7) in reading.days
-        if fits and day.replace(hour=times[0][0], minute=times[0][1], second=0, microsecond=0) > reading.now:
-            return day
+    if len(reading.days) > 1 or len(times) > 1:
+        what = "days" if len(reading.days) > 1 else "times"
+        raise BadInput(
+            f"{what} of which only one can be next", hint="say one of them, or every such as: every Monday and Friday at 9"
+        )
+    if reading.window or reading.step or reading.minute is not None or reading.ordinals or reading.anchor is not None:
+        raise Unread
+    hours = [times[0][0]]
+    if not reading.days and not reading.part and reading.times[0].is_loose and hours[0] < 12:
+        hours.append(hours[0] + 12)
+    for ahead in range(-1, 8):  # last night goes on until the morning
+        for hour in hours:
+            day = reading.now + timedelta(days=ahead)
+            fits = not reading.days or (day.isoweekday() % 7) in reading.days
+            if fits and (local := _at(day, hour, times[0][1])) > reading.now:
+                return _moment(local, zone)
     raise Unread
 
 
-def _date_ahead(reading: Reading) -> datetime:
+def _date_ahead(reading: Reading, zone: str) -> Rule:
     if len(reading.dates) != 1 or not next(iter(reading.dates)).isdigit() or reading.months:
         raise Unread
-    times, day = _times(reading), int(next(iter(reading.dates)))
-    month = reading.now.replace(day=1)
+    month, day = reading.now.replace(day=1), int(next(iter(reading.dates)))
     for _ in range(13):
         try:
-            date = month.replace(day=day, hour=times[0][0], minute=times[0][1], second=0, microsecond=0)
-            if date > reading.now:
-                return date
-        except ValueError:
-            pass
-        month = (month + timedelta(days=32)).replace(day=1)
+            return _single(reading, zone, month.replace(day=day))
+        except (ValueError, BadInput):
+            month = (month + timedelta(days=32)).replace(day=1)
     raise Unread
+
+
+def _month_ahead(reading: Reading, zone: str) -> Rule:
+    """In May: its first day."""
+    first = reading.now.replace(day=1, month=next(iter(reading.months)))
+    try:
+        return _single(reading, zone, first)
+    except BadInput:
+        return _single(reading, zone, first.replace(year=first.year + 1))
 
 
 def _repeated(reading: Reading, zone: str) -> Rule:
@@ -206,13 +280,15 @@ def _repeated(reading: Reading, zone: str) -> Rule:
     if reading.minute is not None:
         if (count, unit) != (1, "h") or reading.times:
             raise Unread
-        hours = f"{reading.window[0][0]}-{reading.window[1][0]}" if reading.window else "*"
+        hours = f"{reading.window[0] // 60}-{reading.window[1] // 60}" if reading.window else "*"
         return _cron(reading, [(str(reading.minute), hours)], zone)
     if unit in ("s", "mi", "h"):
         return _within_day(reading, count * SECONDS[unit], zone)
-    if reading.window is not None:
+    if reading.window is not None or reading.anchor is not None:
         raise Unread
-    times = _times(reading)
+    if reading.months and not (reading.is_repeated or reading.step or reading.days or reading.dates or reading.ordinals):
+        raise Unread  # in June: on which of its days?
+    times = _behind_midnight(reading, _times(reading))
     if unit == "d" and count == 1:
         return _cron(reading, _lines(times), zone)
     if unit == "w" and count == 1:
@@ -236,13 +312,31 @@ def _within_day(reading: Reading, step_s: int, zone: str) -> Rule:
     if reading.times or reading.part:
         raise Unread
     is_bounded = reading.window or reading.days or reading.months or reading.dates or reading.ordinals
-    if not is_bounded:
+    if reading.anchor is not None:
+        if reading.window or step_s % 60 or 86_400 % step_s:
+            raise Unread
+        reading.window = (reading.anchor % (step_s // 60), 24 * 60 - 1)
+    elif not is_bounded:
         return timing.interval(step_s, zone)
     if step_s % 60 or step_s > 86_400:
         raise Unread
-    first, last = reading.window or ((0, 0), (23, 59))
-    minutes = range(first[0] * 60 + first[1], last[0] * 60 + last[1] + 1, step_s // 60)
+    first, last = reading.window or (0, 24 * 60 - 1)
+    if last >= 24 * 60 and (reading.days or reading.dates or reading.ordinals):
+        raise Unread  # the hours behind midnight: of which day?
+    minutes = sorted({minute % (24 * 60) for minute in range(first, last + 1, step_s // 60)})
     return _cron(reading, _lines([divmod(minute, 60) for minute in minutes]), zone)
+
+
+def _behind_midnight(reading: Reading, times: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Saturday night at 1 is Sunday at 01:00."""
+    late = [hour >= 24 for hour, _ in times]
+    if any(late) and reading.days:
+        if not all(late):
+            raise Unread
+        reading.days = {(day + 1) % 7 for day in reading.days}
+    elif any(late) and (reading.dates or reading.ordinals or reading.months):
+        raise Unread
+    return sorted((hour % 24, minute) for hour, minute in times) if any(late) else times
 
 
 def _stepped(reading: Reading, count: int, unit: str, times: list[tuple[int, int]], zone: str) -> Rule:
@@ -303,16 +397,5 @@ def _cron(reading: Reading, lines: list[tuple[str, str]], zone: str) -> Rule:
 
 
 def _times(reading: Reading) -> list[tuple[int, int]]:
-    """The times of day that were named, or those that the part of the day or nothing at all means."""
-    part = reading.part.rstrip("s") if reading.part not in DAYPARTS else reading.part
-    found = []
-    for hour, minute in reading.times:
-        if minute < 0:  # a bare hour
-            is_late = part in ("afternoon", "evening", "night", "dinner") and 1 <= hour < 12
-            hour, minute = (hour + 12 if is_late else hour), 0
-        elif part in ("afternoon", "evening", "night") and hour < 12 and hour >= 1:
-            hour += 12
-        elif part == "morning" and hour >= 12:
-            raise Unread
-        found.append((hour, minute))
-    return list(dict.fromkeys(found)) or [DAYPARTS.get(part, (MORNING_H, 0))]
+    """The times of day that were named, or those that the part of the day or nothing at all means; 24 and more: a day later."""
+    return daytimes.within(reading.times, reading.part)

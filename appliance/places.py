@@ -200,3 +200,17 @@ def flush(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write a private file whole or not at all, so that it is there after a power cut."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        flush(path.parent)
+    finally:
+        part.unlink(missing_ok=True)

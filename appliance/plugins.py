@@ -3,13 +3,15 @@
 One is a file `box/plugins/NAME.py`, a folder `box/plugins/NAME/` with `__init__.py`, or an entry point `owlbox.plugins`
 of an installed package. None is loaded that `[plugins] enabled` does not name. A plugin is a module with a function
 `register(plugin)`; what that asks for holds all together or not at all. It works with the rights of the core: it is
-not held by any sandbox or policy. One that fails is told of in `problems` and stops nothing.
+not held by any sandbox or policy. One that fails, or takes too long to load, is told of in `problems` and stops nothing.
+Not promised: that the thread of one that took too long ever ends; what it asks for then is not heard any more.
 """
 
 import importlib.util
 import logging
 import re
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
@@ -24,6 +26,8 @@ from appliance.errors import BadInput, NotFound, OwlError, Refused
 from appliance.hooks import PRIORITY, Handler, Hooks
 from appliance.moments import EntryNews
 from appliance.schemes import Scheme, Schemes
+from appliance.settings import Plugins as Keys
+from appliance.taint import Reach
 from appliance.toolbox import Toolbox, read_tool
 
 if TYPE_CHECKING:
@@ -121,14 +125,15 @@ class Plugin:
 class Plugins:
     """The plugins of one core."""
 
-    def __init__(self, ground: Ground, enabled: Sequence[str]) -> None:
+    def __init__(self, ground: Ground, keys: Keys) -> None:
         self._ground = ground
+        self._load_s = keys.load_s
         self.loaded: list[Loaded] = []
         self.failures: list[str] = []  # of handlers, the newest last
         self._owners: dict[int, str] = {}  # of handlers by their identity: they live as long as we do
-        if enabled:
+        if keys.enabled:
             ground.hooks.failed = self._failed
-        for name in dict.fromkeys(enabled):
+        for name in dict.fromkeys(keys.enabled):
             self.loaded.append(self._load(name))
 
     @property
@@ -156,26 +161,31 @@ class Plugins:
     # -- loading ------------------------------------------------------------------------------------
 
     def _load(self, name: str) -> Loaded:
-        """One plugin; whatever it raises is contained by a hook of its own."""
-        where, problem, plugin = "", ["it did not end"], Plugin(name, self._ground.services)
+        """One plugin; whatever it raises is contained by a hook of its own, and a thread of its own waits for what hangs."""
+        where, problem, plugin = [""], ["it did not end"], Plugin(name, self._ground.services)
         trial = Hooks()
         trial.failed = lambda _, handler, error: problem.__setitem__(0, _words(error))
 
-        def load() -> None:
-            nonlocal where
-            register, where = find(self._ground.box, name)
+        def ask() -> None:
+            register, where[0] = find(self._ground.box, name)
             register(plugin)
-            self._take(plugin)
             problem[0] = ""
 
-        trial.add("load", load)
+        trial.add("ask", ask)
+        trial.add("take", lambda: self._take(plugin))
+        asking = threading.Thread(target=trial.tell, args=("ask",), name=f"plugin-{name}", daemon=True)
         with redirect_stdout(sys.stderr):  # standard output is the command's own, maybe JSON
-            trial.tell("load")
+            asking.start()
+            asking.join(self._load_s)
+        if asking.is_alive():
+            problem[0] = f"it took longer than {self._load_s:g} s to load"
+        elif not problem[0]:
+            trial.tell("take")
         if problem[0]:
             LOG.error("plugin %s is not loaded: %s", name, problem[0])
-            return Loaded(name, where, "failed", problem=problem[0])
-        LOG.info("plugin %s is loaded from %s", name, where)
-        return Loaded(name, where, "loaded", plugin.offers)
+            return Loaded(name, where[0], "failed", problem=problem[0])
+        LOG.info("plugin %s is loaded from %s", name, where[0])
+        return Loaded(name, where[0], "loaded", plugin.offers)
 
     def _take(self, plugin: Plugin) -> None:
         """Everything that a plugin wants, or nothing: schemes first, which cannot be taken back but harm nobody."""
@@ -184,7 +194,8 @@ class Plugins:
         added: list[str] = []
         try:
             for function, manual in plugin.tools:
-                name = self._ground.toolbox.add(function).mark.name
+                name = read_tool(function).mark.name
+                self._ground.toolbox.add(function, Reach("plugin", named=name))
                 added.append(name)
                 if manual is not None:
                     self._ground.toolbox.manuals.add(name, manual)

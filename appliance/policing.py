@@ -14,14 +14,14 @@ from typing import Any
 
 from appliance import terminal
 from appliance.clock import iso
-from appliance.errors import BadInput, NotFound, Refused
-from appliance.listings import once
+from appliance.errands import once
+from appliance.errors import BadInput, ConfigError, NotFound, Refused
 from appliance.places import Home
-from appliance.reach import reach
 from appliance.terminal import say
 
 Command = Callable[..., argparse.ArgumentParser]
 MAX_BYTES = 1_000_000
+LONG = 120  # columns of one value of an audit row
 
 
 def add(command: Command) -> None:
@@ -36,17 +36,19 @@ def add(command: Command) -> None:
     setting = command("set", set_session, "give a conversation a policy of its own, over the one for all", known)
     setting.add_argument("session", help="the conversation, as `session list` shows it")
     setting.add_argument("file", help="a policy file; - reads it from a pipe")
-    command("unset", unset, "let the policy for all hold in a conversation again", known).add_argument("session")
+    command("unset", unset, "let the policy for all hold in a conversation again", known).add_argument(
+        "session", help="the conversation, as `session list` shows it"
+    )
     _testing(command("test", test, "what the policy would say; nothing is started and nothing is written down", known))
     log = command("log", audit, "what was allowed, refused and done, newest first", known)
     for name, text in (
         ("kind", "only kinds that begin so, such as mount_ or policy_denied"),
-        ("severity", "only info, warning or error"),
         ("session", "only of this conversation"),
         ("run", "only of this thread, by its whole id"),
         ("rule", "only rules with this in their name"),
     ):
         log.add_argument(f"--{name}", default="", help=text)
+    log.add_argument("--severity", default="", choices=["info", "warning", "error"], help="only of this one")
     log.add_argument("--limit", type=int, default=50)
     log.add_argument("--before", type=int, default=0, metavar="ID", help="only rows before this one")
     tools = command("tool", tool_list, "tools: which there are, and how their calls ended")
@@ -63,12 +65,12 @@ def _testing(made: argparse.ArgumentParser) -> None:
     made.add_argument("--session", default="", metavar="ID", help="in this conversation")
     made.add_argument("--mount", action="append", default=[], metavar="PATH", help="with this folder")
     made.add_argument("--write", action="store_true", help="and write there")
-    made.add_argument("--network", default="none", choices=["none", "proxy", "host"])
+    made.add_argument("--network", default="none", choices=["none", "proxy", "host"], help="which network (none)")
     made.add_argument("--target", default="", help="sending something to it, such as person:ada")
-    made.add_argument("--cpus", type=float, default=0)
+    made.add_argument("--cpus", type=float, default=0, help="so many processors")
     for name in ("memory", "swap", "tmpfs", "disk"):
         made.add_argument(f"--{name}", default="0", metavar="SIZE", help="such as 512m")
-    made.add_argument("--pids", type=int, default=0)
+    made.add_argument("--pids", type=int, default=0, help="so many processes")
 
 
 def show(args: argparse.Namespace, home: Home) -> int:
@@ -83,15 +85,17 @@ def show(args: argparse.Namespace, home: Home) -> int:
     say(f"tools: {_lists({'allow': rules['tools_allow'], 'deny': rules['tools_deny']})}")
     for role, lists in rules["roles"].items():
         say(f"role {role}: {_lists(lists)}")
-    say("quotas: " + ", ".join(f"{name} {_amount(name, value)}" for name, value in rules["quotas"].items() if value != 0))
+    quotas = ", ".join(f"{name} {_amount(name, value)}" for name, value in rules["quotas"].items() if value != 0)
+    _say(f"quotas: {quotas}")
     kinds = [name for name, is_on in (("binds", rules["has_binds"]), ("volumes", rules["mounts"]["volumes"])) if is_on]
     say(f"mounts: {', '.join([*kinds, *(['tmpfs'] if rules['mounts']['tmpfs'] else [])]) or 'none'}")
     for rule in (*rules["mounts"]["rules"], *rules["ground"]["rules"]):
         whose = f", only {rule['user'] or rule['group']}" if rule["user"] or rule["group"] else ""
         say(f"  {rule['path']}: {rule['mode']}, {rule['kind']}{whose}")
     say(f"network: {', '.join(name for name, is_on in rules['network'].items() if is_on) or 'none'}")
-    say(f"messages: {_lists(rules['ipc'])}")
-    say(f"blocked commands: {', '.join(rules['blocked'])}")
+    also = f"; {_lists(rules['ipc'])}" if rules["ipc"]["allow"] or rules["ipc"]["deny"] else ""
+    say(f"messages: the person of the conversation{also}")
+    _say(f"blocked commands: {', '.join(rules['blocked'])}")
     say(f"root: {_switch(rules['security']['root'])}, privileged: {_switch(rules['security']['privileged'])}")
     say(f"runtimes: {'pinned' if rules['runtime']['pinned'] else 'any'}")
     for own in found["sessions"]:
@@ -143,10 +147,17 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
 
     sizes = {}
     for name, field in (("memory", "memory_bytes"), ("swap", "swap_bytes"), ("tmpfs", "tmp_bytes"), ("disk", "disk_bytes")):
-        found = size_bytes(getattr(args, name))
+        text = getattr(args, name)
+        try:
+            found = size_bytes(text)
+        except ConfigError as error:
+            raise BadInput(f"--{name} {text}: must be {error.message}", hint="owlbox policy test --help") from None
         if found is None:
             raise BadInput(f"--{name} unlimited cannot be asked for", hint="give a size such as 512m")
         sizes[field] = found
+    for name in ("cpus", "pids"):
+        if getattr(args, name) < 0:
+            raise BadInput(f"--{name} {getattr(args, name):g}: must be 0 or more", hint="owlbox policy test --help")
     return {
         "component": args.tool,
         "who": {"user": args.user, "groups": args.group, "role": args.role, "is_admin": args.admin},
@@ -161,13 +172,7 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
 
 def reload(args: argparse.Namespace, home: Home) -> int:
     """Read the policy again."""
-    way = reach(home, os.environ)
-    try:
-        if not way.is_remote:
-            raise NotFound("no core is running", hint="the policy is read at every start; owlbox policy check looks it over")
-        done = way.call("policy.reload")
-    finally:
-        way.close()
+    done = once(home, "policy.reload", {}, alone="the policy is read at every start; owlbox policy check looks it over")
     say(json.dumps(done) if args.json else f"policy {done['result']}")
     return 0
 
@@ -178,12 +183,16 @@ def set_session(args: argparse.Namespace, home: Home) -> int:
         with sys.stdin.buffer if args.file == "-" else open(args.file, "rb") as file:
             data = file.read(MAX_BYTES + 1)
         text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise NotFound(f"{args.file} cannot be read: {error.strerror}", hint="owlbox policy check FILE") from None
     except UnicodeDecodeError:
         raise BadInput(f"{args.file} is not UTF-8 text", hint="owlbox policy check FILE") from None
     if len(data) > MAX_BYTES:  # a part of a policy would be another policy
         raise BadInput(f"{args.file} has more than {MAX_BYTES} bytes", hint="shorten it")
     done = once(home, "policy.set", {"session": args.session, "document": text})
     say(json.dumps(done, ensure_ascii=False) if args.json else f"session {args.session}: {done['policy']['mode']}")
+    if not done["is_known"]:
+        say(f"nobody has talked in {args.session} yet: it holds from the first word (owlbox session list)", sys.stderr)
     return 0
 
 
@@ -204,10 +213,12 @@ def audit(args: argparse.Namespace, home: Home) -> int:
     if not found:
         say("nothing was written down")
         return 0
-    rows = [
-        [str(r["id"]), iso(r["at_ms"])[:19], r["kind"], r["severity"], r["actor"], r["rule"], _short(r["detail"])] for r in found
-    ]
-    terminal.table(rows, ["id", "at", "kind", "severity", "who", "rule", "detail"], sys.stdout)
+    has_end = terminal.columns(sys.stdout) > 0  # in a pipe each row is one line
+    for row in found:
+        parts = (str(row["id"]), iso(row["at_ms"])[:19], row["severity"], row["kind"], row["actor"], row["session"])
+        head, detail = "  ".join(filter(None, parts)), _details(row)
+        for line in (head, f"    {detail}" if detail else "") if has_end else (f"{head}  {detail}".rstrip(),):
+            _say(line)
     return 0
 
 
@@ -250,6 +261,13 @@ def _switch(is_on: bool) -> str:
     return "yes" if is_on else "no"
 
 
-def _short(detail: dict[str, Any]) -> str:
-    shown = ", ".join(f"{name} {value}" for name, value in detail.items() if value not in ("", None, []))
-    return shown if len(shown) <= 80 else f"{shown[:79]}…"
+def _details(row: dict[str, Any]) -> str:
+    """What an audit row says beside its heading: the rule and all values, each cut where it is long."""
+    said = {name: " ".join(str(value).split()) for name, value in row["detail"].items() if value not in ("", None, [])}
+    return ", ".join([*filter(None, [row["rule"]]), *(f"{name} {terminal.clipped(value, LONG)}" for name, value in said.items())])
+
+
+def _say(text: str) -> None:
+    """A line, on as many as it takes where lines have an end."""
+    for line in terminal.folded(text, sys.stdout) if text else ():
+        say(line)

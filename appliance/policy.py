@@ -192,13 +192,13 @@ def parse(
 ) -> Policy:
     """The policy that a text says; ConfigError names the text and the key."""
     if not text:
-        raise ConfigError(f"policy file {name} is empty", key="policy.path", hint="empty policy.path for the default policy")
+        raise ConfigError(f"{name} is empty", key="policy.path", hint="write at least a mode")
     if not text.strip():
-        raise ConfigError(f"policy file {name} holds only white space", key="policy.path", hint="write at least a mode")
+        raise ConfigError(f"{name} holds only white space", key="policy.path", hint="write at least a mode")
     try:
         raw = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"policy file {name} is not TOML: {error}", key="policy.path") from None
+        raise ConfigError(f"{name} is not TOML: {error}", key="policy.path") from None
     top = _Table(name, "", _expanded(raw, os.environ if environ is None else environ))
     top.only("mode", "preset", *TABLES)
     base = PRESETS[top.word("preset", "default", tuple(PRESETS))]
@@ -231,6 +231,8 @@ def _read(path: Path) -> str:
             handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             with open(handle, "w", encoding="utf-8") as file:
                 file.write(FIRST)
+        if not path.is_file() and not path.is_dir():  # a pipe would be waited for without end
+            raise ConfigError(f"policy file {path} is not a file", key="policy.path", hint="empty policy.path to do without")
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"policy file {path} has more than {MAX_BYTES} bytes", key="policy.path")
         return path.read_bytes().decode("utf-8-sig")

@@ -218,6 +218,7 @@ def _order(sock: socket.socket) -> tuple[Order, str]:
 def _packed(order: Order) -> dict[str, Any]:
     raw = asdict(order)
     raw["stdin"] = base64.b64encode(order.stdin).decode()
+    raw["files"] = {path: base64.b64encode(content).decode() for path, content in order.files.items()}
     raw["folder"] = str(order.folder) if order.folder is not None else ""
     raw["binds"] = [{**bind, "source": str(bind["source"])} for bind in raw["binds"]]
     raw["environ"] = dict(order.environ)
@@ -230,6 +231,7 @@ def _unpacked(raw: dict[str, Any]) -> Order:
             **raw,
             "argv": tuple(raw["argv"]),
             "stdin": base64.b64decode(raw["stdin"]),
+            "files": {path: base64.b64decode(content) for path, content in raw["files"].items()},
             "folder": Path(raw["folder"]) if raw["folder"] else None,
             "binds": tuple(Bind(Path(bind["source"]), bind["inside"], bind["is_writable"]) for bind in raw["binds"]),
             "limits": Limits(**raw["limits"]),

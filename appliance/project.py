@@ -21,7 +21,7 @@ from appliance.addresses import is_file_backed, parse_ref, scheme_of
 from appliance.clock import now_ms
 from appliance.entries import PROJECT, By, Content
 from appliance.errors import BadInput, NotFound, OwlError, TooLarge
-from appliance.gather import Counts, Gather, Item, Known, Rules, Wanted, is_within, walk
+from appliance.gather import Counts, Gather, Item, Known, Rules, Wanted, is_within, mark_of, walk
 from appliance.records import Outcome
 from appliance.sources import Sources
 from appliance.store import Store
@@ -142,6 +142,16 @@ class Project:
         self._write_manifest(actor)
         return change
 
+    def look(self, paths: Sequence[str]) -> None:
+        """Bring these files in line with the disk, as before something is decided about them; others stay as they are."""
+        known = self._sources.known(paths)
+        if self.root is None or all(self._is_as_known(path, known.get(path)) for path in paths if is_file_backed(path)):
+            return
+        followed = self._followed()
+        self._sync({path: wanted for path, wanted in followed.items() if path in paths}, is_all=False)
+        with self._guard:
+            self._remove_gone(followed)
+
     def follow(self, actor: Actor, pattern: str, kind: Kind | Literal["none"], *, has_repo: bool = True) -> Outcome:
         """A constraint as a person gives it: `none` forgets one; in a run, what fits is promoted there."""
         try:
@@ -205,6 +215,14 @@ class Project:
         if known is None or not known.kept_hash:
             return not wanted.mark or self._unread.get(wanted.ref) != wanted.mark
         return not wanted.mark or wanted.mark != known.mark
+
+    def _is_as_known(self, path: str, known: Known | None) -> bool:
+        """Whether a file looks as it did when it was read, without opening it; one that is not there was never read."""
+        try:
+            mark = mark_of(os.lstat(f"{self.root}/{path}"))
+        except OSError:
+            return known is None or not known.kept_hash
+        return known is not None and known.mark == mark
 
     def _read(self, todo: Sequence[Wanted], known: Mapping[str, Known]) -> int:
         """Keep what has another content than when it was read; what somebody changed here and not on the disk stays."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from appliance import places
-from appliance.client import Client
+from appliance.client import STARTING_S, Client
 from appliance.errors import Lost, Refused
 from appliance.places import Home
 
@@ -39,11 +39,11 @@ class Remote:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._client: Client | None = Client(path, name="cli")
+        self._client: Client | None = Client(path, name="cli", timeout_s=STARTING_S)
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
         """The result; notifications go to `listen`. After a stop or a lost core the next call connects anew."""
-        client, self._client = self._client or Client(self._path, name="cli"), None
+        client, self._client = self._client or Client(self._path, name="cli", timeout_s=STARTING_S), None
         try:
             stream = client.stream(method, params, deadline_s=ANSWER_S if listen else CALL_S)
             while True:

@@ -50,7 +50,8 @@ class Readable:
         finally:
             clerk.close()
         if read.text is None:
-            raise Unavailable(f"{found.url} cannot be read as a page", hint='ask for it with format "html"')
+            error = Unavailable(f"{found.url} cannot be read as a page", hint='ask for it with format "html"')
+            raise error.saying("web", found.url)
         return Words(clean(read.title), clean(read.text))
 
     def source(self, found: Fetched) -> str:

@@ -110,7 +110,8 @@ class Inbound:
     """What a channel hands in. `message_id` is the channel's own id: the same one is accepted once.
 
     `is_injected`: while an answer is being given in its thread, it is shown to the model at its next call. `own_chars` is
-    how much of the text the person typed where a document follows; None for all of it.
+    how much of the text the person typed where a document follows; None for all of it, -1 where nobody did and what it is
+    marked with is known.
     """
 
     channel: str
@@ -253,7 +254,10 @@ class Part:
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """What a model is told about a tool: JSON schemas of its arguments and of its result."""
+    """What a model is told about a tool: JSON schemas of its arguments and of its result.
+
+    `is_beside`: calls of it that stand next to each other run side by side, although they may change something.
+    """
 
     name: str
     description: str
@@ -262,6 +266,7 @@ class ToolSpec:
     is_read_only: bool = False
     is_terminal: bool = False
     result_schema: dict[str, Any] | None = None
+    is_beside: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from appliance.providers.anthropic import Anthropic
 from appliance.providers.gemini import Gemini
 from appliance.providers.openai import OpenAI
 from appliance.providers.remote import WINDOW, Listed, Remote
-from appliance.records import Ask, Cancel, Finish, Measure, Pause, Piece, Route
+from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Pause, Piece, Route
 from appliance.settings import LOCAL, PROVIDERS, Config, Price, Provider, RouteTable
 from appliance.spend import Amount, Reserved, Spend
 from appliance.throttle import Throttle
@@ -85,6 +85,7 @@ class Service:
     throttle: Throttle
     adapters: dict[str, Adapter] = field(default_factory=dict)
     windows: dict[str, int] = field(default_factory=dict)
+    toolless: set[str] = field(default_factory=set)  # models that have said that they cannot call tools
     silent_s: dict[str, float] = field(default_factory=dict)  # when it last did not say how much a model reads
 
 
@@ -177,7 +178,8 @@ class Remotes:
             self._require_closed(service)
         window = target.context or self._window(service, target)
         most = min(target.max_tokens, max(1, window // ANSWER_PART))
-        return Route(target.name, target.provider, target.model, window, "native", most, True)
+        dialect: Dialect = "native" if service.settings.tools and target.model not in service.toolless else "tags"
+        return Route(target.name, target.provider, target.model, window, dialect, most, True)
 
     def measure(self, target: Target, ask: Ask) -> Measure:
         """About how large a prompt is."""
@@ -211,6 +213,8 @@ class Remotes:
                         if error.outcome == "invalid_response" and not bill.has_begun and not is_last:
                             LOG.info("%s answered in no form that we know, asked once more: %s", target.name, error)
                             continue
+                        if error.outcome == "model_not_supported" and ask.tools and ask.dialect == "native":
+                            service.toolless.add(target.model)  # its route is another one from now on
                         self._failed(service, ask, error)
                         raise
             service.breaker.succeeded()
@@ -357,6 +361,7 @@ class Remotes:
             timeout_s=settings.timeout_s,
             headers=settings.headers,
             has_reasoning=settings.reasoning,
+            has_tools=settings.tools,
             has_images=settings.images,
             verify=settings.ca_file or True,
         )

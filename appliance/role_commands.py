@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance import terminal
+from appliance.errands import once
 from appliance.errors import BadInput
-from appliance.listings import once
 from appliance.places import Home
 from appliance.terminal import say
 
+JOB = "its id, as `job list` shows it"
 Command = Callable[..., argparse.ArgumentParser]
 STATES = ("waiting", "running", "done", "failed", "cancelled")
 
@@ -24,14 +25,14 @@ def add(command: Command) -> None:
     root = command("role", choose, "as whom models work")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     command("list", roles, "every role as it holds now", known)
-    command("view", role, "one role: tools, caps, words", known).add_argument("name")
+    command("view", role, "one role: tools, caps, words", known).add_argument("name", help="as `role list` shows it")
     root = command("job", choose, "work that was handed to a role")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     listing = command("list", jobs, "newest first", known)
     listing.add_argument("--status", default="", choices=STATES, help="only in this state")
     listing.add_argument("--limit", type=int, default=20)
-    command("view", job, "what was asked and what came of it", known).add_argument("id")
-    command("stop", stop, "end the work on it; what it has completed stays", known).add_argument("id")
+    command("view", job, "what was asked and what came of it", known).add_argument("id", help=JOB)
+    command("stop", stop, "end the work on it; what it has completed stays", known).add_argument("id", help=JOB)
 
 
 def choose(args: argparse.Namespace, home: Home) -> int:
@@ -49,7 +50,7 @@ def roles(args: argparse.Namespace, home: Home) -> int:
         [one["name"], "yours" if one["is_own"] else "", one["pool"] or "-", str(one["max_turns"]), _tools(one), one["description"]]
         for one in found
     ]
-    terminal.table(rows, ["role", "file", "pool", "turns", "tools", "about"], sys.stdout)
+    terminal.table(rows, ["role", "file", "pool", "turns", "tools", "about"], sys.stdout, cut=["about"])
     return 0
 
 
@@ -91,7 +92,7 @@ def jobs(args: argparse.Namespace, home: Home) -> int:
         say("no jobs")
     else:
         rows = [[j["id"], j["role"], j["status"], f"{j['duration_s']:.1f} s", " ".join(j["task"].split())] for j in found]
-        terminal.table(rows, ["job", "role", "state", "took", "task"], sys.stdout)
+        terminal.table(rows, ["job", "role", "state", "took", "task"], sys.stdout, cut=["task"])
     return 0
 
 
@@ -109,7 +110,8 @@ def _shown(args: argparse.Namespace, found: dict[str, Any]) -> int:
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
         return 0
-    say(f"job {found['id']}: {found['role']}, {found['status']} after {found['duration_s']:.1f} s, {found['attempts']} attempts")
+    tries = f"{found['attempts']} attempt{'s' if found['attempts'] != 1 else ''}"
+    say(f"job {found['id']}: {found['role']}, {found['status']} after {found['duration_s']:.1f} s, {tries}")
     say(f"asked: {found['task']}")
     if found["run"]:
         say(f"thread: {found['run']}")

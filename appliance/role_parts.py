@@ -76,7 +76,7 @@ class Troupe:
         if not stage.settings().delegation.spawn:
             toolbox.remove("spawn")
             toolbox.remove("spawn_await")
-        toolbox.adapt("delegate", lambda spec: _among(spec, "agent", [one.name for one in self.roles.listing()][1:]))
+        toolbox.adapt("delegate", lambda spec: _to_delegate(spec, [one.name for one in self.roles.helpers()]))
         toolbox.adapt("spawn", lambda spec: _among(spec, "profile", [one.name for one in self.roles.profiles()]))
         stage.hooks.add("packet.system", self._profiled, PROFILES_AT)
 
@@ -179,6 +179,14 @@ class Troupe:
 
     def _stop(self, job: str) -> dict[str, Any]:
         return handoffs.plain(self.jobs.cancel(job))
+
+
+def _to_delegate(spec: ToolSpec, helpers: list[str]) -> ToolSpec:
+    """What is told of `delegate`: who there is, and nothing of the other words that are understood too."""
+    properties = {name: one for name, one in spec.schema["properties"].items() if name != "target"}
+    properties["priority"] = {**properties["priority"], "enum": ["normal", "background"]}
+    made = replace(spec, schema={**spec.schema, "properties": properties, "required": ["agent", "task"]})
+    return _among(made, "agent", helpers)
 
 
 def _among(spec: ToolSpec, argument: str, names: list[str]) -> ToolSpec:

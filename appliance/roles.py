@@ -22,8 +22,8 @@ from appliance.settings import Agent as Caps
 
 LOG = logging.getLogger(__name__)
 FOLDER = "roles"  # of box/
-ASSISTANT, WORKER, CHILD = "assistant", "worker", "child"
-SHIPPED = (ASSISTANT, WORKER, "researcher", "coder", "memory", "heartbeat")
+ASSISTANT, WORKER, HEARTBEAT, CHILD = "assistant", "worker", "heartbeat", "child"
+SHIPPED = (ASSISTANT, WORKER, "researcher", "coder", "memory", HEARTBEAT)
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 MAX_CHARS = 20_000
 DELEGATING = ("delegate",)  # the one tool of an assistant that only delegates (A-078)
@@ -151,6 +151,10 @@ class Roles:
         names = [*SHIPPED, *sorted(name for name in self._own() if name not in SHIPPED)]
         return [self._capped(found) for name in names if (found := self._find(name)) is not None]
 
+    def helpers(self) -> list[Role]:
+        """The roles that work can be handed to: not whom people talk with, and not the one that the core alone sets to work."""
+        return [one for one in self.listing() if one.name not in (ASSISTANT, HEARTBEAT)]
+
     def profiles(self) -> list[Role]:
         """The roles that the home has added, by name: the kinds of helper that can be asked for (S-093)."""
         return [one for one in self.listing() if one.name not in SHIPPED]
@@ -228,7 +232,7 @@ class Roles:
         temperature = role.temperature if role.temperature is not None else caps.temperature
         return replace(
             role,
-            pool=(role.name == "heartbeat" and self._settings().heartbeat.pool) or role.pool or caps.model or caps.pool,
+            pool=(role.name == HEARTBEAT and self._settings().heartbeat.pool) or role.pool or caps.model or caps.pool,
             max_turns=role.max_turns or caps.max_iterations,
             temperature=temperature,
             timeout_s=role.timeout_s or (caps.timeout_s if role.name in self._settings().agents else 0),

@@ -19,6 +19,8 @@ Mode = Literal["strict", "permissive", "disabled"]
 Network = Literal["none", "proxy", "host"]
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 MAX_SHOWN = 3  # violations in the text of a refusal
+NO_PROXY = "network.proxy.disabled"
+CORE = "core"  # as a target: whoever talks in the conversation
 SAME_ROLE = {"assistant": "chat", "chat": "assistant"}  # whom people talk with; a policy may call it either
 
 
@@ -259,8 +261,8 @@ class Policy:
         is_listed = bool(self.mounts.rules or self.ground.rules or self.ground.is_open)
         return is_listed if self.mounts.binds is None else self.mounts.binds
 
-    def check(self, tool: str, role: str = "") -> Verdict:
-        """The verdict on one tool, by its name, in a role."""
+    def check(self, tool: str, role: str = "", network: str = "none") -> Verdict:
+        """The verdict on one tool, by its name, in a role, and by how it reaches the web."""
         if self.mode == "disabled":
             return Verdict(True)
         rule = Lists(self.tools_allow, self.tools_deny).verdict(tool)
@@ -269,6 +271,8 @@ class Policy:
             if (lists := self.roles.get(name)) is not None and (found := lists.verdict(tool)):
                 rule = f"roles.{name}.{found}"
                 break
+        if not rule and network == "proxy" and not self.network.proxy:
+            rule = NO_PROXY
         return Verdict(not rule or self.mode == "permissive", rule)
 
     def judge(self, request: Request) -> Judgement:
@@ -328,9 +332,9 @@ class Policy:
         if request.network == "host" and not self.network.host:
             yield "network.host.disabled", "the network of this machine is not for tools"
         if request.network == "proxy" and not self.network.proxy:
-            yield "network.proxy.disabled", "fetching through the core is switched off"
+            yield NO_PROXY, "fetching through the core is switched off"
         if request.target and (rule := self._ipc(request)):
-            yield f"ipc.{rule.partition(':')[0]}", f"{request.who.role or 'anybody'} may not send to {request.target} ({rule})"
+            yield f"ipc.{rule.partition(':')[0]}", f"{request.who.role or 'it'} may not send to {request.target} ({rule})"
         if request.command and (pattern := self.forbidden.match(request.command)):
             yield "command.blocked", f"the command matches {pattern!r}, which is blocked"
         if request.is_root and not self.security.root:
@@ -359,16 +363,20 @@ class Policy:
             yield "quota.memory.min", f"{usage.memory_bytes} bytes of memory are less than {quotas.min_memory}"
 
     def _ipc(self, request: Request) -> str:
-        """What speaks against a target. A pattern is a target's, or `ROLE -> TARGET`."""
+        """What speaks against a target. A pattern is a target's, or `ROLE -> TARGET`.
+
+        The person of the conversation may be written to unless that is denied, everybody else only when listed.
+        """
 
         def mine(patterns: tuple[str, ...]) -> tuple[str, ...]:
             halves = ((p, *(half.strip() for half in p.rpartition("->")[::2])) for p in patterns)
             return tuple(target for _, role, target in halves if not role or fnmatchcase(request.who.role, role))
 
-        lists = Lists(mine(self.ipc.allow), mine(self.ipc.deny))
-        if self.ipc.allow and not lists.allow:
-            return "allow: not listed"
-        return lists.verdict(request.target)
+        denied = Lists(deny=mine(self.ipc.deny)).verdict(request.target)
+        if denied or request.target == CORE:
+            return denied
+        allowed = mine(self.ipc.allow)
+        return Lists(allowed).verdict(request.target) if allowed else "allow: not listed"
 
     def _runtime(self, runtime: Runtime) -> Iterator[tuple[str, str]]:
         if runtime.version == "latest" and not self.runtime.latest:

@@ -4,12 +4,15 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from appliance import terminal
-from appliance.errors import NotFound
+from appliance.errands import once
 from appliance.places import Home
 from appliance.reach import reach, require_owner
 from appliance.terminal import say
+
+TITLE = 40  # columns of a thread's title in `status`
 
 
 def init(args: argparse.Namespace, home: Home) -> int:
@@ -61,6 +64,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
         ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
         ("workspace", status["workspace"]),
+        ("sandbox", _sandbox(status["sandbox"])),
         ("entries", str(status["entries"])),
         ("search", "{vectors} of {chunks} passages have a vector; {state}".format(**status["search"])),
         ("answering", str(status["answering"])),
@@ -77,10 +81,17 @@ def status(args: argparse.Namespace, home: Home) -> int:
         lines.append(("spending", bills.spent(broker["remote"]["spending"])))
     if status["last_thread"]:
         last = status["last_thread"]
-        lines.append(("last thread", f"{last['id']} {terminal.state(last)} {last['title']}"))
+        lines.append(("last thread", f"{last['id']} {terminal.state(last)} {terminal.clipped(last['title'], TITLE)}"))
     for name, value in lines:
         say(f"{name:<12} {value}")
     return 0
+
+
+def _sandbox(health: dict[str, Any]) -> str:
+    """How the sandboxes of tools are doing, in one line."""
+    held = "system calls filtered" + (f", Landlock {health['landlock']}" if health["has_landlock"] else ", no Landlock")
+    said = " ".join(health["reason"].split()) or f"{held}, {health['running']} of {health['max_concurrent']} in use"
+    return f"{health['state']}: {said}"
 
 
 def _counted(counts: dict[str, int]) -> str:
@@ -89,13 +100,7 @@ def _counted(counts: dict[str, int]) -> str:
 
 
 def reload(args: argparse.Namespace, home: Home) -> int:
-    way = reach(home, os.environ)
-    try:
-        if not way.is_remote:
-            raise NotFound("no core is running", hint="the configuration is read at every start")
-        done = way.call("core.reload")
-    finally:
-        way.close()
+    done = once(home, "core.reload", {}, alone="the configuration is read at every start")
     if args.json:
         say(json.dumps(done))
         return 0

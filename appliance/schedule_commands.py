@@ -21,12 +21,13 @@ ABOUT = "what is done at its time, again and again or once"
 ABOUT_CRON = "messages that are said in a conversation at their times"
 ABOUT_REMIND = "be reminded of something: owlbox remind call the plumber tomorrow at noon"
 ABOUT_RUN = "do what is due now and end, for timers; nothing is done twice, whoever else does the same"
-WIDTH = 80
 HEADS = ["id", "state", "next", "name", "when"]
 NO_JOBS = "No cron jobs configured."
 
 Command = Callable[..., argparse.ArgumentParser]
 ID = "its id, 8 hex digits, or its name"
+JOB = "its id, as `cron list` shows it"
+WHEN = "when: every weekday at 7am; 0 7 * * 1-5; in 20 minutes"
 ONE = {
     "view": ("view_schedule", "everything about one: its rule, its next times, how it went"),
     "enable": ("enable_schedule", "resume one"),
@@ -50,16 +51,18 @@ def add(command: Command) -> None:
 
 def _schedules(command: Command) -> None:
     root = command("schedule", show_list, ABOUT)
-    root.set_defaults(enabled=None, status="", type="", limit=100, offset=0)
+    root.set_defaults(enabled=None, status="", type="", limit=100, offset=0, soonest=False)
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     made = command("add", show_added, "add one, and show what its words mean", known)
     made.add_argument("name", nargs="+", help="what is to be done")
-    made.add_argument("--frequency", required=True, metavar="TEXT", help="when: every weekday at 7am; 0 7 * * 1-5; in 20 minutes")
+    made.add_argument("--frequency", required=True, metavar="TEXT", help=WHEN)
     made.add_argument("--description", default="", metavar="TEXT", help="everything needed to do it")
     made.add_argument("--action", default="tasks", choices=["tasks", "prompt", "message", "reminder"], help="what it does then")
     made.add_argument("--mode", default="", choices=["session", "isolated", "silent"], help="of a prompt")
     made.add_argument("--role", default="", metavar="NAME", help="as whom a prompt works")
     made.add_argument("--timezone", default="", metavar="ZONE", help="local, UTC, +05:30, Europe/Berlin")
+    made.add_argument("--notify", default="", metavar="CHANNEL", help="by which channel you are told: tui, email, slack/dm, none")
+    made.add_argument("--tell", default="all", choices=["all", "success", "failure", "nothing"], help="of which results")
     listing = command("list", show_list, "all of them, in the order in which they were made", known)
     only = listing.add_mutually_exclusive_group()
     only.add_argument("--enabled", dest="enabled", action="store_true", default=None, help="only those that are on")
@@ -67,6 +70,7 @@ def _schedules(command: Command) -> None:
     listing.add_argument("--status", default="", choices=["active", "paused", "completed", "failed"], help="only in this state")
     listing.add_argument("--type", default="", choices=["scheduled", "heartbeat", "system"], help="only of this type")
     listing.add_argument("--limit", type=int, default=100)
+    listing.add_argument("--soonest", action="store_true", help="what is due next first, what is over last")
     listing.add_argument("--offset", type=int, default=0)
     for word, (tool, text) in ONE.items():
         one = command(word, call, text, known)
@@ -74,10 +78,10 @@ def _schedules(command: Command) -> None:
         one.add_argument("id", help=ID)
     change = command("update", show_changed, "change one", known)
     change.add_argument("id", help=ID)
-    for option in ("name", "frequency", "description"):
-        change.add_argument(f"--{option}", metavar="TEXT")
+    for option, text in (("name", "what it is called"), ("frequency", WHEN), ("description", "everything needed to do it")):
+        change.add_argument(f"--{option}", metavar="TEXT", help=text)
     preview = command("preview", show_preview, "what words about time mean, without adding anything", known)
-    preview.add_argument("frequency", nargs="+")
+    preview.add_argument("frequency", nargs="+", help=WHEN)
     preview.add_argument("--timezone", default="", metavar="ZONE")
     command("run", run, ABOUT_RUN, known)
 
@@ -87,18 +91,18 @@ def _cron(command: Command) -> None:
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     command("list", show_jobs, "all of them", known)
     made = command("add", show_job, "add one", known)
-    made.add_argument("name")
+    made.add_argument("name", help="what it is called")
     made.add_argument("message", help="what is said to the assistant")
     made.add_argument("schedule", help="five cron fields, or 'every N' with N seconds")
     made.add_argument("--channel", default="cli:local", metavar="SESSION", help="the conversation; your own without")
     made.add_argument("--timezone", default="local", metavar="ZONE")
     made.add_argument("--disabled", action="store_true", help="add it switched off")
     remove = command("remove", show_removed, "remove one", known)
-    remove.add_argument("id")
+    remove.add_argument("id", help=JOB)
     for word in ("enable", "disable"):
         switch = command(word, call_switch, f"{word} one", known)
         switch.set_defaults(is_enabled=word == "enable")
-        switch.add_argument("id")
+        switch.add_argument("id", help=JOB)
 
 
 # -- schedules --------------------------------------------------------------------------------------
@@ -111,7 +115,7 @@ def call(args: argparse.Namespace, home: Home) -> int:
 
 def show_added(args: argparse.Namespace, home: Home) -> int:
     """Add a schedule; its words and next times."""
-    names = ("frequency", "description", "action", "mode", "role", "timezone")
+    names = ("frequency", "description", "action", "mode", "role", "timezone", "notify", "tell")
     given = {"name": " ".join(args.name), **{name: getattr(args, name) for name in names}}
     return _print(args, errands.ask_once(home, "create_schedule", given))
 
@@ -133,15 +137,15 @@ def show_preview(args: argparse.Namespace, home: Home) -> int:
 def show_reminder(args: argparse.Namespace, home: Home) -> int:
     """Add a reminder."""
     text = " ".join(args.text)
-    said = f"remind {text}" if args.text[0].lower() in ("me", "us") else text  # as one says it
+    said = f"remind {text}" if args.text[0].lower() in ("me", "us") else f"remind me {text}"  # as one says it
     return _print(args, errands.ask_once(home, "remind", {"text": said, "when": args.when, "timezone": args.timezone}))
 
 
 def show_list(args: argparse.Namespace, home: Home) -> int:
-    """Print schedules as a table that fits 80 columns."""
+    """Print schedules as a table."""
     from appliance import wording
 
-    given = {name: getattr(args, name) for name in ("limit", "offset", "status", "type")}
+    given = {name: getattr(args, name) for name in ("limit", "offset", "status", "type", "soonest")}
     given |= {} if args.enabled is None else {"enabled": args.enabled}
     data = errands.ask_once(home, "list_schedules", given)["data"]
     if args.json:
@@ -154,10 +158,7 @@ def show_list(args: argparse.Namespace, home: Home) -> int:
     for one in data["schedules"]:
         ahead = wording.moment(one["next_ms"], one["zone"])[4:20] if one["next_ms"] else "-"
         rows.append([one["id"], one["status"], ahead, one["name"], one["words"]])
-    room = WIDTH - sum(max(len(row[i]) for row in [*rows, HEADS]) + 2 for i in range(3)) - 2
-    name_room = min(max(len(row[3]) for row in [*rows, HEADS]), room // 2)
-    cut = [[*row[:3], _short(row[3], name_room), _short(row[4], room - name_room)] for row in rows]
-    terminal.table(cut, HEADS, sys.stdout)
+    terminal.table(rows, HEADS, sys.stdout, cut=["name", "when"])
     if data["has_more"]:
         say(f"there are more: --offset {args.offset + len(rows)}", sys.stderr)
     return 0
@@ -220,7 +221,3 @@ def call_switch(args: argparse.Namespace, home: Home) -> int:
 def _print(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
     say(json.dumps(outcome["data"], ensure_ascii=False) if args.json else outcome["message"])
     return 0
-
-
-def _short(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: max(1, room - 1)] + "…"

@@ -63,6 +63,13 @@ class Notify:
     on_success: bool = True
     on_failure: bool = True
 
+    @property
+    def word(self) -> str:
+        """Of what, in a word: all, success, failure or nothing."""
+        return {(True, True): "all", (True, False): "success", (False, True): "failure"}.get(
+            (self.on_success, self.on_failure), "nothing"
+        )
+
 
 @dataclass(frozen=True)
 class New:
@@ -203,15 +210,17 @@ class Schedules:
         person: str = "",
         context: str = "",
         type: str = "",
+        name: str = "",
+        prefix: str = "",
         is_enabled: bool | None = None,
         limit: int = 1000,
         offset: int = 0,
     ) -> list[Schedule]:
-        """Schedules in the order in which they were made; only those of a person, context or type."""
+        """Schedules in the order in which they were made; only those of a person, context, type, name, or beginning of a key."""
         rows = self._store.rows(
             f"{ROWS} WHERE ?1 IN ('', person) AND ?2 IN ('', context) AND ?3 IN ('', type) AND (?4 IS NULL OR is_enabled = ?4) "
-            "ORDER BY created_ms, key, id LIMIT ?5 OFFSET ?6",
-            (person, context, type, is_enabled, limit, offset),
+            "AND ?7 IN ('', name) AND (?8 = '' OR substr(key, 1, length(?8)) = ?8) ORDER BY created_ms, key, id LIMIT ?5 OFFSET ?6",
+            (person, context, type, is_enabled, limit, offset, name, prefix),
         )
         return [_schedule(row) for row in rows]
 
@@ -271,7 +280,7 @@ class Schedules:
             values = (*values, new.person, new.context, new.session, new.source, new.role, notify.channel, int(notify.on_success))
             values = (*values, int(notify.on_failure), _json(new.metadata), new.created_by, new.key or None, new.hash, now, now)
             execute(f"INSERT INTO schedules ({COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
-            self._set_state(schedule, rule, first)
+            self._set_state(schedule, rule, first, now)
         return self.get(schedule)
 
     def change(self, schedule: int, *, run: str = "", now: int | None = None, **given: Any) -> Schedule:
@@ -297,7 +306,7 @@ class Schedules:
                 first = self._first(rule, now)
                 if first is None:
                     raise BadInput(f"{rule.spec!r} is never due", hint="say a later time")
-                self._set_state(schedule, rule, first)
+                self._set_state(schedule, rule, first, now)
                 execute("UPDATE schedule_state SET halt = '', failures = 0 WHERE id = ?", (schedule,))
         return self.get(schedule)
 
@@ -313,7 +322,7 @@ class Schedules:
                 first = first or self._first(old.rule, now)
                 if first is None:
                     raise Conflict(f"schedule {old.ref} was due once, and that has passed", hint="add a new one")
-                self._set_state(schedule, old.rule, first)
+                self._set_state(schedule, old.rule, first, now)
                 sql = "UPDATE schedule_state SET halt = '', failures = 0, claimed_by = NULL, claimed_ms = NULL WHERE id = ?"
                 execute(sql, (schedule,))
             if old.is_enabled is not is_enabled:
@@ -354,13 +363,14 @@ class Schedules:
             halt = state.halt if is_asked or current.rule.kind != "once" else "completed"
             if rows:
                 execute(
-                    "UPDATE schedule_state SET next_ms = ?, last_run_ms = ?, last_due_ms = ?, halt = ?, claimed_by = NULL, "
-                    "claimed_ms = NULL WHERE id = ?",
-                    (following, now, due_ms, halt, known.id),
+                    "UPDATE schedule_state SET next_ms = ?1, last_run_ms = ?2, last_due_ms = ?3, halt = ?4, claimed_by = NULL, "
+                    "claimed_ms = NULL, counted_ms = IIF(?5, counted_ms, ?2) WHERE id = ?6",
+                    (following, now, due_ms, halt, is_ahead, known.id),
                 )
             elif not is_asked:  # it happened already, before the clock was set back; what comes next may have not
                 following = self._unfired(current, due_ms, now, gates)
-                execute("UPDATE schedule_state SET next_ms = ?, halt = ? WHERE id = ?", (following, halt, known.id))
+                sql = "UPDATE schedule_state SET next_ms = ?, halt = ?, counted_ms = ? WHERE id = ?"
+                execute(sql, (following, halt, now, known.id))
         return bool(rows)
 
     def end(self, schedule: int, due_ms: int, status: str, outcome: str, gates: Gates) -> Schedule | None:
@@ -398,13 +408,13 @@ class Schedules:
             execute("UPDATE schedule_state SET claimed_by = ?, claimed_ms = ? WHERE id = ?", (self._process, now, known.id))
         return True
 
-    def release(self, schedule: int, *, next_ms: int | None = None, said: str = "") -> None:
-        """Give back our own claim, and nobody else's; with when it is looked at again."""
+    def release(self, schedule: int, *, next_ms: int | None = None, said: str = "", now: int | None = None) -> None:
+        """Give back our own claim, and nobody else's; with when it is looked at again, as counted at `now`."""
         with self._store.write() as execute:
             execute(
                 "UPDATE schedule_state SET claimed_by = NULL, claimed_ms = NULL, next_ms = COALESCE(?1, next_ms), "
-                "said = IIF(?2 = '', said, ?2) WHERE id = ?3 AND claimed_by = ?4",
-                (next_ms, said[:1000], schedule, self._process),
+                "said = IIF(?2 = '', said, ?2), counted_ms = COALESCE(?5, counted_ms) WHERE id = ?3 AND claimed_by = ?4",
+                (next_ms, said[:1000], schedule, self._process, now),
             )
 
     def pass_over(self, known: Schedule, due_ms: int, now: int, gates: Gates, why: str) -> None:
@@ -415,7 +425,7 @@ class Schedules:
                 "VALUES (?, ?, ?, ?, 'not due', ?, ?) ON CONFLICT DO NOTHING",
                 (known.id, due_ms, now, self._process, why[:1000], now),
             )
-            self.release(known.id, next_ms=self._following(known.rule, due_ms, now, gates), said=why)
+            self.release(known.id, next_ms=self._following(known.rule, due_ms, now, gates), said=why, now=now)
             if known.rule.kind == "once":
                 execute("UPDATE schedule_state SET halt = 'completed' WHERE id = ?", (known.id,))
 
@@ -438,23 +448,39 @@ class Schedules:
     def mend(self, now: int, gates: Gates, *, leapt_ms: int = 0) -> int:
         """Put right what does not fit the clock or the rule; how many. Writes nothing when all is well.
 
-        `leapt_ms` is by how much the clock was set, as far as this process saw it.
+        `leapt_ms` is by how much the clock was set, as far as this process saw it. What was counted by this clock when it showed
+        less cannot lie too far ahead, so that with thousands of schedules only those are looked at that may need it.
         """
-        count = 0
-        for one in self.listing(is_enabled=True, limit=1_000_000):
+        sql = f"{ROWS} WHERE {OPEN} AND (kind = 'text' OR s.rule IS NOT {PRINT} OR s.next_ms IS NULL OR s.counted_ms IS NULL "
+        sql += "OR s.counted_ms > ?1 OR (?1 > ?2 AND (s.next_ms < ?2 OR s.counted_ms < ?2)))"
+        wanted: list[tuple[Schedule, int | None]] = []
+        for one in map(_schedule, self._store.rows(sql, (now, CLOCKLESS_MS))):
             try:
-                wanted = self._mended(one, now, gates, leapt_ms)
+                wanted.append((one, self._mended(one, now, gates, leapt_ms)))
             except BadInput as error:
-                self._complain(one, error)
-                continue
-            if one.status == "active" and (one.state.rule != one.rule.fingerprint or wanted != one.state.next_ms):
-                count += 1
-                self._set_state(one.id, one.rule, wanted)
+                self._complain(one, error, now)
+        differs = [(one, at) for one, at in wanted if one.state.rule != one.rule.fingerprint or at != one.state.next_ms]
+        count = len(differs)
+        if wanted and (differs or self._store.row(f"SELECT 1 {FROM} WHERE {OPEN} AND s.counted_ms IS NULL LIMIT 1")):
+            with self._store.write() as execute:
+                for one, following in differs:
+                    self._set_state(one.id, one.rule, following, now, was=one.state)
+                execute("UPDATE schedule_state SET counted_ms = ? WHERE counted_ms IS NULL", (now,))
+        self.prune(now)
+        return count
+
+    def prune(self, now: int) -> None:
+        """Forget old firings, and what people wanted done once and was done long ago. Writes nothing when there is none."""
+        if now < CLOCKLESS_MS:
+            return
         old, ahead = now - KEEP_MS, now + 2 * DAY_MS
-        if now > CLOCKLESS_MS and self._store.row("SELECT 1 FROM firings WHERE fired_ms < ? OR fired_ms > ? LIMIT 1", (old, ahead)):
+        once = f"SELECT id {FROM} WHERE kind = 'once' AND key IS NULL AND s.halt <> '' AND updated_ms < ?1 AND "
+        gone = json.dumps([row[0] for row in self._store.rows(f"{once} COALESCE(s.last_run_ms, 0) < ?1", (old,))])
+        if gone != "[]" or self._store.row("SELECT 1 FROM firings WHERE fired_ms < ? OR fired_ms > ? LIMIT 1", (old, ahead)):
             with self._store.write() as execute:
                 execute("DELETE FROM firings WHERE fired_ms < ? OR fired_ms > ?", (old, ahead))
-        return count
+                for table in ("schedules", "schedule_state"):
+                    execute(f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))", (gone,))
 
     # -- inside ---------------------------------------------------------------------------------------
 
@@ -505,18 +531,19 @@ class Schedules:
             return known + leapt_ms if known is not None and leapt_ms > 0 and rule.kind == "interval" else first
         return first if first is not None and known > first else known
 
-    def _complain(self, one: Schedule, error: BadInput) -> None:
+    def _complain(self, one: Schedule, error: BadInput, now: int) -> None:
         """One that makes no sense is left out with a warning, and kept as it is; once."""
         if one.state.next_ms is not None or not one.state.rule:
             LOG.error("schedule %s (%s) is left out: %s", one.ref, one.name, error)
-            self._set_state(one.id, one.rule, None)
+            self._set_state(one.id, one.rule, None, now)
 
-    def _set_state(self, schedule: int, rule: Rule, following: int | None) -> None:
+    def _set_state(self, schedule: int, rule: Rule, following: int | None, now: int, was: State | None = None) -> None:
+        """When it is due next, as counted now; nothing when somebody else was quicker than who saw it as it `was`."""
         with self._store.write() as execute:
             execute(
-                "INSERT INTO schedule_state (id, rule, next_ms) VALUES (?1, ?2, ?3) "
-                "ON CONFLICT (id) DO UPDATE SET rule = ?2, next_ms = ?3",
-                (schedule, rule.fingerprint, following),
+                "INSERT INTO schedule_state (id, rule, next_ms, counted_ms) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (id) DO UPDATE "
+                "SET rule = ?2, next_ms = ?3, counted_ms = ?4 WHERE ?5 OR (next_ms IS ?6 AND rule = ?7)",
+                (schedule, rule.fingerprint, following, now, was is None, was and was.next_ms, was and was.rule),
             )
 
 

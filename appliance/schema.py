@@ -193,6 +193,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             (SELECT s.context FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = entries.run), '')
         WHERE run IS NOT NULL""",
     ),
+    ("ALTER TABLE schedule_state ADD COLUMN counted_ms INTEGER",),  # what the clock showed when next_ms was counted
 )
 
 LATEST = len(MIGRATIONS)

@@ -8,7 +8,6 @@ Starts nothing, and knows nothing about what the servers offer.
 import copy
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -48,6 +47,8 @@ class Server:
         said = asdict(self.keys)
         for name in ("timeout_s", "expose", "enabled", "memory_mb"):
             said.pop(name)
+        if not said["issuer"]:  # what was listed before there was such a key is not old for that
+            said.pop("issuer")
         return hashlib.sha256(json.dumps(said, sort_keys=True, default=list).encode()).hexdigest()[:32]
 
     @property
@@ -104,17 +105,8 @@ def stamp(home: Home) -> tuple[int, ...]:
 def save(home: Home, entries: Mapping[str, Any]) -> None:
     """Write `servers.json` whole or not at all; for the owner's eyes."""
     path = home.root / FILE
-    part = path.with_name(f".{FILE}.{os.getpid()}.part")
     text = json.dumps({"mcpServers": dict(entries)}, ensure_ascii=False, indent=2) + "\n"
-    try:
-        with open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-        places.flush(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
+    places.put(path, text.encode())
 
 
 def ours(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,14 +27,10 @@ class System:
     """The box itself."""
 
     name: str = setting("owlbox", "Name the owl answers to.", seed="A system.name", mark="needed shown later")
-    timezone: str = setting(
-        "local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown"
-    )
+    timezone: str = setting("local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown")
     log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="shown")
     debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug")
-    admin_users: tuple[str, ...] = setting(
-        (), "People who may manage the whole box.", seed="A system.admin_users", mark="shown"
-    )
+    admin_users: tuple[str, ...] = setting((), "People who may manage the whole box.", seed="A system.admin_users", mark="shown")
     shutdown_s: float = setting(30, "Longest time a shutdown may take.", seed="A shutdown timeout", within=(1, 600))
     hook_s: float = setting(5, "Longest time one shutdown hook may take.", seed="A hook deadline", within=(0.1, 60))
 
@@ -86,6 +82,7 @@ class Provider:
     )
     reasoning: bool = setting(False, "Send its reasoning text back to it.", seed="S providers.supports_reasoning_content")
     images: bool = setting(False, "Its models see pictures.", seed="A vision")
+    tools: bool = setting(True, "Its models call tools; if not, they are told in words how to, and do it in words.")
     headers: Mapping[str, str] = setting({}, "Sent with each request; `{key}` in a value takes the key's place.", mark="secret")
     ca_file: str = setting("", "File of authorities that vouch for its certificate; empty means the usual ones.")
     timeout_s: float = setting(120, "Longest silence of one request.", seed="A request timeout", within=(1, 3600))
@@ -319,6 +316,7 @@ class Plugins:
     """Python of your own in the core: docs/plugins.md."""
 
     enabled: tuple[str, ...] = setting((), "Plugins that are loaded, by name; none is otherwise.", seed="R plugins")
+    load_s: float = setting(10, "Longest time that one may take to load.", within=(0.1, 600))
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def models(args: argparse.Namespace, home: Home) -> int:
         state = m.problem or ("in use" if is_used else "installed" if m.is_installed else "")
         size = f"{m.size_bytes // MB} MB" if m.size_bytes else "?"
         rows.append([m.name, m.kind, size, f"{m.ram_mb} MB", FIT_WORDS[m.fits], m.licence, state or m.title])
-    terminal.table(rows, ["model", "kind", "size", "memory", "fits", "licence", "state"], sys.stdout)
+    terminal.table(rows, ["model", "kind", "size", "memory", "fits", "licence", "state"], sys.stdout, cut=["state"])
     return 0
 
 
@@ -194,7 +194,7 @@ def bench(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
         return 0
-    terminal.table(_measured(found), [found["model"], "", ""], sys.stdout)
+    terminal.table(_measured(found), [found["model"], "", ""], sys.stdout, cut=[""])
     for sentence in (*found["verdict"], found["next"], *(f"Note: {note}." for note in found["notes"])):
         if sentence:
             say(sentence)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from appliance import terminal
+from appliance.errands import once
 from appliance.errors import NotFound
-from appliance.listings import once
 from appliance.places import Home
 from appliance.reach import reach, refuse_root
 from appliance.terminal import say
@@ -123,7 +123,7 @@ def listing(args: argparse.Namespace, home: Home) -> int:
         say("no workers" if not params["status"] else f"no {params['status']} workers")
     else:
         rows = [[w["id"], w["mode"], _state(w), _at(w["started_ms"])[5:], _seen(w)] for w in found]
-        terminal.table(rows, ["id", "mode", "state", "started", "seen"], sys.stdout)
+        terminal.table(rows, ["id", "mode", "state", "started", "seen"], sys.stdout, cut=["state", "seen"])
     return 0
 
 

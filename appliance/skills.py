@@ -20,10 +20,12 @@ import appliance
 from appliance import markdown, watch
 from appliance.entries import MAX_BODY_BYTES, Draft, Entries
 from appliance.errors import BadInput, Conflict
+from appliance.fences import is_plain
 from appliance.records import Part
 
 LOG = logging.getLogger(__name__)
 SCHEME = "skill://"
+SCRIPTS = "scripts"  # of a skill, beside its text
 WRITER = "skills"
 FILE = "skill.md"  # any case
 MAX_NAME = 64
@@ -191,6 +193,13 @@ class Skills:
             found = self._skills.get(name)
         return found is not None and self._is_ours(found)
 
+    def scripts(self, name: str) -> Path | None:
+        """The folder of a skill's scripts; None for a skill that is not there or has none."""
+        with self._guard:
+            found = self._skills.get(name)
+        folder = found.path.with_name(SCRIPTS) if found is not None and found.path.name.lower() == FILE else None
+        return folder if folder is not None and folder.is_dir() and not folder.is_symlink() else None
+
     def strange_always(self) -> tuple[str, ...]:
         """Skills from elsewhere whose text stands in every prompt."""
         with self._guard:
@@ -206,10 +215,13 @@ class Skills:
             return [f"{path}: {said}" for path, (_, said) in sorted(self._files.items()) if isinstance(said, str)]
 
     def lines(self) -> list[str]:
-        """One line for each skill that can be used and is not in the prompt whole, cut to fit together."""
-        skills = [s for s in self._usable() if not s.is_always]
+        """One line for each skill that can be used and is not in the prompt whole, cut to fit together.
+
+        Of one from elsewhere its name, where that is too short for an order: what it says of itself marks who reads it.
+        """
+        skills = [s for s in self._usable() if not s.is_always and (self._is_ours(s) or is_plain(s.name))]
         for chars in (HINT_CHARS, 48, 24, 0):
-            lines = [_line(s, chars) for s in skills]
+            lines = [_line(s, chars if self._is_ours(s) else 0) for s in skills]
             if sum(map(len, lines)) + len(lines) <= LINES_CHARS:
                 return lines
         kept, room = [], LINES_CHARS

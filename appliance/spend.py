@@ -22,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from appliance import places
 from appliance.clock import now_ms
 from appliance.errors import DiskFull, Exhausted, StoreError
 from appliance.prices import MICROS, dollars
@@ -163,7 +164,7 @@ class Spend:
             is_new = not self._path.exists()
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if is_new:
-                _flush_folder(self._path.parent)
+                places.flush(self._path.parent)
         except OSError as error:
             raise _unwritable(self._path, error) from None
         self._seen = self._seen or (0, 0)
@@ -239,14 +240,8 @@ class Spend:
             closed[made.day, made.who] -= made.most
         lines: list[list[Any]] = [["d", *key, amount.micros, amount.tokens] for key, amount in closed.items()]
         lines += [["r", m.number, m.day, m.who, m.most.micros, m.most.tokens] for m in book.open.values()]
-        scratch = self._path.with_suffix(".new")
         try:
-            with open(scratch, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(scratch, self._path)
-            _flush_folder(self._path.parent)
+            places.put(self._path, "".join(json.dumps(line) + "\n" for line in lines).encode())
         except OSError as error:
             LOG.error("%s stays as long as it is: %s", self._path.name, error)
             return
@@ -276,11 +271,3 @@ def _sum(book: _Book, begin: str, who: str | None) -> Amount:
 
 def _count(book: _Book, day: str, who: str, amount: Amount) -> None:
     book.days[day, who] = book.days.get((day, who), Amount()) + amount
-
-
-def _flush_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -308,8 +308,8 @@ class Store:
         by = self.value("SELECT undone_by FROM changesets WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,))
         return "" if self._standing(run) else str(by or "")
 
-    def take_back(self, run: str, by: str) -> list[Clash]:
-        """Within a write, invert everything that a run changed, newest first, and mark it as taken back by another.
+    def take_back(self, run: str, by: str, beside: Sequence[str] = ()) -> list[Clash]:
+        """Within a write, invert everything that a run and those `beside` it changed, newest first, and mark it so, with `by`.
 
         What was changed since is left alone: with such clashes nothing is changed at all.
         """
@@ -318,9 +318,9 @@ class Store:
             raise RuntimeError("taking back outside of a write")
         with self._errors():
             db.execute("SAVEPOINT taking_back")
-            for seq in reversed(self._standing(run)):
-                clashes += self._invert(db, self._change(run, seq))
-                db.execute("UPDATE changesets SET undone_by = ? WHERE run = ? AND seq = ?", (by, run, seq))
+            for one, seq in self._newest_first((*beside, run)):
+                clashes += self._invert(db, self._change(one, seq))
+                db.execute("UPDATE changesets SET undone_by = ? WHERE run = ? AND seq = ?", (by, one, seq))
             if clashes:
                 db.execute("ROLLBACK TO taking_back")
             else:
@@ -329,11 +329,20 @@ class Store:
             db.execute("RELEASE taking_back")
         return clashes
 
-    def _standing(self, run: str) -> list[int]:
-        """The numbers of a run's changesets that are not taken back, in order."""
-        rows = self.rows("SELECT seq, undone_by FROM changesets WHERE run = ? AND change <> x'' ORDER BY seq", (run,))
-        undone = {by: self._is_undone(by) for by in {str(by) for _, by in rows}}
-        return [int(seq) for seq, by in rows if not undone[by]]
+    def _standing(self, run: str) -> dict[int, int]:
+        """The numbers of a run's changesets that are not taken back, in order, and when each was made."""
+        rows = self.rows("SELECT seq, undone_by, at_ms FROM changesets WHERE run = ? AND change <> x'' ORDER BY seq", (run,))
+        undone = {by: self._is_undone(by) for by in {str(by) for _, by, _ in rows}}
+        return {int(seq): int(at_ms) for seq, by, at_ms in rows if not undone[by]}
+
+    def _newest_first(self, runs: Sequence[str]) -> list[tuple[str, int]]:
+        """What of these runs stands, the newest first; those of one run always in its own order, whatever its clock said."""
+        left = {run: list(self._standing(run).items()) for run in runs}
+        found = []
+        while left := {run: rest for run, rest in left.items() if rest}:
+            run = max(left, key=lambda one: left[one][-1][1])
+            found.append((run, left[run].pop()[0]))
+        return found
 
     def _is_undone(self, by: str) -> bool:
         """Whether a change that was taken back by a run still is: that run may have been taken back too, and so on."""

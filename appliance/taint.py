@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from appliance.fences import told
 
-Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document"]
+Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin"]
 KINDS: Mapping[str, str] = {
     "exec": "run a command",
     "web": "ask the web",
@@ -27,6 +27,7 @@ KINDS: Mapping[str, str] = {
     "schedule": "change a schedule",
     "skill": "change a skill",
     "document": "change a prompt document",
+    "plugin": "use a plugin's tool",
 }
 CARRYING = ("web", "search", "call")  # held only when they carry what the person has not said
 INSIDE = ("command", "file")  # origins of what the working folder says
@@ -40,12 +41,17 @@ OUTSIDE: Mapping[str, str] = {  # schemes whose texts come from elsewhere
     "env": "command",
 }
 FREE_BITS = 16  # that choices may carry, for each message of the person: two letters
-SWITCHES = 4  # of one call: values that are true, false, 0 or 1, and names that its server listed
+WAY_BITS = 12  # of how an address is asked for: a time to wait, a number of bytes to read
+MAX_BORROWED = 8  # words of a search that only the web has said; none with a digit in it, which PINs and codes have
+MAX_ASKED = 16  # pages and searches for each message of the person, whatever they carry: in which order says something, too
+CALL_BITS = 4  # at least, of a call of a server's tool: four a message
+MAX_SAID = 3  # words of the person that a call tells a server before it counts which ones, and where, as a choice
 MAX_NAMED = 3  # sources that a text names
 TOOL = "tool"  # the argument of a call that names the server's tool
 LINK = re.compile(r"https?://[^\s<>\"'`\\^{|}]+", re.IGNORECASE)
 AFTER = ".,;:!?)]}*_>'\""  # what stands behind a link in a text and is no part of it
 WORD = re.compile(r"\w+")
+DIGIT = re.compile(r"\d")
 SOURCES: Mapping[str, str] = {"web": "page", "mail": "mail", "document": "document", "skill": "skill", "agent": "agent"}
 
 
@@ -53,13 +59,14 @@ SOURCES: Mapping[str, str] = {"web": "page", "mail": "mail", "document": "docume
 class Reach:
     """How a tool's call reaches beyond its run: `target` is the argument that says whom or what, `named` a fixed one.
 
-    `data` are the arguments that leave, () all of them.
+    `data` are the arguments that leave, () all of them; `usual` are values that say nothing, because everybody gives them.
     """
 
     kind: Kind
     target: str = ""
     named: str = ""
     data: tuple[str, ...] = ()
+    usual: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ class Known:
     """What a call may carry: `own` is what the person said, `links` what strangers listed, `public` what the web said.
 
     `theirs` is what the called server has said of itself, `followed` how many such calls were made since the person's
-    last message.
+    last message, `names` are the arguments that the called tool has, `tools` is how many tools its server has.
     """
 
     own: str = ""
@@ -97,6 +104,8 @@ class Known:
     public: str = ""
     theirs: str = ""
     followed: int = 0
+    names: frozenset[str] = frozenset()
+    tools: int = 0
 
 
 def holding(kind: str, marks: Sequence[Mark]) -> tuple[Mark, ...]:
@@ -120,27 +129,50 @@ def because(marks: Sequence[Mark]) -> str:
 
 def carried(reach: Reach, target: str, arguments: Mapping[str, Any], known: Known) -> tuple[str, ...]:
     """The arguments of a call that carry what the person has not said; () for one that may go on."""
-    if reach.kind == "web":
-        is_free = is_said(target, known.own) or is_listed(target, known)
-        return () if is_free else (reach.target or "url",)
     given = {name: value for name, value in arguments.items() if name != reach.target and (not reach.data or name in reach.data)}
+    if reach.kind == "web":
+        if known.followed >= MAX_ASKED or not (is_said(target, known.own) or is_listed(target, known)):
+            return (reach.target or "url",)
+        ways = [name for name, value in given.items() if value not in (None, *reach.usual) and not has(known.own, str(value))]
+        return tuple(ways) if ways and _bits(target, known) + WAY_BITS * len(ways) * (known.followed + 1) > FREE_BITS else ()
     if reach.kind == "search":  # what the web said is no secret, and only the search engine is told
-        words = [word for value in given.values() for leaf in leaves(value) for word in WORD.findall(str(leaf[0]))]
-        return () if all(has(known.own, word) or has(known.public, word) for word in words) else tuple(given)
-    switches = int(reach.kind == "call" and given.pop(TOOL, None) is not None)  # which tool is a choice, too
-    found: list[str] = []
+        words = {word.casefold() for value in given.values() for leaf in leaves(value) for word in WORD.findall(str(leaf[0]))}
+        borrowed = [word for word in words if not has(known.own, word)]
+        is_free = len(borrowed) <= MAX_BORROWED and all(has(known.public, w) and not DIGIT.search(w) for w in borrowed)
+        return () if is_free and known.followed < MAX_ASKED else tuple(given)
+    given.pop(TOOL, None)
+    held, bits = _told(given, known)
+    return tuple(held or ((*given, TOOL) if bits * (known.followed + 1) > FREE_BITS else ()))
+
+
+def _told(given: Mapping[str, Any], known: Known) -> tuple[list[str], int]:
+    """The arguments that tell a server more than the person's words and choices, and what the choices may say: which tool it is,
+    yes or no, names out of what the server said of itself, and where the words stand."""
+    held: list[str] = []
+    bits, said = max(CALL_BITS, known.tools.bit_length()), 0
     for name, value in given.items():
-        for leaf, is_name in leaves(value):
-            if leaf is None or has(known.own, str(leaf)):
-                continue
-            switches += 1
-            is_switch = isinstance(leaf, bool) or leaf in (0, 1) or (is_name and has(known.theirs, str(leaf)))
-            if not is_switch or switches > SWITCHES:
-                found.append(name)
+        unknown = [] if name in known.names else [(name, True)]  # a server's tool may be given any
+        for leaf, is_name in (*unknown, *leaves(value), *((None, False) for _ in range(_inner(value)))):
+            if leaf in (None, "", 0, 1):
+                bits += 1 if leaf in (0, 1) else 2
+            elif says(known.own, str(leaf)):
+                said += 1
+                bits += len(set(WORD.findall(known.own))).bit_length() if said > MAX_SAID else 0
+            elif is_name and says(known.theirs, str(leaf)):
+                bits += len(set(WORD.findall(known.theirs))).bit_length()
+            else:
+                held.append(name)
                 break
-    if switches and (known.followed + 1) * SWITCHES > FREE_BITS:
-        return tuple(found or given)
-    return tuple(found)
+    return held, bits
+
+
+def _inner(value: Any) -> int:
+    """How many tables and lists are within a value, which say something by where they are."""
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list | tuple | set):
+        return 0
+    return sum(isinstance(one, Mapping | list | tuple | set) + _inner(one) for one in value)
 
 
 def is_said(url: str, own: str) -> bool:
@@ -156,18 +188,24 @@ def is_said(url: str, own: str) -> bool:
         host, port = (parts.hostname or "").removeprefix("www."), parts.port
     except ValueError:
         return False
-    if not host or parts.username is not None or parts.password is not None:
+    if not host or parts.username is not None or parts.password is not None or parts.fragment:
         return False
     rest = "".join((f":{port}" if port else "", parts.path.rstrip("/"), f"?{parts.query}" if parts.query else ""))
-    return not parts.fragment and has(own, host + rest)
+    # Of a path capital and small letters are two, and which of them one writes would say something.
+    end = r"(?![^\W_])" if (host + rest)[-1].isalnum() else ""
+    return re.search(rf"(?<![^\W_])(?i:{re.escape(host)}){re.escape(rest)}{end}", own) is not None
 
 
 def is_listed(url: str, known: Known) -> bool:
     """Whether a stranger listed exactly this address, and following it says little: the more there are, the fewer may be."""
-    bare = url.strip()
-    if bare.rstrip("/") not in {link.rstrip("/") for link in known.links}:
+    if url.strip().rstrip("/") not in {link.rstrip("/") for link in known.links}:
         return False
-    return (known.followed + 1) * len(known.links).bit_length() <= FREE_BITS
+    return _bits(url, known) <= FREE_BITS
+
+
+def _bits(url: str, known: Known) -> int:
+    """What choices among links may have said since the person's last message, this one included; 0 for what the person named."""
+    return 0 if is_said(url, known.own) else (known.followed + 1) * len(known.links).bit_length()
 
 
 def links(text: str) -> frozenset[str]:
@@ -181,7 +219,18 @@ def links(text: str) -> frozenset[str]:
 
 def has(text: str, part: str) -> bool:
     """Whether a text says a part of it word for word, in whatever case and with whatever white space; not within a word."""
-    text, part = _flat(text), _flat(part)
+    return _stands(_flat(text), _flat(part))
+
+
+def says(text: str, part: str) -> bool:
+    """The same letter by letter: only small letters, capitals or first capitals may stand for others, and no blanks for others."""
+    if part != " ".join(part.split()):
+        return _stands(text, part)
+    forms = (part.lower(), part.upper(), part.title(), part.capitalize())
+    return _stands(" ".join(text.split()), part) or (part in forms and has(text, part))
+
+
+def _stands(text: str, part: str) -> bool:
     at = text.find(part) if part else -1
     while at >= 0:
         end = at + len(part)

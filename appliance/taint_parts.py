@@ -17,6 +17,7 @@ from appliance.grants import Grant, Grants, lasting
 from appliance.hooks import Hooks
 from appliance.inbox import Inbox
 from appliance.ledger import Ledger
+from appliance.mcp_offers import Offers
 from appliance.origins import Origins, Sight
 from appliance.outbox import Outbox
 from appliance.records import Outcome, to_plain
@@ -66,6 +67,8 @@ class Customs:
             ground.outbox,
             self.origins,
             self._kinds,
+            self._names,
+            lambda server: Offers(ground.store).counts().get(server.removeprefix("mcp:"), 0),
             toolbox.meant,
             ground.skills.strange_always,
         )
@@ -110,6 +113,12 @@ class Customs:
         """How tools reach out, those that do."""
         marks = (one.mark for one in self._toolbox.tools())
         return {mark.name: mark.needs.reach.kind for mark in marks if mark.needs.reach is not None}
+
+    def _names(self, tool: str) -> frozenset[str]:
+        """The arguments that a tool has."""
+        spec = self._toolbox.spec(tool)
+        known = spec.schema.get("properties") if spec is not None else None
+        return frozenset(known) if isinstance(known, dict) else frozenset()
 
     def _server_of(self, tool: str) -> str:
         """The origin of what a tool says of itself: the server's that offers it; "" for one of ours."""

@@ -4,9 +4,12 @@ Knows the words of the method table, not how it is reached. The full-screen face
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
+from unicodedata import combining, east_asian_width
 
 from appliance.clock import monotonic_s
 from appliance.errors import Lost, OwlError, Unavailable, from_outcome
@@ -15,6 +18,9 @@ from appliance.reach import Reach
 
 REDRAW_S = 0.25
 PAGE = 200  # events of a thread at a time
+NARROW = 80  # columns of a terminal that does not say how many it has
+GAP = "  "  # between the columns of a table
+LEAST = 16  # columns that a cell keeps which is cut to fit
 HELP = """\
 Type a message and press Return. A line that ends in \\ goes on in the next one.
 /new starts a new thread · /clear ends this one and starts anew · /threads lists them · /resume ID continues one
@@ -150,19 +156,52 @@ def verdict(result: dict[str, Any]) -> OwlError | None:
     return from_outcome(outcome, str(result.get("message") or f"the answer ended: {outcome}"))
 
 
-def chat(reach: Reach, thread: str, read_line: Callable[[str], str], out: TextIO, aside: TextIO) -> int:
+@dataclass(frozen=True)
+class Paper:
+    """Where a talk is written: answers to `out`, as JSON one a line with `is_json`, and all else to `aside`."""
+
+    out: TextIO
+    aside: TextIO
+    is_json: bool = False
+
+    def complain(self, error: OwlError) -> None:
+        """What went wrong with one message; the talk goes on."""
+        if self.is_json:
+            say(json.dumps({"error": plain(error)}, ensure_ascii=False), self.out)
+        else:
+            complain(error, self.aside)
+
+
+def plain(error: OwlError) -> dict[str, Any]:
+    """An error as JSON-ready values."""
+    return {"status": error.status, "outcome": error.outcome, "message": error.message, "hint": error.hint}
+
+
+def converse(reach: Reach, text: str, thread: str, paper: Paper) -> str:
+    """Say one thing in a thread, "" for a new one, and write down the answer; the thread to go on with."""
+    params = {"text": text, "thread": thread, "kind": "chat"}
+    answer, result = ask(reach, params, None if paper.is_json else paper.out, paper.aside)
+    if paper.is_json:
+        say(json.dumps({**result, "answer": answer.text}, ensure_ascii=False), paper.out)
+    elif error := verdict(result):
+        paper.complain(error)
+    return answer.run or thread
+
+
+def chat(reach: Reach, thread: str, read_line: Callable[[str], str], paper: Paper) -> int:
     """Talk until the end of input; errors are said and the talk goes on. In the end its thread is said, and marked as ended."""
-    print("Owlbox. /help shows what you can type.", file=aside)
+    print("Owlbox. /help shows what you can type.", file=paper.aside)
     kept = [thread]
     try:
-        return _talk(reach, kept, read_line, out, aside)
+        return _talk(reach, kept, read_line, paper)
     finally:
         if kept[0]:
-            say(farewell(reach, kept[0]), aside)
+            say(farewell(reach, kept[0]), paper.aside)
 
 
-def _talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], out: TextIO, aside: TextIO) -> int:
+def _talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], paper: Paper) -> int:
     """The same; `kept` holds the thread that is talked in, "" for none yet."""
+    aside = paper.aside
     while True:
         try:
             text = _message(read_line)
@@ -180,14 +219,11 @@ def _talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], out: T
                     return 0
                 kept[0] = _command(reach, text, kept[0], aside)
                 continue
-            answer, result = ask(reach, {"text": text, "thread": kept[0], "kind": "chat"}, out, aside)
-            kept[0] = answer.run or kept[0]
-            if error := verdict(result):
-                complain(error, aside)
+            kept[0] = converse(reach, text, kept[0], paper)
         except KeyboardInterrupt:
             print("\n(stopped)", file=aside)
         except OwlError as error:
-            complain(error, aside)
+            paper.complain(error)
 
 
 def farewell(reach: Reach, thread: str) -> str:
@@ -265,12 +301,73 @@ def pages(reach: Reach, thread: str, after: int = 0, only: Sequence[str] = ()) -
         after = page["events"][-1]["seq"] if page["events"] else after
 
 
-def table(rows: Sequence[Sequence[str]], heads: Sequence[str], out: TextIO) -> None:
-    """Columns as wide as their widest cell."""
+def columns(out: TextIO) -> int:
+    """How many columns a line may have: what COLUMNS says, else those of the terminal; 0 in a pipe, where nothing is cut."""
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isdecimal() and int(chosen) > 0:
+        return int(chosen)
+    if not out.isatty():
+        return 0
+    try:
+        return os.get_terminal_size(out.fileno()).columns or NARROW
+    except (OSError, ValueError):
+        return NARROW
+
+
+def breadth(text: str) -> int:
+    """How many columns a line takes: wide letters take two, marks above others none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def clipped(text: str, room: int) -> str:
+    """As much of a line as fits, with a sign where it is cut."""
+    if breadth(text) <= room:
+        return text
+    while text and breadth(text) >= room:
+        text = text[:-1]
+    return f"{text.rstrip()}…"
+
+
+def folded(text: str, out: TextIO) -> list[str]:
+    """A line as several that fit, those after the first further in; as one where lines have no end. A long word is cut."""
+    room, lead = columns(out), text[: len(text) - len(text.lstrip())]
+    lines = [lead]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"
+        if room and lines[-1].strip() and breadth(longer) > room:
+            longer = f"{lead}{GAP}{word}"
+            lines.append(longer)
+        lines[-1] = clipped(longer, room) if room else longer
+    return lines
+
+
+def table(rows: Sequence[Sequence[str]], heads: Sequence[str], out: TextIO, cut: Sequence[str] = ()) -> None:
+    """Columns as wide as their widest cell.
+
+    Where lines have an end, the columns named in `cut` are shortened to fit, and when that is not enough
+    the first column has a line of its own with the others below it. No other cell is ever cut.
+    """
     cells = [list(heads), *[[" ".join(cell.split()) for cell in row] for row in rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
-    for row in cells:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), out)
+    for line in _lined(cells, cut, columns(out)):
+        say(line, out)
+
+
+def _lined(cells: list[list[str]], cut: Sequence[str], room: int) -> list[str]:
+    """A table as lines, the row of `cells` that has the heads first."""
+    widths = [max(breadth(row[i]) for row in cells) for i in range(len(cells[0]))]
+    over = sum(widths) + len(GAP) * (len(widths) - 1) - room if room else 0
+    soft = [i for i, head in enumerate(cells[0]) if head in cut]
+    while over > 0 and (wide := max((i for i in soft if widths[i] > LEAST), key=lambda i: widths[i], default=None)) is not None:
+        widths[wide], over = widths[wide] - 1, over - 1
+    if over > 0 and len(widths) > 1:
+        firsts = [clipped(row[0], room) if 0 in soft else row[0] for row in cells]
+        rest = _lined([row[1:] for row in cells], cut, max(1, room - len(GAP)))
+        each = len(rest) // len(cells)  # lines that each row came to
+        return [one for n, first in enumerate(firsts) for one in (first, *(GAP + line for line in rest[n * each : (n + 1) * each]))]
+    kept = [[clipped(cell, widths[i]) if i in soft else cell for i, cell in enumerate(row)] for row in cells]
+    return [GAP.join(cell + " " * (width - breadth(cell)) for cell, width in zip(row, widths)).rstrip() for row in kept]
 
 
 class Progress:

@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from appliance.clock import monotonic_s, now_ms
 from appliance.errors import OwlError
 from appliance.firing import Firing
+from appliance.rounds import RETRY_S, Rounds
 from appliance.schedules import Schedule
 
 LOG = logging.getLogger(__name__)
 LEAP_MS = 5000  # by less the clock is only trimmed
-RETRY_S = 5.0  # after the database did not let us, and for what others hold
 SHORTEST_S = 0.01
 
 
@@ -37,68 +37,43 @@ class Timekeeper:
         self._poll_s = poll_s
         self._now = now
         self._steady_s = steady_s
-        self._wake = threading.Condition()
-        self._is_rung = False
-        self._is_closing = False
-        self._thread: threading.Thread | None = None
+        self._rounds = Rounds("timekeeper", self.look, "schedules", LOG)
+        self._lock = threading.Lock()
         self._judging: set[int] = set()
         self._judges = ThreadPoolExecutor(1, thread_name_prefix="judge")
         self._offset_ms: int | None = None
 
     def start(self) -> None:
         """Begin with what was due meanwhile, and what a dead process left."""
-        self._thread = threading.Thread(target=self._run, name="timekeeper", daemon=True)
-        self._thread.start()
-        self.wake()
+        self._rounds.start()
 
     def wake(self) -> None:
         """Something about schedules has changed; never blocks."""
-        with self._wake:
-            self._is_rung = True
-            self._wake.notify_all()
+        self._rounds.wake()
 
     def close(self, limit_s: float = 5.0) -> None:
         """Begin nothing more, and wait for what is being begun."""
-        with self._wake:
-            self._is_closing = True
-            self._wake.notify_all()
-        self._judges.shutdown(wait=False, cancel_futures=True)
-        if self._thread is not None:
-            self._thread.join(limit_s)
+        self._rounds.stop()
+        with self._lock:
+            self._judges.shutdown(wait=False, cancel_futures=True)
+        self._rounds.join(limit_s)
 
     def look(self) -> float | None:
         """Fire what is due; for how long there is nothing to do then, None until somebody wakes us."""
         now = self._now()
         self._settle(now)
         self._firing.round(now, later=self._judge)
-        with self._wake:
+        with self._lock:
             busy = frozenset(self._judging)
         next_ms = self._firing.schedules.next_ms(busy)
         if next_ms is None:
             return self._poll_s() if busy else None
         wait_s = (next_ms - self._now()) / 1000
         if wait_s <= 0 and next_ms <= now:
-            return RETRY_S  # somebody else holds it, or it may not run yet
+            return RETRY_S  # others hold it, or it may not run yet
         return min(max(wait_s, SHORTEST_S), self._poll_s())
 
     # -- inside -------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        wait_s: float | None = None
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._is_rung or self._is_closing, wait_s)
-                if self._is_closing:
-                    return
-                self._is_rung = False
-            try:
-                wait_s = self.look()
-            except OwlError as error:
-                LOG.error("schedules wait, trying again in %g s: %s", RETRY_S, error)
-                wait_s = RETRY_S
-            except Exception:
-                LOG.exception("schedules wait, trying again in %g s", RETRY_S)
-                wait_s = RETRY_S
 
     def _settle(self, now: int) -> None:
         """At the start, and after the clock was set: put right what does not fit it."""
@@ -121,11 +96,11 @@ class Timekeeper:
             LOG.info("%d schedules were counted anew", count)
 
     def _judge(self, known: Schedule) -> None:
-        with self._wake:
-            if known.id in self._judging or self._is_closing:
+        with self._lock:
+            if known.id in self._judging or self._rounds.is_closing:
                 return
             self._judging.add(known.id)
-        self._judges.submit(self._judged, known)
+            self._judges.submit(self._judged, known)
 
     def _judged(self, known: Schedule) -> None:
         try:
@@ -135,6 +110,6 @@ class Timekeeper:
         except Exception:
             LOG.exception("schedule %s (%s)", known.ref, known.name)
         finally:
-            with self._wake:
+            with self._lock:
                 self._judging.discard(known.id)
             self.wake()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from appliance import phrases, schedules, timing, wording
+from appliance import phrases, reminders, schedules, timing, wording
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Exhausted, NotFound, Refused
 from appliance.lineage import Lineage
@@ -54,6 +54,8 @@ class View:
     source: str
     role: str
     description: str
+    notify: str
+    tell: str
     is_enabled: bool
     next_ms: int | None
     next: tuple[int, ...]
@@ -99,7 +101,7 @@ class Timetable:
 
     def split(self, text: str, zone: str = "", *, now: int | None = None) -> tuple[str, str]:
         """What a text says and when, "" where it names no time."""
-        return phrases.split(text, now_ms() if now is None else now, zone or self._bounds().zone)
+        return reminders.split(text, now_ms() if now is None else now, zone or self._bounds().zone)
 
     def simple(self, text: str, zone: str = "") -> Rule:
         """Five fields of cron, or `every N`."""
@@ -122,16 +124,27 @@ class Timetable:
         same = {name: getattr(known, name) for name in View.__dataclass_fields__ if name in SAME}
         return View(
             **same,
-            id=known.ref, action=known.action.kind, text=known.action.text,
-            words=said, is_judged=rule.is_judged, next_ms=ahead[0] if ahead else None,
-            kind=rule.kind, spec=rule.spec, zone=rule.zone, condition=rule.condition,
-            last_run_ms=state.last_run_ms, failures=state.failures, said=state.said,
+            notify=known.notify.channel,
+            tell=known.notify.word,
+            id=known.ref,
+            action=known.action.kind,
+            text=known.action.text,
+            words=said,
+            is_judged=rule.is_judged,
+            next_ms=ahead[0] if ahead else None,
+            kind=rule.kind,
+            spec=rule.spec,
+            zone=rule.zone,
+            condition=rule.condition,
+            last_run_ms=state.last_run_ms,
+            failures=state.failures,
+            said=state.said,
             next=tuple(ahead),
         )
 
     def get(self, ref: str, who: Who) -> Schedule:
         """A schedule by its id, or by its name when only one has that; NotFound when it is none of theirs."""
-        named = [one for one in self.listing(who, limit=MOST) if one.name == ref]
+        named = self.listing(who, name=ref, limit=2) if ref else []
         if len(named) == 1:
             return named[0]
         found = self.rows.find(schedules.number(ref))
@@ -139,12 +152,14 @@ class Timetable:
             raise NotFound(f"no schedule {ref}", hint="list_schedules shows them" if who.run else "owlbox schedule list shows them")
         return found
 
-    def listing(self, who: Who, *, is_enabled: bool | None = None, limit: int = 1000, offset: int = 0) -> list[Schedule]:
-        """Their schedules, in the order in which they were made."""
+    def listing(
+        self, who: Who, *, name: str = "", is_enabled: bool | None = None, limit: int = 1000, offset: int = 0
+    ) -> list[Schedule]:
+        """Their schedules, in the order in which they were made; only those of a name."""
         person = "" if self.sees_all(who) else who.person
         if not person and not self.sees_all(who):
             return []
-        return self.rows.listing(person=person, is_enabled=is_enabled, limit=limit, offset=offset)
+        return self.rows.listing(person=person, name=name, is_enabled=is_enabled, limit=limit, offset=offset)
 
     # -- changing -------------------------------------------------------------------------------------
 
@@ -213,7 +228,7 @@ class Timetable:
 
     def drop(self, prefix: str, keep: Collection[str] = ()) -> int:
         """Remove the owl's own schedules whose key begins so, but for some; how many."""
-        gone = [one for one in self.rows.listing(limit=MOST) if one.key.startswith(prefix) and one.key not in keep]
+        gone = [one for one in self.rows.listing(prefix=prefix, limit=MOST) if one.key not in keep]
         for one in gone:
             self.rows.delete(one.id)
         if gone:

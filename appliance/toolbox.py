@@ -27,6 +27,7 @@ from appliance.records import Cancel, Outcome, Terms, ToolCall, ToolSpec
 from appliance.rendering import MAX_CHARS as MAX_CHARS
 from appliance.rendering import as_text as as_text
 from appliance.rendering import cut, render
+from appliance.rules import Network
 from appliance.signatures import Signature, signature
 from appliance.taint import Reach
 from appliance.tallies import Tallies
@@ -42,7 +43,7 @@ BESIDE = ("results",)  # groups that whoever has any tool but one has too: they 
 SANDBOXES = ("db", "files", "project", "exec")  # each holds what those before it do
 GRACE_S = 2.0  # how long a stopped tool may take to notice
 SANDBOX_S = 5.0  # beyond a tool's deadline, for the sandbox that ends it to say what there was
-Check = Callable[[Policy, str, str, str, str], Verdict]  # the policy for all, tool, role, session, run
+Check = Callable[[Policy, str, str, str, str, Network], Verdict]  # the policy for all, tool, role, session, run, network
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class Needs:
     profile: Literal["db", "files", "project", "exec", "net"] = "db"
     mounts: tuple[str, ...] = ()
     is_waiting: bool = False  # for other runs, which need tools meanwhile: it gets a thread of its own
+    is_beside: bool = False  # calls of it in one answer run side by side; never for one that may be held
     reach: Reach | None = None  # how a call acts on the world beyond its run; None for one that does not
+    is_inside: bool = False  # a plugin's tool says so when it acts on nothing beyond its run; one that says nothing might
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def tool(
 class Tool:
     """One definition, many faces: the model's schema, the command, the socket method, the docs line.
 
-    `origin` is who wrote its description when strangers did, as with tools of servers.
+    `origin` is who wrote its description when strangers did, as with tools of servers; `shown` is what menus say of it then.
     """
 
     mark: Mark
@@ -131,6 +134,7 @@ class Tool:
     signature: Signature
     description: str
     origin: str = ""
+    shown: ToolSpec | None = None
 
     @property
     def spec(self) -> ToolSpec:
@@ -143,6 +147,7 @@ class Tool:
             is_read_only=self.mark.is_read_only,
             is_terminal=self.mark.is_terminal,
             result_schema=self.signature.result_schema(),
+            is_beside=self.mark.needs.is_beside and self.mark.needs.reach is None,
         )
 
     def told(self, manual: Manual) -> str:
@@ -213,9 +218,11 @@ class Toolbox:
         for function in functions:
             self.add(function)
 
-    def add(self, function: Callable[..., Any]) -> Tool:
-        """Offer one more tool; Conflict when its name is taken."""
+    def add(self, function: Callable[..., Any], reach: Reach | None = None) -> Tool:
+        """Offer one more tool, with this reach if it does not say how far it reaches; Conflict when its name is taken."""
         made = read_tool(function)
+        if made.mark.needs.reach is None and not made.mark.needs.is_inside:
+            made = replace(made, mark=replace(made.mark, needs=replace(made.mark.needs, reach=reach)))
         if made.mark.name in self._tools:
             raise Conflict(f"tool {made.mark.name} is offered twice", hint="rename one of them")
         self._tools[made.mark.name] = made
@@ -421,7 +428,7 @@ class Toolbox:
     def _told(self, found: Tool, role: str, only: tuple[str, ...] | None = None) -> ToolSpec:
         """A tool as its menu shows it: a detour names what it leads to, one line a group."""
         if not found.mark.is_detour:
-            return found.spec
+            return found.shown or found.spec
         lines = []
         for group, names in self.groups(role, only).items():
             is_long = len(names) > MAX_NAMED
@@ -439,9 +446,9 @@ class Toolbox:
         try:
             arguments = found.signature.bind(call.arguments)
         except BadInput as error:
-            return Outcome(
-                400, "invalid_arguments", f"Invalid input for {call.name}: {error.message}", "correct the input and call it again"
-            )
+            text, hint = f"Invalid input for {call.name}: {error.message}", "correct the input and call it again"
+            # What a server calls its arguments is its word.
+            return Outcome(400, "invalid_arguments", text, hint, origin=found.origin, source=call.name if found.origin else "")
         if found.mark.is_detour:
             return Outcome(400, "bad_input", f"{call.name} does not lead to itself", "name another tool")
         if reason := modes.refusal(caller.terms, call.name, found.mark.group):
@@ -468,9 +475,9 @@ class Toolbox:
             return Outcome(503, "unavailable", f"{mark.name} is switched off", "do without it")
         role = caller.terms.role
         if self._hold.check is not None:
-            verdict = self._hold.check(self._policy, mark.name, role, caller.session, caller.run)
+            verdict = self._hold.check(self._policy, mark.name, role, caller.session, caller.run, mark.needs.network)
         else:
-            verdict = self._policy.check(mark.name, role)
+            verdict = self._policy.check(mark.name, role, mark.needs.network)
         if not verdict.allowed:
             return Outcome(403, "permission", f"{mark.name} is not allowed here ({verdict.rule})", "tell the person instead")
         if role and mark.needs.roles and role not in mark.needs.roles:
@@ -495,7 +502,8 @@ class Toolbox:
         """Whether a role is told of a tool."""
         is_off = bool({mark.name, mark.group} & set(self._hold.switched_off()))
         is_for = not mark.needs.roles or role in mark.needs.roles
-        return not is_off and is_for and self._is_among(mark, only) and self._policy.check(mark.name, role).allowed
+        is_allowed = self._policy.check(mark.name, role, mark.needs.network).allowed
+        return not is_off and is_for and is_allowed and self._is_among(mark, only)
 
     def _is_among(self, mark: Mark, only: tuple[str, ...] | None) -> bool:
         """Whether a tool is among these names and groups, or leads to those of them that no menu has room for."""
@@ -556,7 +564,7 @@ class Toolbox:
     @staticmethod
     def _failed(name: str, error: BaseException, stop: CancelToken) -> Outcome:
         if isinstance(error, OwlError):
-            return Outcome(error.status, error.outcome, error.message, error.hint)
+            return Outcome(error.status, error.outcome, error.message, error.hint, origin=error.origin, source=error.source)
         if stop.is_set():
             return Outcome(499, "cancelled", f"{name} was stopped")
         LOG.error("tool %s failed", name, exc_info=error)

@@ -16,7 +16,7 @@ from appliance.channels.vigil import Vigil
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, BadInput, OwlError
 from appliance.handoffs import Jobs
-from appliance.heartbeat import FILE, JOB, Heartbeat, Means
+from appliance.heartbeat import FILE, JOB, KEY, Heartbeat, Means
 from appliance.hours import Hours
 from appliance.office import Ground, Office
 from appliance.passages import Passages
@@ -54,6 +54,7 @@ class Unasked:
     ) -> None:
         """`is_able` says whether the assistant's model is fit to word a message, `is_lasting` whether this process stays."""
         self._ground, self._settings, self._hours, self._office = ground, settings, hours, office
+        hours.preferred = self.preferred
         self.quiet = Quiet(ground.store, lambda: settings().notifications)
         office.courier.tie(self.preferred, self.quiet, office.notices.has_screen)
         self.heartbeat = Heartbeat(
@@ -110,6 +111,7 @@ class Unasked:
     # -- jobs -----------------------------------------------------------------------------------------
 
     def _maintain(self) -> str:
+        self._hours.rows.prune(now_ms())
         try:
             done = upkeep.maintain(self._ground.home, self._ground.environ, early_ms=EARLY_MS)
         except AlreadyRunning as error:
@@ -132,7 +134,7 @@ class Unasked:
     def _view(self, context: str) -> dict[str, Any]:
         self.heartbeat.sync()
         settings, now = self._settings(), now_ms()
-        rows = [one for one in self._hours.rows.listing(limit=1000) if one.key.startswith("heartbeat:")]
+        rows = self._hours.rows.listing(prefix=KEY)
         return {
             "enabled": settings.heartbeat.enabled,
             "schedules": [to_plain(self._hours.timetable.view(one)) for one in rows],

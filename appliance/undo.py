@@ -1,10 +1,11 @@
 """Takes back everything that a run changed in what the owl knows and in what it is to do, or nothing.
 
 A run's changes are kept by `store`, one set for each transaction; they are inverted, newest first, in one
-transaction, which is a run itself and can be taken back too. What somebody changed after the run, or a worker
-has begun, is never overwritten: then nothing is changed and each such entry or task is named. What the run saw
-of entries that go is gone with them, and does not come back when they do. Not taken back: what was said, sent,
-or done outside of the database. Knows nothing about how rows are compared.
+transaction, which is a run itself and can be taken back too. What those changed to whom it handed work goes with it,
+unless it alone is asked for. What somebody changed after the run, or a worker has begun, is never overwritten: then
+nothing is changed and each such entry or task is named. What the run saw of entries that go is gone with them, and does
+not come back when they do. Not taken back: what was said, sent, or done outside of the database. Knows nothing about how
+rows are compared.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from appliance.changes import By, Changes
 from appliance.clock import iso, new_id
 from appliance.entries import Entries, Entry
 from appliance.errors import Conflict
+from appliance.handoffs import Jobs
 from appliance.records import Event
 from appliance.runs import Run, Runs
 from appliance.schedules import Schedule, Schedules
@@ -57,13 +59,17 @@ class Later:
 
 @dataclass(frozen=True)
 class Undone:
-    """What became of an undo: `by` is its own run, "" when nothing was done."""
+    """What became of an undo: `by` is its own run, "" when nothing was done.
+
+    `helpers` are the runs to which it handed work and whose changes are among these.
+    """
 
     run: str
     by: str = ""
     is_dry_run: bool = False
     changes: tuple[Restored, ...] = ()
     later: tuple[Later, ...] = ()
+    helpers: tuple[str, ...] = ()
 
 
 class _NothingDone(Exception):
@@ -80,10 +86,11 @@ class Undo:
         self._changes = Changes(store)
         self._tasks = Tasks(store)
         self._schedules = Schedules(store)
+        self._jobs = Jobs(store, "")
         self.changed: Callable[[], None] = _nothing  # called when something came back or went
 
-    def undo(self, ref: str, sender: str = "", *, is_dry_run: bool = False) -> Undone:
-        """Take a run back, or only say what that would do.
+    def undo(self, ref: str, sender: str = "", *, is_dry_run: bool = False, is_alone: bool = False) -> Undone:
+        """Take a run back with the work it handed to others, or without with `is_alone`; or only say what that would do.
 
         Conflict names what was changed since, and when the run is being answered or taken back already.
         """
@@ -92,7 +99,9 @@ class Undo:
         done = Undone(run.id, is_dry_run=is_dry_run)
         try:
             with self._store.write(run=by, durable=True):
-                self._check(run)
+                helpers = () if is_alone else self._helpers(run.id)
+                self._check(run, (run.id, *helpers))
+                done = replace(done, helpers=tuple(one for one in helpers if self._store.changed_by(one)))
                 done = self._take_back(run, by, done)
                 if is_dry_run or done.later or not done.by:
                     raise _NothingDone
@@ -105,22 +114,37 @@ class Undo:
             raise _refusal(run, done.later)
         return done
 
-    def _check(self, run: Run) -> None:
+    def _helpers(self, run: str) -> tuple[str, ...]:
+        """The runs of those to whom this one handed work, all of which must have ended: else Conflict."""
+        jobs = self._jobs.of(run)
+        if busy := next((job.id for job in jobs if not job.is_over), ""):
+            hint = f"wait for it, or stop it first: owlbox job stop {busy}"
+            raise Conflict(f"job {busy}, which thread {run} handed out, has not ended", hint=hint)
+        # A job is forgotten in time, the note about it never.
+        noted = [str((e.input or {}).get("run") or "") for e in self._runs.events(run, roles=("system",)) if e.kind == "delegate"]
+        found = dict.fromkeys((*noted, *(job.run for job in jobs)))
+        return tuple(one for one in found if one and self._runs.has(one))
+
+    def _check(self, run: Run, family: Sequence[str]) -> None:
+        """Conflict while a run is being answered, and when all that it and its helpers did is taken back already."""
         if self._runs.is_answering(run.id):
             raise Conflict(f"thread {run.id} is being answered right now", hint="wait for it, or stop it first")
-        undone_by = self._store.undone_by(run.id)
-        if undone_by:
+        undone_by = next((by for one in family if (by := self._store.undone_by(one))), "")
+        if undone_by and not any(self._store.changed_by(one) for one in family):
             raise Conflict(f"thread {run.id} is taken back already", hint=f"owlbox undo {undone_by} brings it back")
 
     def _take_back(self, run: Run, by: str, done: Undone) -> Undone:
-        keys = self._store.changed_by(run.id)
+        family = (run.id, *done.helpers)
+        keys: dict[str, list[int]] = {}
+        for table, rows in ((table, rows) for one in family for table, rows in self._store.changed_by(one).items()):
+            keys[table] = sorted({*keys.get(table, []), *rows})
         if not keys:
             return done
         ids = sorted({key for table, rows in keys.items() if table not in BESIDE for key in rows})  # a blob has its entry's key
         numbers = keys.get("tasks", [])  # what a task waits for changes with the task
         before, planned = self._entries.by_ids(ids), self._planned(numbers)
         timed = self._timed(keys.get("schedules", []))
-        clashes = self._store.take_back(run.id, by)
+        clashes = self._store.take_back(run.id, by, done.helpers)
         now = self._planned(numbers)
         again = [number for number, task in now.items() if number not in planned or task.blocked_by != planned[number].blocked_by]
         circles = [] if clashes else [number for number in again if self._tasks.circle(number)]
@@ -129,7 +153,7 @@ class Undo:
             of_tasks = [clash for clash in clashes if clash.table in OF_TASKS]
             of_time = [clash for clash in clashes if clash.table == "schedules"]
             of_entries = [clash for clash in clashes if clash.table not in BESIDE]
-            later = (*(self._named(run.id, of_entries, before) if of_entries else ()), *_named_tasks(of_tasks, planned))
+            later = (*(self._named(family, of_entries, before) if of_entries else ()), *_named_tasks(of_tasks, planned))
             later += tuple(_named_schedule(clash, timed.get(clash.key)) for clash in of_time)
             return replace(done, later=later)
         after = self._entries.restored(before, ids, By("client", by))
@@ -159,28 +183,29 @@ class Undo:
     def _record(self, run: Run, done: Undone, sender: str) -> None:
         """The undo as a run of the same person, ended at once."""
         self._runs.begin(run.session, "ask", title=f"undo of {run.title or run.id}"[:60], run_id=done.by)
-        said = f"took back what thread {run.id} had changed: {_counted(done.changes)}"
+        also = f", with {len(done.helpers)} that it had handed work to" if done.helpers else ""
+        said = f"took back what thread {run.id} had changed{also}: {_counted(done.changes)}"
         self._runs.append(Event(done.by, "status_change", "system", said, sender_id=sender))
         self._runs.end(done.by, "done")
 
-    def _named(self, run: str, clashes: Sequence[Clash], before: dict[int, Entry]) -> tuple[Later, ...]:
+    def _named(self, family: Sequence[str], clashes: Sequence[Clash], before: dict[int, Entry]) -> tuple[Later, ...]:
         """Who changed what, one for each entry, by path."""
         found: dict[tuple[str, str], Later] = {}
         known = {clash.key for clash in clashes if clash.table == "entries"}
         for clash in clashes:
             if clash.table == "entries" or (clash.table and clash.key not in known):  # bytes tell less than their entry
-                later = self._later(run, clash, before.get(clash.key))
+                later = self._later(family, clash, before.get(clash.key))
                 found.setdefault((later.scope, later.path), later)
         return tuple(found[key] for key in sorted(found)) or (Later("the database", "", "changed"),)
 
-    def _later(self, run: str, clash: Clash, entry: Entry | None) -> Later:
-        scope, path = self._place(run, clash, entry)
-        last = next((c for c in self._changes.of(scope, path, 1) if c.run != run), None)
+    def _later(self, family: Sequence[str], clash: Clash, entry: Entry | None) -> Later:
+        scope, path = self._place(family, clash, entry)
+        last = next((c for c in self._changes.of(scope, path, 1) if c.run not in family), None)
         if last is None:
             return Later(path, scope, clash.reason)
         return Later(path, scope, clash.reason, last.verb, last.writer, last.run, last.at_ms)
 
-    def _place(self, run: str, clash: Clash, entry: Entry | None) -> tuple[str, str]:
+    def _place(self, family: Sequence[str], clash: Clash, entry: Entry | None) -> tuple[str, str]:
         """Scope and path of the entry that is not as it was."""
         wanted = clash.wanted.get("path") if clash.reason == "taken" else None
         if entry is not None:
@@ -188,7 +213,8 @@ class Undo:
         known = {**clash.left, **clash.wanted}
         if "path" in known and "scope" in known:
             return str(known["scope"]), str(wanted or known["path"])
-        return self._changes.left(run, str(clash.left.get("hash"))) or ("", f"entry {clash.key}, which is gone")
+        left = (self._changes.left(run, str(clash.left.get("hash"))) for run in family)
+        return next((place for place in left if place), ("", f"entry {clash.key}, which is gone"))
 
 
 def _named_tasks(clashes: Sequence[Clash], planned: dict[int, Task]) -> tuple[Later, ...]:

@@ -545,14 +545,7 @@ def _bytes(text: str) -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     """A whole private file or none, there after a power cut."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-        places.flush(path.parent)
+        places.put(path, data)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise DiskFull(f"{path} cannot be written: {error.strerror}", hint="nothing was changed; free some space") from None

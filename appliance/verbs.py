@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from appliance.actions import Actions, Proposal, Waiting
+from appliance.actions import Actions, Proposal, Waiting, since_proposed
 from appliance.addresses import parse_ref, scheme_of, unique_slug
 from appliance.changes import By, Verb
 from appliance.clock import monotonic_s
@@ -53,6 +53,7 @@ class Verbs:
         *,
         is_file_change_proposed: bool = True,
         veto: Callable[[str], str] = lambda path: "",
+        look: Callable[[Sequence[str]], object] = lambda paths: None,
     ) -> None:
         self._store = store
         self._entries = entries
@@ -60,6 +61,7 @@ class Verbs:
         self._schemes = schemes
         self._is_proposing = is_file_change_proposed
         self._veto = veto  # why a change of a path may not be accepted, "" when it may
+        self._look = look  # brings entries in line with their files on disk
         self._selection = Selection(store, entries, views, schemes)
         self.actions = Actions(entries, views)
 
@@ -372,6 +374,8 @@ class Verbs:
         check_run(actor, "resolve")
         if actor.tier == "model":
             raise Refused(f"{actor.tier} may not decide about {path}", hint="a person decides")
+        if is_accepted and (about := self.actions.proposal(self.actions.open(actor.run, path))) is not None:
+            self._look([name for name in (about.target, about.source) if name])  # somebody may have edited the file itself
         with self._store.write(run=actor.run, durable=True):
             view = self.actions.open(actor.run, path)
             data = {"paths": [path], "warnings": []}
@@ -383,7 +387,7 @@ class Verbs:
                 return Outcome(403, REFUSED, f"{path}: {reason}", "the constraint can be released", data=data)
             reason = self._accept(actor, view)
             if reason:
-                self.actions.decide(actor, view, "failed", 409, "conflict")
+                self.actions.decide(actor, view, "failed", 409, "conflict", body=reason)
                 return Outcome(409, "conflict", f"{path}: {reason}", "ask for the change again", data=data)
             self.actions.decide(actor, view, "resolved", 200, body=body)
             return Outcome(200, "ok", f"{path}: accepted", data=data)
@@ -408,8 +412,8 @@ class Verbs:
             (proposal.target, there, proposal.before_hash),
             (proposal.source, source, proposal.source_hash),
         ):
-            if (entry.hash if entry else "") != known:
-                return f"{name} has changed since it was proposed"
+            if (now := entry.hash if entry else "") != known:
+                return since_proposed(name, known, now)
         self._schemes.check_write(proposal.target, author.tier)
         if proposal.verb == "rm" and there is not None:
             self._entries.remove(there.path, By(author.tier, author.run, "rm"), scope=there.scope)

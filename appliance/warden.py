@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import msgspec
 
 from appliance import policy
 from appliance.channels.rules import Acts, Rules
+from appliance.containment import groups_of
 from appliance.errors import BadInput
-from appliance.gate import Gate, Groups, nobody
+from appliance.gate import Gate, Groups
 from appliance.ledger import Asked, Keep, Ledger
 from appliance.places import Home
 from appliance.records import to_plain
@@ -30,6 +31,7 @@ AT_ONCE = (
     "policy.",
     "audit.",
     "sandbox.mounts",
+    "sandbox.groups",
     "sandbox.restrict_to_workspace",
     "tools.blocked_patterns",
     "tools.deadline",
@@ -53,12 +55,13 @@ class Warden:
         clean: Clean,
         *,
         closed: Iterable[Path] = (),
-        groups: Groups = nobody,
+        groups: Groups | None = None,
     ) -> None:
-        """`closed` are folders beside the home that no tool is shown, `groups` says what groups a person belongs to."""
+        """`closed` are folders beside the home that no tool is shown, `groups` says who is in which, if not `sandbox.groups`."""
         shut = tuple(closed)
+        self._settings = settings
         self.ledger = Ledger(store, clean, lambda: Keep(settings().audit.keep_days, settings().audit.max_rows))
-        self.gate = Gate(store, self.ledger, lambda: policy.of(home, settings(), environ, shut), groups=groups)
+        self.gate = Gate(store, self.ledger, lambda: policy.of(home, settings(), environ, shut), groups=groups or self._groups)
         self.hold = Hold(
             self.gate.check,
             lambda tool, group, own_s: settings().tools.deadline_of(tool, group, own_s),
@@ -66,6 +69,9 @@ class Warden:
         )
         acts = Acts(self._show, self._judge, self.gate.reload, self._set, self.gate.lift_session, self._audit)
         self.door = Rules(acts)
+
+    def _groups(self, user: str) -> tuple[str, ...]:
+        return groups_of(self._settings().sandbox, user)
 
     def _show(self, session: str) -> dict[str, Any]:
         found = {"session": session, "state": self.gate.state, "policy": plain(self.gate.of(session))}
@@ -76,6 +82,8 @@ class Warden:
             request = msgspec.convert({"component": "test", **given}, Request, strict=False)
         except msgspec.ValidationError as error:
             raise BadInput(f"not a request: {error}", hint="owlbox policy test --help") from None
+        if not request.who.groups:
+            request = replace(request, who=replace(request.who, groups=self.gate.groups_of(request.who.user)))
         rules = self.gate.of(request.session)
         judgement = rules.judge(request)
         verdict = rules.check(request.component, request.who.role)
@@ -86,7 +94,8 @@ class Warden:
         }
 
     def _set(self, session: str, document: str, by: str) -> dict[str, Any]:
-        return {"session": session, "policy": plain(self.gate.set_session(session, document, by))}
+        policy = plain(self.gate.set_session(session, document, by))
+        return {"session": session, "policy": policy, "is_known": self.gate.is_known(session)}
 
     def _audit(self, given: dict[str, Any]) -> list[dict[str, Any]]:
         return [asdict(line) for line in self.ledger.listing(Asked(**given))]

@@ -96,11 +96,8 @@ class Engine:
         get = self._fetch.get
         found = get(url, session=session, run=run, timeout_s=TIMEOUT_S, max_bytes=MAX_BYTES, cancel=cancel, want=want)
         if found.status != 200:
-            raise Unavailable(
-                f"{self.provider} answered {found.status} {found.reason}".strip(),
-                hint=self._mend(found.status),
-                outcome="http_error",
-            )
+            text = f"{self.provider} answered {found.status} {found.reason}".strip()
+            raise Unavailable(text, hint=self._mend(found.status), outcome="http_error").saying("web", found.url)
         hits = _duckduckgo(found.body) if self.provider == "duckduckgo" else self._json(found.body)
         return _distinct(hits)[: min(max(count, 1), MAX_RESULTS)]
 

@@ -13,7 +13,7 @@ import os
 import posixpath
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from typing import Any, Literal
 from appliance import __version__, containment, mounts
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.gate import Gate
-from appliance.jail import WORK, Bind, Execution, Limits, Order, Profile
+from appliance.jail import SCRIPTS, WORK, Bind, Execution, Limits, Order, Profile
 from appliance.ledger import Ledger, Severity
 from appliance.mounts import Who
 from appliance.records import Cancel, Terms
@@ -35,6 +35,8 @@ DISK = "/disk"  # any other place, where the working folder does not hold tools 
 MB = 1 << 20
 ANSWER_BYTES = 16 * MB  # of a file tool, as JSON
 MAX_CONTENT = 16 * MB  # characters that one call writes
+MAX_SCRIPTS, MAX_SCRIPTS_BYTES = 100, 4 * MB  # of the skills that one command names
+SCRIPT = re.compile(rf"{SCRIPTS}/([A-Za-z0-9_][\w.-]{{0,63}})/scripts(?![\w.-])")
 PYTHON, SHELL = "/usr/bin/python3", "/bin/bash"
 FAULTS: Mapping[str, type[OwlError]] = {
     "bad_input": BadInput, "not_found": NotFound, "permission": Refused, "conflict": Conflict, "too_large": TooLarge,
@@ -77,7 +79,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Ground:
-    """What it stands on. `person` says who talks in a session, `groups` which groups that person belongs to."""
+    """What it stands on. `person` says who talks in a session, `scripts` where those of a skill are."""
 
     folder: Path
     settings: Callable[[], Config]
@@ -85,7 +87,7 @@ class Ground:
     ledger: Ledger
     sandbox: Sandbox
     person: Callable[[str], str]
-    groups: Callable[[str], Iterable[str]]
+    scripts: Callable[[str], Path | None]
 
 
 class Workbench:
@@ -139,7 +141,8 @@ class Workbench:
         """A command line as the sandbox takes it, judged; `is_read_only` writes to /tmp alone."""
         folders = self._listed(job)
         order, _ = self._order(job, folders, _runtime(SHELL), command=command, is_writing=not is_read_only, masks="all")
-        return replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only)
+        files = dict(_files(self._scripts(command)))
+        return replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only, files=files)
 
     def carry_out(self, job: Job, command: str, order: Order, show: Show | None = None) -> Execution:
         """Run what was prepared; whatever becomes of it is in the result, and in the audit."""
@@ -193,6 +196,9 @@ class Workbench:
             if mounts.contains(one.inside, posixpath.normpath(text)):
                 text = f"{one.source}{posixpath.normpath(text)[len(one.inside) :]}"
         lexical = posixpath.normpath(posixpath.join(str(root), text))
+        tops = (root, *(one.source for one in listed))
+        if ".." in path.split("/") and (not is_restricted or any(mounts.contains(top, lexical) for top in tops)):
+            raise BadInput(f"the path may not go up: {path}", hint="give the path without ..", outcome="invalid_arguments")
         real = os.path.realpath(lexical)
         if mounts.contains(root, lexical) and mounts.contains(root, real):
             found = mounts.within(root, os.path.relpath(lexical, root))
@@ -251,6 +257,7 @@ class Workbench:
         usage = Usage(limits.cpus, limits.memory_bytes, 0, limits.pids, limits.tmp_bytes, limits.disk_bytes)
         wanted = [Wanted(str(self.root(job.session)), WORK, is_writing, "volume"), Wanted("", "/tmp", True, "tmpfs")]
         wanted += [Wanted(str(one.source), one.inside, is_writing and one.is_writable) for one in folders]
+        wanted += [Wanted(str(source), inside, False, "volume") for inside, source in self._scripts(command).items()]
         request = Request(
             job.tool,
             self._who(job),
@@ -345,7 +352,12 @@ class Workbench:
         """On whose behalf it is; whoever talks on this machine itself is its admin."""
         user = self._ground.person(job.session) if job.session else ""
         is_admin = job.session.partition(":")[0] in ("", "local")
-        return Who(user, tuple(self._ground.groups(user)) if user else (), job.terms.role, is_admin)
+        return Who(user, self._ground.gate.groups_of(user), job.terms.role, is_admin)
+
+    def _scripts(self, command: str) -> dict[str, Path]:
+        """The folders of scripts that a command names, by where it sees them: those of a skill that is there (A-056)."""
+        known = ((name, self._ground.scripts(name)) for name in dict.fromkeys(SCRIPT.findall(command)))
+        return {f"{SCRIPTS}/{name}/scripts": folder for name, folder in known if folder is not None}
 
     def _policy(self, job: Job) -> Policy:
         return self._ground.gate.of(job.session)
@@ -368,6 +380,23 @@ class Workbench:
         folder = self._ground.folder / ".empty"
         folder.mkdir(mode=0o555, exist_ok=True)
         return Path(os.path.realpath(folder))
+
+
+def _files(scripts: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    """Every file of these folders as a sandbox is handed it: no links, and nothing that is never shown."""
+    count = size = 0
+    for inside, top in scripts.items():
+        for folder, names, files in os.walk(top):
+            names[:] = [name for name in names if not mounts.is_blocked(name)]
+            for name in sorted(files):
+                path = Path(folder, name)
+                if mounts.is_blocked(name) or path.is_symlink() or not path.is_file():
+                    continue
+                count, size = count + 1, size + path.stat().st_size
+                if count > MAX_SCRIPTS or size > MAX_SCRIPTS_BYTES:
+                    most = f"{MAX_SCRIPTS} files or {MAX_SCRIPTS_BYTES >> 20} MB"
+                    raise TooLarge(f"{inside} holds more than {most}", hint="keep large files elsewhere")
+                yield f"{inside}/{path.relative_to(top)}", path.read_bytes()
 
 
 def label(session: str) -> str:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from appliance import places
-from appliance.approvals import ACCEPTED
+from appliance.approvals import ACCEPTED, VETO
 from appliance.channels import streams as doors
 from appliance.entries import Entries
 from appliance.errors import OwlError
 from appliance.executions import Executions, Means
-from appliance.gate import nobody
 from appliance.hooks import Hooks
 from appliance.notices import Notice, Notices
 from appliance.outbox import Outbox
@@ -62,11 +61,12 @@ class Workshop:
         hooks: Hooks,
         outbox: Outbox,
         notices: Notices,
+        scripts: Callable[[str], Path | None],
         *,
         clean: Callable[[str], str],
         go_on: Callable[[str], object],
     ) -> None:
-        """`clean` hides secrets; `go_on` takes up the loop of a run that waited for a command."""
+        """`scripts` says where a skill's are; `clean` hides secrets; `go_on` takes up a run's loop that waited for a command."""
         self._floor = floor
         self._notices = notices
         sandbox = floor.settings().sandbox
@@ -76,18 +76,24 @@ class Workshop:
         self.sandbox = Sandbox(plan)
         ledger, gate = floor.warden.ledger, floor.warden.gate
         person = floor.runs.person
-        ground = Ground(floor.home.root / "sessions", floor.settings, gate, ledger, self.sandbox, person, nobody)
+        ground = Ground(floor.home.root / "sessions", floor.settings, gate, ledger, self.sandbox, person, scripts)
         self.bench = Workbench(ground)
         self.streams = Streams(floor.store, floor.entries, floor.views, floor.runs.process, clean)
         means = Means(self.bench, self.streams, floor.verbs, floor.runs, floor.entries, clean, self._deadline_s, go_on, self._tell)
         self.executions = Executions(means)
         self.postbox = Postbox(outbox, gate, person)
+        hooks.add(VETO, self.executions.check)
         hooks.add(ACCEPTED, self.executions.accepted)
         self.door = doors.Streams(doors.Pours(self._append, self._complete, self._abort, self._cancel, self.executions.tails))
 
     def services(self) -> dict[str, Any]:
         """What tools may ask for by name."""
         return {"workbench": self.bench, "executions": self.executions, "postbox": self.postbox}
+
+    def status(self) -> dict[str, Any]:
+        """Where tools work, and how the sandboxes of this process are doing."""
+        workspace = self._floor.settings().sandbox.workspace or str(self._floor.home.root / "sessions")
+        return {"workspace": workspace, "sandbox": self.sandbox.health(is_tried=False)}
 
     def recover(self, *, is_shared: bool = True) -> None:
         """End the channels that nobody fills any more, and as the one core also what others have left running."""

@@ -40,7 +40,7 @@ from appliance.store import Store  # noqa: E402
 DISK = "48m"
 # How an answer may end that somebody was promised.
 EXCUSED = ("interrupted", "stopped", "connection_lost", "unavailable", "disk_full", "busy")
-CALM_S = 30.0  # for so long nothing may move before all is done: a loaded machine is slow, not stuck
+CALM_S = 60.0  # for so long nothing may move before all is done: a loaded machine is slow, not stuck
 BACKLOG = 12  # tasks that wait; more are not asked for then, so that calm comes soon
 WORKERS = 3
 PLANS = 400
@@ -331,7 +331,7 @@ class Arena:
         pids = [*self.pids("workers"), *([self._core.pid] if self._core is not None else [])]
         for pid in pids:
             self._send("stop at the end", pid, signal.SIGTERM)
-        end_s = monotonic_s() + 20
+        end_s = monotonic_s() + 60
         while left_over(self.box) and monotonic_s() < end_s:
             for child in self._children:
                 child.poll()
@@ -344,7 +344,7 @@ class Arena:
         for line in left_over(self.box):
             self._send("cleared away", int(line.split()[0]), signal.SIGKILL)
         for child in self._children:
-            child.wait(20)
+            child.wait(60)
         self.store.close()
         self._output.close()
 
@@ -545,12 +545,12 @@ def play(arena: Arena, length_s: float, seed: int) -> list[str]:
         arena.note("all is calm")
         arena.is_over.set()
         for thread in threads:
-            thread.join(40)
+            thread.join(60)
         arena.settle()
     finally:
         arena.is_over.set()
         arena.is_closed.set()
-        keeper.join(40)
+        keeper.join(60)
     return [*arena.stop(), *violations(arena)]
 
 

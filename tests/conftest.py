@@ -38,29 +38,46 @@ def runtime() -> Iterator[Path]:
 SLOW = tuple(
     f"test_{name}"
     for name in (
-        "engine tui attacks_unit units workers mcp_tools mcp bad_input daemon steps llama qualify tui_live cli schedules_live "
-        "tui_turns scenarios mcp_serve_process mcp_real schedules_crash taint_travel taint crossing loading delegation "
-        "task_end_to_end tui_terminal watch folder real_turns grammar remote_end_to_end ssh first_use layers crash "
-        "indexer chaos first_answer ingest secrets shifts attacks tools undo surfaces race tasks broker transcripts "
-        "answers providers_peer store sandbox tool_unit drops verbs patterns edits local_only readers vault toolbox"
+        "tui units engine workers daemon qualify cli tui_turns steps tui_terminal watch scenarios attacks_unit bad_input "
+        "task_end_to_end chaos folder context remote_end_to_end ssh taint_server ingest llama tui_schedules crash agenda "
+        "sandbox grammar secrets first_use real_turns shifts indexer search first_answer verbs spec store toolbox readers "
+        "passages mcp attacks providers taint_names vault patterns local_only shelf notify drops web courier files_tools "
+        "mcp_real tools schedules_live layers race edits doctor inbox sql"
     ).split()
 )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Compile once what hundreds of processes import: they write nothing themselves, and may be killed at any moment.
-
-    A shell may have made us deaf to signals (`nohup`, `&`), and every process of ours with us.
-    """
+def hear() -> None:
+    """A shell may have made us deaf to signals (`nohup`, `&`), and every process of ours with us."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile once what hundreds of processes import: they write nothing themselves, and may be killed at any moment."""
+    hear()
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(places.__file__).parent, quiet=2)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--covers", metavar="ID", help="run only the tests that cover this requirement, such as R-207")
+    parser.addoption("--same-examples", action="store_true", help="hypothesis tries the same examples at every run")
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> None:
+    """Before a file is imported that lets hypothesis look for examples: on a slow machine none of them fails for its time.
+
+    A run of everything tries the same ones each time, so that it fails for what was changed; by hand there are always others.
+    """
+    if b"hypothesis" in module_path.read_bytes():
+        from hypothesis import HealthCheck, settings  # a quarter of a second that most files do without
+
+        is_same = bool(parent.config.getoption("--same-examples"))
+        slow = [HealthCheck.too_slow]
+        settings.register_profile("owlbox", deadline=None, derandomize=is_same, suppress_health_check=slow)
+        settings.load_profile("owlbox")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -67,7 +67,7 @@ class Stand:
             # The number may be another's by now; what the handle holds is not.
             assert f"tool-{server}-".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
             signal.pidfd_send_signal(handle, signal.SIGKILL)
-            assert select.select([handle], [], [], 10)[0]
+            assert select.select([handle], [], [], 60)[0]
         finally:
             os.close(handle)
         return pid
@@ -138,6 +138,7 @@ class Website:
     tokens: set[str] = field(default_factory=set)
     codes: dict[str, str] = field(default_factory=dict)
     refreshes: int = 0
+    grants: list[str] = field(default_factory=list)  # names and secrets with which a program logged in by itself
     registrations: int = 0
     calls: list[Mapping[str, Any]] = field(default_factory=list)
     url: str = ""
@@ -166,12 +167,12 @@ def website(**more: Any) -> Iterator[Website]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(60)
 
 
 def log_in(address: str) -> None:
     """What a person's browser does: opens the address and follows where it leads."""
-    with urlopen(address, timeout=10) as page:
+    with urlopen(address, timeout=180) as page:
         page.read()
 
 
@@ -196,7 +197,7 @@ class _Page(BaseHTTPRequestHandler):
                     "registration_endpoint": f"{root}/register",
                     "response_types_supported": ["code"],
                     "code_challenge_methods_supported": ["S256"],
-                    "grant_types_supported": ["authorization_code", "refresh_token"],
+                    "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
                 }
             )
         elif place.path == "/authorize":
@@ -237,6 +238,8 @@ class _Page(BaseHTTPRequestHandler):
                 if made != challenge:
                     self.say({"error": "invalid_grant"}, 400)
                     return
+            elif asked["grant_type"] == "client_credentials":
+                state.grants.append(base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode())
             elif asked.get("refresh_token") != "again":
                 self.say({"error": "invalid_grant"}, 400)
                 return

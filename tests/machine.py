@@ -24,7 +24,7 @@ from appliance.clock import monotonic_s, sleep_s
 
 ROOT = Path(__file__).parent.parent
 UNITS = ROOT / "systemd"
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 SERVICES = ("owlbox.service", "owlbox-broker.service")
 SOCKETS = ("owlbox.socket", "owlbox-broker.socket")
 TIMER = "owlbox-maintenance.timer"
@@ -180,7 +180,7 @@ def booted(root: Path) -> Iterator[Machine]:
             if str(leader) in _children(nspawn):
                 os.kill(leader, signal.SIGKILL)  # pid 1 of the machine: everything in it ends with it
             nspawn.kill()
-            nspawn.wait(20)
+            nspawn.wait(60)
         left = Path(f"/run/systemd/nspawn/propagate/{name}")
         if left.is_dir():
             left.rmdir()

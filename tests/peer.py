@@ -82,7 +82,7 @@ def llama_server(model: Path) -> Iterator[str]:
     finally:
         child.stdin.close()  # it ends when its input does
         try:
-            child.wait(20)
+            child.wait(60)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()

@@ -29,13 +29,19 @@ from appliance.places import Home
 from appliance.store import Store
 
 ROOT = Path(__file__).parent.parent
-LIMIT_S = 60.0  # generous: two slow cores may be shared with a compiler
+LIMIT_S = 120.0  # generous: two slow cores may be shared with a compiler
 # What most tests let the model say: "slow" and "stuck" questions take their time, others do not.
 PLAY = """
 [[turns]]
 match = "slow"
 repeat = true
 text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+chunk_size = 4
+chunk_delay_s = 0.2
+[[turns]]
+match = "endless"
+repeat = true
+text = "one two ENDLESS"
 chunk_size = 4
 chunk_delay_s = 0.2
 [[turns]]
@@ -46,7 +52,7 @@ delay_s = 600
 [[turns]]
 repeat = true
 text = "Hoot hoot."
-"""
+""".replace("ENDLESS", "and on " * 350)  # for two minutes: nobody has to be quick to stop it
 
 
 @dataclass
@@ -135,7 +141,7 @@ class Core:
 
     def client(self) -> Client:
         """A connection to it."""
-        return Client(str(places.core_socket(self.box.runtime)), name="test")
+        return Client(str(places.core_socket(self.box.runtime)), name="test", timeout_s=LIMIT_S)
 
     def call(self, method: str, **params: Any) -> Any:
         """One call on a connection of its own."""
@@ -219,10 +225,10 @@ def end(child: "subprocess.Popen[bytes]") -> None:
     if child.poll() is None:
         child.terminate()
         try:
-            child.wait(20)
+            child.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             child.kill()
-            child.wait(20)
+            child.wait(LIMIT_S)
     for stream in (child.stdout, child.stderr):
         if stream is not None:
             stream.close()

@@ -118,7 +118,7 @@ def popen(command: list[str], **more: Any) -> "subprocess.Popen[Any]":
     return kind(command, **more)
 
 
-def run(command: list[str], *, given: str | bytes = b"", timeout_s: float = 60, **more: Any) -> "subprocess.CompletedProcess[Any]":
+def run(command: list[str], *, given: str | bytes = b"", timeout_s: float = 180, **more: Any) -> "subprocess.CompletedProcess[Any]":
     """A command run to its end, its output kept."""
     given = given or ("" if more.get("text") else b"")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

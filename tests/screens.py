@@ -18,8 +18,8 @@ from appliance.clock import monotonic_s
 from appliance.tui.app import Face
 
 FOLDER = Path(__file__).parent / "screens"
-LIMIT_S = 30.0
-SETTLE_S = 10.0
+LIMIT_S = 90.0
+SETTLE_S = 30.0
 VARYING = (
     (re.compile(r"([·*]) \d+ ms\b"), r"\1 N ms"),
     (re.compile(rf"\b{re.escape(__version__)}\b"), "VERSION"),
@@ -51,7 +51,12 @@ class Seen:
 
     async def shows(self, *words: str) -> None:
         """Wait until all of these stand on the screen."""
-        await self.until(lambda: all(word in self.text() for word in words), f"{words} on the screen")
+
+        def are_there() -> bool:
+            text = self.text()
+            return all(word in text for word in words)
+
+        await self.until(are_there, f"{words} on the screen")
 
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
         """Wait until something is so."""

@@ -82,7 +82,7 @@ class Played:
             if isinstance(one, float) and cancel.wait(one):
                 raise Cancelled("stopped")
             if isinstance(one, threading.Barrier):
-                one.wait(20)
+                one.wait(60)
             if isinstance(one, str):
                 yield Piece(one)
         usual = Finish("stop", prompt_tokens=100, output_tokens=10, evaluated_tokens=100)

@@ -61,7 +61,7 @@ class Door:
 
     def ssh(self, *words: str, options: tuple[str, ...] = (), text: str = "") -> "subprocess.CompletedProcess[str]":
         """Run it to its end."""
-        return subprocess.run(self.command(*words, options=options), input=text, capture_output=True, text=True, timeout=60)
+        return subprocess.run(self.command(*words, options=options), input=text, capture_output=True, text=True, timeout=180)
 
 
 def free_port() -> int:
@@ -91,11 +91,14 @@ def opened(box: Box, runtime: Path) -> Iterator[Door]:
     (runtime / "sshd").write_text(LAX.format(folder=runtime) + text)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists; left there, because others may use it now
-    port = free_port()
-    with (runtime / "sshd.log").open("wb") as log:
-        child = subprocess.Popen([SSHD, "-D", "-e", "-f", str(runtime / "sshd"), "-p", str(port)], stdout=log, stderr=log)
+    for _ in range(5):  # between our look and its own, a port may have become somebody else's
+        port = free_port()
+        with (runtime / "sshd.log").open("wb") as log:
+            child = subprocess.Popen([SSHD, "-D", "-e", "-f", str(runtime / "sshd"), "-p", str(port)], stdout=log, stderr=log)
+        until(lambda port=port, child=child: is_listening(port) or child.poll() is not None, "sshd listens")  # type: ignore[misc]
+        if child.poll() is None:
+            break
     try:
-        until(lambda: is_listening(port) or child.poll() is not None, "sshd listens")
         assert child.poll() is None, (runtime / "sshd.log").read_text()
         yield Door(box, runtime, port)
     finally:
@@ -109,7 +112,9 @@ class Screen:
     path: Path
 
     def tmux(self, *words: str) -> str:
-        return subprocess.run(["tmux", "-S", str(self.path), *words], check=True, capture_output=True, text=True, timeout=30).stdout
+        return subprocess.run(
+            ["tmux", "-S", str(self.path), *words], check=True, capture_output=True, text=True, timeout=180
+        ).stdout
 
     def text(self) -> str:
         """What it shows."""

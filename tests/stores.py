@@ -13,7 +13,8 @@ from appliance.store import Store
 
 
 @functools.cache
-def _fresh() -> bytes:
+def fresh() -> bytes:
+    """A new database."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "owlbox.db"
         Store.create(path).close()
@@ -24,7 +25,7 @@ def new_store(path: Path) -> Store:
     """What `Store.create` gives: a new, empty, private database with all tables; an existing one is opened."""
     if not path.exists():
         path.touch(0o600)
-        path.write_bytes(_fresh())
+        path.write_bytes(fresh())
     return Store.open(path)
 
 

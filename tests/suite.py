@@ -3,7 +3,8 @@
     python tests/suite.py [-n 4] [FILE ...] [-- OPTIONS OF PYTEST]
 
 Each file is a fork of a process that has loaded pytest and the product already, and nothing collects the tests of
-another file: on two cores the workers of xdist spent a minute on that. The slowest files begin first. What failed is
+another file: on two cores the workers of xdist spent a minute on that. The slowest files begin first, and further ones
+while a third of the machine has nothing to do: most tests wait most of their time. What failed is
 shown whole when its file ends, and named once more at the end, with what was left out and why. A file that crashes,
 hangs, leaves early or has no test in it has failed. The last line is `N passed, N failed`, and `, N skipped` if any was.
 A few tests that failed are run once more when nothing else runs: what passes then was the machine's haste, or a race that
@@ -13,8 +14,12 @@ Not for looking for one failure: that is `pytest`.
 
 import argparse
 import compileall
+import contextlib
 import ctypes
+import gc
+import io
 import os
+import resource
 import select
 import shutil
 import signal
@@ -28,13 +33,17 @@ from pathlib import Path
 
 import pytest
 import quick
-from conftest import SLOW
+import stores
+from conftest import SLOW, hear
 
 TESTS = Path(__file__).parent
-LIMIT_S = 600.0  # a file that takes longer hangs
+LIMIT_S = 1200.0  # a file that takes longer hangs
 SECOND_LOOKS = 5  # tests that may be run once more; where more fail, it is no accident
 PASSED, FAILED, SKIPPED, FINISHED = b"p", b"f", b"s", b"."
+LOOK_TICKS = 100 * (os.cpu_count() or 1)  # a second
 PR_SET_CHILD_SUBREAPER = 36
+WORDS = ["-q", "-rfEs", "--tb=short", "--color=no", "--same-examples"]
+WORDS += ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:xdist.looponfail"]
 
 
 @dataclass
@@ -62,7 +71,7 @@ class Running:
 
     @property
     def failures(self) -> Path:
-        """The names of tests that failed, a line each."""
+        """The tests that failed by their names within the file, a line each."""
         return self.folder / "failures"
 
 
@@ -71,16 +80,22 @@ class Tally:
 
     def __init__(self, handle: int, failures: Path) -> None:
         self._handle, self._failures = handle, failures
+        self._letter = PASSED
+
+    def pytest_runtest_logstart(self) -> None:
+        self._letter = PASSED
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One letter a test: what fails and cannot be tidied up failed once."""
         if report.failed:
-            os.write(self._handle, FAILED)
-            with self._failures.open("a") as names:
-                names.write(report.nodeid + "\n")
-        elif report.skipped:
-            os.write(self._handle, SKIPPED)
-        elif report.when == "call":
-            os.write(self._handle, PASSED)
+            self._letter = FAILED
+        elif report.skipped and self._letter != FAILED:
+            self._letter = SKIPPED
+        if report.when == "teardown":
+            os.write(self._handle, self._letter)
+            if self._letter == FAILED:
+                with self._failures.open("a") as names:
+                    names.write(report.nodeid.partition("::")[2] + "\n")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -103,16 +118,18 @@ class Suite:
         self._left_out: list[str] = []
         self._again: dict[Path, tuple[str, ...]] = {}
         self._counts: Counter[bytes] = Counter()
+        self._looked = _ticks()
+        self._took_s = 0.0
 
     def run(self, count: int) -> None:
         """Test everything."""
         began_s = time.monotonic()
         while self._waiting or self._running:
-            while self._waiting and len(self._running) < count:
+            while self._waiting and self._has_room(count):
                 self._begin(self._waiting.pop(0))
             self._rest()
         self._look_again()
-        print(f"\nEverything took {time.monotonic() - began_s:.0f} s.", flush=True)
+        self._took_s = time.monotonic() - began_s
 
     def sum_up(self) -> int:
         """Say what was left out, what failed, and how many; the exit code."""
@@ -121,9 +138,22 @@ class Suite:
         for lines in self._failed.values():
             print("\n".join(lines))
         counts = self._counts
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        print(f"\nEverything took {self._took_s:.0f} s, CPU {used.ru_utime + used.ru_stime:.0f} s.")
         skipped = f", {counts[SKIPPED]} skipped" if counts[SKIPPED] else ""
         print(f"{counts[PASSED]} passed, {counts[FAILED]} failed{skipped}", flush=True)
         return 1 if self._failed or not counts[PASSED] else 0
+
+    def _has_room(self, count: int) -> bool:
+        """True when a file may begin: `count` of them always, and as many again, one by one, while the machine is idle."""
+        if len(self._running) < count:
+            return True
+        now, before = _ticks(), self._looked
+        passed = now[0] - before[0]
+        if len(self._running) >= 2 * count or passed < LOOK_TICKS:
+            return False
+        self._looked = now
+        return now[1] - before[1] > passed / 3
 
     def _look_again(self) -> None:
         """Run the few tests that failed once more, one after the other, with the machine to themselves."""
@@ -133,29 +163,31 @@ class Suite:
             self._begin(path, names)
             while self._running:
                 self._rest()
-            if path.name in self._failed:
-                self._counts = before
-            else:
+            passed = self._counts[PASSED] - before[PASSED]
+            self._counts = before
+            if path.name not in self._failed and passed == len(names):  # else it left itself out this time
                 self._left_out += [line.replace("FAILED", "ONLY ALONE", 1).replace("ERROR", "ONLY ALONE", 1) for line in said]
-                self._counts[FAILED] -= len(names)
-                self._counts[SKIPPED] = before[SKIPPED]
+                self._counts += Counter({PASSED: passed})
+                self._counts[FAILED] -= passed
+            else:
+                self._failed.setdefault(path.name, said)
 
     def _begin(self, path: Path, only: tuple[str, ...] = ()) -> None:
-        folder = self._scratch / path.stem
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(prefix=f"{path.stem}-", dir=self._scratch))
         made = Running(path, folder, time.monotonic(), only)
         pid = os.fork()
         if pid == 0:
             _test(made, self._options)
         made.handle = os.pidfd_open(pid)
         self._running[pid] = made
+        self._looked = _ticks()
 
     def _rest(self) -> None:
         """Until a file has ended; one that hangs is ended."""
         ends = select.poll()
         for running in self._running.values():
             ends.register(running.handle, select.POLLIN)
-        ends.poll(5000)
+        ends.poll(1000)
         for running in self._running.values():
             if running.lasts_s > LIMIT_S:
                 signal.pidfd_send_signal(running.handle, signal.SIGKILL)
@@ -216,15 +248,33 @@ def _test(running: Running, options: list[str]) -> None:
         os.dup2(output, 1)
         os.dup2(output, 2)
         results = os.open(running.results, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        words = ["-q", "-rfEs", "--tb=short", "--color=no", "-p", "no:xdist", "-p", "no:cacheprovider"]
-        arguments = [*words, f"--basetemp={running.folder / 'tmp'}", *options]
-        code = pytest.main([*arguments, *(running.only or [str(running.path)])], plugins=[Tally(results, running.failures)])
+        arguments = [*WORDS, f"--basetemp={running.folder / 'tmp'}", *options]
+        wanted = [f"{running.path.resolve()}::{name}" for name in running.only] or [str(running.path)]
+        code = pytest.main([*arguments, *wanted], plugins=[Tally(results, running.failures)])
     finally:
         if sys.exc_info()[0] is not None:
             traceback.print_exc()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _ticks() -> tuple[int, int]:
+    """What has passed since the machine began, of all its processors, and how much of that they had nothing to do."""
+    words = Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
+    return sum(map(int, words)), int(words[3]) + int(words[4])
+
+
+def _load() -> None:
+    """Import what every file needs: the product, and all that pytest loads to test nothing."""
+    hear()
+    compileall.compile_dir(TESTS.parent / "appliance", quiet=2)
+    quick.load()
+    stores.fresh()
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([*WORDS, str(TESTS / "conftest.py")])
+    gc.collect()
+    gc.freeze()  # what all share is not looked at, and so not copied
 
 
 def _end_all() -> None:
@@ -246,13 +296,14 @@ def _runtime_folders() -> set[Path]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="run every test file in a process of its own")
-    parser.add_argument("-n", type=int, default=4, metavar="COUNT", help="how many at once (4)")
+    parser.add_argument(
+        "-n", type=int, default=4, metavar="COUNT", help="how many at once (4); twice as many while the machine is idle"
+    )
     parser.add_argument("files", nargs="*", type=Path, help="test files (all)")
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
     given, options = parser.parse_args(words[:at]), words[at + 1 :]
-    compileall.compile_dir(TESTS.parent / "appliance", quiet=2)
-    quick.load()
+    _load()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in good order
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     quick.nest()  # one for all

@@ -402,7 +402,7 @@ def test_read_only_calls_run_side_by_side_with_their_results_in_order() -> None:
     @tool(group="test", is_read_only=True)
     def meet(name: str) -> str:
         """Return once all three are here."""
-        meeting.wait(5)
+        meeting.wait(60)
         if name == "b":
             raise BadInput("b is no good")
         return f"{name} met"

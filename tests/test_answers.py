@@ -120,6 +120,7 @@ def test_tags_beside_a_provider_s_own_calls_are_not_run_and_not_shown() -> None:
     assert answer == answers.Answer("I look.", tuple(own), ("a tool call was also written as text",))
 
 
+@pytest.mark.covers("R-136")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(st.characters()) | st.binary().map(lambda b: b.decode("utf-8", "surrogateescape")))
 def test_any_text_is_read_without_an_error_and_never_dropped_silently(text: str) -> None:
@@ -137,9 +138,9 @@ def test_arguments_come_through_unchanged(arguments: dict[str, Any]) -> None:
 
 def test_a_long_run_of_blanks_takes_no_time() -> None:
     started_s = monotonic_s()
-    answers.read("<tool_call>x" + " " * 50_000 + "x", (), TOOLS)
-    answers.read("{" + '"name" ' * 20_000, (), TOOLS)
-    assert monotonic_s() - started_s < 1
+    answers.read("<tool_call>x" + " " * 190_000 + "x", (), TOOLS)
+    answers.read("{" + '"name" ' * 28_000, (), TOOLS)
+    assert monotonic_s() - started_s < 15  # a quadratic way takes minutes
 
 
 @pytest.mark.parametrize("calls", [(), (ToolCall("c1", "search", {"query": "a\ud800", "more": ["\udfff"]}),)])
@@ -649,6 +650,7 @@ PARTS = st.sampled_from(
 SOUP = st.lists(PARTS, max_size=40).map("".join) | st.text()
 
 
+@pytest.mark.covers("R-136")
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(SOUP)
 def test_nothing_a_model_writes_raises_and_every_call_is_a_tools(text: str) -> None:
@@ -716,7 +718,7 @@ def test_what_follows_thoughts_streams() -> None:
 def test_a_long_text_of_one_thing_is_read_in_linear_time(unit: str) -> None:
     started_s = monotonic_s()
     answers.read((unit * 200_000)[:200_000], (), TOOLS)
-    assert monotonic_s() - started_s < 20
+    assert monotonic_s() - started_s < 60
 
 
 @pytest.mark.covers("R-139")

@@ -110,7 +110,7 @@ def said(up: Machine) -> dict[str, list[Any]]:
         input=json.dumps([world, endless, ENDLESS_BYTES]),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=450,
         env={"PATH": "/usr/bin:/bin", "PROVIDER_KEY": SECRET},
     )
     assert done.returncode == 0, done.stderr + up.journal()

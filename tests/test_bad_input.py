@@ -176,7 +176,7 @@ def test_a_home_of_another_user(runtime: Path, words: list[str]) -> None:
     os.chown(runtime / "run", NOBODY, NOBODY)
     before = tree(box.home.root)
     command = [sys.executable, "-c", AS_NOBODY, "--home", str(box.home.root), *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=box.environ, cwd="/", timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=box.environ, cwd="/", timeout=180)
     assert_told(done, 2, str(box.home.root), "--home")
     assert tree(box.home.root) == before
 
@@ -340,7 +340,7 @@ def test_any_bytes_may_be_said_in_a_chat(settled: Box) -> None:
 
 def test_an_argument_that_is_no_text_is_refused(settled: Box) -> None:
     words = [*map(os.fsencode, settled.command("ask")), b"caf\xe9"]
-    done = subprocess.run(words, capture_output=True, env=settled.environ, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, env=settled.environ, text=True, timeout=180)
     assert_told(done, 2, "caf", "UTF-8")
 
 
@@ -351,7 +351,7 @@ def test_an_argument_that_is_no_text_is_refused(settled: Box) -> None:
 def test_closed_streams_are_no_error(settled: Box, words: str, closed: str) -> None:
     line = f"exec {shutil.which('env')} {sys.executable} -m appliance --home {settled.home.root} {words} {closed}"
     given = None if "<" in closed else subprocess.DEVNULL
-    done = subprocess.run(["sh", "-c", line], stdin=given, capture_output=True, text=True, env=settled.environ, timeout=60)
+    done = subprocess.run(["sh", "-c", line], stdin=given, capture_output=True, text=True, env=settled.environ, timeout=180)
     assert done.returncode == 0 and "internal error" not in done.stderr and "Traceback" not in done.stderr
 
 
@@ -364,5 +364,5 @@ def test_output_in_ascii_still_shows_every_thread(box: Box) -> None:
 @pytest.mark.parametrize("words", ["ask hello", "thread list", "docs", "--help"])
 def test_a_pipe_that_is_closed_early_is_no_traceback(settled: Box, words: str) -> None:
     line = f"{sys.executable} -m appliance --home {settled.home.root} {words} </dev/null | head -c1"
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=settled.environ, timeout=60)
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=settled.environ, timeout=180)
     assert len(done.stdout) == 1 and done.stderr == ""

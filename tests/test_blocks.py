@@ -339,7 +339,7 @@ def test_only_what_changed_is_rendered_again(desk: Desk) -> None:
 def test_what_is_remembered_is_what_would_be_read(desk: Desk) -> None:
     """Random changes: a memory that went on gives the same as one that begins now."""
 
-    @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
     @given(
         st.lists(st.tuples(st.integers(0, 4), st.sampled_from("open close archive write describe fail drop".split())), max_size=12)
     )

@@ -249,7 +249,7 @@ def test_fork_of_nothing_does_not_hold_its_run(wood: Wood) -> None:
 STEPS = st.tuples(st.sampled_from(["say", "jump", "fork", "delete"]), st.integers(0, 30), st.integers(0, 5))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, max_size=14))
 def test_whatever_is_done_every_branch_reads_as_it_grew(wood: Wood, steps: list[tuple[str, int, int]]) -> None:
     grown: dict[str, list[str]] = {a_run(wood.store): []}

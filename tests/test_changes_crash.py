@@ -123,7 +123,8 @@ def test_kills_among_four_writers_leave_every_change_whole_and_a_run_that_can_be
         try:
             bench.undo(shared)  # others wrote to the same entries
         except Conflict as error:
-            assert "memory://ours/" in error.message and bench.everything() == left
+            # The first ten are named; those that are gone come first, and may be as many.
+            assert ("memory://ours/" in error.message or "is gone (gone)" in error.message) and bench.everything() == left
         assert_whole(bench)
     assert done >= {"set", "edit", "pair", "cp", "mv", "rm", "blob"}
 
@@ -141,6 +142,6 @@ def cut_off(writer: "subprocess.Popen[str]", dice: random.Random) -> list[str]:
     first = [writer.stdout.readline() for _ in range(10)]  # one of everything at least
     sleep_s(dice.uniform(0, 0.3))
     writer.kill()
-    out, err = writer.communicate(timeout=20)
+    out, err = writer.communicate(timeout=180)
     assert writer.returncode == -9, err
     return [*first, *out.splitlines()]

@@ -1,6 +1,7 @@
 """A talk from its beginning to its end: resumed with what tools did, cleared, left, slept through, and results piped."""
 
 import io
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from test_scenarios import CHAT, Stage, Told, opened
 from appliance import tools
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.records import Delta, Inbound, Message, ToolCall
-from appliance.terminal import chat
+from appliance.terminal import Paper, chat
 from appliance.toolbox import read_tool
 
 OFFERED = (
@@ -79,7 +80,7 @@ def talk(stage: Stage, *lines: str, thread: str = "") -> tuple[str, str]:
             raise EOFError
         return left.pop(0)
 
-    assert chat(Way(stage), thread, read, out, aside) == 0  # type: ignore[arg-type]
+    assert chat(Way(stage), thread, read, Paper(out, aside)) == 0  # type: ignore[arg-type]
     return out.getvalue(), aside.getvalue()
 
 
@@ -144,6 +145,24 @@ def test_the_command_takes_a_thread_and_a_first_message(tmp_path: Path, runtime:
         assert "Hoot again." in second.stdout and "> Hello." in second.stderr and len(box.json("thread", "list")) == 1
 
 
+def test_with_json_each_answer_is_one_line_and_nothing_else_is_said_aloud(tmp_path: Path, runtime: Path) -> None:
+    with boxed(tmp_path, runtime) as box:
+        script(
+            box,
+            '[[turns]]\nmatch = "Hello"\ntext = "Hoot\\nhoot."\n[[turns]]\nmatch = "look"\n'
+            'tool_calls = [{name = "search", arguments = {query = "x"}}]\n[[turns]]\nmatch = "look"\ntext = "Nothing."\n'
+            '[[turns]]\nmatch = "fail"\nerror = "failed"\n',
+        )
+        done = box.run("chat", "--json", "-p", "Hello.", text="look\n/threads\nfail\n/resume nowhere\n")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert done.returncode == 0 and len(lines) == 4, done
+        first, second, third, fourth = lines
+        assert (first["status"], first["answer"], second["answer"]) == (200, "Hoot\nhoot.", "Nothing.")
+        assert first["run"] == second["run"] == third["run"] and third["status"] == 500 and third["answer"] == ""
+        assert fourth["error"]["message"] == "no thread nowhere" and fourth["error"]["hint"]
+        assert f"Go on with: owlbox chat --thread {first['run']}" in done.stderr and "· search" in done.stderr
+
+
 @pytest.mark.covers("E-249")
 def test_who_listens_hears_each_piece_and_who_does_not_gets_one_letter(stage: Stage) -> None:
     told = stage.ask("[pieces] Count.", CHAT)
@@ -189,7 +208,7 @@ def test_a_message_of_the_person_wakes_it(stage: Stage) -> None:
 
     def begin() -> None:
         stage.inbox.start(sleeper.loop)
-        assert asleep.wait(30)
+        assert asleep.wait(60)
         other = stage.inbox.accept(Inbound("local", "frank", "[waker] Not for eve.", new_id(), now_ms()), new_id())
         assert not stage.core.runs.is_awaited("local:eve"), "another person's message wakes nobody"
         stage.inbox.start(other.loop)

@@ -86,7 +86,7 @@ def test_process_with_brackets_in_its_name_is_known(tmp_path: Path) -> None:
     odd.symlink_to("/bin/sleep")
     child = subprocess.Popen([str(odd), "60"])
     try:
-        end_s = monotonic_s() + 5
+        end_s = monotonic_s() + 60
         while ") S (" not in Path(f"/proc/{child.pid}/comm").read_text():
             assert monotonic_s() < end_s
         assert process(child.pid).start_ticks > this_process().start_ticks
@@ -130,22 +130,31 @@ def test_callback_may_use_the_sign_itself() -> None:
 
 
 def test_alarms_ring_in_the_order_of_their_time_and_not_early() -> None:
-    alarms, rang, done, start_s = Alarms(), [], threading.Event(), monotonic_s()
-    alarms.after(0.15, lambda: (rang.append((3, monotonic_s() - start_s)), done.set()))
-    alarms.after(0.10, lambda: rang.append((2, monotonic_s() - start_s)))
-    alarms.after(0.05, lambda: rang.append((1, monotonic_s() - start_s)))
-    assert done.wait(5)
+    def ring(step_s: float) -> tuple[list[tuple[int, float]], bool]:
+        """Three alarms, set in the wrong order; which rang when, and whether they were set before the first was due."""
+        alarms, rang, done, start_s = Alarms(), list[tuple[int, float]](), threading.Event(), monotonic_s()
+        alarms.after(3 * step_s, lambda: (rang.append((3, monotonic_s() - start_s)), done.set()))
+        alarms.after(2 * step_s, lambda: rang.append((2, monotonic_s() - start_s)))
+        alarms.after(step_s, lambda: rang.append((1, monotonic_s() - start_s)))
+        was_quick = monotonic_s() - start_s < step_s
+        assert done.wait(60)
+        return rang, was_quick
+
+    for step_s in (0.05, 0.2, 1.0, 5.0):  # a longer one on a machine that is slow at setting them
+        rang, was_quick = ring(step_s)
+        if was_quick:
+            break
     assert [number for number, _ in rang] == [1, 2, 3]
-    assert all(0 <= at_s - number * 0.05 < 1 for number, at_s in rang)
+    assert all(number * step_s <= at_s for number, at_s in rang)
 
 
 def test_cancelled_alarm_stays_silent() -> None:
     alarms, rang, done = Alarms(), [], threading.Event()
-    handle = alarms.after(0.05, lambda: rang.append("cancelled"))
-    alarms.after(0.10, done.set)
+    handle = alarms.after(0.5, lambda: rang.append("cancelled"))
     alarms.cancel(handle)
     alarms.cancel(handle)
-    assert done.wait(5)
+    alarms.after(0.6, done.set)
+    assert done.wait(60)
     assert rang == []
 
 
@@ -154,7 +163,7 @@ def test_an_alarm_that_raises_does_not_silence_the_others() -> None:
     alarms, done = Alarms(), threading.Event()
     alarms.after(0.01, lambda: 1 // 0)
     alarms.after(0.05, done.set)
-    assert done.wait(5)
+    assert done.wait(60)
 
 
 def _switches(thread: threading.Thread) -> str:
@@ -167,6 +176,10 @@ def test_thread_of_far_alarms_is_parked() -> None:
     alarms.after(3600, lambda: None)
     sleep_s(0.1)
     [thread] = [t for t in threading.enumerate() if t.name == "alarms"][-1:]
-    before = _switches(thread)
-    sleep_s(0.4)
-    assert _switches(thread) == before
+
+    def is_parked() -> bool:
+        before = _switches(thread)
+        sleep_s(0.4)
+        return _switches(thread) == before
+
+    assert any(is_parked() for _ in range(20))  # the first time it may be on its way to rest

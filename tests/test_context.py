@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from process import Box, a_box  # noqa: F401
 from stores import new_store
+from test_store import child, finished, until
 
 from appliance import toolbox, tools
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
+from appliance.contents import digest
 from appliance.drives import Drives
 from appliance.entries import Content, Entries
 from appliance.grep import Texts
@@ -64,16 +66,20 @@ class Bench:
         return self.runs.begin(inbox.session, "chat").id
 
 
-@pytest.fixture
-def bench(home: Home) -> Iterator[Bench]:
-    store = new_store(home.database)
+def bench_of(store: Store) -> Bench:
+    """The tools on this database."""
     entries, runs, schemes = Entries(store), Runs(store, this_process().encode()), Schemes()
     services = {"entries": entries, "finder": Search(store), "runs": runs}
     services |= {"drives": Drives(store, entries, schemes), "texts": Texts(store, schemes)}
-    box = Toolbox(tools.load(), services, policy=Policy(), interrupt=store.interrupt)
-    yield Bench(store, entries, runs, box)
-    box.close()
-    store.close()
+    return Bench(store, entries, runs, Toolbox(tools.load(), services, policy=Policy(), interrupt=store.interrupt))
+
+
+@pytest.fixture
+def bench(home: Home) -> Iterator[Bench]:
+    made = bench_of(new_store(home.database))
+    yield made
+    made.toolbox.close()
+    made.store.close()
 
 
 # -- what they are ------------------------------------------------------------------------------------
@@ -178,6 +184,48 @@ def test_lines_are_read_from_an_offset(bench: Bench, arguments: dict[str, Any], 
     bench.data("context_write", path="/a", content="1\n2\n3")
     data = bench.data("context_read", path="/a", drive="agent", **arguments)
     assert (data["content"], data["next_offset"], data["total_lines"]) == (content, following, 3)
+
+
+def version(number: int) -> list[str]:
+    """The lines of a text's nth version: how many they are, and how long, tells which one it is."""
+    return [f"{number:06d} line {n:03d}" for n in range(100 + number % 7)]
+
+
+EDITING = """
+    sys.path.insert(0, "tests")
+    import select
+    from test_context import bench_of, version
+
+    bench = bench_of(Store.open(path))
+    number = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        patch = {"start_line": 1, "end_line": len(version(number)), "content": chr(10).join(version(number + 1))}
+        bench.data("context_edit", path="agent:/a", patches=[patch])
+        number += 1
+    print(number)
+"""
+
+
+@pytest.mark.covers("E-234")
+def test_what_is_read_while_another_process_edits_it_is_one_version_or_another(bench: Bench) -> None:
+    bench.data("context_write", path="agent:/a", content="\n".join(version(0)))
+    numbers = set[int]()
+    sizes = {(len("\n".join(version(n))), len(version(n))) for n in range(7)}
+
+    def look() -> bool:
+        assert editor.poll() is None, editor.communicate()[1]
+        lines = bench.data("context_read", path="agent:/a")["content"].split("\n")
+        assert lines == version(int(lines[0][:6]))
+        numbers.add(int(lines[0][:6]))
+        info = bench.data("context_info", path="agent:/a")
+        assert (info["size_bytes"], info["lines"]) in sizes
+        found = bench.entries.get("agent://a")
+        assert found.hash == digest(found.body.encode()) and found.body.split("\n") == version(int(found.body[:6]))
+        return len(numbers) >= 20
+
+    with child(EDITING, bench.store.path) as editor:
+        until(look)
+        assert int(finished(editor)) >= max(numbers)
 
 
 @pytest.mark.covers("B-076", "E-191")

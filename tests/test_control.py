@@ -1,8 +1,10 @@
 """What people do with runs, through the methods and commands: queue, abort, name, set, address, write out and read in."""
 
 import json
+import os
 import stat
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import apsw
 import pytest
 from stores import new_store
-from test_inbox import Desk, Speech, Voice, echo, until_stopped
+from test_inbox import Desk, Speech, Voice, call_then_echo, echo, until_stopped
 from test_store import until
 
 from appliance import annals, cli, clock, control
@@ -84,6 +86,19 @@ def test_model_is_needed_and_must_exist(bench: Bench, store: Store) -> None:
             bench.call("run.ask", prompt="hi", model="double", settings=wrong)
 
 
+@pytest.mark.covers("E-148")
+def test_a_request_without_a_model_or_for_a_run_that_is_not_there_begins_nothing(bench: Bench, store: Store) -> None:
+    with pytest.raises(BadInput, match="no model is given"):
+        bench.call("run.ask", prompt="hi")
+    for more in ({}, {"fork": True}):
+        with pytest.raises(NotFound, match="nobody"):
+            bench.call("run.act", prompt="hi", model="double", run="nobody", **more)
+    for method, more in (("run.inject", {"text": "hi"}), ("run.abort", {}), ("run.config", {}), ("run.rename", {"alias": "x"})):
+        with pytest.raises(NotFound, match="nobody"):
+            bench.call(method, run="nobody", **more)
+    assert store.value("SELECT (SELECT COUNT(*) FROM runs) + (SELECT COUNT(*) FROM loops)") == 0 and bench.told == []
+
+
 @pytest.mark.covers("R-002", "R-032", "R-034")
 def test_request_is_answered_in_a_run_that_keeps_what_it_was_set_to(bench: Bench) -> None:
     given = {"temperature": 0.3, "persona": "a poet", "no_web": True}
@@ -150,6 +165,62 @@ def test_abort_ends_only_the_current_loop_and_stop_ends_all(store: Store) -> Non
     bench.inbox.stop(run)
     until(lambda: bench.runs.queue(run) == [])
     assert [bench.runs.loop(loop).status for loop in loops] == [499, 499]
+
+
+@pytest.mark.covers("E-151")
+def test_what_is_queued_is_answered_after_an_abort(store: Store) -> None:
+    speeches = iter((until_stopped, echo, echo))
+
+    def speak(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        yield from next(speeches)(ask, cancel)
+
+    bench = Bench(store, speak)
+    first = bench.call("run.act", prompt="one", model="double", wait=False)
+    until(lambda: bool(store.value("SELECT COUNT(*) FROM loops WHERE draft <> ''")))
+    later = [bench.call("run.act", prompt=text, model="double", run=first["run"], wait=False) for text in ("two", "three")]
+    assert [told["status"] for told in later] == [100, 100]
+    assert bench.call("run.abort", run=first["run"]) == {"run": first["run"], "aborted": True}
+    until(lambda: bench.inbox.busy() == 0 and bench.runs.queue(first["run"]) == [])
+    assert [bench.runs.loop(told["loop"]).status for told in (first, *later)] == [499, 200, 200]
+    said = [e for e in bench.runs.events(first["run"]) if e.role == "assistant" and e.kind == "message"]
+    assert [e.status for e in said] == [499, 200, 200]
+    assert "two"[::-1] in said[1].content and "three"[::-1] in said[2].content
+
+
+@pytest.mark.covers("E-152", "R-088")
+@pytest.mark.parametrize("layout", ["entries", "chat"])
+def test_an_idle_run_begins_with_what_is_injected_and_a_busy_one_has_it_next(store: Store, layout: str) -> None:
+    is_reached, may_go, speeches = threading.Event(), threading.Event(), iter((echo, call_then_echo, echo))
+
+    def look(cancel: Cancel) -> str:
+        is_reached.set()
+        assert may_go.wait(60)
+        return "an owl"
+
+    def speak(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        yield from next(speeches)(ask, cancel)
+
+    bench = Bench(store, speak)
+    bench.desk.tools.look = look
+    try:
+        if layout == "entries":
+            run = bench.call("run.act", prompt="one", model="double")["run"]
+        else:
+            run = bench.desk.accept("one", sender=control.getuser(os.getuid())).run
+            bench.inbox.start_waiting()
+        until(lambda: bench.runs.queue(run) == [] and bench.inbox.busy() == 0)
+        begun = bench.call("run.inject", run=run, text="Look.")
+        assert begun["status"] == 102 and is_reached.wait(60)
+        at_once = bench.call("run.inject", run=run, text="And this?")  # nothing waits for the loop, which is held up
+        assert at_once["status"] == 102 and bench.runs.loop(begun["loop"]).status == 102
+    finally:
+        may_go.set()
+    until(lambda: bench.runs.queue(run) == [] and bench.inbox.busy() == 0)
+    ends = [(loop["id"], loop["status"], loop["outcome"], len(loop["turns"])) for loop in bench.runs.loops_of(run)][1:]
+    assert ends == [(begun["loop"], 200, "ok", 2), (at_once["loop"], 200, "injected", 0)]
+    (event,) = [e for e in bench.runs.events(run) if e.kind == "message" and e.content == "And this?"]
+    last = bench.runs.events(run)[-1]
+    assert last.seq > event.seq and "And this?"[::-1] in last.content, "the loop that was busy is shown it in its next turn"
 
 
 def test_earlier_prompt_goes_first_whoever_starts_first(store: Store) -> None:

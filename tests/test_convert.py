@@ -70,7 +70,7 @@ def source(tmp_path: Path) -> Path:
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "appliance.convert", *words]
-    return subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, timeout=180)
 
 
 def test_the_child_makes_a_complete_file_and_the_same_one_again(source: Path, tmp_path: Path) -> None:

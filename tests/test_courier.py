@@ -93,7 +93,7 @@ class Slow:
 
     def deliver(self, message: Outbound) -> None:
         self.has_begun.set()
-        assert self.go.wait(30)
+        assert self.go.wait(120)
         self.texts.append(message.text)
 
 
@@ -320,7 +320,7 @@ def test_slow_and_failing_channels_hold_up_nobody_else(post: Post, courier: Cour
     courier.register("broken", Faulty(Lines(tmp_path / "never"), before=[Unavailable("down")] * 4))
     doors = open_all(courier, tmp_path, "mail")
     post.put("s1", channel="slow"), post.put("b1", channel="broken"), post.put("s2", channel="slow")
-    assert slow.has_begun.wait(10)
+    assert slow.has_begun.wait(60)
     for i in range(5):
         post.put(f"m{i}", f"hoot {i}", channel="mail")
     ended(post, "m4")
@@ -335,7 +335,7 @@ def test_a_channel_is_replaced_while_it_sends(post: Post, courier: Courier) -> N
     slow, ear = Slow(), Ear()
     courier.register("mail", slow)
     post.put("first", channel="mail"), post.put("second", channel="mail")
-    assert slow.has_begun.wait(10)
+    assert slow.has_begun.wait(60)
     courier.register("mail", ear)
     slow.go.set()
     ended(post, "second")
@@ -348,9 +348,9 @@ def test_closing_waits_for_what_is_being_sent_and_begins_nothing_more(post: Post
     courier.register("mail", slow)
     courier.start()
     post.put("first", channel="mail"), post.put("other", channel="mail", person="bob"), post.put("late", channel="mail")
-    assert slow.has_begun.wait(10)
+    assert slow.has_begun.wait(60)
     threading.Timer(0.3, slow.go.set).start()
-    assert courier.close(10)
+    assert courier.close(60)
     assert post.outbox.counts() == {"sent": 1, "waiting": 2} and slow.texts == ["hoot"]
 
 
@@ -359,10 +359,10 @@ def test_closing_does_not_wait_for_a_door_that_hangs(post: Post) -> None:
     courier.register("mail", slow)
     courier.start()
     post.put("k", channel="mail")
-    assert slow.has_begun.wait(10)
+    assert slow.has_begun.wait(60)
     began_s = monotonic_s()
     assert not courier.close(0.3)
-    assert monotonic_s() - began_s < 5
+    assert monotonic_s() - began_s < 20
     assert post.outbox.counts() == {"sending": 1}  # whoever starts next knows that it may have arrived
     slow.go.set()
 
@@ -376,7 +376,7 @@ def test_nothing_is_sent_again_when_the_record_could_not_be_made(tmp_path: Path)
         def deliver(self, message: Outbound) -> None:
             ear.deliver(message)
             held.set()
-            assert release.wait(20)
+            assert release.wait(60)
 
     held, release = threading.Event(), threading.Event()
     quick = Outbox(type(post.store).open(tmp_path / "owlbox.db", busy_delays_ms=(20,)), post.me, QUICK)
@@ -384,13 +384,13 @@ def test_nothing_is_sent_again_when_the_record_could_not_be_made(tmp_path: Path)
     courier.register("mail", Blocking())
     courier.start()
     quick.put(Letter("k", "ann", "hoot", channel="mail"))
-    assert held.wait(10)
+    assert held.wait(60)
     with locked.store.write():
         release.set()
         sleep_s(0.5)  # the record fails meanwhile, more than once a round is tried
         courier.wake()
         sleep_s(0.2)
-    assert courier.close(10)
+    assert courier.close(60)
     assert len(ear.heard) == 1 and post.outbox.counts() == {"sent": 1}
 
 
@@ -420,10 +420,13 @@ def test_an_idle_courier_does_not_wake_up(post: Post, courier: Courier) -> None:
     post.outbox.due = lambda now=None: (rounds.append(1), look(now))[1]  # type: ignore[method-assign]
     courier.register("mail", Ear())
     until(lambda: bool(rounds))
-    sleep_s(0.2)
-    rounds.clear()
-    sleep_s(1.0)
-    assert rounds == []
+
+    def is_idle() -> bool:
+        rounds.clear()
+        sleep_s(1.0)
+        return not rounds
+
+    assert any(is_idle() for _ in range(10))  # the first time it may be on its way to rest
 
 
 # -- the local door ---------------------------------------------------------------------------------

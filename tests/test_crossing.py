@@ -7,7 +7,11 @@ at everything of the other person's that can be named: ids, references, words th
 import inspect
 import json
 import os
+import pwd
+import re
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -15,14 +19,16 @@ from typing import Any
 
 import pytest
 from test_scenarios import CHAT, ENTRIES, Stage, Told, opened, put, update
+from test_store import until
 
 from appliance import jsonrpc, tools
 from appliance.audience import only, seen, showing
 from appliance.channels.rpc import LocalCall
 from appliance.clock import CancelToken, new_id, now_ms
-from appliance.errors import BadInput, OwlError
+from appliance.errors import BadInput, Cancelled, OwlError
 from appliance.handoffs import Order
 from appliance.manuals import Shelf
+from appliance.notices import Notice
 from appliance.records import Ask, Inbound, RunSettings, Terms, ToolCall, to_plain
 from appliance.schema import MIGRATIONS
 from appliance.signatures import signature
@@ -200,7 +206,7 @@ def methods(stage: Stage) -> dict[str, Any]:
 ABOUT = ("thread", "run", "session", "context", "person", "sender", "id")
 SKIPPED = {
     "message.send": "what it answers is in the packets above",
-    "notice.follow": "it goes on for ever; whom a letter is for is tested in test_outbox.py",
+    "notice.follow": "it goes on for ever; who is told what is tested below",
     "session.import": "it takes lines in",
     "sql.query": "the whole database, for its owner alone",
 }
@@ -240,6 +246,106 @@ def answered(function: Any, arguments: dict[str, Any]) -> list[Any]:
         return [list(answer) if inspect.isgenerator(answer) else answer, told]
     except OwlError as error:
         return [error.message, error.hint, told]
+
+
+# -- what another person keeps is not even counted -----------------------------------------------------
+
+ONLY_HERS = "zyzzyva7319"  # a word that nothing of the house or of ben's has
+LOOKING = {"query", "pattern", "text", "search", "wanted", "glob", "body"}
+SEARCHES = {"search", "context_search", "context_grep", "search_grep", "search_semantic", "search_history"}
+LISTS = {"context_tree", "context_list", "context_dir_size", "context_list_drives", "list_tasks", "list_schedules", "list_threads"}
+TOLD = {"entry.get", "entry.history", "history.list", "thread.view", "run.view", "run.packet", "run.path", "run.tree"}
+MOMENTS = re.compile(r'"[a-z_]*_(ms|s)": [0-9.]+|[0-9]+ (second|minute)s? ago')
+
+
+def looks(crossing: Crossing, word: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Calls of every tool that only reads, with a word wherever one may stand."""
+    aims = crossing.aims | dict.fromkeys(LOOKING, [word, f"{word}*", f"{word} codeword"])
+    for name, found in sorted(TOOLS.items()):
+        if found.mark.is_read_only and found.mark.group not in (*ELSEWHERE, "web") and name not in WAITS:
+            for arguments in attempts(name, aims):
+                with suppress(BadInput):
+                    found.signature.bind(arguments)
+                    yield name, arguments
+
+
+def tellings(crossing: Crossing, word: str, run: str) -> Iterator[tuple[str, str]]:
+    """What every tool that reads says to ben, and what methods say of a thread of his in which nothing was done yet."""
+    for name, arguments in looks(crossing, word):
+        told = shown(crossing.call(name, arguments, crossing.ben)).replace(word, "WORD")
+        yield f"{name} {shown(arguments)}".replace(word, "WORD"), MOMENTS.sub("", told)
+    known = methods(crossing.stage)
+    for name in sorted(TOLD):
+        sign = signature(known[name], skip=("self", "call"))
+        mine = {"thread": run, "run": run, "id": run, "context": "user:ben"}
+        given = {field.name: mine[field.name] for field in sign.fields if field.name in mine}
+        for ref in ("**", f"known://{word}", "memory://notes/*"):
+            aimed = {"ref": ref, "wanted": word, "prefix": ref.rstrip("*")}
+            arguments = given | {field.name: aimed[field.name] for field in sign.fields if field.name in aimed}
+            told = shown(answered(known[name], arguments)).replace(word, "WORD").replace(run, "RUN")
+            told = told.replace(crossing.stage.core.runs.get(run).alias, "ALIAS")
+            yield f"{name} {ref}".replace(word, "WORD"), MOMENTS.sub("", told)
+
+
+@pytest.mark.covers("E-331")
+def test_what_another_person_keeps_changes_no_answer_and_no_count(crossing: Crossing) -> None:
+    assert {*SEARCHES, *LISTS} <= {name for name, _ in looks(crossing, "x")}
+    runs = [crossing.stage.core.runs.begin("local:ben", "chat", title="a thread").id for _ in range(3)]
+    nobodys, before = (dict(tellings(crossing, *one)) for one in zip(("qwxzvk5521", ONLY_HERS), runs, strict=False))
+    assert before == nobodys, "a word that nobody has"
+    for number in range(3):
+        kept = {"text": f"{ONLY_HERS} number {number}: the codeword", "title": f"{ONLY_HERS} {number}"}
+        assert crossing.call("remember", kept, crossing.ada).status == 200
+        written = {"path": f"agent:/{ONLY_HERS}/{number}.md", "content": kept["text"], "title": ONLY_HERS}
+        assert crossing.call("context_write", written, crossing.ada).status == 200
+        task = {"name": f"{ONLY_HERS} {number}", "description": kept["text"]}
+        assert crossing.call("create_task", task, crossing.ada).status == 200
+    crossing.stage.core.indexer.work(lambda: True)
+    for name, arguments in (("search", {"query": ONLY_HERS}), ("context_grep", {"pattern": ONLY_HERS})):
+        assert f"{ONLY_HERS} number" in crossing.call(name, arguments, crossing.ada).message, "ada finds it"
+    after = dict(tellings(crossing, ONLY_HERS, runs[2]))
+    for call in before:
+        assert after[call] == before[call], call
+
+
+@pytest.mark.covers("E-153", "A-010")
+@pytest.mark.parametrize("method", ["notice.follow", "thread.follow"])
+def test_a_client_is_told_what_is_for_its_own_person_alone(crossing: Crossing, method: str) -> None:
+    follow, notices = methods(crossing.stage)[method], crossing.stage.core.office.notices
+    people = {one.pw_uid: one.pw_name for one in sorted(pwd.getpwall(), key=lambda one: one.pw_uid)[:2]}
+    heard: dict[str, list[tuple[str, Any]]] = {person: [] for person in people.values()}
+    calls, threads = [], []
+    for uid, person in people.items():
+        call = LocalCall(lambda kind, value, person=person: heard[person].append((kind, value)))  # type: ignore[misc]
+        call.uid = uid
+        calls.append(call)
+        threads.append(threading.Thread(target=_left, args=(follow, call)))
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: all(notices.is_followed(person) for person in heard))
+        for number in range(3):
+            for person in heard:
+                assert notices.put(Notice(person, f"{number} for {person}")) == 1
+        until(lambda: all(len(_texts(told)) == 3 for told in heard.values()))
+        assert {person: _texts(told) for person, told in heard.items()} == {
+            person: [f"{number} for {person}" for number in range(3)] for person in heard
+        }
+    finally:
+        for call in calls:
+            call.cancel.set()
+        for thread in threads:
+            thread.join(60)
+
+
+def _left(follow: Any, call: LocalCall) -> None:
+    """Follow until the caller leaves, which is no error of its own."""
+    with suppress(Cancelled):
+        follow(call)
+
+
+def _texts(told: list[tuple[str, Any]]) -> list[str]:
+    return [value["text"] for kind, value in told if kind == "notice"]
 
 
 # -- how it is kept out ----------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 import json
 import threading
 from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,12 @@ text = "Written."
 [[turns]]
 match = "write two"
 text = '<set path="two.txt">hello</set>'
+[[turns]]
+match = "write plan"
+text = '<set path="plan.md">mine</set>'
+[[turns]]
+match = "write plan"
+text = "It had changed."
 [[turns]]
 match = "ask me"
 text = '<ask_user question="Red?" options="yes;no"/>'
@@ -77,6 +85,23 @@ def test_a_rejection_ends_it_and_says_so(played: Box) -> None:
     thread.join(60)
     assert (told["status"], told["outcome"]) == (200, "rejected")
     assert played.run("entry", "get", "two.txt").returncode == 3
+
+
+@pytest.mark.covers("E-328")
+def test_what_was_edited_on_the_disk_since_is_not_accepted(played: Box, tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    plan = root / "plan.md"
+    plan.write_text("old")
+    played.environ["OWLBOX__SANDBOX__WORKSPACE"] = str(root)
+    _, thread, told = acting(played, "write plan")
+    plan.write_text("his own")
+    done = played.run("approve", "--json")
+    thread.join(60)
+    answer = json.loads(done.stdout or done.stderr)
+    assert all(sha256(text).hexdigest() in json.dumps(answer) for text in (b"old", b"his own")), answer
+    assert (told["status"], told["outcome"]) == (200, "ok") and plan.read_text() == "his own"
+    assert played.run("entry", "get", "plan.md").stdout == "his own\n"
 
 
 @pytest.mark.covers("R-092")

@@ -89,7 +89,7 @@ ANSWERS: dict[str, Sequence[Any]] = {
     **{f"of-warm-{n}": ["Here."] for n in (1, 2)},
     "to-heard": [delegate("worker", "[of-heard] Look."), "Heard."],
     "of-heard": ["An owl.", "An owl."],
-    "own": ["Hoot.", "Hoot.", "Hoot.", "Hoot."],
+    "own": [{"text": "Hoot.", "repeat": True}],
     "of-broken-2": [{"text": "", "error": "timeout"}] * 3,
     "to-worker-2": [delegate("worker", "[of-worker-2] Look."), "Seen."],
     "of-worker-2": ["An owl."],
@@ -98,13 +98,39 @@ ANSWERS: dict[str, Sequence[Any]] = {
     **{f"task-{n}": [delegate("meeter", f"[help-{n}] Meet."), call("complete_task", summary=f"met {n}")] for n in range(2)},
     **{f"help-{n}": [call("meet", at="helps"), "Met."] for n in range(2)},
 }
-BARRIERS = {"sides": threading.Barrier(4), "helps": threading.Barrier(2)}
+ANSWERS |= {
+    "twins": [
+        {"tool_calls": [*delegate("meeter", "[twin-0] Meet.")["tool_calls"], *delegate("meeter", "[twin-1] Meet.")["tool_calls"]]},
+        "Both.",
+    ],
+    **{f"twin-{n}": [call("meet", at="twins"), f"Met {n}."] for n in range(2)},
+    "odd": [
+        {
+            "tool_calls": [
+                *delegate("worker", "[odd-fails] Try.")["tool_calls"],
+                *delegate("worker", "[odd-works] Try.")["tool_calls"],
+                *use("list_tasks")["tool_calls"],
+            ]
+        },
+        "One of two.",
+    ],
+    "odd-fails": [{"text": "", "error": "failed"}],
+    "odd-works": ["It worked."],
+    "to-gone": [delegate("worker", "[of-gone] Try.", timeout=2), "No model."],
+    "of-gone": [{"text": "", "error": "unavailable", "delay_s": 0.7, "repeat": True}],
+    "both-stop": [
+        {"tool_calls": [one for n in range(2) for one in delegate("worker", f"[stop-{n}] Wait.")["tool_calls"]]},
+        "never said",
+    ],
+    **{f"stop-{n}": [{"text": "never said", "delay_s": 60}] for n in range(2)},
+}
+BARRIERS = {"sides": threading.Barrier(4), "helps": threading.Barrier(2), "twins": threading.Barrier(2)}
 
 
 @tool(group="test", menu=(), is_terminal=False, needs=Needs())
 def meet(at: Annotated[str, "where"], *, caller: Caller) -> str:
     """Wait until everybody is here."""
-    BARRIERS[at].wait(30)
+    BARRIERS[at].wait(120)
     return "met"
 
 
@@ -176,7 +202,7 @@ def test_what_was_heard_needs_no_letter_after_the_next_start(stage: Stage) -> No
         stage.core.runs.open_session("task:eve", "eve", "user:eve")
         waiting = stage.core.runs.begin("task:eve", "chat").id
     alone = stage.core.jobs.add(Order("worker", "[of-heard] x", session="task:eve", parent=waiting, tool="delegate"))
-    (ended,) = stage.core.jobs.wait([alone.id], CancelToken(), 30)
+    (ended,) = stage.core.jobs.wait([alone.id], CancelToken(), 60)
     assert ended.status == DONE and not ended.is_told  # nobody has gone on with it
 
 
@@ -211,7 +237,7 @@ def test_work_in_the_background_is_acknowledged_at_once_and_told_later(stage: St
     (ack,) = told.events("tool_result")
     assert told.said == "It is on its way." and "its result comes as a message" in ack.content
     (job,) = stage.core.jobs.of(told.run)
-    (ended,) = stage.core.jobs.wait([job.id], CancelToken(), 20)
+    (ended,) = stage.core.jobs.wait([job.id], CancelToken(), 60)
     assert (ended.status, ended.result, ended.is_told) == (DONE, "At last.", True)
     letter = stage.core.outbox.find(f"job:{job.id}")
     assert letter is not None and letter.letter.person == "ada" and letter.letter.run == told.run
@@ -263,6 +289,15 @@ def test_an_operation_ends_in_time_and_says_so(stage: Stage) -> None:
     assert "researcher (deep_research) failed" in result.content and "it took longer than 1 s" in result.content
 
 
+@pytest.mark.covers("A-094")
+def test_all_tries_together_have_the_time_of_the_job(tmp_path: Path) -> None:
+    with opened(tmp_path, {name: ANSWERS[name] for name in ("to-gone", "of-gone")}, DELEGATION__RETRY_S="600") as other:
+        told = asked(other, "to-gone")
+        (job,) = other.core.jobs.of(told.run)
+    assert (job.status, job.outcome, job.attempts) == ("failed", "timeout", 1), "it is over in the pause before the second try"
+    assert job.result == "it took longer than 2 s. Nothing was completed." and told.said == "No model."
+
+
 @pytest.mark.covers("S-091")
 def test_a_child_starts_no_children(stage: Stage) -> None:
     told = asked(stage, "to-child")
@@ -281,9 +316,9 @@ def test_stopping_a_thread_stops_those_it_waits_for(stage: Stage) -> None:
     until(lambda: any(job.task.startswith("[of-stopped]") and job.status == "running" for job in stage.core.jobs.listing(limit=5)))
     (job,) = [job for job in stage.core.jobs.listing(limit=5) if job.task.startswith("[of-stopped]")]
     assert stage.inbox.stop(job.parent)
-    thread.join(20)
+    thread.join(60)
     assert found[0].end.status == 499
-    (ended,) = stage.core.jobs.wait([job.id], CancelToken(), 20)
+    (ended,) = stage.core.jobs.wait([job.id], CancelToken(), 60)
     assert ended.status == "cancelled"
 
 
@@ -324,23 +359,66 @@ def test_no_process_is_started_for_work_that_is_handed_over(stage: Stage) -> Non
 # -- side by side ----------------------------------------------------------------------------------------
 
 
+def met(stage: Stage, run: str) -> list[tuple[int, str]]:
+    """What came of the meetings of those to whom a run handed work: a model says its words whatever a tool answers."""
+    events = [event for job in stage.core.jobs.of(run) for event in stage.core.runs.events(job.run)]
+    return [(event.status, event.content) for event in events if event.kind == "tool_result"]
+
+
 def test_four_waiting_parents_leave_the_four_threads_of_tools_to_their_children(stage: Stage) -> None:
     """Each child waits in a tool for all the others: it ends only if no waiting parent holds a thread that they need."""
     assert stage.core.live.current.tools.parallel == 4
-    told: dict[int, str] = {}
+    told: dict[int, tuple[str, list[tuple[int, str]]]] = {}
 
     def parent(number: int) -> None:
         inbound = Inbound("local", f"ann{number}", f"[parent-{number}] Go.", new_id(), now_ms(), settings=CHAT)
         accepted = stage.inbox.accept(inbound, new_id())
         heard = stage.heard(Told(accepted.run, accepted.loop), lambda: stage.inbox.start(accepted.loop))
-        told[number] = heard.said
+        told[number] = heard.said, met(stage, accepted.run)
 
     threads = [threading.Thread(target=parent, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
-    assert told == {n: f"Met {n}." for n in range(4)}
+        thread.join(120)
+    assert told == {n: (f"Met {n}.", [(200, "met")]) for n in range(4)}
+
+
+@pytest.mark.covers("S-089")
+def test_what_one_answer_hands_to_several_is_done_side_by_side(stage: Stage) -> None:
+    """Each child waits in a tool for the other: one after the other, neither would end well."""
+    told = asked(stage, "twins")
+    results = [event.content.partition(":\n")[2] for event in told.events("tool_result")]
+    assert results == ["Met 0.", "Met 1."] and told.said == "Both.", "in the order in which they were asked for"
+    assert met(stage, told.run) == [(200, "met")] * 2
+    given = {event.call_id: (event.input or {})["arguments"]["task"] for event in told.events("tool_use")}
+    assert [given[event.call_id] for event in told.events("tool_result")] == ["[twin-0] Meet.", "[twin-1] Meet."]
+
+
+@pytest.mark.covers("A-017", "A-096")
+def test_one_of_several_that_fails_leaves_the_others_their_results_and_ends_what_comes_behind(stage: Stage) -> None:
+    told = asked(stage, "odd")
+    first, second, third = told.events("tool_result")
+    assert first.status >= 500 and "worker failed after" in first.content
+    assert second.status == 200 and second.content.endswith("It worked.")
+    assert (third.status, third.outcome) == (424, "aborted")
+    assert told.said == "One of two."
+
+
+def test_stopping_a_thread_stops_all_that_one_answer_began(stage: Stage) -> None:
+    found: list[Told] = []
+    thread = threading.Thread(target=lambda: found.append(asked(stage, "both-stop")))
+    thread.start()
+
+    def mine() -> list[Any]:
+        return [job for job in stage.core.jobs.listing(limit=9) if job.task.startswith("[stop-") and job.status == "running"]
+
+    until(lambda: len(mine()) == 2)
+    jobs = mine()
+    assert stage.inbox.stop(jobs[0].parent)
+    thread.join(60)
+    assert found[0].end.status == 499
+    assert {job.status for job in stage.core.jobs.wait([job.id for job in jobs], CancelToken(), 60)} == {"cancelled"}
 
 
 class Both:
@@ -365,8 +443,10 @@ def test_two_workers_with_two_waiting_parents_do_not_starve(stage: Stage) -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     core.office.ticks = None
+    runs = {job.parent for job in core.jobs.listing(limit=9) if job.task.startswith("[help-")}
+    assert len(runs) == 2 and [met(stage, run) for run in runs] == [[(200, "met")]] * 2
     assert [(core.tasks.get(task.id).status, core.tasks.get(task.id).output) for task in tasks] == [
         ("complete", "met 0"),
         ("complete", "met 1"),
@@ -472,7 +552,12 @@ def test_spawn_switched_off_is_not_there(tmp_path: Path) -> None:
         ({"agent": "worker", "task": "x", "timeout": -1}, "timeout -1"),
         ({"agent": "worker", "task": "x", "priority": 9}, "Invalid input for delegate: priority"),
         ({"agent": "assistant", "task": "x"}, "no agent assistant"),
-        ({"task": "x"}, "Invalid input for delegate: agent: is required"),
+        ({"task": "x"}, "agent: is required"),
+        ({"agent": "heartbeat", "task": "x"}, "no agent heartbeat"),
+        ({"agent": "worker", "operation": "read_file"}, "parameters: read_file needs path"),
+        ({"agent": "worker", "operation": "write_file", "parameters": {"path": "a"}}, "parameters: write_file needs content"),
+        ({"target": "coder", "operation": "review_code"}, "parameters: review_code needs some"),
+        ({"target": "coder", "operation": "web_fetch", "parameters": {"url": "x"}}, "coder has no operation web_fetch"),
         ({"agent": 7, "task": "x"}, "Invalid input for delegate: agent"),
     ],
 )
@@ -481,6 +566,29 @@ def test_a_wrong_delegation_is_refused_before_anything_begins(stage: Stage, give
     outcome = tried(stage, run, "delegate", **given)
     assert outcome.status == 400 and outcome.message.startswith(said)
     assert stage.core.jobs.of(run) == []
+
+
+@pytest.mark.covers("A-093")
+@pytest.mark.parametrize(
+    ("priority", "rank"), [(1, 1), (2, 2), (3, 3), (4, 4), ("low", 1), ("normal", 2), ("high", 3), ("critical", 4)]
+)
+def test_a_delegation_in_the_words_of_the_code_is_done(stage: Stage, priority: Any, rank: int) -> None:
+    run = asked(stage, "simple").run
+    given = {"target": "worker", "operation": "read_file", "parameters": {"path": "[own]"}, "priority": priority}
+    outcome = tried(stage, run, "delegate", **given)
+    (job,) = stage.core.jobs.of(run)
+    assert outcome.status == 200 and outcome.message.startswith("worker (read_file) finished in ")
+    assert (job.role, job.given.operation, job.given.rank, job.given.timeout_s) == ("worker", "read_file", rank, 60)
+    assert job.task == 'Operation: read_file\nParameters: {"path": "[own]"}'
+
+
+@pytest.mark.covers("A-090")
+def test_a_model_is_shown_the_plain_words_alone(stage: Stage) -> None:
+    spec = stage.core.toolbox.spec("delegate")
+    assert spec is not None and spec.schema["required"] == ["agent", "task"] and "target" not in spec.schema["properties"]
+    assert spec.schema["properties"]["agent"]["enum"][:4] == ["worker", "researcher", "coder", "memory"]
+    assert "heartbeat" not in spec.schema["properties"]["agent"]["enum"]
+    assert spec.schema["properties"]["priority"] == {"enum": ["normal", "background"], "default": "normal"}
 
 
 @pytest.mark.covers("A-093")
@@ -498,7 +606,7 @@ def test_a_prompt_without_a_parent_is_done_in_its_session_and_told_to_its_person
     stage.core.jobs.ended.append(lambda job: heard.append(job.id))
     job = stage.core.jobs.add(Order("worker", "[own] x", Given(), "local:ada", priority="background"))
     silent = stage.core.jobs.add(Order("heartbeat", "[own-2] x", Given(), "local:ada", priority="background", is_told=True))
-    ended = stage.core.jobs.wait([job.id, silent.id], CancelToken(), 30)
+    ended = stage.core.jobs.wait([job.id, silent.id], CancelToken(), 60)
     stage.core.jobs.ended.clear()
     assert [one.result for one in ended][0] == "Hoot." and sorted(heard) == sorted([job.id, silent.id])
     assert stage.core.outbox.find(f"job:{job.id}") is not None and stage.core.outbox.find(f"job:{silent.id}") is None

@@ -147,7 +147,7 @@ def test_work_that_was_not_begun_is_done_by_the_next_process_that_stays(store: S
     passing = Shop(store, is_lasting=False).recovered()
     assert sorted(job.status for job in passing.jobs.of(parent)) == [FAILED, WAITING, WAITING]
     shop = Shop(store).recovered()
-    ended = shop.jobs.wait([job.id for job in shop.jobs.of(parent)], CancelToken(), 30)
+    ended = shop.jobs.wait([job.id for job in shop.jobs.of(parent)], CancelToken(), 60)
     assert [job.result for job in ended[1:]] == [".1 kooL", ".2 kooL"]
     assert len(shop.letters()) == 3
     shop.desk.close()
@@ -159,7 +159,7 @@ def test_a_process_that_ends_leaves_what_nobody_waits_for_to_one_that_stays(stor
     assert (shop.jobs.get(job.id).status, shop.jobs.get(job.id).process) == (WAITING, "")
     there = Shop(store)
     there.desk.look()
-    (ended,) = there.jobs.wait([job.id], CancelToken(), 30)
+    (ended,) = there.jobs.wait([job.id], CancelToken(), 60)
     assert ended.result == ".kooL"
 
 
@@ -175,12 +175,39 @@ def test_a_shutdown_stops_work_and_says_so(store: Store) -> None:
     parent = shop.parent()
     first = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=parent, priority="background", tool="delegate"))
     second = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=parent, priority="background", tool="delegate"))
-    assert begun.wait(20)
+    assert begun.wait(60)
     shop.desk.close()
     ended = shop.jobs.get(first.id)
     assert ended.is_over and "the owl was shut down" in ended.result
     assert shop.jobs.get(second.id).status == WAITING  # the next process begins it
     assert shop.letters() == [ended.told()]
+
+
+@pytest.mark.covers("A-093")
+def test_of_work_that_waits_the_most_urgent_begins_first(store: Store) -> None:
+    said: list[str] = []
+    begun, go = threading.Event(), threading.Event()
+
+    def speech(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        said.append(ask.messages[-1].content)
+        begun.set()
+        assert go.wait(60)
+        yield Piece("Done.")
+        yield Finish("stop")
+
+    shop = Shop(store, speech, concurrent=2)
+    parent = shop.parent()
+
+    def add(name: str, rank: int) -> str:
+        return shop.jobs.add(Order("worker", name, Given(rank=rank), SESSION, parent, tool="delegate")).id
+
+    jobs = [add("first", 2)]
+    assert begun.wait(60)
+    jobs += [add(name, rank) for name, rank in (("low", 1), ("usual", 2), ("critical", 4), ("high", 3), ("also usual", 2))]
+    go.set()
+    assert {job.status for job in shop.jobs.wait(jobs, CancelToken(), 60)} == {DONE}
+    assert said == ["first", "critical", "high", "usual", "also usual", "low"]
+    shop.desk.close()
 
 
 def test_work_that_nobody_has_begun_is_stopped_at_once_and_never_begins(store: Store) -> None:
@@ -194,10 +221,27 @@ def test_work_that_nobody_has_begun_is_stopped_at_once_and_never_begins(store: S
     with pytest.raises(Conflict), store.write():
         there.jobs.begin(second.id, "")
     there.jobs.cancel(first.id)
-    assert there.jobs.wait([first.id], CancelToken(), 30)[0].status == CANCELLED
+    assert there.jobs.wait([first.id], CancelToken(), 60)[0].status == CANCELLED
     there.desk.close()
     assert [there.jobs.get(one.id) for one in (left, second)] == [shop.jobs.get(left.id), stopped]
     assert len(there.letters()) == 3
+
+
+def test_work_that_is_stopped_has_ended_when_that_is_said_and_is_not_stopped_twice(store: Store) -> None:
+    hears = threading.Event()
+
+    def speech(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        hears.set()
+        cancel.wait(60)
+        yield Finish("stop")
+
+    shop = Shop(store, speech)
+    job = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=shop.parent(), priority="background"))
+    assert hears.wait(60)
+    assert shop.jobs.cancel(job.id).status == CANCELLED
+    with pytest.raises(Conflict, match="has ended: cancelled"):
+        shop.jobs.cancel(job.id)
+    shop.desk.close()
 
 
 def test_work_of_another_process_is_not_said_to_be_stopped(store: Store) -> None:
@@ -220,6 +264,6 @@ def test_work_of_another_process_is_not_said_to_be_stopped(store: Store) -> None
 def test_what_has_ended_long_ago_is_forgotten(store: Store) -> None:
     shop = Shop(store)
     job = shop.jobs.add(Order("worker", "Look.", Given(), SESSION, shop.parent()))
-    (ended,) = shop.jobs.wait([job.id], CancelToken(), 30)
+    (ended,) = shop.jobs.wait([job.id], CancelToken(), 60)
     assert shop.jobs.forget(31) == 0 and shop.jobs.find(job.id) == ended
     assert shop.jobs.forget(31, (ended.ended_ms or 0) + 32 * 86_400_000) == 1 and shop.jobs.find(job.id) is None

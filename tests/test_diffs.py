@@ -134,7 +134,7 @@ def test_no_text_makes_a_diff_slow(kind: str) -> None:
         before, after = "\n" * 1_000_000, "\n" * 500_000 + "x" + "\n" * 500_000
     begun = monotonic_s()
     patch = diff(before, after)
-    assert monotonic_s() - begun < 10  # a quadratic way takes minutes
+    assert monotonic_s() - begun < 60  # a quadratic way takes minutes
     assert apply(patch, before) == after
 
 

@@ -1,6 +1,8 @@
 """The reference documents are what the code says, and the README names only what exists."""
 
+import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,26 @@ def test_every_target_the_readme_names_is_in_the_makefile() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"`make ([a-z]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert set(named) <= set(targets)
+
+
+def test_the_readme_names_every_document_and_no_page_links_to_nothing() -> None:
+    pages = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]
+    links = {page: re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")) for page in pages}
+    named = {(ROOT / link).resolve() for link in links[ROOT / "README.md"]}
+    assert {page.name for page in (ROOT / "docs").glob("*.md") if page not in named} == set()
+    assert [(page.name, link) for page, found in links.items() for link in found if not (page.parent / link).exists()] == []
+
+
+def wordless(made: argparse.ArgumentParser) -> Iterator[str]:
+    """Commands and arguments of which --help would say nothing."""
+    for action in made._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from (f"{made.prog} {one.dest}" for one in action._choices_actions if not one.help)
+            for one in action.choices.values():
+                yield from wordless(one)
+        elif not action.help:
+            yield f"{made.prog} {action.dest}"
+
+
+def test_help_says_something_of_every_command_and_argument() -> None:
+    assert list(wordless(cli.parser(["--help"]))) == []

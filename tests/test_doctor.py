@@ -86,7 +86,7 @@ def test_answers_that_were_cut_off_are_mentioned(box: Box) -> None:
 
     until(has_begun, "it has begun")
     child.kill()
-    child.wait(30)
+    child.wait(60)
     state, message, hint = findings(box)["database"]
     assert state == "warning" and "1 interrupted" in message and hint
 

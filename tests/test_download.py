@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, Refu
 
 DATA = os.urandom(1 << 16) * 12 + b"the end"
 SHA256 = hashlib.sha256(DATA).hexdigest()
-QUICK = Patience(connect_s=5, stall_s=0.5, attempts=3, pause_s=0.01, longest_pause_s=0.05, reserve_bytes=0)
+QUICK = Patience(connect_s=60, stall_s=60, attempts=3, pause_s=0.01, longest_pause_s=0.05, reserve_bytes=0)
 PACKAGE = Path(__file__).parent.parent
 
 
@@ -101,7 +102,7 @@ def without_ranges(handler: Handler) -> None:
 def silent(handler: Handler) -> None:
     handler.well(cut=len(DATA) // 2)
     handler.wfile.flush()
-    handler.server.hold.wait(20)
+    handler.server.hold.wait(120)
 
 
 @pytest.fixture
@@ -125,9 +126,11 @@ def quiet(stage: str, done: int, total: int) -> None:
     pass
 
 
-def fetch(server: Server, target: Path, *faults: Callable[[Handler], None], size: int = len(DATA)) -> None:
+def fetch(
+    server: Server, target: Path, *faults: Callable[[Handler], None], size: int = len(DATA), patience: Patience = QUICK
+) -> None:
     server.faults += faults
-    download.fetch(Wanted(server.url, SHA256, size), target, quiet, QUICK)
+    download.fetch(Wanted(server.url, SHA256, size), target, quiet, patience)
 
 
 def test_a_file_comes_whole_with_progress_and_nothing_is_left_behind(server: Server, target: Path) -> None:
@@ -154,7 +157,7 @@ def test_a_file_comes_whole_with_progress_and_nothing_is_left_behind(server: Ser
 def test_trouble_on_the_way_is_ridden_out(
     server: Server, target: Path, faults: list[Callable[[Handler], None]], requests: int
 ) -> None:
-    fetch(server, target, *faults)
+    fetch(server, target, *faults, patience=replace(QUICK, stall_s=2) if silent in faults else QUICK)
     assert target.read_bytes() == DATA and len(server.asked) == requests
 
 
@@ -294,7 +297,7 @@ except OwlError as error:
 
 def test_a_disk_that_fills_up_keeps_what_came(server: Server, target: Path) -> None:
     command = [sys.executable, "-c", LIMITED, server.url, SHA256, str(target)]
-    said = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, timeout=180)
     assert "disk_full" in said.stdout and "lacks 1 MB" in said.stdout, said.stderr
     assert download.part_of(target).stat().st_size == 300_000
     fetch(server, target)
@@ -314,7 +317,7 @@ def test_a_stopped_download_keeps_its_part(server: Server, target: Path, number:
     part = download.part_of(target)
     until(lambda: part.exists() and part.stat().st_size > 200_000, "some of it is there")
     child.send_signal(number)
-    _, said = child.communicate(timeout=60)
+    _, said = child.communicate(timeout=180)
     if number == signal.SIGINT:
         assert Cancelled.__name__ in said and "goes on where it stopped" in said
     fetch(server, target)

@@ -391,7 +391,7 @@ ANY = st.none() | st.integers() | st.text() | st.lists(st.integers()) | st.sampl
 NEARLY = st.dictionaries(st.sampled_from(["kind", "text", "name", "run", "id"]), ANY).map(lambda d: json.dumps(d).encode())
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(raw=st.binary(max_size=60) | NEARLY)
 def test_any_file_ends_as_done_or_put_aside(yard: Yard, raw: bytes) -> None:
     path = yard.drop(raw)
@@ -442,7 +442,7 @@ def leave(box: Box, name: str, request: dict[str, Any]) -> None:
 def test_a_core_does_what_was_left_while_it_was_down_and_while_it_runs(box: Box) -> None:
     core = box.serve()
     run = core.call("message.send", text="hi", wait=False)["run"]
-    until(lambda: core.call("outbox.list", status="sent"), 30)  # nobody waited for the answer
+    until(lambda: core.call("outbox.list", status="sent"))  # nobody waited for the answer
     person = core.call("core.status")["sessions"][0]["person"]
     core.kill()
     folder = box.home.drop / "users" / person
@@ -451,11 +451,11 @@ def test_a_core_does_what_was_left_while_it_was_down_and_while_it_runs(box: Box)
     (folder / "a.json").write_text(json.dumps(request))
     leave(box, "b.json", {"kind": "task", "name": "water the plants"})
     core = box.serve()
-    until(lambda: [e["content"] for e in core.call("thread.view", id=run)["events"]][2:] == ["The oven is hot."], 30)
+    until(lambda: [e["content"] for e in core.call("thread.view", id=run)["events"]][2:] == ["The oven is hot."])
     assert core.call("queue.counts")["tasks"]["pending"] == 1
     (folder / "c.json.tmp").write_text(json.dumps({**request, "text": "It is cold."}))
     (folder / "c.json.tmp").rename(folder / "c.json")
-    until(lambda: [e["content"] for e in core.call("thread.view", id=run)["events"]][3:] == ["It is cold."], 30)
+    until(lambda: [e["content"] for e in core.call("thread.view", id=run)["events"]][3:] == ["It is cold."])
     letters = core.call("outbox.list")
     assert [(one["status"], one["via"], one["may_repeat"]) for one in letters] == [("sent", "local", False)] * 3
     assert list(folder.iterdir()) == [] and core.stop() == 0

@@ -376,7 +376,7 @@ def test_a_regular_expression_ends_within_its_time() -> None:
     begun = monotonic_s()
     with pytest.raises(DeadlineExceeded, match="longer than 1 s"):
         run_sed("a" * 400 + "!", "s/(a|aa|a)+b?$/x/r")
-    assert monotonic_s() - begun < 15
+    assert monotonic_s() - begun < 60
 
 
 @pytest.mark.parametrize("commands", ["s/a/aaaa/g;" * 40, "s/a/aaaa/gi;" * 40, f"s/a/{'&' * 2000}/gr;" * 2])
@@ -390,7 +390,7 @@ def test_case_blind_search_in_a_long_text_is_quick() -> None:
     begun = monotonic_s()
     assert run_sed("aA" * 500_000, "s/" + "a" * 100_000 + "b/x/gi") is None
     assert run_sed("aÄ" * 500_000, "s/Ä/b/gi") == "ab" * 500_000
-    assert monotonic_s() - begun < 15
+    assert monotonic_s() - begun < 60
 
 
 def test_an_empty_pattern_made_by_hand_is_bad_input() -> None:

@@ -212,6 +212,17 @@ def test_a_route_that_reads_less_than_was_thought_is_asked_once_more_with_less()
     assert chain.next().route == second  # which is wider than what the first one turned out to be
 
 
+@pytest.mark.covers("E-327")
+def test_a_route_whose_model_calls_no_tools_is_asked_once_more_in_words() -> None:
+    (first,) = routes(100)
+    native = replace(first, dialect="native")
+    chain = Chain([native])
+    chain.next()
+    assert not chain.narrowed(native)
+    assert chain.narrowed(wordy := replace(native, dialect="tags")) and chain.next() == Chance(wordy)
+    assert not chain.narrowed(wordy) and not chain.narrowed(native), "and only once"
+
+
 def test_a_prompt_too_long_is_said_even_when_another_route_failed_later() -> None:
     chain = Chain(routes(8, 16))
     chain.next()

@@ -454,10 +454,9 @@ def test_an_address_that_never_answers_ends_with_the_deadline(fetch: Fetch) -> N
 
 
 def test_nobody_there_is_an_error(fetch: Fetch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with pytest.raises(Unavailable, match="no connection to") as caught:
-        fetch.get(f"http://127.0.0.1:{port}/", session="s")
+    with socket.socket() as held, pytest.raises(Unavailable, match="no connection to") as caught:
+        held.bind(("127.0.0.1", 0))  # and listens to nobody
+        fetch.get(f"http://127.0.0.1:{held.getsockname()[1]}/", session="s")
     assert "refused" in caught.value.message
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from needs import needs
-from process import clean_environ
+from process import clean_environ, until
 from stores import new_home
 
 from appliance import amend
+from appliance.channels.rpc import LocalCall
 from appliance.clock import CancelToken, new_id
 from appliance.core import Core
 from appliance.modes import FREE
@@ -77,6 +78,13 @@ def shown(outcome: Outcome) -> tuple[int, str, str]:
 
 
 # -- reading -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("A-130")
+def test_every_built_in_tool_can_be_called_by_its_name(desk: Desk) -> None:
+    names = "read_file write_file edit_file list_dir grep find exec web_search web_fetch message".split()
+    box = desk.core.toolbox
+    assert [name for name in names if box.spec(box.meant(ToolCall("c", name, {})).name) is None] == []
 
 
 @pytest.mark.covers("A-130", "A-134", "S-077", "E-274", "E-309")
@@ -150,7 +158,21 @@ def test_no_path_leads_out_of_the_working_folder(desk: Desk, tmp_path: Path) -> 
         if path not in ("~",):
             assert found.message == f"path is outside workspace: {path}"
     assert desk.do("write_file", path="out", content="changed").status == 403 and secret.read_text() == "the key"
-    assert desk.do("read_file", path="notes/../ok.txt").message == "fine"
+    assert desk.do("read_file", path="ok.txt").message == "fine"
+
+
+@pytest.mark.covers("A-059")
+@pytest.mark.parametrize(
+    "path", ["sub/../here.txt", "./../data/here.txt", "/work/sub/../here.txt", "sub/..", "sub/../x/../here.txt"]
+)
+def test_a_path_that_goes_up_is_refused_even_where_it_leads_back(desk: Desk, path: str) -> None:
+    desk.put("here.txt", "fine")
+    desk.put("sub/x", "")
+    for name, given in (("read_file", {}), ("write_file", {"content": "no"}), ("list_dir", {}), ("grep", {"pattern": "fine"})):
+        found = desk.do(name, path=path, **given)
+        assert shown(found) == (400, "invalid_arguments", f"the path may not go up: {path}")
+        assert found.hint == "give the path without .."
+    assert (desk.work / "here.txt").read_text() == "fine"
 
 
 @pytest.mark.covers("E-274")
@@ -317,19 +339,25 @@ def test_a_pattern_without_end_is_ended_and_the_core_answers_meanwhile(tmp_path:
         assert (found.status, found.outcome) == (504, "timeout")
 
 
-@pytest.mark.covers("S-083")
+@pytest.mark.covers("S-083", "A-070")
 def test_others_are_answered_while_a_file_is_read(desk: Desk) -> None:
-    """The core only waits for another process: its own threads are free."""
-    path = desk.put("large", "")
-    with path.open("wb") as file:
-        file.truncate(900 << 20)
-    results: list[Outcome] = []
-    thread = threading.Thread(target=lambda: results.append(desk.do("grep", pattern="x", path="large")))
+    """The core only waits for another process: its own threads are free. What that may use is what the tool may."""
+    desk.put("trap", "a" * 60 + "!")
+    sandbox, cancel, results = desk.core.workshop.sandbox, CancelToken(), list[Outcome]()
+    call = ToolCall("c", "grep", {"pattern": "(a+)+$", "path": "trap"})  # it would take years
+    thread = threading.Thread(target=lambda: results.append(desk.core.toolbox.dispatch(call, "", cancel, SESSION)))
     thread.start()
-    assert desk.do("list_files", path="notes").status == 200 and desk.core.store.value("SELECT 1") == 1
-    thread.join(60)
-    path.unlink()
-    assert results and results[0].status in (200, 504)
+    try:
+        until(lambda: sandbox.health()["running"] == 1, "it reads")
+        (reading,) = sandbox.listing()
+        assert desk.do("list_files", path=".").status == 200 and desk.core.store.value("SELECT 1") == 1
+        assert reading in sandbox.listing(), "and it was still at it"
+    finally:
+        cancel.set()
+        thread.join(60)
+    assert [one.status for one in results] == [499]
+    limits = reading.limits
+    assert (limits.cpus, limits.memory_bytes >> 20, limits.pids, limits.timeout_s) == (0.2, 128, 20, 60)
 
 
 # -- folders that the person lists --------------------------------------------------------------------
@@ -359,6 +387,7 @@ def test_listed_folders_are_seen_by_whom_they_are_for(listed: Desk) -> None:
     folder = listed.home.root.parent
     assert listed.do("read_file", path=str(folder / "library/book.txt")).message == "call me\n"
     assert listed.do("read_file", path="/project/library/book.txt").message == "call me\n"
+    assert listed.do("read_file", path="/project/library/../library/book.txt").message.startswith("the path may not go up: ")
     assert listed.do("write_file", path="/project/library/new", content="x").message == "/project/library/new is read-only"
     run = listed.core.runs.begin(SESSION, "chat").id
     asking = listed.do("write_file", path="/project/library/new", content="x", run=run)
@@ -397,6 +426,23 @@ def test_a_program_outside_is_not_reached_through_its_socket_in_a_listed_folder(
         with pytest.raises(BlockingIOError):
             door.accept()
     (listed.home.root.parent / "library/agent").unlink()
+
+
+@pytest.mark.covers("A-049", "A-052")
+def test_a_folder_for_a_group_is_seen_by_who_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "nest").mkdir()
+    (tmp_path / "nest/egg").write_text("an egg")
+    mounts = json.dumps([{"path": f"{tmp_path}/nest", "group": "birds"}])
+    for desk in opened(tmp_path, SANDBOX__MOUNTS=mounts, SANDBOX__GROUPS='{"birds": ["ada", "eve"], "cats": ["bob"]}'):
+        with desk.core.store.write():
+            desk.core.runs.touch_session(Inbound("local", "bob", "hi", new_id(), 1))
+        assert desk.do("read_file", path="/project/nest/egg").message == "an egg"
+        assert desk.do("exec", command="cat /project/nest/egg", terms=CODER).message == "an egg\n[exit code 0]"
+        assert desk.do("read_file", path="/project/nest/egg", session="local:bob").status == 403
+        request = {"who": {"user": "eve"}, "mounts": [{"source": f"{tmp_path}/nest"}]}
+        assert desk.core.warden.door.test(LocalCall(lambda name, given: None), request)["is_allowed"]
+        request["who"] = {"user": "bob"}
+        assert not desk.core.warden.door.test(LocalCall(lambda name, given: None), request)["is_allowed"]
 
 
 # -- the working folder that the person names ---------------------------------------------------------

@@ -106,7 +106,7 @@ def test_the_static_prompt_stays_small_for_providers_with_native_calls(real: Cor
     fields = [[t["name"], t["description"], t["schema"]] for t in tools]
     real.broker_pid()
     lent = real.call("core.broker")
-    with Client(lent["socket"], name="test", token=lent["token"]) as client:
+    with Client(lent["socket"], name="test", token=lent["token"], timeout_s=60) as client:
         texts = [json.dumps(f, ensure_ascii=False, separators=(",", ":")) for f in fields]
         counted = client.call("count", {"route": "local", "texts": texts}, deadline_s=120)
     groups = real.box.json("prompt-size")["groups"]
@@ -123,7 +123,7 @@ def test_the_static_prompt_of_a_role_stays_small_in_both_dialects(real: Core, ro
     assert len(fields) == len(shown)
     real.broker_pid()
     lent = real.call("core.broker")
-    with Client(lent["socket"], name="test", token=lent["token"]) as client:
+    with Client(lent["socket"], name="test", token=lent["token"], timeout_s=60) as client:
         texts = [json.dumps(f, ensure_ascii=False, separators=(",", ":")) for f in fields]
         counted = client.call("count", {"route": "local", "texts": texts}, deadline_s=120)
     native = sum(counted) + size["static"] - size["groups"]["tools"]

@@ -1,11 +1,14 @@
 """Commands that are refused by what they would run, and ordinary ones that pass."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.forbidden import BUILT_IN, FORK_BOMB, PIPED, ROOT_GONE, SET_ID, TO_DISK, TOO_DEEP, Forbidden
+from appliance.forbidden import BUILT_IN, FORK_BOMB, MAX_CHAIN, PIPED, ROOT_GONE, SET_ID, TO_DISK, TOO_DEEP, Forbidden
 from appliance.shellwords import read
+from appliance.tools.shell import MAX_COMMAND
 
 REFUSED = {
     ROOT_GONE: (
@@ -242,9 +245,24 @@ def test_depth_is_bounded():
     assert Forbidden().match("sh -c " * 3 + "ls") == ""
 
 
-@pytest.mark.parametrize("piece", ["$((", "`", "$(", "'", '"', "\\", "{", "<<E\n", "$'\\x4", "sh -c 'ls; ", "xargs rm "])
+LONG = [
+    *("$((", "`", "$(", "'", '"', "\\", "{", "<<E\n", "$'\\x4", "sh -c 'ls; ", "xargs rm "),
+    *("xargs ", "while ", "sh|", "f(){ ", "a;"),
+]
+
+
+@pytest.mark.covers("A-283")
+@pytest.mark.parametrize("piece", LONG)
 def test_a_long_line_takes_no_long_time(piece):
-    Forbidden(["make *"]).match(piece * 4000)  # within the time of the test
+    """The core reads it before any sandbox is there: what takes minutes here would stop everybody."""
+    began_s = time.process_time()
+    Forbidden(["make *"]).match(piece * (MAX_COMMAND // len(piece)))
+    assert time.process_time() - began_s < 30
+
+
+def test_a_chain_of_commands_that_run_one_another_is_bounded():
+    assert Forbidden().match("nice " * (MAX_CHAIN - 1) + "ls") == "" and Forbidden().match("nice " * MAX_CHAIN + "ls") == TOO_DEEP
+    assert Forbidden().match("while true; do sleep 1; done") == "" and Forbidden().match("while(1)\n fork()") == "fork bomb"
 
 
 @settings(max_examples=200, deadline=None)

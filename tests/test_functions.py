@@ -155,7 +155,7 @@ def test_slow_pattern_ends_the_query(store: Store):
     begin = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="took longer than 1 s"):
         store.rows("SELECT hedmatch('/(a|aa)+$/', body) FROM entries")
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
 
 
 def test_every_function_is_known_to_a_connection(store: Store):

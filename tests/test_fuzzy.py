@@ -165,7 +165,7 @@ def test_no_text_makes_the_search_slow(text: str, search: str) -> None:
     begun = monotonic_s()
     with pytest.raises(Conflict):
         fuzzy(text, search, "x")
-    assert monotonic_s() - begun < 15  # a quadratic way takes hours
+    assert monotonic_s() - begun < 60  # a quadratic way takes hours
 
 
 @given(TEXTS, TEXTS, TEXTS)

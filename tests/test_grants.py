@@ -1,8 +1,9 @@
 """Grants, marks and the rule about texts of strangers by themselves: what covers what, what carries something, what lasts."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from process import Box, a_box, script  # noqa: F401
 from stores import new_store
 
-from appliance import taint, tools
+from appliance import granting, taint, tools
+from appliance.channels import grants as doors
 from appliance.checkpoint import Checkpoint, Post
 from appliance.clock import CancelToken, now_ms, this_process
 from appliance.entries import By, Content, Entries
@@ -62,6 +64,8 @@ def runs(store: Store) -> Runs:
         ("owls.example", True),
         ("https://owls.example/barn", False),  # said, but not as a part of an address
         ("https://www.other.example/a/b?c=d", True),  # said letter by letter
+        ("https://OTHER.example/a/b?c=d", True),
+        ("https://other.example/A/b?c=d", False),  # another page, and a way to say something by capitals
         ("https://other.example/a/b?c=d#e", False),
         ("https://other.example/a/b?c=de", False),
         ("https://owls.example/secret", False),
@@ -94,27 +98,71 @@ def test_the_more_links_there_are_the_fewer_may_be_followed() -> None:
     ("arguments", "carried"),
     [
         ({"zone": "Europe/Paris"}, ()),
-        ({"zone": "europe/paris ", "list": ["7", 7, None]}, ()),
+        ({"zone": "europe/paris", "list": ["7", 7, None]}, ()),
+        ({"zone": "EUROPE/PARIS"}, ()),
+        ({"zone": "eUrOpE/pArIs"}, ("zone",)),  # capitals may say something
+        ({"zone": "Europe/Paris "}, ("zone",)),  # and so may blanks
+        ({"zone": "time  is"}, ("zone",)),
+        ({"list": ["7", "7", "7"]}, ()),
+        ({"list": ["7"] * 47}, ("list", "tool")),
+        ({"list": [None] * 47}, ("list", "tool")),
+        ({"list": [[], [[]]]}, ()),
+        ({"list": [[[[[[[[[]]]]]]]]]}, ("list", "tool")),
+        ({"deep": {"What": "time", "is": "it", "in": "7", "at": "What"}}, ("deep", "tool")),
         ({"zone": "Europe/Berlin"}, ("zone",)),
         ({"zone": "Paris", "note": "4711"}, ("note",)),
         ({"zone": "Par"}, ("zone",)),  # not within a word
         ({"deep": {"Europe": "7"}}, ()),
         ({"deep": {"4711": "7"}}, ("deep",)),
-        ({"a": True, "b": False, "c": 1, "d": 0}, ()),
-        ({"a": True, "b": False, "c": 1, "d": 0, "e": True}, ("e",)),
+        ({"a": True, "b": False, "c": 1}, ()),
+        ({"list": [True] * 12}, ()),
+        ({"list": [True] * 13}, ("list", "tool")),  # which tool it is was the first choice
         ({"numbers": [4, 7, 1, 1]}, ("numbers",)),
         ({}, ()),
     ],
 )
 def test_arguments_of_a_server_say_what_the_person_said(arguments: dict[str, object], carried: tuple[str, ...]) -> None:
-    known = Known("What time is it in Europe/Paris, at 7?")
+    known = Known("What time is it in Europe/Paris, at 7?", names=frozenset(arguments))
     assert taint.carried(CALL, "mcp:x", arguments, known) == carried
+
+
+def test_what_an_argument_is_called_says_something_where_the_tool_has_none_of_that_name() -> None:
+    known = Known("What time is it?", theirs="it takes a zone", names=frozenset({"when"}))
+    assert taint.carried(CALL, "mcp:x", {"when": "time", "zone": True, "it": "is"}, known) == ()
+    assert taint.carried(CALL, "mcp:x", {"when": "time", "4711": True}, known) == ("4711",)
+    book = replace(known, theirs=" ".join(f"w{n}" for n in range(1000)))
+    assert taint.carried(CALL, "mcp:x", {"w471": True}, book) == ()
+    assert taint.carried(CALL, "mcp:x", {"w47": 1, "w11": 1}, book)
+    assert taint.carried(CALL, "mcp:x", {}, replace(known, tools=1000)) == ()
+    assert taint.carried(CALL, "mcp:x", {}, replace(known, tools=1000, followed=1)) == ("tool",)
+
+
+def test_what_is_asked_many_times_says_something_however_little_each_time_does() -> None:
+    def most(reach: Reach, target: str, arguments: dict[str, object]) -> int:
+        known = [Known("See https://a.example/1 of owls", followed=count, names=frozenset(arguments)) for count in range(100)]
+        return next(n for n, one in enumerate(known) if taint.carried(reach, target, arguments, one))
+
+    assert most(CALL, "mcp:x", {"query": "owls"}) == most(CALL, "mcp:x", {}) == 4
+    assert most(WEB, "https://a.example/1", {}) == most(Reach("search", named="search"), "search", {"query": "owls"}) == 16
+
+
+def test_how_an_address_is_asked_for_says_something() -> None:
+    reach = Reach("web", target="url", data=("url", "wait"), usual=(20,))
+    for wait, free in ((None, 16), (20, 16), (7, 16), (47, 1)):
+        known = [Known("See https://a.example/1 in 7 seconds", followed=count) for count in range(20)]
+        asked = {"url": "https://a.example/1", "wait": wait}
+        assert [taint.carried(reach, "https://a.example/1", asked, one) for one in known].count(()) == free
 
 
 def test_a_search_may_use_words_of_the_web_and_no_others() -> None:
     search, known = Reach("search", named="search", data=("query",)), Known("owls?", public="Strigidae live in barns")
     assert taint.carried(search, "search", {"query": "strigidae owls barns", "max_results": 7}, known) == ()
     assert taint.carried(search, "search", {"query": "owls 4711"}, known) == ("query",)
+    listed = Known("owls?", public=" ".join(f"word{chr(97 + n)}" for n in range(26)) + " 4711 4712")
+    assert taint.carried(search, "search", {"query": "owls 4711"}, listed) == ("query",), "a number is what a code looks like"
+    many = " ".join(f"word{chr(97 + n)}" for n in range(9))
+    assert taint.carried(search, "search", {"query": many}, listed) == ("query",), "and a page may be a book of codes"
+    assert taint.carried(search, "search", {"query": many.removesuffix(" wordi")}, listed) == ()
 
 
 @given(st.text(min_size=1, max_size=40), st.text(max_size=40))
@@ -131,9 +179,7 @@ def test_what_the_folder_says_holds_what_leaves_and_not_what_stays() -> None:
 
 def test_sources_are_named_newest_first_and_not_all() -> None:
     marks = [Mark("web", f"https://a.example/{n}") for n in range(9)]
-    assert taint.because(marks) == (
-        "page https://a.example/8; page https://a.example/7; page https://a.example/6 and 6 more"
-    )
+    assert taint.because(marks) == ("page https://a.example/8; page https://a.example/7; page https://a.example/6 and 6 more")
     assert [mark.scope for mark in (PAGE, MAIL, Mark("mcp:time", "time/now"), Mark("skill", "tidy"))] == [
         "web:a.example", "mail", "mcp:time", "skill:tidy",
     ]  # fmt: skip
@@ -194,6 +240,10 @@ def test_a_grant_covers_its_kind_its_target_and_its_sources(store: Store) -> Non
     grants.add("ada", "web", "*", ["any"], DAY_MS, "ada")
     assert grants.find("ada", "web", "b.test", [PAGE, MAIL]) is not None
     assert made.is_open(now_ms()) and not made.is_open(made.expires_ms)
+    make = grants.add("ada", "exec", "make *", ["any"], DAY_MS, "ada")
+    assert make.covers("exec", "make all", [PAGE]) and not make.covers("exec", "make; rm -rf x", [PAGE])
+    assert not any(make.covers("exec", f"make all{more}", [PAGE]) for more in ("; id", " && id", "\nid", " $(id)", " `id`", " > x"))
+    assert grants.add("ada", "exec", "a | b*", ["any"], DAY_MS, "ada").covers("exec", "a | bc", [PAGE])
 
 
 @pytest.mark.parametrize(
@@ -228,6 +278,9 @@ def test_grants_are_made_shown_and_revoked_by_commands(box: Box) -> None:
     assert "no grants" in box.run("grants", "list").stdout
     made = box.json("grants", "add", "web", "owls.example", "--from", "web", "--from", "mail", "--for", "12h")
     assert (made["kind"], made["target"], made["origins"]) == ("web", "owls.example", ["mail", "web"])
+    tool = box.json("grants", "add", "plugin", "post_card", "--from", "web")
+    assert tool["kind"] == "plugin" and granting.KINDS == get_args(doors.Kind) == get_args(taint.Kind) == tuple(taint.KINDS)
+    assert box.run("grants", "revoke", str(tool["id"])).returncode == 0
     shown = box.run("grants", "list")
     assert "owls.example" in shown.stdout and "mail, web" in shown.stdout
     assert box.run("grants", "revoke", str(made["id"])).returncode == 0
@@ -262,7 +315,9 @@ def test_a_thread_without_marks_pays_one_read_for_what_reaches_out_and_none_for_
     runs, entries, views = Runs(store, this_process().encode()), Entries(store), Views(store)
     verbs = Verbs(store, entries, views, Schemes())
     origins = Origins(runs.marks)
-    post = Post(runs, entries, verbs, Grants(store), Ledger(store), Outbox(store, runs.process), origins, dict, lambda call: call)
+    outbox, names = Outbox(store, runs.process), frozenset[str]()
+    ways = (dict, lambda name: names, lambda server: 1, lambda call: call)
+    post = Post(runs, entries, verbs, Grants(store), Ledger(store), outbox, origins, *ways)
     checkpoint = Checkpoint(post)
     with store.write():
         runs.open_session("local:ada", "ada", "user:ada")

@@ -10,6 +10,7 @@ from test_delegation import opened
 from test_scenarios import CHAT, Stage
 
 from appliance.checklist import Section
+from appliance.clock import now_ms
 from appliance.heartbeat import Beat, Heartbeat, jittered
 from appliance.records import Outbound
 from appliance.schedules import Schedule
@@ -24,6 +25,7 @@ ANSWERS: dict[str, Any] = {
     "broken": [{"text": "", "error": "too_large"}] * 9,
     "keep": [{"tool_calls": [{"name": "remember", "arguments": {"text": "The door was open.", "title": "Door"}}]}, "HEARTBEAT_OK"],
     "plants": ["The plants are dry."] * 9,
+    "circles": ["The door is open. " * 2000],
 }
 DAY_MS = 86_400_000
 
@@ -134,6 +136,25 @@ def test_an_alert_goes_to_the_thread_last_talked_in_and_is_put_once(stage: Stage
     assert stage.core.runs.events(thread)[-1].content == "The door is open."
 
 
+@pytest.mark.covers("S-074")
+def test_of_several_people_the_one_who_talked_last_is_told(stage: Stage):
+    file(stage, "- [ ] [door] look\n")
+    talk(stage)
+    at_ms = now_ms()
+    with stage.core.store.write() as execute:
+        for name, apart in (("bob", -DAY_MS), ("cid", -2 * DAY_MS)):
+            stage.core.runs.open_session(f"local:{name}", name, f"user:{name}")
+            execute("UPDATE sessions SET last_active_ms = ? WHERE id = ?", (at_ms + apart, f"local:{name}"))
+    for key, person in (("last is ada", "ada"), ("last is bob", "bob")):
+        assert look(stage, key=key).outcome == "alert"
+        letter = stage.core.outbox.find(f"heartbeat:{key}")
+        assert letter is not None and (letter.letter.person, letter.letter.session) == (person, f"local:{person}")
+        with stage.core.store.write() as execute:
+            execute("UPDATE sessions SET last_active_ms = ? WHERE id = 'local:bob'", (now_ms() + 1,))
+    with stage.core.store.write() as execute:
+        execute("UPDATE sessions SET last_active_ms = 0 WHERE id IN ('local:bob', 'local:cid')")
+
+
 def _outbound(stage: Stage, letter: int) -> Any:
     known = stage.core.outbox.get(letter).letter
     assert stage.core.outbox.take(letter, "local")
@@ -147,6 +168,17 @@ def test_what_is_looked_after_is_in_nobody_s_history(stage: Stage):
     assert look(stage).outcome == "quiet"
     assert len(stage.core.runs.events(thread)) == before
     assert not [one for one in stage.core.history.last("user:ada", 50) if "look" in one.text and "Hello" not in one.text]
+
+
+def test_an_alert_that_finds_no_end_is_cut_and_says_where_the_rest_is(stage: Stage):
+    talk(stage)
+    file(stage, "- [ ] [circles] look\n")
+    told = look(stage, key="circles").text
+    assert len(told) < 1700 and told.startswith("The door is open.")
+    ref = told.rpartition("owlbox job view ")[2].rstrip(")")
+    assert len(stage.core.jobs.get(ref).result) > len(told)
+    letter = stage.core.outbox.find("heartbeat:circles")
+    assert letter is not None and letter.letter.text == told
 
 
 @pytest.mark.covers("S-075", "E-272")
@@ -215,6 +247,27 @@ def test_sections_become_schedules_that_stay_while_they_say_the_same(stage: Stag
     assert "heartbeat:user:bob:checklist" in rows(stage)
     file(stage, None, "users/bob")
     assert "heartbeat:user:bob:checklist" not in rows(stage)
+
+
+@pytest.mark.covers("E-324")
+def test_one_file_with_a_checklist_and_a_section_has_one_schedule_for_each_however_often_it_is_edited(stage: Stage):
+    text = "# Heartbeat\n\n- [ ] is the door shut?\n\n## Plants\nCadence: weekly\nPrompt: Look at the plants.\n"
+    file(stage, text)
+    first = rows(stage)
+    assert {(one.name, one.rule.kind, one.type) for one in first.values()} == {
+        ("Heartbeat: HEARTBEAT.md", "interval", "heartbeat"),
+        ("Heartbeat: Plants", "cron", "heartbeat"),
+    }
+    beat = first["heartbeat:box:checklist"]
+    for number in range(4):
+        file(stage, text.replace("Look at", f"Look {number} times at") + f"- [ ] and {number}?\n")
+        edited = rows(stage)
+        assert sorted(one.name for one in edited.values()) == ["Heartbeat: HEARTBEAT.md", "Heartbeat: Plants"]
+        assert edited["heartbeat:box:checklist"] == beat  # the lines are read when it is due
+    file(stage, text)
+    assert {(one.key, one.rule) for one in rows(stage).values()} == {(one.key, one.rule) for one in first.values()}
+    file(stage, text.replace("- [ ] is", "- [x] is"))
+    assert [one.name for one in rows(stage).values()] == ["Heartbeat: Plants"]
 
 
 @pytest.mark.covers("A-252")

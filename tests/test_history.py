@@ -106,6 +106,20 @@ def test_what_nobody_said_is_no_history(past: Past, kind: str) -> None:
     assert past.history().search("kettle", context="user:ada") == []
 
 
+@pytest.mark.covers("E-250", "S-015")
+def test_what_no_model_could_answer_is_no_history(past: Past) -> None:
+    run = past.talk("a kettle", "yes, a kettle")
+    failed = past.runs.append(
+        Event(run, "message", "user", "another kettle", channel="local", sender_id="ada", at_ms=2000), durable=True
+    )
+    loop = past.runs.enqueue(run, failed.id, "c")
+    past.runs.start_loop(loop)
+    past.runs.end_loop(past.runs.loop(loop), 500, "authentication_failed")
+    assert texts(past.history()) == ["a kettle", "yes, a kettle"]
+    found = past.history().search("kettle", context="user:ada")
+    assert [one.told.text for one in found] == ["yes, a kettle", "a kettle"] and found[0].after is None
+
+
 # -- labels ---------------------------------------------------------------------------------------------
 
 

@@ -156,7 +156,7 @@ class Desk:
     def ask(self, text: str, **more: str) -> Subscription:
         accepted = self.accept(text, **more)
         subscription = self.inbox.feed.subscribe(accepted.loop)
-        limit = threading.Timer(20, subscription.close)  # an answer that never ends fails its test
+        limit = threading.Timer(60, subscription.close)  # an answer that never ends fails its test
         limit.daemon = True
         limit.start()
         self.inbox.start(accepted.loop)
@@ -357,7 +357,7 @@ def test_two_messages_of_one_thread_are_answered_one_after_the_other(desk: Calla
     go = threading.Event()
 
     def slow(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
-        go.wait(10)
+        go.wait(60)
         yield from echo(ask, cancel)
 
     here = desk(slow)
@@ -384,7 +384,7 @@ def test_prompt_that_waits_is_not_part_of_the_answer_before_it(desk: Callable[..
 
 
 def test_two_sessions_are_answered_side_by_side(desk: Callable[..., Desk]) -> None:
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=180)
 
     def meet(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         both.wait()  # breaks unless both are here at once
@@ -410,7 +410,7 @@ def test_turns_of_one_session_in_two_processes_follow_each_other(desk: Callable[
     mine = here.ask("mine")
     threading.Event().wait(0.5)
     assert here.model.asks == []  # type: ignore[attr-defined]  # it waits for the session
-    there.communicate("stop\n", timeout=10)
+    there.communicate("stop\n", timeout=180)
     assert list(mine)[-1] == LoopEnded(200, "ok")
     assert sorted(r.status for r in here.runs.listing()) == [200, 499]
     assert store.rows("SELECT * FROM turn_locks") == []
@@ -438,8 +438,7 @@ def test_stop_keeps_what_was_said_and_the_thread_goes_on(desk: Callable[..., Des
     here = desk(until_stopped)
     subscription = here.ask("tell me")
     run = here.runs.listing()[0].id
-    until(lambda: len(here.model.asks) == 1)  # type: ignore[attr-defined]
-    threading.Event().wait(0.1)
+    assert next(iter(subscription))  # it speaks
     assert here.inbox.stop(run)
     end = list(subscription)[-1]
     assert (end.status, end.outcome) == (499, "cancelled")  # type: ignore[union-attr]
@@ -456,12 +455,12 @@ def test_stop_during_a_tool_leaves_a_result_for_every_call(desk: Callable[..., D
 
     def look(cancel: Cancel) -> str:
         begun.set()
-        cancel.wait(10)
+        cancel.wait(60)
         return "half an owl"
 
     here = desk(call_then_echo, look=look)
     subscription = here.ask("look")
-    assert begun.wait(10)
+    assert begun.wait(60)
     run = here.runs.listing()[0].id
     here.inbox.stop(run)
     assert list(subscription)[-1].status == 499  # type: ignore[union-attr]
@@ -489,7 +488,7 @@ def test_close_ends_what_runs_and_keeps_what_waits_for_the_next_inbox(desk: Call
     waiting = here.ask("two")
     start_s = monotonic_s()
     here.inbox.close("restart")
-    assert monotonic_s() - start_s < 5
+    assert monotonic_s() - start_s < 20
     assert [list(s)[-1].outcome for s in (running, waiting)] == ["stopped", "waiting"]  # type: ignore[union-attr]
     late = here.ask("three", sender="bob")  # accepted, and its listener is not left hanging
     assert list(late) == [LoopEnded(100, "waiting", "it will be answered after the restart")]
@@ -605,7 +604,7 @@ def test_listener_beside_a_fast_speaker_loses_nothing() -> None:
         if number % 100 == 0:
             subscription.put(_event(str(number)))
     subscription.put(LoopEnded(200, "ok"))
-    listener.join(10)
+    listener.join(60)
     assert "".join(i.text for i in heard if isinstance(i, Delta)) == "".join(f"{n} " for n in range(2000))
     assert [i.content for i in heard if isinstance(i, Event)] == [str(n) for n in range(0, 2000, 100)]
 
@@ -628,7 +627,7 @@ def test_listener_that_leaves_does_not_stop_the_answer(desk: Callable[..., Desk]
 
     def slow(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         yield Piece("ho")
-        go.wait(10)
+        go.wait(60)
         yield Piece("ot")
         yield Finish("stop")
 
@@ -761,7 +760,7 @@ def test_prompt_that_another_process_took_is_followed_to_its_end(desk: Callable[
     assert there.stdout is not None and there.stdout.readline()
     subscription = here.inbox.feed.subscribe(accepted.loop)
     here.inbox.start(accepted.loop)
-    there.communicate("go\n", timeout=10)
+    there.communicate("go\n", timeout=180)
     first, event, end = list(subscription)
     assert (first, end) == (Delta("tooh"), LoopEnded(200, "ok")) and isinstance(event, Event)
     assert here.model.asks == []  # type: ignore[attr-defined]

@@ -355,7 +355,7 @@ def site() -> Iterator[tuple[str, dict[str, bytes]]]:
 
 def fetch(url: str) -> Fetched:
     try:
-        with urlopen(url, timeout=30) as answer:
+        with urlopen(url, timeout=180) as answer:
             return Fetched(answer.read(), answer.headers["Content-Type"])
     except OSError as error:
         raise Unavailable(f"{url}: {error}") from None

@@ -8,6 +8,7 @@ the core's environment and files; commands turn their output round, so that hidi
 import json
 import shutil
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from appliance.clock import monotonic_s
 
 pytestmark = needs("bwrap", "perl")
 LIMIT_S = 60.0
-LONGEST_S = 10.0  # for each answer while it is under attack; two slow processors may be shared with a compiler
+LONGEST_S = 30.0  # for each answer while it is under attack; two slow processors may be shared with a compiler
 SECRET = "sk-injected-9f8e7d6c5b4a"
 OTHERS = "what bob told the owl"
 SKILL = """---
@@ -107,8 +108,7 @@ def port() -> Iterator[tuple[int, list[object]]]:
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory, port: tuple[int, list[object]]) -> Iterator[Core]:
-    place, runtime = tmp_path_factory.mktemp("injected"), Path(f"/tmp/owl-{threading.get_native_id()}-injected")
-    runtime.mkdir(mode=0o700)
+    place, runtime = tmp_path_factory.mktemp("injected"), Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
     with boxed(place, runtime) as box:
         home = box.home.root
         for name, text in {

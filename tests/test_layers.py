@@ -136,9 +136,11 @@ ROOT = Path(__file__).parent.parent
 #   origins     how marks get about, apart from marks, which keeps them; checkpoint: what is held at dispatch;
 #   clearance   runs what was let pass; taint_parts: these tied together for core; granting: the commands;
 #   mcp_server     the protocol that other agents speak with us; guests: what they may call; mcp_serve: the command;
-#   zones       names of time zones; idioms: the words of English about time; phrases: rules made of them; wording: rules in words;
+#   zones       names of time zones; daytimes: times of day in English; idioms: the words of English about time;
+#   phrases     rules made of them; reminders: what somebody wants to be reminded of, and when; wording: rules in words;
 #   lineage     whether a schedule began something; judging: the small model's word on one; firing: what becomes of a due one;
 #   effects     what it does then; timetable: what people may do with schedules; timekeeper: the thread that sleeps until the next;
+#   rounds      the thread of timekeeper and of courier: looks, sleeps, looks again;
 #   hours       these tied together for core, as office is for the queue; schedule_commands: the commands about them;
 #   windows     parts of a day; checklist: what HEARTBEAT.md says; quiet: when the owl holds its tongue;
 #   unasked     what it does and says unasked, tied together for core; heartbeat_commands: the commands about that;
@@ -148,9 +150,10 @@ __init__ errors records clock steps audience
 tables inside globs bounds zones spans fuzzy fences markers cycles modes keys shellwords tallies cues
 taint containment forbidden jsonpaths xpaths loose tags diffs excuses breaker throttle failover
 verdicts markdown patterns edits healing timing tokens hooks moments jsonrpc notices schema signatures gguf settings addresses hosts
-mcp_content rendering windows checklist
+mcp_content rendering windows checklist daytimes
 outlines ignores pages manuals secrecy seals credentials idioms wording
 phrases
+reminders
 places signals reference answers schemes contents chunks pruning mounts
 readers
 config log notify resolving seccomp slots usage rules
@@ -158,7 +161,7 @@ landlock wire
 jail exchange
 cells mcp_sandbox mcp_http
 porter servers
-vault fetch sandbox watch functions queries convert client listener shutdown doorman amend clerk phases mcp_server
+rounds vault fetch sandbox watch functions queries convert client listener shutdown doorman amend clerk phases mcp_server
 gather readable custody moving mcp_stdio bridge_client
 websearch strongbox mcp_connections
 store
@@ -209,6 +212,7 @@ tui.link tui.commands tui.look tui.owl tui.rows tui.confirm tui.prose tui.bubble
 tui.sender tui.composer tui.follower
 tui.waits tui.meter tui.tree
 tui.panel
+tui.lister
 tui.console tui.onlooker
 core tui.*
 daemon

@@ -9,7 +9,8 @@ import pytest
 from process import Box, Core, a_shared_box, script, until  # noqa: F401
 
 from appliance.client import Client
-from appliance.errors import Lost, NotFound
+from appliance.clock import CancelToken
+from appliance.errors import Cancelled, Lost, NotFound
 from appliance.notices import MAX_WAITING, Notice, Notices, Stir
 
 PLAY = """
@@ -52,7 +53,7 @@ def following(core: Core, thread: str, after: int = 0) -> Iterator[Heard]:
         try:
             for item in client.stream("thread.follow", {"id": thread, "after": after}, deadline_s=120):
                 heard.items.append(item)
-        except Lost:
+        except (Lost, Cancelled):
             pass
 
     thread_of_it = threading.Thread(target=listen, args=(client,))
@@ -61,7 +62,7 @@ def following(core: Core, thread: str, after: int = 0) -> Iterator[Heard]:
         yield heard
     finally:
         client.close()
-        thread_of_it.join(30)
+        thread_of_it.join(60)
         assert not thread_of_it.is_alive()
 
 
@@ -107,6 +108,17 @@ def test_a_thread_that_is_deleted_is_the_end_and_an_unknown_one_an_error(core: C
         core.call("thread.delete", id=thread)
     with core.client() as client, pytest.raises(NotFound):
         list(client.stream("thread.follow", {"id": "nowhere"}, deadline_s=5))
+
+
+def test_a_core_that_ends_does_not_say_that_the_thread_is_gone(core: Core) -> None:
+    """Stopped, it may answer before it hangs up: as the end of the thread, that would be the last a screen looks at it."""
+    thread, stop = asked(core, "hello"), CancelToken()
+    with core.client() as client:
+        stream = client.stream("thread.follow", {"id": thread}, deadline_s=120, cancel=stop)
+        next(stream)
+        stop.set()
+        with pytest.raises(Cancelled):
+            list(stream)
 
 
 def test_a_lookout_is_told_of_writing_once_and_of_its_own_notices() -> None:

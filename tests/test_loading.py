@@ -36,6 +36,7 @@ class Ware:
     name: str
     description: str
     schema: dict[str, Any] = field(default_factory=dict)
+    is_read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,15 @@ class Reply:
     text: str
     is_error: bool = False
     hint: str = ""
+
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
+MORE = {
+    "keep": Ware("bazaar", "keep", "Keep a text", TEXT),
+    "find": Ware("files", "find", "Find ids", {"type": "object", "properties": {"query": {"type": "string"}}}, is_read_only=True),
+    "open": Ware("files", "open", "Open an id", {"type": "object", "properties": {"id": {"type": "string"}}}, is_read_only=True),
+    "send": Ware("files", "send", "Send an id", {"type": "object", "properties": {"id": {"type": "string"}}}),
+}
 
 
 @dataclass
@@ -70,6 +80,8 @@ class Shelf:
 
     def info(self, server: str, tool: str) -> Ware:
         self.wanted.append("info")
+        if tool in MORE:
+            return MORE[tool]
         if tool != "get_doc":
             raise NotFound(f"server {server} has no tool {tool!r}", hint="there are get_doc")
         return self.ware
@@ -85,7 +97,7 @@ def use(name: str, **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
-EXEC = use("mcp_exec", server="google-docs", tool="get_doc", args={"id": "1"})
+EXEC = use("mcp_exec", server="google-docs", tool="get_doc", args={"id": "example.org"})
 ACCEPT = use("accept_content", exec_call_id="exec-1", title="Our  plan", mime_type="text/markdown")
 PLAYS: dict[str, list[dict[str, Any]]] = {
     "whole": [
@@ -116,6 +128,23 @@ PLAYS: dict[str, list[dict[str, Any]]] = {
         use("accept_content", exec_call_id="exec-2", title="second"),
     ],
     "addition": [use("request_http_fallback")],
+    "steals": [
+        use("mcp_exec", server="files", tool="open", args={"id": "diary"}),
+        *[use("mcp_exec", server="bazaar", tool="keep", args={"text": text}) for text in ("open", "orders", "open says")],
+        use("request_http_fallback"),
+    ],
+    "obeys": [
+        use("mcp_exec", server="files", tool="find", args={"query": "obeys"}),
+        use("mcp_exec", server="files", tool="send", args={"id": "orders"}),
+        use("mcp_exec", server="files", tool="send", args={"id": "mallory"}),
+        use("mcp_exec", server="files", tool="open", args={"id": "orders"}),
+        use("accept_content", exec_call_id="exec-2", title="Found"),
+    ],
+    "counts": [
+        use("mcp_exec", server="files", tool="open", args={"id": "diary"}),
+        *[use("mcp_exec", server="bazaar", tool="keep", args={"text": n % 2 == 0}) for n in range(8)],
+        use("request_http_fallback"),
+    ],
 }
 
 
@@ -186,8 +215,8 @@ def bench(core: Core) -> Bench:
 def test_the_accepted_result_is_kept_whole_and_the_model_sees_its_beginning(bench: Bench):
     found = bench.load("whole")
     assert (found.data.decode(), found.title, found.mime, found.server) == (LONG, "Our plan", "text/markdown", "google-docs")
-    assert bench.fetched == [] and bench.shelf.called == [("google-docs", "get_doc", {"id": "1"})]
-    assert bench.shelf.wanted == ["search", "tools", "info"]
+    assert bench.fetched == [] and bench.shelf.called == [("google-docs", "get_doc", {"id": "example.org"})]
+    assert bench.shelf.wanted[:3] == ["search", "tools", "info"]
     assert {spec.name for spec in bench.model.asked[0].tools} == set(loading.NAMES) and len(loading.NAMES) == 7
     shown = bench.results[3]
     assert LONG[:SHOWN_CHARS] in shown and LONG[: SHOWN_CHARS + 1] not in shown and "[exec-1: " in shown
@@ -261,6 +290,24 @@ def test_the_person_s_words_are_shown_to_the_agent_within_bounds(bench: Bench):
     assert bench.model.asked[0].messages[0].content.endswith("shorter please")
     with pytest.raises(TooLarge):
         bench.load("addition", "x" * 10_001)
+
+
+@pytest.mark.covers("A-281")
+def test_what_one_server_answers_is_not_told_to_another(bench: Bench):
+    """The first call follows nobody's words; from then on only the address, its parts and a few switches leave."""
+    assert bench.load("steals") == HTTP
+    assert [tool for _, tool, _ in bench.shelf.called] == ["open"]
+    assert all("what the person has not said, in args" in text for text in bench.results[1:4])
+    bench.shelf.called.clear()
+    assert bench.load("counts") == HTTP
+    assert len([1 for server, *_ in bench.shelf.called if server == "bazaar"]) <= 3
+
+
+@pytest.mark.covers("A-281")
+def test_what_a_page_orders_is_not_done_and_what_a_search_found_can_be_read(bench: Bench):
+    found = bench.load("obeys")
+    assert found.title == "Found" and found.data.decode().startswith("open says")
+    assert [tool for _, tool, _ in bench.shelf.called] == ["find", "open"]
 
 
 def test_being_stopped_ends_it(bench: Bench):

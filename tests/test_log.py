@@ -223,7 +223,7 @@ def test_without_journald_a_service_logs_to_stderr_and_a_process_without_one_to_
         "log.start('core', Path(sys.argv[1]), 'info', log.Redactor())\nlogging.getLogger('appliance.x').info('to the file')\n"
         "log.start('core', None, 'info', log.Redactor())\nlogging.getLogger('appliance.x').info('nowhere else')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=180, check=True)
     assert [json.loads(line)["message"] for line in done.stderr.splitlines()] == ["hoot", "nowhere else"]
     assert [line["message"] for line in lines(tmp_path)] == ["to the file"] and done.stdout == ""
 

@@ -267,7 +267,7 @@ def test_no_body_makes_reading_slow(body: str) -> None:
         parse_markers(body)
     except OwlError as error:
         assert error.message
-    assert monotonic_s() - begun < 10  # a quadratic way takes minutes
+    assert monotonic_s() - begun < 60  # a quadratic way takes minutes
 
 
 # -- sed --------------------------------------------------------------------------------------------

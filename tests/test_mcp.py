@@ -14,7 +14,7 @@ from needs import needs
 
 from appliance.clock import CancelToken, monotonic_s, sleep_s
 from appliance.containment import Tools
-from appliance.errors import NotFound, OwlError, Refused, ServerError
+from appliance.errors import ConfigError, NotFound, OwlError, Refused, ServerError
 from appliance.settings import Config
 
 pytestmark = [needs("bwrap", "perl", "python3")]
@@ -30,7 +30,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
 
 def gone(stand: Stand, pid: int) -> None:
     """Wait until a process is no more."""
-    end_s = monotonic_s() + 10
+    end_s = monotonic_s() + 60
     while os.path.exists(f"/proc/{pid}") and monotonic_s() < end_s:
         sleep_s(0.02)
 
@@ -192,7 +192,7 @@ def test_a_call_can_be_stopped_and_takes_no_other_with_it(stand: Stand) -> None:
     thread.start()
     assert stand.text("stub", "echo", "meanwhile") == "echo: meanwhile"
     stop.set()
-    thread.join(20)
+    thread.join(60)
     assert len(done) == 1 and not thread.is_alive()
     stand.hub.remove("slow")
 
@@ -222,13 +222,13 @@ def test_a_server_that_cannot_be_reached_costs_a_warning(stand: Stand, caplog: p
 
 def test_a_server_that_goes_on_failing_is_left_alone_for_longer(stand: Stand) -> None:
     stand.add_stub("crashing", args=["--late"])
-    said = []
-    for _ in range(4):
+    said = [""]
+    while "is tried again in" not in said[-1] and len(said) < 12:  # a pause is over before a slow machine asks again
         with pytest.raises(ServerError) as caught:
             stand.hub.ping("crashing")
         said.append(caught.value.message)
     stand.hub.remove("crashing")
-    assert "cannot start" in said[0] and "is tried again in" in said[-1]
+    assert "cannot start" in said[1] and "is tried again in" in said[-1]
 
 
 def test_lists_are_asked_anew_when_the_server_says_that_they_changed(stand: Stand) -> None:
@@ -345,6 +345,24 @@ def test_a_name_that_was_given_to_us_is_used_at_the_login(stand: Stand) -> None:
         assert "mcp/known-client_secret" not in stand.vault
 
 
+def test_a_program_may_log_in_by_itself_where_it_was_given_a_secret(stand: Stand) -> None:
+    with website(wants_login=True) as site:
+        given = {"url": site.url, "client_id": "owl-8", "client_secret": "between-us"}
+        stand.hub.add("robot", {**given, "issuer": site.root})
+        assert stand.text("robot", "shout", "hi") == "HI" and site.grants == ["owl-8:between-us"]
+        site.tokens.clear()  # no longer taken: it logs in anew
+        assert stand.text("robot", "shout", "you") == "YOU" and len(site.grants) == 2 and site.registrations == 0
+        stand.hub.remove("robot")
+        assert not [name for name in stand.vault if name.startswith("mcp/robot")]
+        stand.hub.add("misled", {**given, "issuer": "https://elsewhere.example"})
+        with pytest.raises(ServerError):
+            stand.hub.tools("misled")
+        assert len(site.grants) == 2, "the secret goes to who gave it and to nobody else"
+        stand.hub.remove("misled")
+    with pytest.raises(ConfigError, match="client_secret"):
+        stand.hub.add("half", {"url": "https://x.example", "client_id": "owl-9", "issuer": "https://x.example"})
+
+
 def test_a_login_can_be_answered_with_a_pasted_address(stand: Stand) -> None:
     with website(wants_login=True) as site:
         stand.hub.add("afar", {"url": site.url})
@@ -354,7 +372,7 @@ def test_a_login_can_be_answered_with_a_pasted_address(stand: Stand) -> None:
             from urllib.parse import urlsplit
 
             place = urlsplit(about["address"])
-            line = http.client.HTTPConnection(place.netloc, timeout=10)
+            line = http.client.HTTPConnection(place.netloc, timeout=180)
             line.request("GET", f"{place.path}?{place.query}")
             where = line.getresponse().headers["Location"]
             line.close()
@@ -380,19 +398,38 @@ def test_closing_is_safe_before_after_and_twice(tmp_path: Path) -> None:
             made.hub.tools("stub")
 
 
+@pytest.mark.covers("E-245")
+@pytest.mark.parametrize("what", ["server", "bridge"])
+def test_closing_is_safe_when_the_other_end_is_gone(tmp_path: Path, what: str) -> None:
+    with standing(tmp_path) as made:
+        made.add_stub("stub")
+        assert made.text("stub", "echo", "hoot")
+        if what == "server":
+            made.kill("stub")
+        else:
+            made.ferry._child.kill()  # type: ignore[union-attr]
+        made.hub.close()
+        made.hub.close()
+        with pytest.raises(ServerError, match="shutting down"):
+            made.hub.tools("stub")
+
+
 @pytest.mark.covers("S-098", "B-141")
 def test_servers_end_with_the_core_and_when_they_are_idle(tmp_path: Path) -> None:
-    idle = replace(Tools(), mcp_idle_s=1)
-    with standing(tmp_path, settings=lambda: replace(Config(), tools=idle), OWLBOX_LINGER_S="0.2") as made:
+    tools = [Tools()]
+    with standing(tmp_path, settings=lambda: replace(Config(), tools=tools[0]), OWLBOX_LINGER_S="0.2") as made:
         made.add_stub("stub")
         made.text("stub", "echo")
         server, bridge = made.pid("stub"), made.ferry.pid
+        tools[0] = replace(tools[0], mcp_idle_s=1)
+        made.text("stub", "echo")
         gone(made, server)
         assert not os.path.exists(f"/proc/{server}")
-        end_s = monotonic_s() + 20
+        end_s = monotonic_s() + 60
         while made.ferry.pid is not None and monotonic_s() < end_s:
             sleep_s(0.05)
         assert made.ferry.pid is None and bridge is not None
+        tools[0] = Tools()
         assert made.text("stub", "echo", "back") == "echo: back"  # and it comes again when it is needed
         server = made.pid("stub")
         made.hub.close()

@@ -424,7 +424,7 @@ def slow() -> tuple[Slow, Conversation, list[Any]]:
 def test_a_call_is_cancelled_and_never_answered():
     offer, talk, heard = slow()
     talk.take(json.dumps(request("a", "tools/call", name="long")).encode())
-    assert offer.begun.acquire(timeout=30)
+    assert offer.begun.acquire(timeout=180)
     talk.take(json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}}).encode())
     talk.finish(30)
     talk._pool.shutdown(wait=True)
@@ -446,7 +446,7 @@ def test_an_id_that_is_in_use_and_too_many_requests_are_errors():
 def test_when_the_agent_hangs_up_what_runs_is_stopped():
     offer, talk, heard = slow()
     talk.take(json.dumps(request(1, "tools/call", name="long")).encode())
-    assert offer.begun.acquire(timeout=30)
+    assert offer.begun.acquire(timeout=180)
     talk.finish(0)
     talk._pool.shutdown(wait=True)
     assert offer.stopped == ["long"] and heard == []

@@ -146,7 +146,7 @@ def test_core_says_ready_lives_reloads_and_stops(box: Box, manager: Listening):
     assert [line for line in box.log("core") if line.get("operation") == "ping"] == []  # the card is spared
     core.child.terminate()
     assert manager.until("STOPPING=1")[-1] == ["STOPPING=1", "STATUS=stopping: signal SIGTERM"]
-    assert core.child.wait(30) == 0
+    assert core.child.wait(60) == 0
 
 
 def test_no_watchdog_no_wake_up(box: Box, manager: Listening):
@@ -194,7 +194,7 @@ def test_broker_says_ready_lives_and_stops(box: Box, manager: Listening):
     manager.until("WATCHDOG=1")
     child.terminate()
     assert manager.until("STOPPING=1")[-1][1] == "STATUS=stopping: SIGTERM"
-    assert child.wait(30) == 0
+    assert child.wait(60) == 0
 
 
 @pytest.mark.parametrize("service", ["serve", "broker"])
@@ -211,11 +211,11 @@ def test_a_given_socket_outlives_the_service(box: Box, runtime: Path, service: s
             try:
                 waiting.join(60)
                 assert not waiting.is_alive()
-                with Client(str(path), name="test") as client:
+                with Client(str(path), name="test", timeout_s=60) as client:
                     assert client.server["pid"] == child.pid
             finally:
                 child.terminate()
-                assert child.wait(30) == 0
+                assert child.wait(60) == 0
             assert path.exists()
 
 
@@ -229,7 +229,7 @@ def test_core_with_a_given_broker_starts_none(box: Box, runtime: Path):
     assert (status["broker"]["state"], status["broker"]["pid"]) == ("running", broker.pid)
     assert [p["kind"] for p in status["processes"]] == ["core"]
     core.child.terminate()
-    assert core.child.wait(30) == 0
+    assert core.child.wait(60) == 0
     assert broker.poll() is None
     assert path.exists()
 

@@ -174,8 +174,8 @@ def test_pauses_double_up_to_the_longest_and_end_in_failure(tmp_path: Path) -> N
         assert post.outbox.take(letter, "mail")
         began = now_ms()
         left = post.outbox.put_off(letter, "down")
-        pauses.append(round((left.due_ms - began) / 1000))
-    assert pauses == [5, 10, 20, 40, 60, 60, 60]
+        pauses.append((left.due_ms - now_ms(), left.due_ms - began))
+    assert all(least <= 1000 * pause_s <= most for pause_s, (least, most) in zip((5, 10, 20, 40, 60, 60, 60), pauses, strict=True))
     assert (left.status, left.error, left.attempts) == ("failed", "down", 7) and left.ended_ms
 
 
@@ -303,7 +303,7 @@ def test_bell_rings_within_the_transaction_and_due_waits_for_its_end(post: Post)
         post.put("k")
         looking.join(0.3)
         assert seen == []
-    looking.join(10)
+    looking.join(60)
     assert seen == [["k"]]
 
 
@@ -388,7 +388,7 @@ def _model(posting: Posting) -> tuple[str, int]:
     return posting.status, posting.attempts
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(["put", "take", "end", "off", "cancel", "retry", "die"]), st.integers(0, 3)), max_size=30

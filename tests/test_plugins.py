@@ -21,6 +21,7 @@ from appliance.places import Home
 from appliance.plugins import Ground, Plugins, find
 from appliance.records import ToolCall
 from appliance.schemes import Schemes
+from appliance.settings import Plugins as Keys
 from appliance.views import Actor
 
 ROOT = Path(__file__).parent.parent
@@ -222,10 +223,7 @@ def test_every_moment_comes_with_what_the_table_says(stage: Stage) -> None:
     stage.decide(stage.ask("[no-file] Write."), "reject")
     names = {name.replace("known", "SCHEME") if name.startswith("view.") else name for name, _ in module("recorder").heard}
     assert {one.name for one in MOMENTS} == names
-    kinds = {
-        name: [type(value).__name__ for value in heard(name)[-1]]
-        for name in {name for name, _ in module("recorder").heard}
-    }
+    kinds = {name: [type(value).__name__ for value in heard(name)[-1]] for name in {name for name, _ in module("recorder").heard}}
     wanted_kinds = {
         "loop.completed": ["Loop", "LoopEnded"],
         "request.completed": ["str", "Finish"],
@@ -319,9 +317,27 @@ def test_what_a_plugin_prints_while_it_is_loaded_is_no_part_of_an_answer(
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "loud.py").write_text("print('hello')\ndef register(plugin):\n    print('bye')\n")
     ground = Ground(tmp_path, Hooks(), Schemes(), stage.core.toolbox)
-    assert [one.state for one in Plugins(ground, ["loud"]).loaded] == ["loaded"]
+    assert [one.state for one in Plugins(ground, Keys(("loud",))).loaded] == ["loaded"]
     said = capsys.readouterr()
     assert said.out == "" and "hello" in said.err and "bye" in said.err
+
+
+@pytest.mark.covers("R-194")
+@pytest.mark.parametrize("at", ["its first line", "register"])
+def test_one_that_hangs_while_it_is_loaded_holds_nothing_up_and_adds_nothing_later(stage: Stage, tmp_path: Path, at: str) -> None:
+    first = "GO.wait()" if at == "its first line" else ""
+    hanging = f"import threading\nfrom appliance.toolbox import tool\nGO, DONE = threading.Event(), threading.Event()\n{first}\n"
+    hanging += '@tool(group="late")\ndef too_late() -> str:\n    """Late."""\n    return ""\n'
+    hanging += "def register(plugin):\n    GO.wait()\n    plugin.tool(too_late)\n    DONE.set()\n"
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "hanging.py").write_text(hanging)
+    (tmp_path / "plugins" / "next.py").write_text("def register(plugin):\n    plugin.on('run.created', print)\n")
+    plugins = Plugins(Ground(tmp_path, Hooks(), Schemes(), stage.core.toolbox), Keys(("hanging", "next"), load_s=0.5))
+    (hanging_one, _) = plugins.loaded  # the next one had its turn
+    assert (hanging_one.state, hanging_one.problem) == ("failed", "it took longer than 0.5 s to load")
+    assert plugins.problems[0] == "plugin hanging: it took longer than 0.5 s to load"
+    module("hanging").GO.set()
+    assert module("hanging").DONE.wait(60) and stage.core.toolbox.spec("too_late") is None
 
 
 @pytest.mark.covers("R-190")

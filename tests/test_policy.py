@@ -79,6 +79,17 @@ def test_verdict_on_a_tool(mode, allow, deny, tool, verdict):
     assert Policy(mode, allow, deny).check(tool) == verdict
 
 
+@pytest.mark.covers("A-032")
+@pytest.mark.parametrize(
+    ("mode", "is_allowed", "rule"),
+    [("strict", False, "network.proxy.disabled"), ("permissive", True, "network.proxy.disabled"), ("disabled", True, "")],
+)
+def test_a_tool_that_reaches_the_web_needs_a_network(mode, is_allowed, rule):
+    off = Policy(mode, network=Networks(proxy=False))
+    assert off.check("fetch_url", network="proxy") == Verdict(is_allowed, rule) and off.check("read_file") == Verdict(True)
+    assert Policy(mode).check("fetch_url", network="proxy") == Verdict(True)
+
+
 @pytest.mark.covers("A-131")
 def test_role_has_its_own_list_of_tools():
     rules = Policy(roles={"researcher": Lists(("read_*",)), "chat": Lists(deny=("shell",))})
@@ -223,13 +234,17 @@ def test_runtime_has_to_be_a_known_one(rules, runtime, rule):
 @pytest.mark.parametrize(
     ("lists", "role", "target", "rule"),
     [
-        (Lists(), "chat", "person:ada", ""),
+        (Lists(), "chat", "core", ""),
+        (Lists(), "chat", "person:ada", "ipc.allow"),
+        (Lists(("person:ada",)), "chat", "core", ""),
+        (Lists(deny=("core",)), "chat", "core", "ipc.deny"),
+        (Lists(("person:*",), ("worker -> *",)), "worker", "core", "ipc.deny"),
         (Lists(("person:*",)), "chat", "person:ada", ""),
         (Lists(("person:*",)), "chat", "broker", "ipc.allow"),
         (Lists(("worker -> *",)), "chat", "person:ada", "ipc.allow"),
         (Lists(("worker -> *",)), "worker", "person:ada", ""),
         (Lists(deny=("worker -> person:*",)), "worker", "person:ada", "ipc.deny"),
-        (Lists(deny=("worker -> person:*",)), "chat", "person:ada", ""),
+        (Lists(("*",), ("worker -> person:*",)), "chat", "person:ada", ""),
         (Lists(("person:*",), ("person:b*",)), "chat", "person:bob", "ipc.deny"),
     ],
 )

@@ -1,12 +1,14 @@
 """The commands about policy and tools, beside a running core and without one."""
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 from process import Box, Core, a_shared_box, boxed, until  # noqa: F401
 
 from appliance import policy
@@ -37,6 +39,9 @@ def test_the_core_makes_the_policy_file_and_shows_it(core: Core) -> None:
     told = said(core.box, "policy", "show")
     assert "mode: strict" in told and "max_memory 8g" in told and "mounts: volumes, tmpfs" in told and "git push" in told
     plain = core.box.json("policy", "show")
+    assert "messages: the person of the conversation\n" in told
+    narrow = core.box.run("policy", "show", COLUMNS="80").stdout.splitlines()
+    assert all(len(line) <= 80 for line in narrow) and "printenv, env" in " ".join(narrow)
     assert (plain["policy"]["quotas"]["max_pids"], plain["policy"]["has_binds"], plain["state"]) == (1024, False, "idle")
 
 
@@ -49,7 +54,12 @@ def test_test_says_what_the_policy_would_say(core: Core) -> None:
     assert "quota.cpu.max (big)" in said(box, "policy", "test", "--tool", "big", "--cpus", "8", "--memory", "9g", code=4)
     found = json.loads(box.run("policy", "test", "--network", "host", "--json").stdout)
     assert (found["is_allowed"], found["violations"][0]["rule"]) == (False, "network.host.disabled")
-    assert "a size such as 512m" in said(box, "policy", "test", "--memory", "much", code=2)
+    assert "--memory much: must be a size such as 512m" in said(box, "policy", "test", "--memory", "much", code=2)
+    for word in ("--cpus", "--pids"):
+        assert f"{word} -3: must be 0 or more" in said(box, "policy", "test", word, "-3", code=2)
+    assert said(box, "policy", "test", "--tool", "message", "--target", "core").startswith("allowed")
+    told = said(box, "policy", "test", "--tool", "message", "--target", "person:bob", code=4)
+    assert "ipc.allow (message): it may not send to person:bob" in told
     assert core.call("audit.list", kind="policy_denied") == []
 
 
@@ -62,6 +72,20 @@ def test_test_shows_how_a_folder_would_be_seen(core: Core, tmp_path: Path) -> No
     assert f"{tmp_path} is read-only" in told and "mount.bind.downgraded" in told
     assert "blocked" in said(core.box, "policy", "test", "--mount", str(core.box.home.root / "owlbox.toml"), code=4)
     rules(core)
+
+
+@pytest.mark.covers("A-031", "A-032")
+def test_without_a_network_no_tool_asks_the_web(core: Core) -> None:
+    rules(core, "[network]\nproxy = false\n")
+    for name, given in (("fetch_url", {"url": "http://[::1]/"}), ("mcp_search", {"query": "owls"})):
+        found = tool(core, name, **given)
+        assert (found["status"], found["message"]) == (403, f"{name} is not allowed here (network.proxy.disabled)")
+    row = core.call("audit.list", kind="policy_denied", limit=1)[0]
+    assert (row["actor"], row["rule"]) == ("mcp_search", "network.proxy.disabled")
+    assert "network.proxy.disabled" in said(core.box, "policy", "test", "--network", "proxy", code=4)
+    assert tool(core, "search", query="owl")["status"] == 200
+    rules(core)
+    assert "loopback" in tool(core, "fetch_url", url="http://[::1]/")["message"], "its own rules are the next to be asked"
 
 
 @pytest.mark.covers("A-046", "E-305")
@@ -86,6 +110,11 @@ def test_policy_of_one_session_is_set_and_removed(core: Core, tmp_path: Path) ->
     (tmp_path / "own.toml").write_text("[tools]\ndeny = ['search']")
     session = "local:nobody"
     assert said(box, "policy", "set", session, str(tmp_path / "own.toml")) == f"session {session}: strict\n"
+    told = box.run("policy", "set", session, str(tmp_path / "own.toml"))
+    assert told.stderr == "nobody has talked in local:nobody yet: it holds from the first word (owlbox session list)\n"
+    known = core.call("session.create", channel="local", sender="bob")["id"]
+    assert box.run("policy", "set", known, str(tmp_path / "own.toml")).stderr == ""
+    assert said(box, "policy", "unset", known)
     assert f"session {session} has its own, set by" in said(box, "policy", "show")
     assert "tools: deny search" in said(box, "policy", "show", "--session", session)
     assert "tools.deny: search" in said(box, "policy", "test", "--tool", "search", "--session", session, code=4)
@@ -94,6 +123,11 @@ def test_policy_of_one_session_is_set_and_removed(core: Core, tmp_path: Path) ->
     assert "unknown key mood" in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=2)
     (tmp_path / "own.toml").write_bytes(b"mode = '\xff'")
     assert "not UTF-8" in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=2)
+    for text, words in (("", "the policy of session"), ("[tools", "policy of session local:nobody is not TOML")):
+        (tmp_path / "own.toml").write_text(text)
+        assert words.removeprefix("the ") in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=2)
+    none = str(tmp_path / "none.toml")
+    assert f"{none} cannot be read: No such file" in said(box, "policy", "set", session, none, code=3)
     (tmp_path / "own.toml").write_text('mode = "strict"\n' + "#" * 1_000_000)
     assert "more than 1000000 bytes" in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=2)
     (tmp_path / "own.toml").write_text('mode = "strict"\n')
@@ -110,14 +144,27 @@ def test_check_reads_a_file_and_starts_nothing(shared_box: Box, tmp_path: Path) 
     assert "quotas.max_pids" in said(shared_box, "policy", "check", str(path), code=2)
     assert "no file" in said(shared_box, "policy", "check", str(tmp_path / "none.toml"), code=3)
     assert not (tmp_path / "none.toml").exists()
+    os.mkfifo(tmp_path / "pipe.toml")
+    assert "is not a file" in said(shared_box, "policy", "check", str(tmp_path / "pipe.toml"), code=2)
 
 
+@needs("bwrap", "perl")
 @pytest.mark.covers("A-063")
 def test_log_lists_what_was_written_down(core: Core) -> None:
     rules(core)
     assert "policy_reload" in said(core.box, "policy", "log", "--kind", "policy_", "--limit", "3")
     found = core.box.json("policy", "log", "--limit", "1")
     assert len(found) == 1 and found[0]["id"] > 0
+    assert "invalid choice: 'bad'" in said(core.box, "policy", "log", "--severity", "bad", code=2)
+    shown = said(core.box, "status")
+    assert "\nsandbox      ok: system calls filtered, " in shown and " of 10 in use\n" in shown
+    ran = tool(core, "exec", command="echo said; exit 3")
+    for width in ("80", "60", ""):  # how each command ended is to be seen, also on a narrow screen
+        lines = core.box.run("policy", "log", "--kind", "exec", "--limit", "1", COLUMNS=width).stdout.splitlines()
+        assert all(len(line) <= int(width or 1000) for line in lines) and (width or len(lines) == 1)
+        told = " ".join(" ".join(lines).split())
+        assert " warning exec exec local:" in told and "command echo said; exit 3," in told
+        assert f"execution {ran['data']['id']}, status failed, exit_code 3, duration_ms " in told
     assert said(core.box, "policy", "log", "--kind", "nothing") == "nothing was written down\n"
 
 

@@ -227,7 +227,7 @@ def test_reload_during_a_reload_is_skipped(gate, file):
     assert inside.wait(30) and gate.state == "reloading"
     assert gate.reload() == "skipped" and gate.policy.quotas.max_cpus == 2
     go_on.set()
-    thread.join(30)
+    thread.join(60)
     assert results == ["reloaded"] and gate.policy.quotas.max_cpus == 3 and gate.state == "idle"
 
 
@@ -242,7 +242,7 @@ def test_reload_that_takes_too_long_keeps_the_old_policy_for_good(store, ledger,
         gate.reload()
     assert gate.policy.quotas.max_cpus == 2 and gate.state == "idle"
     go_on.set()
-    assert done.wait(30), "who was told of the new one is told of the old one again"
+    assert done.wait(60), "who was told of the new one is told of the old one again"
     assert gate.policy.quotas.max_cpus == 2
     assert rows(ledger, kind="policy_reload") == [("policy_reload", "error", "")]
 

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from process import until
 from test_gguf import entry, model, text
 
 from appliance.clock import CancelToken, monotonic_s
@@ -94,7 +95,7 @@ def test_a_dropped_model_is_seen_without_a_restart(tmp_path: Path) -> None:
 
 
 def test_one_answer_at_a_time_and_interactive_first(tmp_path: Path) -> None:
-    pool = scripted(tmp_path, '[[turns]]\nrepeat = true\nchunks = ["a", "b"]\nchunk_delay_s = 0.2\n')
+    pool = scripted(tmp_path, '[[turns]]\nrepeat = true\nchunks = ["a", "b"]\nchunk_delay_s = 0.05\n')
     order: list[str] = []
 
     def run(name: str, is_background: bool) -> None:
@@ -105,9 +106,9 @@ def test_one_answer_at_a_time_and_interactive_first(tmp_path: Path) -> None:
     next(first)
     assert pool.status()["is_busy"]
     threads = [threading.Thread(target=run, args=arguments) for arguments in (("back", True), ("front", False))]
-    for thread in threads:
+    for number, thread in enumerate(threads, 1):
         thread.start()
-        threading.Event().wait(0.1)
+        until(lambda number=number: len(pool._scheduler._waiting) == number, "it waits")  # type: ignore[misc]
     list(first)
     for thread in threads:
         thread.join()
@@ -126,7 +127,7 @@ def test_waiting_for_a_turn_ends_with_cancel_or_deadline(tmp_path: Path) -> None
         next(pool.generate("local", asked(), stop))
     with pytest.raises(DeadlineExceeded, match="busy for 0.05 s"):
         next(pool.generate("local", asked(deadline_s=0.05), CancelToken()))
-    assert monotonic_s() - started_s < 2
+    assert monotonic_s() - started_s < 20
     holder.close()
     assert isinstance(next(pool.generate("local", asked(), CancelToken())), Piece)
 

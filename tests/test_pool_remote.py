@@ -226,7 +226,7 @@ def test_requests_beyond_the_limit_wait_until_the_minute_is_over() -> None:
     began_s = monotonic_s()
 
     def work() -> None:
-        with throttle.turn(CancelToken(), 20):
+        with throttle.turn(CancelToken(), 60):
             begun.append(monotonic_s() - began_s)
 
     threads = [threading.Thread(target=work) for _ in range(7)]
@@ -234,6 +234,7 @@ def test_requests_beyond_the_limit_wait_until_the_minute_is_over() -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    begun.sort()
     assert len(begun) == 7 and begun[3] >= 0.4 and begun[6] >= 0.8  # never more than three in any 0.4 s
     assert throttle.load().waiting == 0
 
@@ -244,11 +245,11 @@ def test_requests_are_let_through_in_the_order_they_came() -> None:
     order: list[int] = []
 
     def work(number: int) -> None:
-        with throttle.turn(CancelToken(), 20):
+        with throttle.turn(CancelToken(), 60):
             order.append(number)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    with throttle.turn(CancelToken(), 20):
+    with throttle.turn(CancelToken(), 60):
         for number, thread in enumerate(threads):
             thread.start()
             while throttle.load().waiting <= number:

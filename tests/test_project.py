@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def desk(home: Home, tmp_path: Path) -> Iterator[Desk]:
     root.mkdir()
     entries, views, schemes = Entries(store), Views(store), Schemes()
     made: list[Project] = []
-    verbs = Verbs(store, entries, views, schemes, veto=lambda path: made[0].veto(path))
+    verbs = Verbs(store, entries, views, schemes, veto=lambda path: made[0].veto(path), look=lambda paths: made[0].look(paths))
     sources = Sources(store, entries, Drives(store, entries, schemes))
     made.append(Project(root, store, sources, verbs, lambda: Gather(os.environ), closed=[home.root]))
     yield Desk(root, store, entries, views, verbs, Runs(store, this_process().encode()), sources, made[0])
@@ -259,6 +260,35 @@ def test_a_change_of_what_is_read_only_is_refused_when_it_is_accepted(desk: Desk
     assert desk.verbs.resolve(desk.person(actor), where, True).status == 200 and desk.entries.get("b.py").body == "new"
 
 
+@pytest.mark.covers("E-328")
+@pytest.mark.parametrize("what", ["edited", "gone", "made", "source", "elsewhere"])
+def test_a_file_that_was_edited_since_a_change_was_proposed_is_left_as_it_is(desk: Desk, what: str):
+    desk.write("a.py", "old")
+    desk.write("b.py", "other")
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    target = "new.py" if what in ("made", "source") else "a.py"
+    if what == "source":
+        (where,) = desk.verbs.mv(actor, "a.py", target).data["proposals"]
+    else:
+        (where,) = desk.verbs.set(actor, target, Write(body="mine")).data["proposals"]
+    if what == "gone":
+        (desk.root / "a.py").unlink()
+    else:
+        desk.write({"made": "new.py", "elsewhere": "b.py"}.get(what, "a.py"), "his")
+    done = desk.verbs.resolve(desk.person(actor), where, True)
+    old, his = (sha256(text.encode()).hexdigest() for text in ("old", "his"))
+    if what == "elsewhere":
+        assert done.status == 200 and desk.entries.get("a.py").body == "mine" and desk.entries.get("b.py").body == "other"
+        return
+    was, now = {"gone": (old, "none"), "made": ("none", his)}.get(what, (old, his))
+    assert (done.status, done.outcome) == (409, "conflict") and f"its hash was {was}, now it is {now}" in done.message
+    assert desk.views.get(actor.run, where).status == 409
+    found = desk.entries.find("new.py" if what == "made" else "a.py")
+    assert (found.body if found else None) == (None if what == "gone" else "his")
+    assert str(desk.entries.get(where, scope=f"run:{actor.run}").attributes["reason"]).endswith(f"now it is {now}")
+
+
 @pytest.mark.covers("R-045")
 def test_constraints_last_and_visibility_is_the_runs_own(desk: Desk):
     desk.write("a.md")
@@ -354,7 +384,7 @@ def test_what_is_away_is_not_forgotten_and_what_is_gone_is(desk: Desk):
     assert desk.paths() == ["a.md", "sub/b.md"]
 
 
-@pytest.mark.covers("R-046", "R-045", "R-044")
+@pytest.mark.covers("R-046", "R-045", "R-044", "E-150")
 def test_people_say_how_files_are_followed(box: Box, tmp_path: Path):
     root = tmp_path / "work"
     (root / "src").mkdir(parents=True)
@@ -374,3 +404,10 @@ def test_people_say_how_files_are_followed(box: Box, tmp_path: Path):
         )
         assert seen == [("src/a.py", "visible")]
     assert box.run("entry", "get", "b.md", "--persist", "none").stdout == "b.md: no constraint any more\n"
+    core = box.serve()  # and the same over the socket
+    assert core.call("entry.get", ref="b.md", persist="readonly", run=run)["status"] == 200
+    with box.store() as store:
+        kinds = "SELECT pattern, kind FROM constraints ORDER BY id"
+        assert store.rows(kinds) == [("src/*.py", "readonly"), ("b.md", "readonly")]
+        assert core.call("entry.get", ref="b.md", persist="none")["message"] == "b.md: no constraint any more"
+        assert store.rows(kinds) == [("src/*.py", "readonly")]

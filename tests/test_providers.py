@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import wire
 from model_fixtures import model_home
+from process import until
 from wire import Call, Half, Status, Turn, Used
 
-from appliance.clock import CancelToken, monotonic_s, sleep_s
+from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, TooLarge
 from appliance.places import Home
 from appliance.pool import Pool
@@ -27,14 +28,14 @@ from appliance.settings import Config, Models
 
 __all__ = ["model_home"]
 
-PROMPT_S = 5.0  # generous: a stop takes milliseconds
+PROMPT_S = 20.0  # generous: a stop takes milliseconds
 ADD = ToolSpec(
     "add",
     "Adds two numbers.",
     {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
 )
 STORY = Turn(chunks=("Once ", "there was ", "an owl — ", "eine Käuzin 🦉, ", "who slept."))
-LONG = Turn(chunks=("word ",) * 400, pause_s=0.02)
+LONG = Turn(chunks=("word ",) * 400, pause_s=0.1)  # longer than PROMPT_S
 CALLS = Turn(calls=(Call("add", ('{"a": ', "2, ", '"b": 3}')),), finish="calls")
 CLASSES: dict[str, type[Hosted]] = {"openai": OpenAI, "anthropic": Anthropic, "gemini": Gemini}
 KINDS = ("llama", "scripted", *CLASSES)
@@ -395,7 +396,7 @@ def test_a_parameter_that_a_server_refuses_is_left_out_from_then_on(kind: str) -
 
 def test_many_streams_run_at_once(kind: str) -> None:
     with wire.playing() as server:
-        server.always = Turn(chunks=("a", "b"), pause_s=0.3)
+        server.always = Turn(chunks=("a", "b"), is_held=True)
         made, route = asking(server, kind)
         counts: list[int] = []
         threads = [
@@ -403,8 +404,9 @@ def test_many_streams_run_at_once(kind: str) -> None:
         ]
         for thread in threads:
             thread.start()
-        sleep_s(0.05)
+        until(lambda: len(server.seen) == 10, "all ten are asked while none has ended")
+        server.go.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
     assert counts == [3] * 10
     assert len({seen.line for seen in server.seen}) == 10

@@ -92,7 +92,7 @@ def test_a_stop_frees_the_server(server: str, kind: str) -> None:
         list(answer)
     began_s = monotonic_s()
     answers(made, ask("Hi", max_tokens=4))
-    assert monotonic_s() - began_s < 10
+    assert monotonic_s() - began_s < 30
 
 
 @pytest.mark.covers("R-167", "R-200")

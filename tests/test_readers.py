@@ -253,7 +253,7 @@ class errors:
 def test_a_parser_that_hangs_crashes_or_swells_costs_one_file(tmp_path: Path, body: str, reason: str):
     (tmp_path / "pypdf.py").write_text(SLOW.format(body=body))
     environ = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(readers.__file__).parent.parent}"}
-    child = Clerk(environ, deadline_s=1.0)
+    child = Clerk(environ, deadline_s=1.0 if "longer than 1 s" in reason else 60)
     try:
         child.read("a.html", b"<p>warm", "html")  # loading is not part of the deadline
         found = child.read("a.pdf", b"%PDF-", "pdf")
@@ -282,7 +282,7 @@ def test_closing_ends_a_child_at_work_and_who_waits_is_told(tmp_path: Path):
         sleep_s(0.01)
     clerks.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert told == ["reading was stopped"] * 3
 
 

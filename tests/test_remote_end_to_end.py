@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from process import Box, a_box  # noqa: F401
 from test_broker import TOKEN, started
-from wire import Half, Status, Turn, Used, Wire, playing
+from wire import Call, Half, Status, Turn, Used, Wire, playing
 
 from appliance.bills import dollars, spent, state
 from appliance.places import Home
@@ -91,7 +91,7 @@ def test_another_model_is_asked_as_soon_as_the_configuration_names_it(box: Box) 
         assert [len(asked_for(wires[name])) for name in "ab"] == [1, 1] and asked_for(wires["b"])[0]["model"] == "n"
 
 
-@pytest.mark.covers("S-015")
+@pytest.mark.covers("S-015", "E-250")
 def test_a_failure_is_told_in_words_and_leaves_nothing_in_the_history(box: Box) -> None:
     with remote_box(box, '"a/m"') as wires:
         wires["a"].answers = [DENIED, HOOT]
@@ -100,6 +100,8 @@ def test_a_failure_is_told_in_words_and_leaves_nothing_in_the_history(box: Box) 
         assert done.returncode != 0 and "did not accept the key" in done.stderr and "owlbox secret set llm/" in done.stderr
         run = box.json("thread", "list")[0]["id"]
         assert [event["kind"] for event in box.events(run) if event["role"] == "assistant"] == []
+        assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr and len(done.stderr) < 300
+        assert "No matches found" in box.run("thread", "search", "first").stdout
         done = box.run("ask", "--thread", run, "second question")
         assert done.stdout == "Hoot hoot.\n", done.stderr
         sent = json.dumps(asked_for(wires["a"])[-1])
@@ -127,6 +129,50 @@ def test_what_was_said_is_said_once_although_the_answer_breaks_off(box: Box) -> 
         done = box.run("ask", "count")
         assert done.stdout.strip().startswith("One") and done.stdout.count("One") == 1 and "Hoot" not in done.stdout
         assert done.returncode != 0 and asked_for(wires["b"]) == []
+
+
+NO_TOOLS = {
+    "a": {"error": {"message": "registry.ollama.ai/library/m:latest does not support tools", "type": "api_error"}},
+    "b": {"type": "error", "error": {"type": "invalid_request_error", "message": "tools are not supported by this model"}},
+    "c": {"error": {"code": 400, "message": "Function calling is not enabled for models/m", "status": "INVALID_ARGUMENT"}},
+}
+KEEPS = {"text": "The roses are red.", "title": "roses"}
+
+
+@pytest.mark.covers("E-327")
+@pytest.mark.parametrize("name", KIND)
+@pytest.mark.parametrize("is_told", [True, False], ids=["configured", "refused"])
+def test_a_model_without_calls_does_in_words_what_others_do_with_them(box: Box, name: str, is_told: bool) -> None:
+    def work(first: list[Any]) -> tuple[list[tuple[str, ...]], list[Any], str]:
+        sent.clear()
+        wires[name].answers = [*first, replace(HOOT, chunks=("Kept.",))]
+        done = box.run("ask", "Keep that the roses are red.")
+        assert (done.returncode, done.stdout) == (0, "Kept.\n"), done.stderr
+        events = box.events(box.json("thread", "list")[0]["id"])
+        deeds = [(e["kind"], e["role"], e["tool"], json.dumps(e["input"]), e["content"], e["status"]) for e in events]
+        sent.extend(asked_for(wires[name]))
+        wires[name].seen.clear()
+        kept = box.run("read", "memory://notes/roses").stdout
+        assert box.run("entry", "rm", "memory://notes/roses").returncode == 0
+        return [deed for deed in deeds if deed[0] != "status_change"], list(sent), kept
+
+    sent: list[Any] = []
+    with remote_box(box, f'"{name}/m"') as wires:
+        box.serve()
+        call = Turn(calls=(Call("remember", (json.dumps(KEEPS),)),), finish="calls")
+        natively, _, kept = work([call])
+        line = json.dumps({"name": "remember", "arguments": KEEPS})
+        said = replace(HOOT, chunks=(line[:9], line[9:]))
+        if is_told:
+            text = box.home.config.read_text()
+            box.home.config.write_text(text.replace(f"[providers.{name}]", f"[providers.{name}]\ntools = false"))
+            assert box.run("reload").returncode == 0
+        in_words, bodies, kept_so = work([said] if is_told else [Status(400, NO_TOOLS[name]), said])
+        assert in_words == natively and kept_so == kept and "roses are red" in kept
+        assert [("tools" in body) for body in bodies] == ([] if is_told else [True]) + [False, False]
+        assert "roses are red" in json.dumps(bodies[-1]) and "Result of remember" in json.dumps(bodies[-1])
+        again, bodies, _ = work([said])
+        assert again == natively and not any("tools" in body for body in bodies), "it is not offered them again"
 
 
 def test_a_model_that_reads_less_than_was_thought_is_sent_less(box: Box) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,13 +22,14 @@ from process import clean_environ
 from stores import new_home
 from test_store import until
 
+from appliance import jsonrpc
 from appliance.approvals import CONTENT, VETO, Ballot, Resolved
 from appliance.briefing import Briefing
 from appliance.channels.rpc import LocalCall
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.core import Core
 from appliance.dispatching import RECORDING, Recorded, Scene, actor_of
-from appliance.errors import Conflict, NotFound
+from appliance.errors import BadInput, Conflict, NotFound
 from appliance.inbox import Inbox
 from appliance.loops import Subscription
 from appliance.phases import Silent
@@ -437,6 +439,8 @@ MORE: dict[str, list[Any]] = {
     "reject-file": [put("never.txt", "hello") + put("known://never", "x"), "never said"],
     "error-file": [put("wrong.txt", "hello") + put("known://wrong", "x"), "It went wrong."],
     "changed-file": [put("changed.txt", "mine"), "It had changed."],
+    "decided": [put("decision.txt"), "<linger/>", "Gone on."],
+    "narrowed": ["".join(f'<get path="wide{n}.txt"/>' for n in range(3)) + put("narrow.txt"), "Narrower."],
     "two-calls": [put("one.txt") + put("two.txt"), "Both."],
     "two-edits": ['<set path="here.txt" search="one" replace="ONE"/><set path="here.txt" search="two" replace="TWO"/>', "Done."],
     "one-pattern": ['<rm path="pattern/*.txt"/>', "Gone."],
@@ -524,9 +528,7 @@ def script(folder: Path, told: dict[str, Sequence[Any]]) -> str:
 
 
 @contextmanager
-def opened(
-    folder: Path, told: dict[str, Sequence[Any]], passed: Passed = nobody, runtime: Path | None = None
-) -> Iterator[Stage]:
+def opened(folder: Path, told: dict[str, Sequence[Any]], passed: Passed = nobody, runtime: Path | None = None) -> Iterator[Stage]:
     """A core on the home in a folder, made when there is none yet, and a broker that plays these answers."""
     runtime = runtime or Path(f"/tmp/owl-{new_id()[-12:]}")
     runtime.mkdir()
@@ -586,6 +588,28 @@ def test_what_is_accepted_is_done_and_what_came_after_it_is_run_then(stage: Stag
     assert stage.log(told.run)[ref][:2] == ("resolved", 200)
 
 
+@pytest.mark.covers("E-154", "R-088")
+def test_the_answer_to_a_decision_says_that_the_run_goes_on_and_its_end_is_told_later(stage: Stage) -> None:
+    methods, call = jsonrpc.marked(stage.core.decisions), LocalCall(lambda name, value: None)
+    told, after = stage.ask("[decided] Write it."), Told("", 0)
+    (ref,), after.loop = stage.waiting(told.run), told.loop
+    gate, known = Gate(), dict[str, Any]()
+    stage.core.toolbox.add(gate.tool)
+    decide = partial(methods["run.resolve"], call, ref, run=told.run)
+    begun = threading.Thread(target=stage.heard, args=(after, lambda: known.update(decide())))
+    try:
+        begun.start()
+        assert gate.is_reached.wait(60) and known["status"] == 102, "it answers while the run goes on"
+        view = partial(jsonrpc.marked(stage.core.record)["run.view"], call, told.run)
+        assert view()["run"]["status"] == 102 and known["outcome"]["status"] == 200
+    finally:
+        gate.may_go.set()
+        begun.join(60)
+        stage.core.toolbox.remove("linger")
+    assert after.end == LoopEnded(200, "ok") and after.said == "Gone on."
+    until(lambda: view()["run"]["status"] == 200)
+
+
 @pytest.mark.covers("R-086", "R-088", "R-079")
 def test_what_is_rejected_ends_the_loop_as_completed(stage: Stage) -> None:
     told = stage.ask("[reject-file] Write it.")
@@ -606,13 +630,40 @@ def test_what_went_wrong_fails_and_the_loop_goes_on(stage: Stage) -> None:
     assert after.deeds == "set:500 set:424" and stage.log(told.run)[ref] == ("failed", 500, "the disk is full")
 
 
+@pytest.mark.covers("E-328")
 def test_a_file_that_changed_meanwhile_is_not_overwritten(stage: Stage) -> None:
     stage.core.entries.set("changed.txt", "old")
     told = stage.ask("[changed-file] Write it.")
     stage.core.entries.set("changed.txt", "somebody else's")
     after, resolved = stage.decide(told, "accept")
+    old, new = (sha256(text.encode()).hexdigest() for text in ("old", "somebody else's"))
+    assert f"its hash was {old}, now it is {new}" in resolved.outcome.message
+    assert new in after.events("tool_result")[0].content, "the model reads why"
     assert resolved.outcome.status == 409 and after.deeds == "set:409" and after.said == "It had changed."
     assert stage.entry("changed.txt") == "somebody else's"
+
+
+@pytest.mark.covers("E-329")
+def test_what_waits_stays_when_a_run_may_read_less_and_its_next_turn_makes_room(stage: Stage) -> None:
+    for n in range(3):
+        stage.core.entries.set(f"wide{n}.txt", f"{n} is a line of it\n" * 1500)
+    told = stage.ask("[narrowed] Read them and write.")
+    (ref,) = stage.waiting(told.run)
+    config = partial(jsonrpc.marked(stage.core.record)["run.config"], LocalCall(lambda name, value: None), told.run)
+    seen = "SELECT visibility FROM run_entries WHERE run = ? AND path GLOB 'wide*' ORDER BY path"
+    with pytest.raises(BadInput, match="5"):
+        config(settings={"context_limit": 5})
+    assert config(settings={"context_limit": 12_000})["settings"]["context_limit"] == 12_000
+    assert stage.waiting(told.run) == [ref] and stage.core.runs.get(told.run).status == 202
+    assert stage.log(told.run)[ref][:2] == ("proposed", 202)
+    assert stage.core.store.rows(seen, (told.run,)) == [("visible",)] * 3, "nothing is lowered before it is asked again"
+    after, _ = stage.decide(told, "accept")
+    assert after.end == LoopEnded(200, "ok") and after.said == "Narrower." and stage.entry("narrow.txt") == "text"
+    assert stage.core.store.rows(seen, (told.run,)) == [("summarized",)] * 3
+    notes = stage.core.store.rows("SELECT path, body FROM run_entries WHERE run = ? AND path GLOB 'error://*'", (told.run,))
+    assert [path for path, _ in notes] == ["error://turn_2/budget/opened"] and "wide0.txt, wide1.txt, wide2.txt" in notes[0][1]
+    *_, sent = stage.core.runs.turns(told.run)
+    assert 0 < sent["prompt_tokens"] <= 0.9 * 12_000
 
 
 @pytest.mark.covers("R-063", "E-110", "E-111")
@@ -809,7 +860,7 @@ def test_whoever_decides_and_stops_at_once_the_record_stays_whole(stage: Stage, 
     for one in crowd:
         one.start()
     for one in crowd:
-        one.join(30)
+        one.join(60)
     until(lambda: stage.core.runs.queue(told.run) == [] and stage.inbox.busy() == 0)
     assert sum(isinstance(one, Resolved) for one in done) <= 1 and len(done) == 4
     events = stage.core.runs.events(told.run)
@@ -965,7 +1016,7 @@ def test_a_task_goes_on_also_when_the_decision_came_in_the_very_moment(stage: St
     deciding = threading.Thread(target=decide)
     deciding.start()
     run = work(stage, task.id).run
-    deciding.join(30)
+    deciding.join(60)
     assert core.tasks.get(task.id).status == "pending" and [loop.status for loop in core.runs.queue(run)] == [100]
     assert work(stage, task.id).output.startswith("In time.")
 
@@ -1150,7 +1201,7 @@ def test_a_message_typed_meanwhile_is_shown_at_the_next_call(stage: Stage, setti
         more = Inbound("local", "ada", f"[{name}-more] And this?", new_id(), now_ms(), run, is_injected=True)
         accepted = stage.inbox.accept(more, new_id())
         second = stage.heard(Told(run, accepted.loop), lambda: (stage.inbox.start(accepted.loop), gate.may_go.set()))
-        asking.join(30)
+        asking.join(60)
     finally:
         stage.core.toolbox.remove("linger")
     assert told.said == "Both." and (second.end.status, second.end.outcome) == (200, "injected")

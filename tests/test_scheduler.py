@@ -11,7 +11,7 @@ from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Busy, Cancelled, DeadlineExceeded, OwlError
 from appliance.scheduler import LIMITS, Rank, Scheduler, Turn, Wish
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 
 
 class Stage:

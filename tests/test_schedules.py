@@ -12,7 +12,7 @@ from stores import new_store
 
 from appliance import judging, schedules, timing, zones
 from appliance.clock import Process, boot_id, this_process
-from appliance.effects import Effects, Hands
+from appliance.effects import MAX_WAITING, Effects, Hands
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Unavailable
 from appliance.firing import Done, Due, Effect, Firing, Told
 from appliance.judging import Verdict, Wanted
@@ -24,6 +24,7 @@ from appliance.schedules import CLOCKLESS_MS, Action, Gates, New, Schedule, Sche
 from appliance.settings import Config
 from appliance.store import Store
 from appliance.tasks import NewTask, Tasks
+from appliance.timekeeper import Timekeeper
 from appliance.timetable import Timetable
 
 ZONE = "Europe/Berlin"
@@ -445,6 +446,39 @@ def test_a_success_forgets_failures(desk: Desk) -> None:
     assert desk.state(known).failures == 0 and desk.paused == []
 
 
+class Cut(BaseException):
+    """The power goes."""
+
+
+@pytest.mark.covers("A-257", "A-254")
+@pytest.mark.parametrize("kind", ["reminder", "tasks"])
+def test_a_claim_and_what_it_does_stand_or_fall_together(desk: Desk, kind: schedules.Act) -> None:
+    known = desk.add(kind=kind, details={"text": "water"})
+    whole = desk.firing._effects[kind]
+
+    def cut(due: Due) -> Done:
+        whole.make(due)
+        raise Cut
+
+    cutting = Firing(desk.store, desk.rows, {kind: Effect(cut, is_inside=True)}, Gates, desk.firing._told, desk._judge)
+    with pytest.raises(Cut):
+        cutting.round(SEVEN)
+    assert desk.rows.firings(known.id) == [] and desk.letters() == [] and desk.tasks.listing() == []
+    assert desk.state(known).next_ms == SEVEN and desk.round(SEVEN + MINUTE) == 1
+    assert len(desk.letters()) + len(desk.tasks.listing()) == 1
+
+
+@pytest.mark.covers("A-257")
+def test_the_power_goes_between_the_claim_and_the_beginning_of_what_is_begun_after_it(store: Store) -> None:
+    dead, mine = Desk(store, GONE), Desk(store)
+    known = mine.add(kind="system")
+    dead.trouble = [Cut()]  # type: ignore[list-item]
+    with pytest.raises(Cut):
+        dead.round(SEVEN)
+    assert [one.status for one in mine.rows.firings(known.id)] == ["running"] and mine.round(SEVEN) == 0
+    assert (mine.firing.recover(SEVEN), mine.begun) == (1, [schedules.key(known.id, SEVEN)])
+
+
 def test_what_a_dead_process_had_claimed_is_begun_again_once(store: Store) -> None:
     dead, mine, other = Desk(store, GONE), Desk(store), Desk(store, "other")
     known = mine.add(kind="system")
@@ -511,12 +545,136 @@ def test_a_clock_that_was_years_ahead_keeps_nothing_waiting_for_years(desk: Desk
     assert all(one.fired_ms <= NOW + DAY for one in desk.rows.firings(known.id))
 
 
+class Counting(Schedules):
+    """Counts the schedules that are looked at one by one."""
+
+    looked = 0
+
+    def _mended(self, *given: Any) -> int | None:
+        self.looked += 1
+        return super()._mended(*given)
+
+
+def test_of_many_schedules_only_those_that_may_be_wrong_are_counted_anew(desk: Desk) -> None:
+    for number in range(30):
+        desk.add(name=f"n{number}")
+    desk.add(timing.once(NOW + DAY), name="once")
+    rows = Counting(desk.store, ME)
+    assert rows.mend(NOW + MINUTE, desk.gates) == 0 and rows.looked == 0  # the clock went on
+    assert rows.mend(NOW + 2 * HOUR, desk.gates, leapt_ms=HOUR) == 0 and rows.looked == 0
+    assert rows.mend(NOW - MINUTE, desk.gates) == 0 and rows.looked == 31  # it was set back
+    assert rows.mend(SEVEN - 3 * DAY, desk.gates) == 30
+    assert {one.state.next_ms for one in rows.listing() if one.name != "once"} == {SEVEN - 3 * DAY + DAY}
+    rows.looked = 0
+    assert rows.mend(SEVEN - 2 * DAY + 1, desk.gates) == 0 and rows.looked == 1  # what was not changed is looked at again
+
+
+def test_what_was_done_once_long_ago_is_forgotten_and_the_rest_stays(desk: Desk) -> None:
+    done = desk.add(timing.once(NOW + MINUTE), name="done")
+    desk.add(timing.once(NOW + 90 * DAY), name="to come")
+    daily = desk.add(name="daily")
+    desk.round(NOW + MINUTE)
+    later = NOW + schedules.KEEP_MS
+    assert desk.rows.find(done.id) is not None
+    desk.rows.prune(later)
+    assert desk.rows.find(done.id) is not None  # not yet
+    desk.rows.prune(later + DAY)
+    assert {one.name for one in desk.rows.listing()} == {"to come", "daily"} and desk.rows.firings(done.id) == []
+    before = desk.store.value("SELECT total_changes()")
+    desk.rows.prune(later + 2 * DAY)
+    assert desk.store.value("SELECT total_changes()") == before and desk.rows.find(daily.id) is not None
+
+
+def test_times_of_an_older_database_are_counted_once(desk: Desk) -> None:
+    known = desk.add()
+    with desk.store.write() as execute:
+        execute("UPDATE schedule_state SET counted_ms = NULL, next_ms = ?", (SEVEN + 9 * DAY,))
+    rows = Counting(desk.store, ME)
+    assert [rows.mend(NOW, desk.gates), rows.mend(NOW, desk.gates)] == [1, 0] and rows.looked == 1
+    assert desk.state(known).next_ms == SEVEN
+
+
+def test_a_time_that_somebody_else_has_set_meanwhile_stays(desk: Desk) -> None:
+    known = desk.add()
+    stale = desk.rows.get(known.id)
+    assert desk.round(SEVEN) == 1
+    desk.rows._set_state(known.id, known.rule, SEVEN + HOUR, SEVEN, was=stale.state)
+    assert desk.state(known).next_ms == SEVEN + DAY
+
+
 def test_a_lost_state_is_counted_anew_by_itself(desk: Desk) -> None:
     known = desk.add()
     with desk.store.write() as execute:
         execute("DELETE FROM schedule_state")
     assert desk.rows.next_ms() == 0 and desk.round(NOW) == 0
     assert desk.state(known).next_ms == SEVEN and desk.round(SEVEN) == 1
+
+
+# -- the thread's two clocks --------------------------------------------------------------------------
+
+
+@dataclass
+class Clocks:
+    """A wall clock that may be set, and one that only ever goes on."""
+
+    wall_ms: int
+    steady_s: float = 1000.0
+
+    def keeper(self, desk: Desk) -> Timekeeper:
+        return Timekeeper(desk.firing, lambda: 60.0, now=lambda: self.wall_ms, steady_s=lambda: self.steady_s)
+
+    def go_on(self, seconds: float, *, set_ms: int = 0) -> None:
+        self.steady_s += seconds
+        self.wall_ms += round(seconds * 1000) + set_ms
+
+
+def test_a_thread_that_starts_in_1970_sees_the_leap_and_fires_no_backlog(desk: Desk) -> None:
+    clocks = Clocks(5 * MINUTE)
+    soon = desk.add(timing.once(25 * MINUTE), now=clocks.wall_ms, name="in 20 minutes")
+    daily = desk.add(now=clocks.wall_ms, name="daily")
+    keeper = clocks.keeper(desk)
+    assert keeper.look() == 60.0  # it looks now and then, because the clock may be set
+    clocks.go_on(60, set_ms=NOW - 6 * MINUTE)
+    assert keeper.look() is not None and desk.letters() == []
+    assert (desk.state(soon).next_ms, desk.state(daily).next_ms) == (NOW + 19 * MINUTE, SEVEN)
+    clocks.go_on(19 * 60)
+    keeper.look()
+    assert desk.rows.get(soon.id).status == "completed" and len(desk.letters()) == 1
+    clocks.wall_ms = SEVEN + 4000
+    keeper.look()
+    assert desk.state(daily).last_due_ms == SEVEN
+    keeper.close()
+
+
+def test_a_clock_that_is_set_back_keeps_nothing_from_its_time(desk: Desk) -> None:
+    clocks = Clocks(NOW + 400 * DAY)
+    known = desk.add(timing.interval(3600), now=clocks.wall_ms)
+    keeper = clocks.keeper(desk)
+    keeper.look()
+    clocks.go_on(1, set_ms=-400 * DAY)
+    keeper.look()
+    assert desk.state(known).next_ms == clocks.wall_ms + HOUR
+    keeper.close()
+
+
+def test_small_corrections_of_the_clock_are_no_leap_until_they_add_up(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    clocks = Clocks(NOW)
+    desk.add()
+    keeper = clocks.keeper(desk)
+    for seen in ([], [], ["the clock was set by +6.0 s"], ["the clock was set by +6.0 s"]):
+        keeper.look()
+        assert [record.getMessage() for record in caplog.records if "was set" in record.getMessage()] == seen
+        clocks.go_on(30, set_ms=3000)
+    keeper.close()
+
+
+def test_with_nothing_to_come_a_thread_sleeps_until_it_is_woken(desk: Desk) -> None:
+    clocks = Clocks(NOW)
+    keeper = clocks.keeper(desk)
+    assert keeper.look() is None
+    desk.add(timing.once(NOW + 5000))
+    assert keeper.look() == 5.0
+    keeper.close()
 
 
 # -- whose doing --------------------------------------------------------------------------------------
@@ -574,6 +732,18 @@ def test_the_queue_that_schedules_fill_is_by_priority_then_age_and_can_be_change
     assert desk.tasks.get(made["high"][1].id).failure == "cancelled"
     with pytest.raises(NotFound):
         desk.tasks.cancel(999)
+
+
+@pytest.mark.covers("A-258", "E-315")
+def test_into_a_full_queue_a_schedule_puts_nothing_and_that_is_a_failure(desk: Desk) -> None:
+    with desk.store.write(durable=True):
+        waiting = [desk.tasks.add(NewTask(f"n{number}")) for number in range(MAX_WAITING)]
+    known = desk.add(kind="tasks", details={})
+    assert desk.round(SEVEN) == 1 and desk.tasks.counts()["pending"] == MAX_WAITING
+    assert desk.state(known).failures == 1 and f"{MAX_WAITING} tasks wait already" in desk.failed[0]
+    desk.tasks.cancel(waiting[0].id)
+    desk.round(SEVEN + DAY)
+    assert desk.tasks.listing(limit=1)[0].name == "roses"
 
 
 @pytest.mark.covers("A-192", "A-244")

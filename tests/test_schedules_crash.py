@@ -67,7 +67,7 @@ class Bench:
         """kill -9, and wait until it is gone."""
         if child.poll() is None:
             child.kill()
-        child.wait(30)
+        child.wait(60)
         assert child.stdout is not None
         child.stdout.close()
 

@@ -16,7 +16,7 @@ from appliance.handoffs import Order
 from appliance.modes import FREE
 from appliance.places import Home
 from appliance.records import Inbound, LoopEnded, Outcome, ToolCall
-from appliance.schedules import Action, New
+from appliance.schedules import Action, New, Notify
 from appliance.tasks import NewTask
 from appliance.timetable import Who
 
@@ -118,6 +118,8 @@ def test_a_reminder_takes_its_time_from_the_text(desk: Desk) -> None:
     for text, when in (("call the plumber", ""), ("tea", "soon"), ("tea", "yesterday")):
         refused = desk.do("remind", desk.ada, text=text, when=when)
         assert refused.status == 400 and "tomorrow at noon" in refused.hint
+    refused = desk.do("remind", desk.ada, text="remind me at 6pm")
+    assert refused.status == 400 and "not of what" in refused.message and "call Ada at 6pm" in refused.hint
 
 
 def test_undo_takes_a_schedule_back_and_brings_a_deleted_one_again(desk: Desk) -> None:
@@ -229,6 +231,58 @@ def test_a_silent_one_tells_nobody_of_its_success(desk: Desk) -> None:
     assert desk.core.hours.rows.firings(known.id)[0].status == "done"
 
 
+def test_a_reminder_of_somebody_who_has_no_conversation_is_for_whoever_is_connected(desk: Desk) -> None:
+    for session, person in (("local:ida", "ida"), ("local:ada", "ada")):
+        found = desk.do("remind", "", session, text="tea", when="in 5 minutes").data["schedule"]
+        assert found["person"] == person
+        known = desk.core.hours.rows.get(int(found["id"], 16))
+        desk.core.hours.firing.trigger(known, now_ms())
+        letter = desk.core.outbox.listing(limit=1)[0].letter
+        assert (letter.person, letter.channel) == (person, "local" if person == "ida" else "")
+
+
+@pytest.mark.covers("A-243", "A-248")
+def test_who_is_told_of_what_and_by_which_channel_is_said_when_it_is_made(desk: Desk) -> None:
+    run = desk.thread("fay")
+    given = {"frequency": "every day at 9", "notify": "Slack/C042", "tell": "failure"}
+    found = desk.do("create_schedule", run, name="to slack", **given).data["schedule"]
+    assert (found["notify"], found["tell"]) == ("slack/C042", "failure")
+    assert "told: of failure by slack/C042" in desk.do("view_schedule", run, id="to slack").message
+    known = desk.core.hours.rows.get(int(found["id"], 16))
+    assert (known.notify.channel, known.notify.on_success, known.notify.on_failure) == ("slack/C042", False, True)
+    letters = []
+    for status in ("complete", "failed"):
+        desk.core.hours.firing.trigger(known, now_ms() + len(letters) + (status == "failed"))
+        claim = desk.core.tasks.claim("w", desk.core.tasks.listing(limit=1)[0].id)
+        assert claim is not None
+        before = desk.core.outbox.listing(limit=1)[0].id
+        desk.core.tasks.finish(claim, status, "so it is")  # type: ignore[arg-type]
+        letters.append([one.letter for one in desk.core.outbox.listing(limit=9) if one.id > before])
+    assert letters[0] == [] and [one.channel for one in letters[1]] == ["slack/C042"]
+    assert desk.do("create_schedule", run, name="x", frequency="every day at 9", notify="to my mum").status == 400
+
+
+@pytest.mark.covers("A-247", "A-249")
+def test_a_prompt_for_a_conversation_goes_to_the_one_last_used_on_the_preferred_channel(desk: Desk) -> None:
+    for channel in ("local", "slack", "email"):
+        desk.thread("gil", channel)
+    with desk.core.store.write() as execute:
+        execute("UPDATE sessions SET context = 'user:gil', last_active_ms = 50 + (channel = 'email') WHERE id LIKE '%:gil'")
+    new = New("x", timing.cron("0 9 * * *"), Action("prompt", {"prompt": "look"}), mode="session", person="gil")
+    known = desk.core.hours.timetable.add(new, Who())
+    wanted = desk.core.home.box / "users" / "gil" / "USER.md"
+    wanted.parent.mkdir(parents=True)
+
+    def chosen(**more: Any) -> str:
+        return desk.core.hours._latest(replace(known, **more))
+
+    assert chosen() == "email:gil"  # the last one
+    for channel, session in (("slack", "slack:gil"), ("tui", "local:gil"), ("matrix", "email:gil"), ("none", "email:gil")):
+        wanted.write_text(f"- Preferred channel: {channel}\n")
+        assert chosen() == session
+    assert chosen(notify=Notify("slack")) == "slack:gil"
+
+
 @pytest.mark.covers("S-068", "A-245")
 def test_the_end_of_a_turn_is_the_end_of_its_firing(desk: Desk) -> None:
     ref = desk.made("cron_add", desk.ada, name="turn", message="hoot", schedule="0 9 * * *")
@@ -282,6 +336,14 @@ def test_a_cron_job_talks_in_the_conversation_it_was_added_in(desk: Desk) -> Non
     mail = desk.thread("ada@example.org", "email")
     post = rows.get(int(desk.made("cron_add", mail, name="post", message="hoot", schedule="every 3600"), 16))
     assert post.metadata["email_subject"] == "[owlbox] post"
+
+
+@pytest.mark.covers("S-060")
+def test_a_cron_job_of_the_minute_that_has_just_begun_is_due_at_once(desk: Desk) -> None:
+    ref = desk.made("cron_add", desk.thread("hal"), name="now", message="hoot", schedule="* * * * *", timezone="UTC")
+    known = desk.core.hours.rows.get(int(ref, 16))
+    assert known.state.next_ms is not None and known.created_ms - MINUTE < known.state.next_ms <= known.created_ms
+    desk.do("cron_remove", job_id=ref)
 
 
 @pytest.mark.covers("S-066", "E-265")
@@ -369,6 +431,22 @@ def test_a_round_of_a_process_that_ends_fires_nothing_that_a_clock_of_1970_made_
     desk.core.hours.round()
     known = desk.core.hours.rows.get(int(ref, 16))
     assert desk.core.hours.rows.firings(known.id) == [] and (known.state.next_ms or 0) > now_ms()
+
+
+def test_what_is_over_does_not_hide_what_is_to_come(desk: Desk) -> None:
+    run = desk.thread("kim")
+    for number in range(3):
+        ref = desk.made("remind", run, text=f"old {number}", when="in 5 minutes")
+        desk.core.hours.rows.take(
+            desk.core.hours.rows.get(int(ref, 16)), 5, now_ms(), desk.core.hours.firing.gates(), is_asked=True
+        )
+        with desk.core.store.write() as execute:
+            execute("UPDATE schedule_state SET halt = 'completed', next_ms = NULL WHERE id = ?", (int(ref, 16),))
+    for when in ("in 3 hours", "in 2 hours"):
+        desk.made("remind", run, text=when, when=when)
+    names = [one["name"] for one in desk.do("list_schedules", run, soonest=True, limit=3).data["schedules"]]
+    assert names[:2] == ["in 2 hours", "in 3 hours"] and names[2].startswith("old")
+    assert [one["name"] for one in desk.do("list_schedules", run, limit=1).data["schedules"]] == ["old 0"]
 
 
 def test_a_thousand_schedules_hide_none(desk: Desk) -> None:

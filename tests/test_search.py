@@ -18,7 +18,9 @@ from appliance.schemes import Scheme, Schemes
 from appliance.search import Found, Hit, Looks, Search, Vector, Where, snippet, words_of
 from appliance.store import Store
 
-ANYTHING = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANYTHING = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 DIMENSION = 16
 
 

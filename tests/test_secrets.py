@@ -52,7 +52,7 @@ def listed(core: Core, name: str) -> dict[str, Any]:
 def broker(core: Core) -> Client:
     """A connection to the core's broker, as the core itself has one."""
     lent = core.call("core.broker")
-    return Client(lent["socket"], name="test", token=lent["token"])
+    return Client(lent["socket"], name="test", token=lent["token"], timeout_s=60)
 
 
 # -- commands -----------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_another_user_gets_nothing_even_with_the_token(core: Core) -> None:
         for path in modes:
             path.chmod(0o777)
         command = [sys.executable, "-c", AS_NOBODY, lent["socket"], lent["token"]]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
     finally:
         for path, mode in modes.items():
             path.chmod(stat.S_IMODE(mode))

@@ -167,6 +167,19 @@ def test_rm_asks_and_refuses_the_one_in_use(box: Box) -> None:
     assert box.json("model", "rm", "new", "--yes", "--force") == {"model": "new", "deleted": [str(new)]} and not new.exists()
 
 
+@pytest.mark.covers("E-149")
+def test_a_model_that_was_added_and_removed_leaves_the_list_as_it_was(box: Box, tmp_path: Path) -> None:
+    drop(box, "old.gguf", age=100)
+    before, file = box.json("model", "list"), tmp_path / "guest.gguf"
+    file.write_bytes(model())
+    assert box.run("model", "add", str(file)).returncode == 0
+    added = box.json("model", "list")
+    assert {one["name"] for one in added} - {one["name"] for one in before} == {"guest"}
+    assert [one["name"] for one in added if one["is_in_use"]] == ["guest"], "the newest one answers"
+    assert box.run("model", "rm", "guest", "--yes", "--force").returncode == 0
+    assert box.json("model", "list") == before and file.exists()
+
+
 def test_rm_of_nothing_is_told(box: Box) -> None:
     done = box.run("model", "rm", "smollm2", "--yes", "--json")
     assert done.returncode == 3 and "not installed" in json.loads(done.stderr)["error"]["message"]

@@ -1,14 +1,19 @@
 """The tools that run commands, in real sandboxes: what they answer, how they end, and what they never say."""
 
+import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from needs import needs
 from test_files_tools import CODER, SESSION, Desk, opened, shown
 
+from appliance import landlock
 from appliance.clock import CancelToken, monotonic_s, sleep_s
+from appliance.errors import Unavailable
 from appliance.records import Outcome, ToolCall
+from appliance.sandbox import Bind, Order
 
 pytestmark = needs("bwrap", "perl")
 TOKEN = "owl-token-5f3c1b7a9d"
@@ -40,12 +45,15 @@ def test_a_command_that_ended_was_carried_out_whatever_its_code(desk: Desk) -> N
     assert both.message == "out\nerr\nout\n[exit code 0]"
 
 
-@pytest.mark.covers("E-310", "A-153")
-@pytest.mark.parametrize("command", ["rm -rf /", "MKFS x", "git  push", "echo $(sudo ls)"])
-def test_a_blocked_command_is_refused_before_anything_is_there(desk: Desk, command: str) -> None:
+@pytest.mark.covers("E-310", "A-149", "A-153")
+@pytest.mark.parametrize(
+    ("command", "pattern"), [("rm -rf /", "rm -rf /"), ("MKFS x", "mkfs"), ("git  push", "git push"), ("echo $(sudo ls)", "sudo")]
+)
+def test_a_blocked_command_is_refused_before_anything_is_there(desk: Desk, command: str, pattern: str) -> None:
     session = f"local:{command}"
     found = desk.do("exec", command=command, session=session)
-    assert found.status == 403 and found.message.startswith("command.blocked (exec): ")
+    told = f"command.blocked (exec): the command matches {pattern!r}, which is blocked"
+    assert shown(found) == (403, "permission", told)
     assert not desk.core.workshop.bench.folder(session).exists()
     (line,) = [line for line in desk.core.warden.ledger.listing() if line.session == session]
     assert (line.kind, line.rule) == ("policy_denied", "command.blocked")
@@ -99,11 +107,11 @@ def test_a_cancelled_command_is_ended(desk: Desk) -> None:
     call = ToolCall("c", "exec", {"command": "echo begun; sleep 60"})
     thread = threading.Thread(target=lambda: results.append(desk.core.toolbox.dispatch(call, "", cancel, SESSION)))
     thread.start()
-    end_s = monotonic_s() + 30
+    end_s = monotonic_s() + 60
     while desk.core.workshop.sandbox.health()["running"] == 0 and monotonic_s() < end_s:
         sleep_s(0.02)
     cancel.set()
-    thread.join(30)
+    thread.join(60)
     assert [one.status for one in results] == [499] and desk.core.workshop.sandbox.health()["running"] == 0
 
 
@@ -116,6 +124,32 @@ def test_a_command_writes_to_its_folder_alone_and_reaches_nobody(desk: Desk) -> 
     found = desk.do("exec", command=script)
     assert found.data["stdout"] == "1000\n" and (desk.work / "here").exists() and not (home / "x").exists()
     assert found.data["exit_code"] != 0
+
+
+@pytest.mark.covers("A-056", "A-160")
+def test_a_command_sees_the_scripts_of_the_skill_that_it_names_and_of_no_other(desk: Desk) -> None:
+    for name in ("tidy", "other"):
+        scripts = desk.home.box / "skills" / name / "scripts"
+        (scripts / "lib").mkdir(parents=True)
+        (scripts.parent / "SKILL.md").write_text(f"---\nname: {name}\ndescription: It does.\n---\nRun it.\n")
+        (scripts / "run.sh").write_text('echo "ran $1"; cat ${0%/*}/lib/part; : > $0')
+        (scripts / "lib/part").write_text(f"part of {name}\n")
+        (scripts / ".env").write_text("KEY=1")
+        (scripts / "link").symlink_to(desk.home.config)
+    desk.core.skills.sync()
+    found = desk.do("exec", command="bash /skills/tidy/scripts/run.sh x; find /skills -type f -o -type l | sort; : > /skills/new")
+    assert found.message.splitlines()[:2] == ["ran x", "part of tidy"] and found.message.count("Read-only file system") == 2
+    assert "/skills/tidy/scripts/lib/part\n/skills/tidy/scripts/run.sh\n" in found.data["stdout"]
+    assert not any(word in found.message for word in ("other", "link", ".env"))
+    assert desk.do("exec", command="/skills/tidy/scripts/../SKILL.md").data["exit_code"] == 127, "nothing else of the skill"
+    assert desk.do("exec", command="ls /skills /skills/none/scripts").data["exit_code"] == 2
+    desk.core.warden.gate.set_session(SESSION, "[mounts]\nvolumes = false", "ada")
+    refused = desk.do("exec", command="bash /skills/tidy/scripts/run.sh")
+    desk.core.warden.gate.lift_session(SESSION, "ada")
+    assert refused.status == 403 and refused.message.startswith("mount.volume.disabled (exec)")
+    with (desk.home.box / "skills/tidy/scripts/large").open("wb") as file:
+        file.truncate(5 << 20)
+    assert desk.do("exec", command="bash /skills/tidy/scripts/run.sh").status == 413
 
 
 def test_env_looks_and_changes_nothing(desk: Desk) -> None:
@@ -132,12 +166,12 @@ def test_endless_output_is_cut_and_says_so(desk: Desk) -> None:
 
 @pytest.mark.covers("A-131", "A-140")
 def test_limits_and_roles_are_those_of_the_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    keys = {"SANDBOX__ROLES": '{"coder": {"memory_mb": 64}}', "TOOLS__DEADLINES_S": '{"exec": 4}', "TOOLS__DISABLED": '["sh"]'}
+    keys = {"SANDBOX__ROLES": '{"coder": {"memory_mb": 64}}', "TOOLS__DEADLINES_S": '{"exec": 8}', "TOOLS__DISABLED": '["sh"]'}
     for desk in opened(tmp_path_factory.mktemp("limits"), **keys):
-        hog = "python3 -c 'x = bytearray(300 << 20); print(len(x))'"
+        hog = "python3 -c 'x = bytearray(100 << 20); print(len(x))'"
         assert "[exit code 0]" in desk.do("exec", command=hog).message
-        assert "314572800" not in desk.do("exec", command=hog, terms=CODER).message
-        assert desk.do("exec", command="sleep 30", timeout=20).message == "Command timed out after 4s"
+        assert "104857600" not in desk.do("exec", command=hog, terms=CODER).message
+        assert desk.do("exec", command="sleep 30", timeout=20).message == "Command timed out after 8s"
         assert desk.do("sh", command="true").status == 503
 
 
@@ -151,3 +185,18 @@ def test_without_a_sandbox_nothing_runs_and_the_reason_is_told(tmp_path_factory:
         ):
             found = desk.do(name, **given)
             assert found.status == 503 and "tool unit's socket" in found.message
+        health = desk.core.status()["sandbox"]
+        assert health["state"] == "missing" and "nobody.sock is not there" in health["reason"]
+
+
+@pytest.mark.covers("A-018", "A-067")
+def test_status_says_what_holds_sandboxes_and_when_they_cannot_be_made(desk: Desk, tmp_path: Path) -> None:
+    held = desk.core.status()["sandbox"]
+    assert (held["state"], held["seccomp"], held["landlock"]) == ("ok", os.uname().machine, landlock.version())
+    below = (Bind(tmp_path, "/project"), Bind(tmp_path, "/project/below"))  # a mount that nobody can make
+    with pytest.raises(Unavailable):
+        desk.core.workshop.sandbox.run(Order("exec", "s1", ("true",), binds=below, profile="project"), CancelToken())
+    health = desk.core.status()["sandbox"]
+    assert (health["state"], health["is_degraded"]) == ("degraded", True) and "/project/below" in health["reason"]
+    assert desk.do("exec", command="echo again").message == "again\n[exit code 0]"
+    assert desk.core.status()["sandbox"]["state"] == "ok"

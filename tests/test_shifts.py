@@ -81,7 +81,7 @@ def test_a_worker_is_started_listed_seen_and_stopped(owl: Box, has_core: bool) -
         return bool(owl.json("worker", "status", worker[-6:])["claims"])
 
     until(is_working, "it has the task")
-    shown = owl.run("worker", "list").stdout
+    shown = owl.run("worker", "list", COLUMNS="80").stdout
     assert worker in shown and "running" in shown and max(len(line) for line in shown.splitlines()) <= 80
     about = owl.run("worker", "status", worker[:13]).stdout
     assert f"task {number} (a slow one)" in about and f"{worker}.log" in about
@@ -157,7 +157,7 @@ def test_of_a_long_log_the_end_is_shown_with_its_whole_size(owl: Box) -> None:
     path.write_text("first\n" + "x" * LOG_BYTES + "\nlast line\n")
     [worker] = record(owl, log=path)
     found = owl.json("worker", "log", worker)
-    assert (found["size_bytes"], len(found["text"])) == (path.stat().st_size, LOG_BYTES)
+    assert (found["size_bytes"], len(found["text"])) == (path.stat().st_size, LOG_BYTES) and LOG_BYTES == 131_072
     shown = owl.run("worker", "log", worker).stdout
     assert "first" not in shown and shown.endswith("last line\n") and f"of {path.stat().st_size} bytes" in shown
     path.unlink()

@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from process import until
 
 from appliance.clock import monotonic_s
 from appliance.errors import AlreadyRunning
 from appliance.shutdown import Shutdown
 
 
-@pytest.mark.covers("A-274")
+@pytest.mark.covers("A-274", "E-321")
 def test_the_states_follow_each_other_and_a_second_request_is_refused() -> None:
     seen: list[str] = []
     end = Shutdown()
@@ -33,7 +34,7 @@ def test_only_one_of_many_requests_at_once_wins() -> None:
     end, start, won = Shutdown(), threading.Barrier(8), []
 
     def ask(n: int) -> None:
-        start.wait(5)
+        start.wait(60)
         try:
             end.initiate(f"thread {n}")
             won.append(n)
@@ -44,7 +45,7 @@ def test_only_one_of_many_requests_at_once_wins() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert len(won) == 1 and end.reason == f"thread {won[0]}"
 
 
@@ -63,17 +64,17 @@ def test_hooks_and_components_run_in_the_order_they_were_registered() -> None:
     assert end.run() == [] and "".join(seen) == "12abcxy"
 
 
-@pytest.mark.covers("A-275")
+@pytest.mark.covers("A-275", "E-321")
 def test_a_step_that_raises_or_hangs_is_named_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[str] = []
-    end = Shutdown(total_s=5, hook_s=0.1)
+    end = Shutdown(total_s=60, hook_s=1)
     hang = threading.Event()
 
     def broken() -> None:
         raise ZeroDivisionError("bug")
 
     end.before("broken", broken)
-    end.before("hangs", lambda: hang.wait(20) and None)
+    end.before("hangs", lambda: hang.wait(600) and None)
     end.before("fine", lambda: seen.append("before"))
     end.component("sick", broken)
     end.component("store", lambda: seen.append("store"))
@@ -83,7 +84,7 @@ def test_a_step_that_raises_or_hangs_is_named_and_the_rest_goes_on(caplog: pytes
     with caplog.at_level(logging.INFO, "appliance"):
         assert end.run() == ["broken", "hangs", "sick"]
     hang.set()
-    assert monotonic_s() - started_s < 2 and seen == ["before", "store", "after"]
+    assert monotonic_s() - started_s < 20 and seen == ["before", "store", "after"]
     assert "shutdown step broken failed" in caplog.text and "shutdown step hangs did not end in time" in caplog.text
 
 
@@ -93,14 +94,15 @@ def test_the_whole_takes_no_longer_than_its_limit_and_every_step_is_tried() -> N
 
     def stuck() -> None:
         tried.append(1)
-        hang.wait(20)
+        hang.wait(600)
 
     for register in (end.before, end.component, end.component, end.after):
         register("stuck", stuck)
     end.initiate("test")
     started_s = monotonic_s()
     assert end.run() == ["stuck"] * 4
-    assert monotonic_s() - started_s < 1.5 and len(tried) == 4
+    assert monotonic_s() - started_s < 20
+    until(lambda: len(tried) == 4, "the last one was tried")
     hang.set()
 
 

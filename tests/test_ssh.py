@@ -212,7 +212,7 @@ def test_what_comes_through_the_pipe_is_added_and_an_open_pipe_does_not_hang(doo
     child = subprocess.Popen(door.command("ask", "hi"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None and child.stdout.read() == b"Hoot hoot.\n"
-        assert monotonic_s() - began_s < 20
+        assert monotonic_s() - began_s < 60
     finally:
         end(child)
         if child.stdin is not None:
@@ -252,7 +252,7 @@ def talk(address: object, *sent: bytes) -> bytes:
     kind = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     heard = b""
     with socket.socket(kind) as sock:
-        sock.settimeout(10)
+        sock.settimeout(60)
         sock.connect(address)  # type: ignore[arg-type]
         try:
             for data in sent:
@@ -270,10 +270,10 @@ def test_no_files_in_or_out(door: Door, tmp_path: Path):
     to = ["-P", str(door.port), *door.options()]
     for way in (["scp", *to], ["scp", "-O", *to]):
         for pair in ((str(secret), f"{USER}@127.0.0.1:{target}"), (f"{USER}@127.0.0.1:{secret}", str(target))):
-            done = subprocess.run([*way, *pair], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            done = subprocess.run([*way, *pair], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180)
             assert done.returncode != 0 and not target.exists(), done
     sftp = ["sftp", *to, "-b", "-", f"{USER}@127.0.0.1"]
-    done = subprocess.run(sftp, input=f"put {secret} {target}\n", capture_output=True, text=True, timeout=60)
+    done = subprocess.run(sftp, input=f"put {secret} {target}\n", capture_output=True, text=True, timeout=180)
     assert done.returncode != 0 and not target.exists()
 
 

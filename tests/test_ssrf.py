@@ -108,13 +108,25 @@ def test_a_redirect_into_the_house_is_refused(inside: Server, form: str) -> None
         assert len(inside.asked) == before and len(outside.asked) == 1
 
 
-@pytest.mark.covers("E-312", "A-144")
+@pytest.mark.covers("E-312", "A-144", "A-208")
 def test_a_redirect_to_a_blocked_host_is_refused(names: Names) -> None:
     with serving() as outside:
         names.answers["sub.bad.org"] = [["127.0.0.1"]]
         outside.redirect("/", outside.url("/x", "sub.bad.org"))
         with pytest.raises(Refused, match=r"bad\.org is blocked"):
             Fetch(hosts.rules(["bad.org"], networks=[HERE]), resolve=names.resolve).get(outside.url(), session="s")
+        assert names.asked == [] and len(outside.asked) == 1
+
+
+@pytest.mark.covers("A-208")
+@pytest.mark.parametrize(("place", "why"), [("http://evil.example.org:25/", "port 25"), ("http://router/", "no dot")])
+def test_a_redirect_to_a_service_or_a_name_of_this_network_is_refused(names: Names, place: str, why: str) -> None:
+    with serving() as outside:
+        names.answers["evil.example.org"] = [[PUBLIC]]
+        outside.redirect("/", place)
+        own = Want(trusted=outside.url("").rstrip("/"))
+        with pytest.raises(Refused, match=why):
+            Fetch(hosts.rules(), resolve=names.resolve).get(outside.url(), session="s", want=own)
         assert names.asked == [] and len(outside.asked) == 1
 
 
@@ -215,7 +227,7 @@ with socket.create_server(("93.184.216.34", 8080)) as server:
 def test_a_public_address_of_this_machine_is_not_reached() -> None:
     """In a network of its own, where this machine may have any address."""
     command = ["unshare", "--map-root-user", "--net", sys.executable, "-c", OWN]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=ROOT)
     if "unshare" in done.stderr:
         leave_out(f"no namespaces here: {done.stderr}")
     assert done.stdout.splitlines() == [

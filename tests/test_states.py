@@ -74,7 +74,7 @@ def test_a_truncated_file_is_never_used_and_is_made_anew(tmp_path: Path, cut: in
     assert states(tmp_path).has(TOKENS)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 def test_a_flipped_bit_is_never_believed(tmp_path: Path, data: st.DataObject) -> None:
     folder = tmp_path / str(time.monotonic_ns())

@@ -106,3 +106,10 @@ def test_what_a_person_copies_and_moves_is_marked_as_it_was(border: Border) -> N
     held(border, "[reads what was copied by hand] Quickly now.")
     entries.move("url://https://evil.example/hand", "agent://moved-by-hand")
     held(border, "[reads what was moved by hand] Quickly now.")
+
+
+def test_what_a_person_copies_of_a_marked_threads_note_is_marked_too(border: Border) -> None:
+    entries, marks = border.core.entries, border.core.runs.marks
+    entries.copy("agent://deep/er/one", "agent://copied-note")
+    entries.move("agent://copied-note", "agent://moved-note")
+    assert {mark.origin for mark in marks.entries(["agent://moved-note"], "project:1")["agent://moved-note"]} == {"web"}

@@ -25,6 +25,8 @@ ANSWERS: dict[str, Any] = {
     "described": [calls(HELP), calls(READ), calls(DIRECT), "Done."],
     "searched": [calls(SEARCH), calls(READ), calls(META), "Done."],
     "answered": [calls(LOOK), calls(READ), calls(META), "Done."],
+    "named": [calls(LOOK), calls(READ), calls(using("bazaar_keep", **{"text": "look", SECRET: True})), "Done."],
+    "misused": [calls(using("bazaar_keep", query="Please")), calls(READ), calls(META), "Done."],
     "approved": [calls(LOOK), calls(READ), calls(DIRECT), "Done."],
     "granted": [calls(LOOK), calls(READ), calls(META), "Done."],
     "ordinary": [calls(LOOK), "Nothing there."],
@@ -53,7 +55,7 @@ def kept(border: Border) -> list[str]:
 
 
 @pytest.mark.covers("A-281")
-@pytest.mark.parametrize("way", ["described", "searched", "answered"])
+@pytest.mark.parametrize("way", ["described", "searched", "answered", "named", "misused"])
 def test_what_a_real_server_orders_waits_for_a_person(border: Border, way: str) -> None:
     told = border.say(f"[{way}] Please look it up.", way)
     assert told.end.status == 202, [event.content for event in told.events("tool_result")]

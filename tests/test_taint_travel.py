@@ -64,6 +64,9 @@ ANSWERS: dict[str, Any] = {
     "silent": [calls(PAGE), calls(using("exec", command="echo hi")), "I may not."],
     "asker": [calls(using("exec", command="echo hi")), "never said"],
     "breaks": [calls(PAGE), calls(using("exec", command="sleep 30")), "It was stopped."],
+    "said-by-a-clock": [calls(OUT), "never said"],
+    "said-by-ada": [calls(OUT), "never said"],
+    "long": [calls(PAGE), calls(using("evil_look", options={"a": " ".join(map(str, range(1200))) + " 4711-OWL"})), "never said"],
     "slow": [calls(PAGE), calls(using("exec", command="sleep 1; echo awake")), "It is awake."],
 }
 
@@ -242,6 +245,39 @@ def test_somebody_elses_words_mark_a_thread(border: Border, origin: str, name: s
     assert words in border.core.runs.marks.of(f"run:{told.run}")[0].text
     with pytest.raises(BadInput):
         border.core.runs.taint(told.run, "nobody")
+
+
+def test_what_a_schedule_of_strangers_says_is_nobodys_own_word(border: Border, site: Server) -> None:
+    """Its text is a message in a thread: not one that the person typed."""
+    core, out = border.core, site.url("/take?d=4711-OWL")
+    run = border.say("[nothing-to-say] hi", "clockwork").run
+    asked = {"name": "look", "frequency": "every day at 7am", "action": "message", "description": f"[said-by-a-clock] {out}"}
+    made = core.toolbox.dispatch(ToolCall("c", "create_schedule", asked), run, CancelToken(), "local:clockwork")
+    assert made.status == 200, made.message
+    known = core.hours.rows.get(int(made.data["schedule"]["id"], 16))
+    core.runs.marks.add(f"schedule:{known.ref}", "web", "https://evil.example/")
+    core.hours.firing.trigger(known, now_ms())
+    until(lambda: core.runs.get(run).status == 202)
+    held(border, run, "page https://evil.example/")
+
+
+def test_what_somebody_else_says_in_a_thread_is_marked_and_not_the_persons_word(border: Border, site: Server) -> None:
+    core = border.core
+    with core.store.write():
+        core.runs.open_session("task:shared", "bob", "user:ada")
+        run = core.runs.begin("task:shared", "chat", start=Start(settings=AT_ONCE)).id
+    told = border.say(f"[said-by-ada] {site.url('/take?d=4711-OWL')}", "ada", thread=run)
+    assert told.end.status == 202
+    held(border, run, "the person ada")
+
+
+def test_the_end_of_what_leaves_is_shown_however_much_stands_before_it(border: Border) -> None:
+    told = border.say("[long] Quickly now.", "reader")
+    assert told.end.status == 202, [event.content[:300] for event in told.events("tool_result")] + [told.said, told.end]
+    (waiting,) = border.core.approvals.waiting(told.run)
+    shown = border.core.approvals.show(waiting.ref, told.run).text
+    assert "0 1 2 3" in shown and "1199 4711-OWL" in shown and "characters that are not shown" in shown and len(shown) < 6000
+    assert border.inbox.stop(told.run)
 
 
 # -- what is let pass ----------------------------------------------------------------------------------

@@ -74,7 +74,9 @@ def test_definition_says_what_a_tool_needs(box: Toolbox) -> None:
         "profile": "exec",
         "mounts": ("/srv",),
         "is_waiting": False,
+        "is_beside": False,
         "reach": None,
+        "is_inside": False,
     }
     assert (found["version"], found["group"], found["needs"]) == ("2.1", "lab", needs)
     assert listed(box, "echo")["needs"] == {
@@ -85,7 +87,9 @@ def test_definition_says_what_a_tool_needs(box: Toolbox) -> None:
         "profile": "db",
         "mounts": (),
         "is_waiting": False,
+        "is_beside": False,
         "reach": None,
+        "is_inside": False,
     }
 
 
@@ -164,7 +168,7 @@ def test_state_follows_the_calls() -> None:
     assert inside.wait(30) and listed(box, "busy")["state"] == "busy"
     assert listed(box, "busy")["last_ms"] and listed(box, "busy")["calls"]["total"] == 0  # type: ignore[index]
     go_on.set()
-    thread.join(30)
+    thread.join(60)
     assert listed(box, "busy")["state"] == "available"
     call(box, "fall")
     assert listed(box, "fall")["state"] == "error"
@@ -256,9 +260,11 @@ def test_whoever_holds_the_tools_is_asked_before_each_call() -> None:
 
     box = Toolbox(FUNCTIONS, {}, policy=Policy(), hold=Hold(check))
     assert call(box, "echo", "chat", text="a").status == 200
+    assert call(box, "dig", "chat").status == 200
     refused = call(box, "fall", "chat")
     assert (refused.status, refused.message) == (403, "fall is not allowed here (some.rule)")
-    assert asked == [("echo", "chat", "s", "run"), ("fall", "chat", "s", "run")] and _numbers(box, "fall")[0] == 0
+    wanted = [("echo", "chat", "s", "run", "none"), ("dig", "chat", "s", "run", "proxy"), ("fall", "chat", "s", "run", "none")]
+    assert asked == wanted and _numbers(box, "fall")[0] == 0
     box.close()
 
 

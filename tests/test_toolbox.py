@@ -54,7 +54,7 @@ def stubborn(seconds: float, *, ended: threading.Event) -> str:
 
 
 @contextmanager
-def box(*functions: Callable[..., Any], deadline_s: float = 10, policy: Policy | None = None, **services: Any) -> Iterator[Toolbox]:
+def box(*functions: Callable[..., Any], deadline_s: float = 60, policy: Policy | None = None, **services: Any) -> Iterator[Toolbox]:
     made = Toolbox(functions, services, policy=policy or Policy(), deadline_s=deadline_s)
     try:
         yield made
@@ -138,7 +138,7 @@ def test_a_new_file_in_the_folder_is_a_new_tool_and_a_new_command(tmp_path: Path
         "args = cli.parser(['dice']).parse_args(['dice', '--sides', '20'])\n"
         "print(json.dumps([appliance.__file__, [read_tool(f).mark.name for f in tools.load()], args.tool, args.sides]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=True)
     file, names, name, sides = json.loads(done.stdout)
     assert file.startswith(str(tmp_path))
     assert "roll" in names and "search" in names and (name, sides) == ("roll", 20)
@@ -269,27 +269,27 @@ def test_what_policy_denies_is_neither_shown_nor_run() -> None:
 def test_a_tool_that_is_too_slow_is_told_and_left() -> None:
     with box(wait_for_stop, deadline_s=0.1) as made:
         started_s = monotonic_s()
-        result = call(made, "wait_for_stop", {"seconds": 20.0})
+        result = call(made, "wait_for_stop", {"seconds": 60.0})
         assert (result.status, result.outcome) == (504, "timeout") and "0.1 s" in result.message
-        assert monotonic_s() - started_s < 2
+        assert monotonic_s() - started_s < 20
 
 
 def test_a_stop_reaches_the_tool_through_its_caller() -> None:
     cancel = CancelToken()
     with box(wait_for_stop) as made:
         threading.Timer(0.1, cancel.set).start()
-        result = call(made, "wait_for_stop", {"seconds": 20.0}, cancel)
+        result = call(made, "wait_for_stop", {"seconds": 60.0}, cancel)
         assert result.message == "stopped True in run-1"
 
 
 def test_a_stop_does_not_wait_for_a_tool_that_does_not_listen() -> None:
     cancel, ended = CancelToken(), threading.Event()
-    with box(stubborn, ended=ended, deadline_s=30) as made:
+    with box(stubborn, ended=ended, deadline_s=120) as made:
         threading.Timer(0.1, cancel.set).start()
         started_s = monotonic_s()
-        result = call(made, "stubborn", {"seconds": 20.0}, cancel)
+        result = call(made, "stubborn", {"seconds": 60.0}, cancel)
         assert (result.status, result.outcome) == (499, "cancelled")
-        assert monotonic_s() - started_s < 5
+        assert monotonic_s() - started_s < 20
         ended.set()
 
 
@@ -305,7 +305,7 @@ def test_a_stop_interrupts_the_thread_the_tool_runs_in() -> None:
         """Query for long."""
         where.append(threading.get_ident())
         cancel.set()
-        return str(hit.wait(5))
+        return str(hit.wait(60))
 
     made = Toolbox([query], {}, policy=Policy(), interrupt=interrupt)
     assert made.dispatch(ToolCall("c", "query"), "", cancel).message == "True"

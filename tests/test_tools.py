@@ -200,7 +200,7 @@ def test_the_command_line_refuses_in_the_same_words_as_the_model_s_tool(
     new_home(home)
     environ = {**os.environ, "RUNTIME_DIRECTORY": str(runtime), "OWLBOX_HOME": str(home.root)}
     command = [sys.executable, "-m", "appliance", *words]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL)
     result = bench.call(name, **given)
     assert result.message == "Invalid input for search: limit: Expected `int` >= 1, got 0"
     assert done.returncode == 2 and done.stderr == f"owlbox: {result.message} ({result.hint})\n"

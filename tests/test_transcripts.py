@@ -105,6 +105,7 @@ def test_what_strangers_had_a_word_in_is_still_marked(wood: Wood, other: Wood) -
     assert other.runs.marks.of(f"run:{run}") == after
 
 
+@pytest.mark.covers("A-213")
 def test_header_says_whose_session_it_is(wood: Wood) -> None:
     begun(wood)
     header = json.loads(written(wood)[0])
@@ -263,7 +264,7 @@ def test_one_thread_brings_those_it_was_forked_off(wood: Wood, other: Wood) -> N
     assert {r.alias for r in other.runs.listing()} == {"first", "fork"}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_damage_ever_raises_or_leaves_a_broken_database(tmp_path: Path, data: st.DataObject) -> None:
     folder = Path(mkdtemp(dir=tmp_path))

@@ -65,6 +65,11 @@ def test_schedules_are_made_paused_and_deleted(core: Core):
         await seen.until(lambda: len(own(core)) == 1, "it is gone")
         await seen.press("a", *keys("nonsense without a time"), "enter")
         await seen.shows("names no time")
+        await seen.until(lambda: seen.lines()[1].strip() == "nonsense without a time", "it is back in the line, to be mended")
+        await seen.press(*keys(" - every day at 6pm"), "enter")
+        await seen.shows("at 18:00 every day")
+        await seen.press("p")
+        await seen.shows("nonsense without a time: ")
 
     show(ENVIRON, core.box.runtime, scenario)
 

@@ -20,13 +20,13 @@ PLAY = """
 [[turns]]
 match = "slow"
 repeat = true
-text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+text = "SLOW"
 chunk_size = 4
 chunk_delay_s = 0.2
 [[turns]]
 repeat = true
 text = "**Hoot** hoot, see [box://notes/garden.md]."
-"""
+""".replace("SLOW", "one two three four " * 60)
 
 
 class Terminal:
@@ -54,7 +54,7 @@ class Terminal:
     def shows(self, *words: str) -> None:
         """Wait until all of these stand on the screen."""
         try:
-            until(lambda: all(word in self.text() for word in words), f"{words} on the screen", 30)
+            until(lambda: all(word in self.text() for word in words), f"{words} on the screen")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text()}") from None
 
@@ -90,7 +90,7 @@ def terminal(box: Box, runtime: Path) -> Iterator[Terminal]:
 def core_pid(box: Box) -> int:
     """The core that answers now, 0 when none does."""
     try:
-        with Client(str(places.core_socket(box.runtime)), name="test") as client:
+        with Client(str(places.core_socket(box.runtime)), name="test", timeout_s=60) as client:
             return int(client.server["pid"])
     except OwlError:
         return 0

@@ -56,6 +56,12 @@ arguments.arguments.command = "echo one; sleep 1; echo [b]two[/b]; until ls go; 
 match = "count for me"
 text = "Counted."
 [[turns]]
+match = "dig here"
+[[turns.tool_calls]]
+name = "use"
+arguments.tool = "exec"
+arguments.arguments.command = "echo dug"
+[[turns]]
 match = "colour"
 repeat = true
 tool_calls = [{name = "ask_user", arguments = {question = "Which [b]colour[/b]?", options = "red;blue"}}]
@@ -151,6 +157,21 @@ def test_what_a_command_says_is_seen_while_it_runs(core: Core) -> None:
         for folder in core.box.home.root.glob("sessions/*/data"):
             (folder / "go").touch()
         await seen.shows("✔ use(", "Counted.")
+
+    see(core, scenario)
+
+
+@needs("bwrap")
+def test_a_call_that_waits_is_not_taken_for_interrupted_when_its_thread_is_opened(core: Core) -> None:
+    core.call("message.send", text="dig here")
+
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● ", "1 waiting for you, /waiting")
+        await say(seen, "/waiting")
+        await seen.shows("▌ dig here", "? exec echo dug", "? use(", "· waits for you")
+        assert "interrupted" not in seen.text()
+        await seen.press("ctrl+o", "r")
+        await seen.shows("✘ use(", "rejected")
 
     see(core, scenario)
 
@@ -262,7 +283,7 @@ def test_what_waits_in_another_thread_is_counted_marked_and_gone_to(core: Core) 
     core.call("message.send", text="which colour")
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● ", "waiting for you")
+        await seen.shows("● ", "1 waiting for you, /waiting")
         await say(seen, "good evening")
         await seen.shows("Hoot hoot.")
         await say(seen, "/approve")

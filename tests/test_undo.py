@@ -15,9 +15,10 @@ from test_verbs import Bench as Rows
 from test_verbs import bench as _bench  # noqa: F401
 
 from appliance.channels.rpc import LocalCall, Rpc, Shelf
-from appliance.clock import this_process
+from appliance.clock import now_ms, this_process
 from appliance.entries import By, Content, Entries
 from appliance.errors import BadInput, Conflict, NotFound
+from appliance.handoffs import Jobs, Order
 from appliance.orders import Look
 from appliance.records import Event, to_plain
 from appliance.runs import Runs
@@ -353,6 +354,90 @@ def test_run_that_is_being_answered_is_left_alone_until_it_is_stopped(bench: Ben
     assert bench.undo().by
 
 
+# -- what was handed to others ----------------------------------------------------------------------
+
+
+def handed(bench: Bench, *, is_over: bool = True) -> Jobs:
+    """The other run is work that the first one handed out; both changed the same things, in turn."""
+    jobs = Jobs(bench.store, "p")
+    job = jobs.add(Order("memory", "Keep it.", parent=bench.me.run, tool="delegate"))
+    with bench.store.write(durable=True):
+        jobs.begin(job.id, bench.other.run)
+    bench.set("memory://garden", "The tomatoes have water.")
+    bench.set("memory://garden", "The tomatoes are ripe.", actor=bench.other)
+    bench.set("memory://new", "Something new.", actor=bench.other)
+    bench.set("memory://garden", "The tomatoes are eaten.")
+    bench.set("memory://new", "Something old.")
+    if is_over:
+        with bench.store.write(durable=True):
+            jobs.end(job.id, "done", "ok", "Kept.")
+    return jobs
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_what_a_thread_handed_to_others_is_taken_back_with_it(bench: Bench, is_forgotten: bool) -> None:
+    before = bench.content()
+    jobs = handed(bench)
+    if is_forgotten:
+        given = {"agent": "memory", "run": bench.other.run}
+        bench.runs.append(Event(bench.me.run, "delegate", "system", "Kept.", tool="delegate", input=given))
+        assert jobs.forget(1, now_ms() + 2 * 86_400_000) == 1 and jobs.of(bench.me.run) == []
+    after = bench.content()
+    tried = bench.undo(is_dry_run=True)
+    assert (tried.helpers, tried.by, bench.content() == after) == ((bench.other.run,), "", True)
+    done = bench.undo()
+    assert bench.content() == before and done.helpers == (bench.other.run,) and bench.store.problems() == []
+    told = {change.path: change.how for change in done.changes if not change.path.startswith("log://")}
+    assert told == {"memory://garden": "changed", "memory://new": "gone"}
+    assert "with 1 that it had handed work to" in bench.runs.events(done.by)[0].content
+    for run in (bench.me.run, bench.other.run):
+        with pytest.raises(Conflict, match="taken back already"):
+            bench.undo(run)
+    bench.undo(done.by)
+    assert bench.body("memory://garden") == "The tomatoes are eaten." and bench.body("memory://new") == "Something old."
+    bench.chains()
+
+
+def test_a_thread_alone_is_taken_back_where_nothing_of_its_helpers_is_mixed_with_it(bench: Bench) -> None:
+    handed(bench)
+    before = bench.everything()
+    with pytest.raises(Conflict, match="memory://garden"):
+        bench.undo(is_alone=True)
+    with pytest.raises(Conflict, match=r"memory://garden \(edit by model in thread"):
+        bench.undo(bench.other.run)  # who asked has changed it since
+    assert bench.everything() == before
+    third = bench.runs.begin("local:ada", "chat").id
+    jobs = Jobs(bench.store, "p")
+    job = jobs.add(Order("memory", "Keep it.", parent=third, tool="delegate"))
+    with bench.store.write(durable=True):
+        jobs.begin(job.id, bench.other.run)
+        jobs.end(job.id, "done", "ok", "Kept.")
+    bench.entries.put("memory://own", Content(body="mine"), By("model", third))
+    assert bench.undo(third, is_alone=True).helpers == ()
+    assert bench.entries.find("memory://own") is None and bench.body("memory://garden") == "The tomatoes are eaten."
+
+
+def test_what_the_helper_did_is_taken_back_alone_and_then_the_rest(bench: Bench) -> None:
+    jobs = Jobs(bench.store, "p")
+    job = jobs.add(Order("memory", "Keep it.", parent=bench.me.run, tool="delegate"))
+    with bench.store.write(durable=True):
+        jobs.begin(job.id, bench.other.run)
+        jobs.end(job.id, "done", "ok", "Kept.")
+    bench.set("memory://new", "Something new.", actor=bench.other)
+    bench.set("memory://own", "mine")
+    bench.undo(bench.other.run)
+    assert bench.undo().helpers == () and bench.entries.find("memory://own") is None
+
+
+def test_a_thread_whose_helper_still_works_is_left_alone(bench: Bench) -> None:
+    jobs = handed(bench, is_over=False)
+    before = bench.everything()
+    with pytest.raises(Conflict, match="has not ended") as caught:
+        bench.undo()
+    (job,) = jobs.of(bench.me.run)
+    assert f"owlbox job stop {job.id}" in caught.value.hint and bench.everything() == before
+
+
 INTERRUPTED = """
     from appliance.clock import this_process
     from appliance.entries import Entries, By, Content
@@ -380,7 +465,7 @@ def test_run_of_a_killed_process_is_taken_back(bench: Bench, is_recovered: bool)
     assert bench.content() == before and bench.store.problems() == []
 
 
-@pytest.mark.parametrize("name", ["v1.db", "v2.db", "v6.db", "v9.db"])
+@pytest.mark.parametrize("name", ["v1.db", "v2.db", "v6.db", "v9.db", "v16.db"])
 def test_run_of_an_older_version_is_taken_back(tmp_path: Path, name: str) -> None:
     shutil.copy(ROOT / "tests/fixtures" / name, tmp_path / "owlbox.db")
     store = Store.open(tmp_path / "owlbox.db")
@@ -487,6 +572,23 @@ def test_undo_and_history_as_commands(box: Box, is_served: bool) -> None:
     assert refused.returncode == 1 and "memory://garden (edit by client" in json.loads(refused.stderr)["error"]["message"]
     dry = box.run("undo", by, "--dry-run")
     assert dry.returncode == 1 and "memory://garden" in dry.stdout and "edit by client" in dry.stdout
+
+
+def test_the_command_says_whose_work_went_with_a_thread(box: Box) -> None:
+    run = changed(box)
+    with box.store() as store:
+        helper = a_run(store, "root")
+        Entries(store).put("memory://helped", Content(body="x"), By("model", helper))
+        jobs = Jobs(store, "p")
+        job = jobs.add(Order("worker", "Look.", parent=run, tool="delegate"))
+        with store.write(durable=True):
+            jobs.begin(job.id, helper)
+            jobs.end(job.id, "done", "ok", "Done.")
+    alone = box.json("undo", run, "--dry-run", "--alone")
+    assert alone["helpers"] == [] and len(alone["changes"]) == 2
+    done = box.run("undo", run).stdout
+    assert done.startswith("took back 3 entries\n") and "memory://helped" in done
+    assert f"also what was changed in thread {helper}, to which it handed work" in done
 
 
 def test_undo_of_a_thread_that_changed_nothing_says_so(box: Box) -> None:

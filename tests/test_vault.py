@@ -207,9 +207,9 @@ def test_one_changed_bit_never_gives_another_value(tmp_path_factory: pytest.Temp
     path = folder / "vault" / VALUES
     whole = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(whole) - 1))
+    is_head = at <= whole.index(b"\n")  # before the change, which may make a line's end of a letter
     whole[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(whole)
-    is_head = at < whole.index(b"\n")
     bad = []
     for name, value in wanted.items():
         try:

@@ -861,7 +861,7 @@ def test_unknown_schemes_have_defaults(bench: Bench) -> None:
         max_size=6,
     )
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_verbs_never_raise_anything_but_our_errors(bench: Bench, calls: list[tuple[str, str, str]]) -> None:
     for verb, ref, text in calls:
         try:

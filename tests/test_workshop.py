@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from appliance.clock import CancelToken, new_id, now_ms
 from appliance.core import Core
 from appliance.errors import BadInput, Conflict, NotFound, Refused, TooLarge, Unavailable
 from appliance.jsonrpc import marked
+from appliance.ledger import Asked
 from appliance.orders import Look
 from appliance.places import Home
-from appliance.postbox import MAX_BYTES, Message, Postbox
+from appliance.postbox import Message, Postbox
 from appliance.records import Inbound, RunSettings, Terms, ToolCall
 from appliance.streams import Ended
 from appliance.views import Actor
@@ -56,6 +58,9 @@ ANSWERS: dict[str, Sequence[Any]] = {
     "chat-yolo": [native("exec", command="echo at once"), "It said so."],
     "chat-files": [native("write_file", path="a.txt", content="kept"), native("read_file", path="a.txt"), "Written."],
     "workspace": [native("write_file", path="plan.md", content="new"), "Written."],
+    "edited": [native("write_file", path="plan.md", content="mine"), "It had changed."],
+    "edited-2": [native("edit_file", path="plan.md", old_text="old", new_text="new"), "It had changed."],
+    "edited-3": [native("write_file", path="not/yet.md", content="mine"), "It is there now."],
     "fork": ["<sh>echo a; sleep 1</sh>", "It runs."],
     "task": [native("exec", command="echo at work"), "Done."],
     "message": [native("message", content="Look!"), "Sent."],
@@ -202,7 +207,7 @@ def test_a_run_that_is_stopped_ends_its_command(stage: Stage) -> None:
     stopper = threading.Thread(target=stop)
     stopper.start()
     told = stage.ask("[yolo-long] Run it.", WILD)
-    stopper.join(30)
+    stopper.join(60)
     ended(stage, told.run)
     assert told.end.status == 499 and [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
     assert stage.core.workshop.sandbox.health()["running"] == 0
@@ -344,6 +349,30 @@ def test_a_change_of_the_workspace_waits_and_is_made_when_it_is_accepted(tmp_pat
         assert (root / "plan.md").read_text() == "new"
 
 
+@pytest.mark.covers("E-328")
+def test_a_file_that_was_edited_since_a_change_was_proposed_is_left_as_it_is(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    (root / "not").mkdir(parents=True)
+    plan, later = root / "plan.md", root / "not" / "yet.md"
+    with opened(tmp_path, SANDBOX__WORKSPACE=str(root)) as stage:
+        for name, file, was, now in (
+            ("edited", plan, "old", "his"),
+            ("edited-2", plan, "old", "his old text"),
+            ("edited-3", later, None, "his"),
+        ):
+            if was is not None:
+                file.write_text(was)
+            told = stage.ask(f"[{name}] Write it.", CHAT)
+            assert told.end.status == 202
+            file.write_text(now)
+            after, resolved = stage.decide(told, "accept")
+            hashes = [sha256(text.encode()).hexdigest() if text is not None else "none" for text in (was, now)]
+            assert (resolved.outcome.status, resolved.outcome.outcome) == (409, "conflict")
+            assert "its hash was {}, now it is {}".format(*hashes) in resolved.outcome.message
+            assert after.deeds == "use:409" and hashes[1] in after.events("tool_result")[0].content
+            assert file.read_text() == now and after.said.startswith("It ")
+
+
 def test_who_works_without_anybody_runs_what_stays_in_the_sandbox(stage: Stage) -> None:
     told = stage.ask("[chat-yolo] Run it.", YOLO_CHAT)
     unattended = Terms(is_attended=False, role="worker")
@@ -369,23 +398,26 @@ def test_a_message_has_a_size_a_target_and_a_rate(stage: Stage) -> None:
     gate, outbox, runs = stage.core.warden.gate, stage.core.outbox, stage.core.runs
     with stage.core.store.write():
         runs.touch_session(Inbound("local", "bob", "hi", new_id(), now_ms()))
-    post = Postbox(outbox, gate, runs.person, per_minute=3)
-    assert post.send(Message("x" * MAX_BYTES), session="local:ada").target == "core"
+    post = Postbox(outbox, gate, runs.person, per_minute=4)
+    assert post.send(Message("x" * 10_240), session="local:ada").target == "core"
     for content, error in (
-        ("x" * (MAX_BYTES + 1), TooLarge),
-        ("é" * (MAX_BYTES // 2 + 1), TooLarge),
+        ("x" * 10_241, TooLarge),
+        ("é" * 5_121, TooLarge),
         ("", BadInput),
         (" ", BadInput),
     ):
         with pytest.raises(error):
             post.send(Message(content), session="local:ada")
     for other in (Message("hi", "person:bob"), Message("hi", session="local:bob")):
-        with pytest.raises(Refused):
+        with pytest.raises(Refused, match=r"^ipc.allow \(message\): it may not send to person:bob"):
             post.send(other, session="local:ada")
+    (row, *_) = stage.core.warden.ledger.listing(Asked("policy_"))
+    assert (row.kind, row.rule) == ("policy_denied", "ipc.allow")
     with pytest.raises(BadInput):
         post.send(Message("hi", "everybody"), session="local:ada")
-    gate.set_session("local:ada", '[ipc]\nallow = ["person:bob", "core"]', "ada")
+    gate.set_session("local:ada", '[ipc]\nallow = ["person:bob"]', "ada")
     assert post.send(Message("hi", "person:bob", "alarm"), session="local:ada").person == "bob"
+    assert post.send(Message("second"), session="local:ada").person == "ada"
     gate.lift_session("local:ada", "ada")
     post.send(Message("third"), session="local:ada")
     with pytest.raises(Unavailable) as caught:

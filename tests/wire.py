@@ -48,6 +48,7 @@ class Turn:
     finish: str = "stop"
     used: Used | None = field(default_factory=Used)
     pause_s: float = 0
+    is_held: bool = False  # only the first event comes before the server is told to go on
     slice_bytes: int = 0  # send it in pieces of so many bytes, wherever they cut
     is_crlf: bool = False
 
@@ -114,6 +115,7 @@ class Wire:
     pages: dict[str, Any] = field(default_factory=dict)  # answers to GET by path
     seen: list[Seen] = field(default_factory=list)
     broken: int = 0  # answers that could not be sent to their end, because the other side had gone
+    go: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
     guard: threading.Lock = field(default_factory=threading.Lock)
     gone: threading.Condition = field(default_factory=threading.Condition)
@@ -124,7 +126,7 @@ class Wire:
                 return self.always
             return self.answers.pop(0) if self.answers else Status(500, {"error": {"message": "the test has no answer left"}})
 
-    def wait_broken(self, count: int = 1, timeout_s: float = 10) -> bool:
+    def wait_broken(self, count: int = 1, timeout_s: float = 60) -> bool:
         """True when so many answers could not be sent to their end."""
         with self.gone:
             return self.gone.wait_for(lambda: self.broken >= count, timeout_s)
@@ -215,7 +217,7 @@ class _Player(BaseHTTPRequestHandler):
             if size := answer.slice_bytes:
                 whole = b"".join(parts)
                 parts = [whole[i : i + size] for i in range(0, len(whole), size)]
-            self._stream(parts, answer.pause_s)
+            self._stream(parts, answer.pause_s, is_held=answer.is_held)
 
     def _events(self, turn: Turn) -> list[bytes]:
         path = self.path.partition("?")[0]
@@ -234,7 +236,15 @@ class _Player(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, parts: Sequence[bytes], pause_s: float, *, is_whole: bool = True, kind: str = "text/event-stream") -> None:
+    def _stream(
+        self,
+        parts: Sequence[bytes],
+        pause_s: float,
+        *,
+        is_whole: bool = True,
+        is_held: bool = False,
+        kind: str = "text/event-stream",
+    ) -> None:
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Transfer-Encoding", "chunked")
@@ -242,6 +252,8 @@ class _Player(BaseHTTPRequestHandler):
         for i, part in enumerate(parts):
             if i and pause_s and self.server_wire.over.wait(pause_s):
                 raise OSError
+            if i and is_held:
+                self.server_wire.go.wait(120)
             self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
         if is_whole:
             self.wfile.write(b"0\r\n\r\n")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from appliance.jsonrpc import Call, method
 from appliance.signatures import Range
 
-Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document"]
+Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin"]
 
 
 @dataclass(frozen=True)

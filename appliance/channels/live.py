@@ -10,7 +10,7 @@ import pwd
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from appliance.errors import Lost, NotFound
+from appliance.errors import Cancelled, Lost, NotFound
 from appliance.jsonrpc import Call, method
 from appliance.notices import Notice, Notices
 from appliance.records import to_plain
@@ -36,7 +36,7 @@ class Live:
         id: Annotated[str, "the thread that is looked at; empty for none"] = "",
         after: Annotated[int, Range(0, 2**62), "only events after this sequence number"] = 0,
     ) -> dict[str, Any]:
-        """Streams until the caller leaves or the thread is deleted.
+        """Streams until the caller leaves or the thread is deleted; Cancelled when the core ends, for the thread is still there.
 
         `event` for each event stored in the thread, `thread` {id, status, outcome, last_seq, title} first and whenever
         that has changed, `notice` {person, text, run, seq, at_ms} for what arrives unasked for the caller.
@@ -54,6 +54,8 @@ class Live:
                     watched.tell(call)
         except (Lost, NotFound):
             pass  # it has gone
+        else:
+            raise Cancelled("the core is ending")
         finally:
             self._notices.blink(box)
         return {"after": watched.after}

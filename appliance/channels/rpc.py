@@ -56,7 +56,7 @@ class Shelf:
     skills: Callable[[], list[dict[str, Any]]]
     act: Callable[[str, str, dict[str, Any]], Outcome]  # thread, verb, arguments
     history: Callable[[str, int, str], list[dict[str, Any]]]  # reference, how many, thread
-    undo: Callable[[str, str, bool], dict[str, Any]]  # thread, who asks, whether it is only tried
+    undo: Callable[[str, str, bool, bool], dict[str, Any]]  # thread, who asks, whether it is only tried, without its helpers
     query: Callable[[str, int, CancelToken], tuple[Sequence[str], Sequence[Sequence[Any]], bool]]
     waiting: Callable[[str, int], list[dict[str, Any]]]  # thread, how many
 
@@ -138,13 +138,17 @@ class Rpc:
 
     @method("run.undo")
     def undo(
-        self, call: Call, run: str, is_dry_run: Annotated[bool, "only say what would change, and what is in the way"] = False
+        self,
+        call: Call,
+        run: str,
+        is_dry_run: Annotated[bool, "only say what would change, and what is in the way"] = False,
+        is_alone: Annotated[bool, "without what was changed by those to whom it handed work"] = False,
     ) -> dict[str, Any]:
-        """Take back everything a thread changed in entries, or nothing: a conflict names what was changed since.
+        """Take back everything a thread and its helpers changed in entries, or nothing: a conflict names what was changed since.
 
         `by` is the thread that took it back, which can be undone too; empty when there was nothing to take back.
         """
-        return self._shelf.undo(run, _user(call.uid), is_dry_run)
+        return self._shelf.undo(run, _user(call.uid), is_dry_run, is_alone)
 
     @method("thread.list")
     def threads(

@@ -6,6 +6,7 @@ caches live on. Knows no provider's format.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -69,7 +70,7 @@ def read(ask: Ask, *, has_images: bool, id_size: int = 0, must_alternate: bool =
     parts = list(ask.system)
     while messages and messages[0].role == "system":
         parts.append(Part("earlier", messages.pop(0).content))
-    turns = _Turns(names, has_images, id_size)
+    turns = _Turns(names, has_images, id_size, is_wordy=ask.dialect != "native")
     for message in messages:
         turns.add(message)
     found = turns.close()
@@ -115,8 +116,11 @@ def described(tools: Iterable[ToolSpec], names: Names) -> list[tuple[str, ToolSp
 class _Turns:
     """Turns as they come out of messages."""
 
-    def __init__(self, names: Names, has_images: bool, id_size: int) -> None:
+    def __init__(self, names: Names, has_images: bool, id_size: int, *, is_wordy: bool = False) -> None:
+        """`is_wordy`: calls and their results are told in words, for a model that knows no others."""
         self._names = names
+        self._is_wordy = is_wordy
+        self._called: dict[str, str] = {}  # names of tools that were called in words, by our id
         self._has_images = has_images
         self._id_size = id_size
         self._turns: list[Turn] = []
@@ -136,7 +140,7 @@ class _Turns:
             turn = self._turn("user")
             text = message.content
             if message.role == "tool":
-                text = f"Result of {message.tool_call_id or 'a tool'}:\n{text}"
+                text = f"Result of {self._called.get(message.tool_call_id) or message.tool_call_id or 'a tool'}:\n{text}"
             if text.strip():
                 turn.texts.append(text)
             self._look(turn, message.images)
@@ -151,6 +155,11 @@ class _Turns:
         if message.content.strip():
             turn.texts.append(message.content)
         turn.reasoning = message.reasoning or turn.reasoning
+        if self._is_wordy:
+            self._called |= {call.id: call.name for call in message.tool_calls}
+            said = ({"name": call.name, "arguments": call.arguments} for call in message.tool_calls)
+            turn.texts += [json.dumps(call, ensure_ascii=False) for call in said]
+            return
         for call in message.tool_calls:
             sent = self._id(call.id)
             name = self._names.theirs(call.name)

@@ -31,6 +31,12 @@ NO_MODEL = re.compile(
 NO_KEY = re.compile(
     r"api.?key.{0,30}(?:not valid|invalid|expired|missing|incorrect)|(?:invalid|incorrect|missing|no).{0,12}api.?key", re.I
 )
+NO_TOOLS = re.compile(
+    r"(?:not|n't) support.{0,20}(?:tool|function)|found that support tool|unsupported parameter.{0,5}tools"
+    r"|(?:tool|function).{0,3}(?:call|use|choice|param).{0,40}(?:not (?:supported|enabled|available)|requires)"
+    r"|(?:tools|functions) (?:is|are) not (?:supported|enabled|available)",
+    re.I,
+)
 LOADING = re.compile(r"loading|warming|starting up|is being (?:loaded|deployed)|cold start", re.I)
 # Which words of a provider's own type or code mean what, where no HTTP status says it: within a stream.
 KINDS: tuple[tuple[str, int], ...] = (
@@ -167,6 +173,8 @@ def _class(status: int, label: str, text: str) -> tuple[str, Trouble]:
         return "authentication_failed", ""
     if status == 429:
         return "rate_limited", "rate"
+    if status in (400, 404, 422, 500, 501) and NO_TOOLS.search(text):
+        return "model_not_supported", ""
     if status == 404 or (status in (400, 422) and (NO_MODEL.search(text) or "model_not_found" in label)):
         return "model_not_found", ""
     if status in (408, 504, 524):
@@ -191,6 +199,8 @@ def _hint(remote: Remote, outcome: str, status: int, text: str) -> str:
         return f"owlbox secret set llm/{remote.provider} sets the key"
     if outcome == "model_not_found":
         return f"look at the model's name, and whether {remote.place} is the right address"
+    if outcome == "model_not_supported":
+        return "choose another model for work with tools; for plain answers this one will do"
     if 300 <= status < 400:
         return "redirects are not followed: set base_url to where it leads"
     return {"rate_limited": "wait a little", "upstream_error": "try again later", "provider_not_available": "try again later"}.get(

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from appliance import modes
 from appliance.clock import CancelToken
 from appliance.errors import BadInput, Cancelled
-from appliance.handoffs import DONE, Given, Job, Jobs, Order
+from appliance.handoffs import DONE, USUAL, Given, Job, Jobs, Order
 from appliance.records import Outcome
-from appliance.roles import ASSISTANT, CHILD, Roles
+from appliance.roles import CHILD, Roles
 from appliance.runs import Runs
 from appliance.settings import Delegation
 from appliance.signatures import Range
@@ -19,12 +19,24 @@ GROUP = "delegation"
 WAITS = Needs(deadline_s=24 * 3600, is_waiting=True)  # its own bounds are those of the work
 SETTLE_S = 1.5  # for work that is stopped to end
 ALL = "*"
-# What each can be asked for by name (A-093); others do what their task says.
-OPERATIONS = {
-    "worker": ("read_file", "write_file", "delete_file", "list_files", "search_files", "web_search", "web_fetch"),
-    "researcher": ("deep_research", "synthesize_sources"),
-    "coder": ("analyze_code", "generate_code", "review_code", "execute_code"),
+ANYTHING = ("some",)  # parameter, whatever its name
+# What each can be asked for by name (A-093), and which parameters that takes where no task says more; others do what
+# their task says.
+OPERATIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "worker": {
+        "read_file": ("path",),
+        "write_file": ("path", "content"),
+        "delete_file": ("path",),
+        "list_files": (),
+        "search_files": ("pattern",),
+        "web_search": ("query",),
+        "web_fetch": ("url",),
+    },
+    "researcher": dict.fromkeys(("deep_research", "synthesize_sources"), ANYTHING),
+    "coder": dict.fromkeys(("analyze_code", "generate_code", "review_code", "execute_code"), ANYTHING),
 }
+Urgency = Literal["normal", "background", "low", "high", "critical", 1, 2, 3, 4]
+RANKS: dict[str | int, int] = {"low": 1, "high": 3, "critical": 4, **{rank: rank for rank in range(1, 5)}}
 Task = Annotated[str, Range(0, 100_000), "what is to be done, with everything needed to do it"]
 Context = Annotated[str, "what is to be known for it"]
 
@@ -42,16 +54,17 @@ class Begun:
         return self.message
 
 
-@tool(group=GROUP, menu=(), needs=WAITS)
+@tool(group=GROUP, menu=(), needs=replace(WAITS, is_beside=True))
 def delegate(
-    agent: Annotated[str, "who does it: worker, researcher, coder or memory"],
+    agent: Annotated[str, "who does it: worker, researcher, coder or memory"] = "",
     task: Task = "",
     context: Context = "",
     responseFormat: Annotated[str, "what the answer should look like"] = "",
-    priority: Annotated[Literal["normal", "background", 1, 2, 3, 4], "background: go on, and tell me later"] = "normal",
+    priority: Annotated[Urgency, "background: go on, and tell me later; else how soon it begins where much waits"] = "normal",
     operation: Annotated[str, "one of those that the agent knows by name"] = "",
     parameters: Annotated[dict[str, Any] | None, "of the operation"] = None,
     timeout: Annotated[float, "seconds"] = 0,
+    target: Annotated[str, "another word for agent"] = "",
     *,
     jobs: Jobs,
     roles: Roles,
@@ -60,20 +73,24 @@ def delegate(
     caller: Caller,
 ) -> Outcome:
     """Have a specialist do one piece of work: worker for files and messages, researcher for the web, coder for code."""
-    known = [one.name for one in roles.listing() if one.name != ASSISTANT]
+    agent = agent or target
+    known = [one.name for one in roles.helpers()]
     if agent not in known:
-        raise BadInput(f"no agent {agent}", hint=f"there are {', '.join(known)}", outcome="invalid_arguments")
-    if operation and operation not in OPERATIONS.get(agent, ()):
-        supported = ", ".join(OPERATIONS.get(agent, ())) or "none by name: say it in task"
-        raise BadInput(f"{agent} has no operation {operation}", hint=f"it supports {supported}", outcome="invalid_arguments")
+        raise _wrong(f"no agent {agent}" if agent else "agent: is required", f"there are {', '.join(known)}")
+    operations = OPERATIONS.get(agent, {})
+    if operation and operation not in operations:
+        supported = ", ".join(operations) or "none by name: say it in task"
+        raise _wrong(f"{agent} has no operation {operation}", f"it supports {supported}")
     if not task.strip() and not operation:
-        raise BadInput("task: is required", hint="say what is to be done", outcome="invalid_arguments")
+        raise _wrong("task: is required", "say what is to be done")
     if timeout < 0 or timeout > bounds.max_timeout_s:
-        raise BadInput(f"timeout {timeout:g}", hint=f"at most {bounds.max_timeout_s:g} seconds", outcome="invalid_arguments")
+        raise _wrong(f"timeout {timeout:g}", f"at most {bounds.max_timeout_s:g} seconds")
     if operation:
         timeout = timeout or bounds.timeout_s
+        if not task.strip() and (missing := _missing(operations[operation], parameters or {})):
+            raise _wrong(f"parameters: {operation} needs {missing}", "give them, or say in task what is to be done")
         task = "\n".join(part for part in (f"Operation: {operation}", _listed(parameters), task.strip()) if part)
-    given = Given(context, responseFormat, operation, timeout, mode=caller.terms.mode)
+    given = Given(context, responseFormat, operation, timeout, mode=caller.terms.mode, rank=RANKS.get(priority, USUAL))
     order = Order(agent, task, given, _session(runs, caller), caller.run, tool="delegate")
     if priority == "background":
         job = jobs.add(replace(order, priority="background"))
@@ -168,6 +185,16 @@ def _origin(job: Job, runs: Runs) -> str:
 
 def _session(runs: Runs, caller: Caller) -> str:
     return caller.session or (runs.get(caller.run).session if caller.run else "")
+
+
+def _wrong(message: str, hint: str) -> BadInput:
+    return BadInput(message, hint=hint, outcome="invalid_arguments")
+
+
+def _missing(needed: tuple[str, ...], parameters: dict[str, Any]) -> str:
+    """Which of its parameters an operation has not been given; "" for none."""
+    is_enough = bool(parameters) if needed == ANYTHING else False
+    return "" if is_enough else ", ".join(name for name in needed if name not in parameters)
 
 
 def _listed(parameters: dict[str, Any] | None) -> str:

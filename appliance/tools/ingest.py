@@ -6,10 +6,14 @@ from appliance.errors import NotFound
 from appliance.ingest import Refreshed
 from appliance.intake import Intake
 from appliance.signatures import Range
-from appliance.toolbox import Caller, tool
+from appliance.taint import Reach
+from appliance.toolbox import Caller, Needs, tool
+
+# Pages are asked again: which of them, and how often, is seen by whose they are.
+ASKS = Needs(reach=Reach("web", target="ref"))
 
 
-@tool(group="context", menu=())
+@tool(group="context", menu=(), needs=ASKS)
 def context_refresh(
     ref: Annotated[str, Range(0, 4096), "an item's id, drive:/path, or a folder"] = "",
     all: Annotated[bool, "everything that was read from somewhere"] = False,

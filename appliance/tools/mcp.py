@@ -1,6 +1,5 @@
 """Tools that reach servers of tools: which there are, what they can do, and calling one. Every text comes from a server."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from appliance import mcp_tools
@@ -75,11 +74,11 @@ def _told(found: Found, none: str) -> Outcome:
     lines = [ware.line for ware in found.wares] or ([] if found.note else [none])
     text = "\n".join([*lines, *([f"[{found.note}]"] if found.note else [])])
     data = {"tools": [_plain(ware) for ware in found.wares], "note": found.note}
-    return Outcome(200, "ok", text, data=data, origin=_origin(found.wares))
+    return Outcome(200, "ok", text, data=data, origin=_origin(found))
 
 
-def _origin(wares: Sequence[Ware]) -> str:
-    names = sorted({ware.server for ware in wares})
+def _origin(found: Found) -> str:
+    names = sorted({*(ware.server for ware in found.wares), *found.blamed})
     return "" if not names else f"mcp:{names[0]}" if len(names) == 1 else "mcp"
 
 

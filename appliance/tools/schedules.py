@@ -4,6 +4,7 @@ A model sees and changes what belongs to the person it talks with; a person on t
 began makes none. Every schedule is shown back in words with its next times, so that a misunderstanding is seen at once.
 """
 
+import re
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ from appliance import timing, wording
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Refused
 from appliance.runs import Runs
-from appliance.schedules import Act, Action, New, Schedule
+from appliance.schedules import Act, Action, New, Notify, Schedule
 from appliance.signatures import Range
 from appliance.taint import Reach
 from appliance.timetable import MOST, NEXT, Timetable, View, Who
@@ -21,6 +22,7 @@ PREFIX = "[owlbox]"  # before the subject of a mail (S-067)
 WRITES = Needs(reach=Reach("schedule"))
 JUDGES = Needs(reach=Reach("schedule"), deadline_s=300)
 LOCALS = ("cli", "local")
+CHANNEL = re.compile(r"[A-Za-z][\w.-]{0,40}(/[\w.@:#-]{1,100})?")
 Id = Annotated[str, Range(1, 200), "the schedule's id, 8 hex digits, or its name"]
 Name = Annotated[str, Range(1, 200), "what it is for, in a few words"]
 Frequency = Annotated[
@@ -105,6 +107,9 @@ class Viewed:
             "in": found.session,
             "role": found.role,
             "mode": found.mode,
+            "told": " ".join(word for word in (f"of {found.tell}", found.notify and f"by {found.notify}") if word)
+            if found.notify or found.tell != "all"
+            else "",
             "last run": found.last_run_ms and wording.moment(found.last_run_ms, found.zone),
             "last said": found.said,
         }
@@ -143,6 +148,8 @@ def remind(
 ) -> Made:
     """Remind the person of something at a time, in this conversation."""
     text, when = (text, when) if when.strip() else timetable.split(text, timezone)
+    if not text:
+        raise BadInput(f"{when!r} says when, but not of what", hint="say it as: remind me to call Ada at 6pm")
     rule = timetable.read(when, timezone, is_frequency=False) if when else None
     if rule is None or rule.kind == "text":
         raise BadInput(f"{when or text!r} names no time", hint="say it as: in 20 minutes, tomorrow at noon, every Monday at 9")
@@ -159,6 +166,8 @@ def create_schedule(
     mode: Annotated[Literal["", "session", "isolated", "silent"], "of a prompt: in this conversation, apart, or unheard"] = "",
     role: Annotated[str, "as whom a prompt works"] = "",
     timezone: Zone = "",
+    notify: Annotated[str, "by which channel the result is told: tui, email, slack/dm, none; empty for the usual one"] = "",
+    tell: Annotated[Literal["all", "success", "failure", "nothing"], "of which results"] = "all",
     *,
     timetable: Timetable,
     runs: Runs,
@@ -168,7 +177,8 @@ def create_schedule(
     rule = timetable.read(frequency, timezone)
     words = description or name
     details: dict[str, Any] = {} if action == "tasks" else {"prompt" if action == "prompt" else "text": words}
-    made = New(name, rule, Action(action, details), frequency=frequency, description=description, mode=mode, role=role)
+    told = Notify(_channel(notify), tell in ("all", "success"), tell in ("all", "failure"))
+    made = New(name, rule, Action(action, details), frequency, description, mode=mode, role=role, notify=told)
     return Made(_add(made, timetable, runs, caller))
 
 
@@ -187,6 +197,7 @@ def list_schedules(
     type: Annotated[Literal["", "scheduled", "heartbeat", "system"], "only of this type"] = "",
     limit: Annotated[int, Range(1, 1000), "how many to show"] = 100,
     offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
+    soonest: Annotated[bool, "what is due next first, what is over last; else in the order of making"] = False,
     *,
     timetable: Timetable,
     runs: Runs,
@@ -194,6 +205,8 @@ def list_schedules(
 ) -> Listed:
     """List schedules and reminders with their next times."""
     known = timetable.listing(_who(runs, caller), is_enabled=enabled, limit=MOST)
+    if soonest:
+        known.sort(key=lambda one: (one.status != "active", one.state.next_ms or MOST**3, -one.updated_ms))
     wanted = [one for one in known if status in ("", one.status) and type in ("", one.type)][offset:]
     return Listed(tuple(timetable.view(one) for one in wanted[:limit]), len(wanted) > limit)
 
@@ -386,6 +399,14 @@ def _require_own(session: str, timetable: Timetable, runs: Runs, caller: Caller)
 # -- inside ---------------------------------------------------------------------------------------------
 
 
+def _channel(text: str) -> str:
+    """A channel or a place of one as people name it, in the letters of its own names."""
+    name, slash, place = text.strip().partition("/")
+    if text.strip() and not CHANNEL.fullmatch(text.strip()):
+        raise BadInput(f"notify {text!r} is no channel", hint="name one such as tui, email, slack/dm or none")
+    return f"{name.lower()}{slash}{place}"
+
+
 def _first(rule: timing.Rule, now: int) -> int | None:
     """A cron line that fits the minute which has just begun is due at once (S-060)."""
     return timing.after(rule, now - 60_000)
@@ -417,5 +438,3 @@ def _ahead(found: View) -> list[str]:
     if not found.next:
         return []
     return ["Next: " + ", ".join(wording.moment(at_ms, found.zone) for at_ms in found.next)]
-
-

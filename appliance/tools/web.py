@@ -20,7 +20,11 @@ TIMEOUT_S, MAX_BYTES, MAX_CHARS, RESULTS = 20, 524_288, 8000, 5
 SEARCH_S = 25.0  # of a search with the pages behind it
 
 
-@tool(group="web", is_read_only=True, menu=(), needs=Needs(network="proxy", reach=Reach("web", target="url", data=("url",))))
+# How long one waits and how much one reads is seen by who is asked.
+ASKS = Reach("web", target="url", data=("url", "timeout_seconds", "max_bytes"), usual=(TIMEOUT_S, MAX_BYTES))
+
+
+@tool(group="web", is_read_only=True, menu=(), needs=Needs(network="proxy", reach=ASKS))
 def fetch_url(
     url: Annotated[str, Range(1, 4096), "the whole address, https://..."],
     timeout_seconds: Annotated[Number, "how long it may take"] = TIMEOUT_S,

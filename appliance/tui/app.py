@@ -305,7 +305,8 @@ class Face(App[None]):
         if chat.running is not None:
             words.append(f" · thinking {monotonic_s() - chat.began_s:.0f} s")
         if chat.waits.count:
-            words.append((f" · {chat.waits.count} waiting for you", "bold $warning"))
+            where = ", /waiting" if chat.waits.here is None else ""
+            words.append((f" · {chat.waits.count} waiting for you{where}", "bold $warning"))
         if chat.onlooker.unread:
             threads = "1 thread" if len(chat.onlooker.unread) == 1 else f"{len(chat.onlooker.unread)} threads"
             words.append((f" · new in {threads}, F2", "bold $primary"))

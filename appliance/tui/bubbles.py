@@ -11,6 +11,7 @@ MARKS = {"waits": ("?", "$warning bold"), "running": ("⟳", "$secondary"), "ok"
 COMMANDS = {"exec", "shell", "sh", "env"}  # tools whose words can be followed while they run
 GIVEN_CHARS = 60
 GROWING_CHARS = 20  # beside what a command says
+ENDED_CHARS = 30  # beside what went wrong, or that it waits
 RESULT_CHARS = 4000
 OUTCOMES = {
     "interrupted": "The answer was interrupted. Ask again to go on.",
@@ -133,7 +134,7 @@ class ToolBox(Static):
         mark, style = MARKS[state]
         given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in self._given.items())
         is_heard = state == "running" and bool(self._said)
-        room = GROWING_CHARS if is_heard else GIVEN_CHARS
+        room = GROWING_CHARS if is_heard else ENDED_CHARS if state in ("waits", "error") else GIVEN_CHARS
         if len(given) > room and not self.is_open:
             given = given[: room - 1] + "…"
         tail = _cost(result) if result is not None else " · waits for you" if self._is_waiting else ""

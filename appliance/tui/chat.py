@@ -287,7 +287,6 @@ class Chat(Panel):
         self._greet(not events)
         for event in events or []:
             await self._draw(event)
-        self._finish_boxes()
         self._room.anchor()
         self.call_after_refresh(self._forget_old)
         self._meter.display = self._meter.display and bool(talk.thread)
@@ -324,6 +323,8 @@ class Chat(Panel):
             await self._room.mount(Earlier(after), before=0)
         if thread["status"] == RUNNING:
             self.means.sender.put(Outgoing("", talk, is_accepted=True))
+        elif thread["status"] != PROPOSED:
+            self._finish_boxes()
         self.means.say(self._told or f"resumed {talk.title or thread['id']}", False)
         self.ask("session.list", {"limit": 1000}, lambda known: self._tell_session(thread["session"], known), failed=_nothing)
         if self._next:
@@ -547,9 +548,8 @@ class Chat(Panel):
 
     def _finish_boxes(self) -> None:
         """A call that has no result when its answer ended never gets one."""
-        for box in self._boxes.values():
-            if box.is_running:
-                box.finish(None)
+        for box in [one for one in self._boxes.values() if one.is_running]:
+            box.finish(None)
 
     def _greet(self, is_new: bool) -> None:
         self.query(".-hello").set_class(not is_new, "-gone")

@@ -274,6 +274,7 @@ class Executor:
             f"home      {status['home']}",
             f"entries   {status['entries']}",
             f"answering {status['answering']}",
+            *([f"sandbox   {held['state']}: {held['reason']}"] if (held := status["sandbox"])["reason"] else []),
             f"waiting   {self._waits.count} for your decision",
             f"thread    {self._thread or 'none yet'}",
         ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.client import Client
-from appliance.errors import Busy, DeadlineExceeded, Lost, NotFound, OwlError
+from appliance.errors import Busy, Cancelled, DeadlineExceeded, Lost, NotFound, OwlError
 from appliance.tui.link import Link
 
 LOG = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Follower:
             number = self._number
             try:
                 self._follow()
-            except (Lost, DeadlineExceeded) as error:
+            except (Lost, DeadlineExceeded, Cancelled) as error:  # the last: the core ends, and may be quick to say so
                 if number == self._number and not self._pause(AGAIN_S, error):
                     return
             except NotFound as error:

@@ -19,6 +19,8 @@ KEYS = (
             ("Esc", "close, stop an answer (twice), back to Chat"),
             ("Ctrl+R", "connect again now, when the core is away"),
             ("Ctrl+C", "copy what is selected, otherwise leave"),
+            ("k, j", "outside of Chat: scroll what is beside the list"),
+            ("r", "outside of Chat: look again now"),
         ),
     ),
     (
@@ -38,7 +40,7 @@ KEYS = (
         (
             ("Ctrl+O", "to the card of what waits, and back"),
             ("a, r", "accept it; reject it, which ends the answer"),
-            ("d", "accept a call held for a stranger's text, and the like for 7 days"),
+            ("d", "accept it and its like for 7 days, if strangers caused it"),
             ("w", "reject it, saying why"),
             ("f", "it was tried and went wrong: the answer goes on"),
             ("1 to 9", "an answer of a question; or type it as a message"),
@@ -51,7 +53,6 @@ KEYS = (
             ("Return", "go on with the thread in Chat"),
             ("/", "filter by title"),
             ("d", "delete, after asking"),
-            ("k, j", "scroll the preview"),
         ),
     ),
     (
@@ -59,7 +60,6 @@ KEYS = (
         (
             ("Return", "open a folder, read an entry"),
             ("/", "search everything the owl knows"),
-            ("k, j", "scroll the entry"),
         ),
     ),
     (

@@ -91,11 +91,18 @@ def named(thread: dict[str, Any]) -> str:
 
 def ago(at_ms: int, now_ms: int) -> str:
     """How long ago, in at most six letters."""
-    minutes = max(0, now_ms - at_ms) // 60_000
-    if minutes < 1:
-        return "now"
+    return _span(max(0, now_ms - at_ms) // 60_000) or "now"
+
+
+def until(at_ms: int | None, now_ms: int) -> str:
+    """How long until then, in at most six letters."""
+    return "-" if at_ms is None else _span(max(0, at_ms - now_ms + 59_999) // 60_000) or "now"
+
+
+def _span(minutes: int) -> str:
+    """A length of time in one unit; nothing for none."""
     if minutes < 60:
-        return f"{minutes} min"
+        return f"{minutes} min" if minutes else ""
     return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} d"
 
 
