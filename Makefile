@@ -20,7 +20,7 @@ docs_tests := $(wildcard tests/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-calls bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance docs clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance docs clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init

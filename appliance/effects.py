@@ -110,7 +110,7 @@ class Effects:
     # -- letters --------------------------------------------------------------------------------------
 
     def letter(self, known: Schedule, key: str, text: str, urgency: str) -> Letter:
-        """A text about a schedule for whoever it belongs to, in the thread where it was asked for.
+        """A text about a schedule for whoever it belongs to, in the thread where it was asked for, else in their last one.
 
         Who has never talked here is told when they are connected.
         """
@@ -122,7 +122,7 @@ class Effects:
             known.context,
             known.session,
             known.notify.channel or ("" if has_talked else LOCAL),
-            run=self.thread(known) or None,
+            run=self.thread(known) or self._latest(known.session) or None,
             metadata={"schedule": known.ref, "urgency": urgency},
         )
 
@@ -135,7 +135,7 @@ class Effects:
         return run.id if run is not None and session in ("", run.session) else ""
 
     def _latest(self, session: str) -> str:
-        found = self._hands.runs.listing(kind="chat", session=session, limit=1)
+        found = self._hands.runs.listing(kind="chat", session=session, limit=1) if session else []
         return found[0].id if found else ""
 
 

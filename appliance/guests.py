@@ -91,9 +91,7 @@ class Guests:
         self._audit(guest, name, arguments, outcome.outcome, duration_ms=outcome.duration_ms)
         return outcome
 
-    def ask(
-        self, person: str, agent: str, may_add: bool, name: str, arguments: Mapping[str, Any], cancel: CancelToken
-    ) -> Outcome:
+    def ask(self, person: str, agent: str, may_add: bool, name: str, arguments: Mapping[str, Any], cancel: CancelToken) -> Outcome:
         """The same for a door."""
         return self.call(Guest(person, agent, may_add), name, arguments, cancel)
 
@@ -229,9 +227,7 @@ def create_task(
 ) -> planning.Planned:
     """Have the owl do work later, in the background; its person is told what came of it."""
     with desk.store.write(durable=True):
-        made = planning.create_task(
-            name, description, priority, deadline=deadline, tasks=desk.tasks, runs=desk.runs, caller=caller
-        )
+        made = planning.create_task(name, description, priority, deadline=deadline, tasks=desk.tasks, runs=desk.runs, caller=caller)
         desk.runs.marks.add(f"task:{made.id}", ORIGIN)  # whoever works on it reads a stranger's words
     return made
 

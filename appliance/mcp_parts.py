@@ -43,9 +43,7 @@ class Harbor:
         note: Note,
     ) -> None:
         self._settings = settings
-        ferry = Ferry(
-            runtime / f"bridge-{os.getpid()}.sock", environ, home.logs / "bridge", lambda: settings().tools.mcp_idle_s
-        )
+        ferry = Ferry(runtime / f"bridge-{os.getpid()}.sock", environ, home.logs / "bridge", lambda: settings().tools.mcp_idle_s)
         safe = Safe(strongbox.get, strongbox.put, lambda name: _forget(strongbox, name))
         self.hub = Hub(Given(home, environ, settings, Offers(store), ferry, safe, embed, note))
         self.door = Hubs(Acts(self.hub, self._call))

@@ -302,7 +302,7 @@ class Skills:
 
     enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled")
     folders: tuple[str, ...] = setting((), "More folders of skills, searched first.", seed="S skills.extra_dirs")
-    trusted: tuple[str, ...] = setting((), "Skills of your own, by name: threads that read them are not marked as strangers'.")
+    trusted: tuple[str, ...] = setting((), "Your own skills by name: prompts hold their descriptions, reading one marks no thread.")
     rescan_s: float = setting(
         300, "Pause between full looks through the folders.", seed="A re-scan interval", within=(1, DAY_S), mark="later"
     )

@@ -74,6 +74,8 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     if b"hypothesis" in module_path.read_bytes():
         from hypothesis import HealthCheck, settings  # a quarter of a second that most files do without
 
+        if settings.get_current_profile_name() == "owlbox":
+            return  # one more would fall back on this one, and so on, until nothing is found in them
         is_same = bool(parent.config.getoption("--same-examples"))
         slow = [HealthCheck.too_slow]
         settings.register_profile("owlbox", deadline=None, derandomize=is_same, suppress_health_check=slow)

@@ -12,7 +12,7 @@ from appliance.providers import sse
 from appliance.providers.conversation import GO_ON, LEFT_OUT, NAME, NO_RESULT, Names, read
 from appliance.providers.shapes import flat, subset
 from appliance.providers.sse import Events, Sent
-from appliance.records import Ask, Message, Part, ToolCall, ToolSpec
+from appliance.records import Ask, Dialect, Message, Part, ToolCall, ToolSpec
 
 # -- events --------------------------------------------------------------------------------------------------
 
@@ -157,8 +157,8 @@ def test_any_schema_becomes_one_that_is_taken(whole: Any, first: Any, second: An
 # -- conversations -------------------------------------------------------------------------------------------
 
 
-def talk(*messages: Message, **more: Any) -> list[tuple[str, Any]]:
-    found = read(Ask((), messages), has_images=False, **more).turns
+def talk(*messages: Message, dialect: Dialect = "native", **more: Any) -> list[tuple[str, Any]]:
+    found = read(Ask((), messages, dialect=dialect), has_images=False, **more).turns
     return [(turn.role, [*(r.text for r in turn.results), *turn.texts, *(c.id for c in turn.calls)]) for turn in found]
 
 
@@ -189,6 +189,18 @@ def test_each_call_is_followed_by_its_result_or_by_one_that_says_there_is_none()
         ("user", ["5", NO_RESULT, "wait"]),
         ("assistant", ["z"]),
         ("user", [NO_RESULT]),
+    ]
+
+
+@pytest.mark.covers("E-327")
+def test_calls_and_results_are_words_where_calls_are_made_in_words() -> None:
+    line = '{"name": "add", "arguments": {}}'
+    assert talk(user("a"), called("x", text="I add."), result("x", "5"), called("y"), dialect="tags") == [
+        ("user", ["a"]),
+        ("assistant", ["I add.", line]),
+        ("user", ["Result of add:\n5"]),
+        ("assistant", [line]),
+        ("user", ["Go on."]),
     ]
 
 

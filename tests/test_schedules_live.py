@@ -60,6 +60,13 @@ def test_a_reminder_asked_for_in_a_chat_is_told_there_at_its_time_without_a_mode
     assert (one["status"], one["source"], one["person"]) == ("completed", run, getpass.getuser())
 
 
+def test_a_reminder_asked_for_at_the_command_line_is_told_in_the_thread_last_talked_in(owl: Box) -> None:
+    owl.serve()
+    run = thread_of(owl, "hello")
+    assert owl.run("remind", "tea", "in", "1", "second").returncode == 0
+    until(lambda: letters(owl, run) == ["Reminder: tea"], "the reminder is told")
+
+
 @pytest.mark.covers("S-068", "S-062", "S-063")
 def test_a_cron_job_added_while_the_core_runs_is_a_turn_in_its_session(owl: Box) -> None:
     owl.serve()

@@ -13,7 +13,7 @@ from appliance.records import RunSettings
 PAGE = using("fetch_url", url="{site}/page")
 OUT = using("fetch_url", url="{site}/take?d=4711-OWL")
 # Names of notes that a reference in a text does not survive.
-NAMES = ("with blanks in it", "ends.", "in]brackets", "[in]", "a<b", "quo\"te", "star*", "a|b", "num:12", "ümläut", "deep/er/one")
+NAMES = ("with blanks in it", "ends.", "in]brackets", "[in]", "a<b", 'quo"te', "star*", "a|b", "num:12", "ümläut", "deep/er/one")
 
 
 def word(name: str) -> str:
