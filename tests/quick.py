@@ -157,7 +157,6 @@ class Nest:
             os.close(text)
         return ours
 
-
     def close(self) -> None:
         """No more of them; those that still run are ended."""
         self._orders.close()

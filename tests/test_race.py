@@ -70,7 +70,7 @@ def planted(path: Path, count: int) -> Store:
     return store
 
 
-def raced(code: str, path: Path, processes: int, limit_s: float = 240) -> list[str]:
+def raced(code: str, path: Path, processes: int, limit_s: float = 900) -> list[str]:
     """What each of so many processes printed that began at the same moment."""
     runners = [child(code, path, f"w{n}") for n in range(processes)]
     try:
