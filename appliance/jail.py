@@ -157,7 +157,7 @@ def _check_bind(order: Order, bind: Bind) -> None:
 
 def options(order: Order) -> list[str | bytes]:
     """What bubblewrap is told; bytes stand for the number of a descriptor that yields them."""
-    words = [*_walls(), *_system(order.limits), *_open(order), *_environ(order)]
+    words = [*_walls(), *_system(order), *_open(order), *_environ(order)]
     program = seccomp.tool_filter(has_unix=order.profile == "exec")
     # Last: nothing may be made in what is left between the mounts. /proc: what is set below /proc/sys is set for the
     # whole machine, and belongs to root, whom the kernel knows inside as well when it is root who runs this.
@@ -191,7 +191,7 @@ def _walls() -> Iterator[str]:
     yield from ("--die-with-parent", "--new-session", "--clearenv")
 
 
-def _system(limits: Limits) -> Iterator[str | bytes]:
+def _system(order: Order) -> Iterator[str | bytes]:
     """The host's programs, and a small world around them."""
     yield from ("--ro-bind", "/usr", "/usr")
     for name in _LINKS:
@@ -199,14 +199,16 @@ def _system(limits: Limits) -> Iterator[str | bytes]:
             yield from ("--symlink", os.readlink(name), name)
         elif os.path.isdir(name):
             yield from ("--ro-bind", name, name)
-    yield from ("--perms", "0755", "--dir", "/etc", "--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp")
+    yield from ("--perms", "0755", "--dir", "/etc", "--dir", "/run", "--dir", "/var")
+    if not any(bind.inside.startswith("/var/tmp/") for bind in order.binds):  # else a folder with nothing but them
+        yield from ("--symlink", "/tmp", "/var/tmp")
     for name in _ETC:
         yield from ("--ro-bind-try", name, name)
     yield from ("--perms", "0644", "--file", f"owl:x:{USER_ID}:{USER_ID}::{WORK}:/bin/sh\n".encode(), "/etc/passwd")
     yield from ("--perms", "0644", "--file", f"owl:x:{USER_ID}:\n".encode(), "/etc/group")
     yield from ("--proc", "/proc", "--dev", "/dev")
     for name in ("/tmp", "/dev/shm"):
-        yield from ("--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", name)
+        yield from ("--perms", "1777", "--size", str(order.limits.tmp_bytes), "--tmpfs", name)
 
 
 def _open(order: Order) -> Iterator[str | bytes]:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -301,6 +302,17 @@ def test_a_folder_below_tmp_is_shown_where_it_is_over_the_private_one(sandbox: S
     assert done.stdout.startswith(b"hoot") and b"Read-only" in done.stderr and not (real / "new").exists()
     with pytest.raises(BadInput, match="belongs to the sandbox"):
         sandbox.run(Order("exec", "s1", ("true",), binds=(Bind(real, str(real), True),)), NEVER)
+
+
+def test_a_folder_below_var_tmp_is_shown_where_it_is_and_is_a_link_for_everybody_else(sandbox: Sandbox):
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        real = Path(name).resolve()
+        (real / "seen").write_text("hoot")
+        look = ("sh", "-c", f"cat {real}/seen; ls /var/tmp | wc -l; echo x > /var/tmp/new")
+        done = sandbox.run(Order("exec", "s1", look, binds=(Bind(real, str(real)),)), NEVER)
+        assert done.stdout.split() == [b"hoot1"] and b"Read-only" in done.stderr
+    done = sandbox.run(Order("exec", "s1", ("sh", "-c", "echo owl > /var/tmp/new; cat /tmp/new")), NEVER)
+    assert done.stdout == b"owl\n"
 
 
 # -- how it ends ------------------------------------------------------------------------------------
