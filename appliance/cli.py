@@ -106,9 +106,10 @@ class Parser(argparse.ArgumentParser):
         """Bad usage, with the next step."""
         wrong = re.match(r"argument (?:COMMAND|ACTION): invalid choice: ('.*?') \(choose from (.*)\)$", message)
         if wrong:
-            near = difflib.get_close_matches(wrong[1], wrong[2].split(", "), 1)
-            guess = f"did you mean {near[0][1:-1]}? " if near else ""
-            raise BadInput(f"unknown command {wrong[1][1:-1]}", hint=f"{guess}{self.prog} --help lists them")
+            asked, offered = wrong[1][1:-1], wrong[2].replace("'", "").split(", ")  # some Pythons quote what they offer
+            near = difflib.get_close_matches(asked, offered, 1)
+            guess = f"did you mean {near[0]}? " if near else ""
+            raise BadInput(f"unknown command {asked}", hint=f"{guess}{self.prog} --help lists them")
         raise BadInput(message, hint=f"{self.prog} --help")
 
 

@@ -5,6 +5,7 @@ A test fails when a page in docs/ differs from what this makes. Knows nothing ab
 
 import json
 from collections.abc import Iterator
+from inspect import cleandoc
 from typing import Any
 
 from appliance import config, manuals, moments, tokens, tools
@@ -158,7 +159,7 @@ def _methods() -> str:
         lines.append(f"## {title}\n")
         for name, function in sorted(_marked(owner).items()):
             sign = signature(function, skip=("self", "call"))
-            lines.append(f"### `{name}`\n\n{(function.__doc__ or '').strip()}\n")
+            lines.append(f"### `{name}`\n\n{cleandoc(function.__doc__ or '')}\n")
             lines += _arguments(sign)
             if sign.fields:
                 lines.append("")

@@ -15,6 +15,7 @@ import stat
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -378,7 +379,7 @@ class Listener:
         if name == "ping":
             return {"pid": os.getpid(), "name": self.name}
         if name == "discover":
-            return {n: {"doc": (f.__doc__ or "").strip(), "params": s.schema()} for n, (f, s) in sorted(self._methods.items())}
+            return {n: {"doc": cleandoc(f.__doc__ or ""), "params": s.schema()} for n, (f, s) in sorted(self._methods.items())}
         if name == "hello":
             self._gate(call.peer, params)
             call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]

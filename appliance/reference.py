@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from inspect import cleandoc
 from typing import Any, Literal, get_args, get_origin
 
 from appliance.keys import about
@@ -90,11 +91,12 @@ def tables(cls: Any, prefix: str, is_later: bool = False) -> Iterator[Table]:
         is_list = get_origin(kind) is tuple
         is_late = is_later or about(item).is_later
         if is_dataclass(kind):
-            yield Table(name, kind.__doc__ or "", _leaves(kind), {}, is_later=is_late)
+            yield Table(name, cleandoc(kind.__doc__ or ""), _leaves(kind), {}, is_later=is_late)
             yield from tables(kind, f"{name}.", is_late)
         elif is_dataclass(inner):
             presets = {} if is_list else default_of(item)
-            yield Table(name if is_list else f"{name}.NAME", inner.__doc__ or "", _leaves(inner), presets, is_list, is_late)
+            heading = name if is_list else f"{name}.NAME"
+            yield Table(heading, cleandoc(inner.__doc__ or ""), _leaves(inner), presets, is_list, is_late)
         elif cls is Config:
             yield Table(name, "Names chosen by you.", (item,), {}, is_later=is_late)
 

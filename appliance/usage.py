@@ -100,6 +100,10 @@ class Watch:
             return True
         return grown > 2 * self._disk_bytes and _lines(self._net) > 0
 
+    def _written(self, to_disks: int) -> int:
+        """What it has written at most: a folder that lies in memory is no disk."""
+        return max(to_disks, written_bytes(self._proc, "wchar"))
+
     def _disk(self, folder: Path) -> str:
         size = folder_bytes(folder, self._disk_bytes)
         used, grown = size.seen_bytes, self._free_bytes - _free(folder)
@@ -107,7 +111,8 @@ class Watch:
         written = written_bytes(self._proc) if max(used, grown) > self._disk_bytes else 0
         if used <= self._disk_bytes < grown and self._may_hide(grown, written):
             used = grown
-        if size.seen_bytes > self._disk_bytes and not self._has_looked and min(grown, written) < used - self._disk_bytes:
+        over = used - self._disk_bytes
+        if size.seen_bytes > self._disk_bytes and not self._has_looked and min(grown, self._written(written)) < over:
             # It was too full before this call, which may still work and delete, and must not add.
             self._disk_bytes = folder_bytes(folder, 1 << 62).seen_bytes
             used = 0
@@ -205,13 +210,16 @@ def has_mapped(proc: str, is_meant: Callable[[str], bool]) -> bool:
     return False
 
 
-def written_bytes(proc: str) -> int:
-    """What all processes have written to disks, and those that have ended; without end where one does not let us see."""
+def written_bytes(proc: str, field: str = "write_bytes") -> int:
+    """What all processes have written to disks, and those that have ended; without end where one does not let us see.
+
+    `wchar` is what they have written to anything.
+    """
     total = 0
     for pid in _pids(proc):
         try:
             with open(f"{proc}/{pid}/io", encoding="utf-8") as file:
-                total += next(int(line.split()[1]) for line in file if line.startswith("write_bytes"))
+                total += next(int(line.split()[1]) for line in file if line.startswith(field))
         except PermissionError:
             return 1 << 62
         except (OSError, StopIteration):

@@ -53,8 +53,9 @@ def is_text(name: str) -> bool:
 def is_inside(root: Path, path: Path) -> bool:
     """True when `path`, every link of it followed, lies in `root`, compared component by component."""
     try:
-        return path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError):  # a loop of links leads nowhere
+        found = path.resolve()
+        return found.is_relative_to(root.resolve()) and not found.is_symlink()
+    except (OSError, RuntimeError):  # a loop of links leads nowhere; newer Pythons leave it as it is
         return False
 
 

@@ -26,7 +26,7 @@ from typing import Any
 libc = ctypes.CDLL(None, use_errno=True)
 MARK = b"attacks.py"
 NEW_NS, NEW_USER, NEW_NET = 0x20000, 0x10000000, 0x40000000
-MS_RDONLY, MS_REMOUNT, MS_BIND = 1, 32, 4096
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
 DEVICES = {"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "shm", "fd", "stdin", "stdout", "stderr"}
 World = dict[str, Any]
 
@@ -503,7 +503,7 @@ def try_mount_proc(world: World) -> str:
 
 def try_bind(world: World) -> str:
     alone()
-    mounted(b"/", folder("m"), None, MS_BIND, None)
+    mounted(b"/", folder("m"), None, MS_BIND | MS_REC, None)
     return read(os.path.abspath("m") + world["database"])
 
 

@@ -175,6 +175,9 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback authority")])
         built = self._builder(self._name, self._key).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        usage = dict.fromkeys(("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"), False)
+        usage |= dict.fromkeys(("key_agreement", "crl_sign", "encipher_only", "decipher_only"), False)
+        built = built.add_extension(x509.KeyUsage(key_cert_sign=True, **usage), critical=True)
         self.file = folder / "authority.pem"
         self.file.write_bytes(built.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
@@ -202,6 +205,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .not_valid_before(now - datetime.timedelta(days=60))
             .not_valid_after(now + datetime.timedelta(days=days))
         )

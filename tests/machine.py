@@ -128,7 +128,7 @@ def enable(root: Path, *units: str) -> None:
 def drop_in(root: Path, unit: str, text: str) -> None:
     """Change a unit for a test."""
     folder = root / f"etc/systemd/system/{unit}.d"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "90-test.conf").write_text(text)
 
 

@@ -187,6 +187,7 @@ def test_a_broker_that_dies_while_the_database_is_kept_is_started_again(box: Box
 def test_ask_of_a_killed_core_says_that_the_message_is_kept(box: Box, text: str) -> None:
     core = box.serve()
     thread, _ = asking(core, "stuck") if text != "endless one" else (None, None)
+    until(lambda: thread is None or any(t["status"] == 102 for t in core.call("thread.list")), "the one before it is worked on")
     child = box.start("ask", text)
     until(lambda: text in [t["title"] for t in core.call("thread.list")], "it is accepted")
     until(lambda: is_resting(child.pid), "it was told so")

@@ -218,6 +218,7 @@ def test_there_are_enough_of_both() -> None:
 @pytest.mark.covers("S-085")
 @pytest.mark.parametrize(("url", "meant"), ALLOWED, ids=[ascii(url)[:50] for url, _ in ALLOWED])
 def test_ordinary_addresses_pass_in_their_one_form(url: str, meant: str) -> None:
+    meant = meant.replace("[::ffff:808:808]", f"[{ipaddress.ip_address('::ffff:808:808')}]")  # newer Pythons write it with dots
     assert judged(url) == meant and judged(meant) == meant
 
 

@@ -15,7 +15,7 @@ from appliance.patterns import Found, Pattern, compiled, kind_of
 
 JSON = '{"name": "owl", "a": [{"id": 1}, {"id": 2}], "b": {"c": {"deep": null}}}'
 XML = "<root><item id='3'>x</item><item id='4'>y</item></root>"
-TIMEOUT_S = 0.2
+TIMEOUT_S = 0.02
 PATIENCE_S = 20.0  # a machine shared with other work; without the timeouts these would take hours
 
 
