@@ -172,6 +172,8 @@ def booted(root: Path) -> Iterator[Machine]:
     try:
         leader = _leader(nspawn, root / "console")
         machine = Machine(root, nspawn, leader, monotonic_s() - began_s)
+        # nspawn hides parts of /proc, as no real machine does; where any is hidden, the kernel lets no sandbox have its own.
+        machine.run("mount", "-t", "proc", "-o", "nosuid,nodev,noexec", "proc", "/proc")
         yield machine
         if nspawn.poll() is None:
             machine.power_off()
