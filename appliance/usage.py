@@ -56,7 +56,8 @@ class Watch:
         self._free_bytes = _free(folder) if folder else 0
         self._shared_bytes = _shared()
         self._disk_due_s = monotonic_s() + DISK_S
-        self._has_looked = False
+        # Not looked at again when it has room now: what is in it later came with this call.
+        self._may_be_old = folder is not None and folder_bytes(folder, disk_bytes).seen_bytes > disk_bytes
 
     def complaint(self) -> str:
         """The limit that is passed now, in words, or ""."""
@@ -112,11 +113,11 @@ class Watch:
         if used <= self._disk_bytes < grown and self._may_hide(grown, written):
             used = grown
         over = used - self._disk_bytes
-        if size.seen_bytes > self._disk_bytes and not self._has_looked and min(grown, self._written(written)) < over:
+        if size.seen_bytes > self._disk_bytes and self._may_be_old and min(grown, self._written(written)) < over:
             # It was too full before this call, which may still work and delete, and must not add.
             self._disk_bytes = folder_bytes(folder, 1 << 62).seen_bytes
             used = 0
-        self._has_looked = True
+        self._may_be_old = False
         return f"filled its folder with more than {self._disk_bytes >> 20} MB" if used > self._disk_bytes else ""
 
 
