@@ -124,9 +124,9 @@ $(bin)/python:
 # compat: a plain path file; the default import hook would cost every start of `owlbox` some 10 ms.
 .venv/.stamp: pyproject.toml image-build/wheels.sh | $(bin)/python
 	@wheels=$$(image-build/wheels.sh $(bin)/python); \
-	    $(bin)/python -m pip install -q --find-links "$$wheels" -C editable_mode=compat -e '.[mcp]'
+	    $(bin)/python -m pip install -q --find-links "$$wheels" --config-settings editable_mode=compat -e '.[mcp]'
 	@touch $@
 
 .venv/.stamp-dev: .venv/.stamp
-	$(bin)/python -m pip install -q -C editable_mode=compat -e '.[dev,mcp]'
+	$(bin)/python -m pip install -q --config-settings editable_mode=compat -e '.[dev,mcp]'
 	@touch $@

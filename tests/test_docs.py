@@ -19,6 +19,11 @@ def test_every_page_in_docs_is_what_the_code_says(name: str) -> None:
     assert path.exists() and path.read_text(encoding="utf-8") == PAGES[name], "run: make docs"
 
 
+def test_the_makefile_asks_nothing_of_pip_that_debian_12_has_not() -> None:
+    lines = [line for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines() if "pip install" in line]
+    assert lines and not [line for line in lines if " -C " in line], "pip 23.0 knows --config-settings only"
+
+
 def test_the_pages_name_every_command_method_and_table() -> None:
     assert all(f"`owlbox {word}`" in PAGES["commands.md"] for word in ("ask", "thread follow", "doctor", "search"))
     assert all(f"`{word}`" in PAGES["methods.md"] for word in ("message.send", "thread.view", "generate", "plan"))
