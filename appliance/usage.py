@@ -56,7 +56,7 @@ class Watch:
         self._free_bytes = _free(folder) if folder else 0
         self._shared_bytes = _shared()
         self._disk_due_s = monotonic_s() + DISK_S
-        # Not looked at again when it has room now: what is in it later came with this call.
+        # Whether what fills it may have lain there before this call; not if there is room now.
         self._may_be_old = folder is not None and folder_bytes(folder, disk_bytes).seen_bytes > disk_bytes
 
     def complaint(self) -> str:
