@@ -13,10 +13,11 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 bin := .venv/bin
+python = PYTHONPATH=$(CURDIR):$(CURDIR)/tests/support:$(CURDIR)/tests/bench $(bin)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-docs_tests := $(wildcard tests/test_docs*.py)
+docs_tests := $(wildcard tests/whole/test_docs*.py)
 
-# The data root, as appliance/places.py decides it; expanded by the shell.
+# The data root, as appliance/runtime/paths.py decides it; expanded by the shell.
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
@@ -42,7 +43,7 @@ model: install ## fetch the bundled models into the cache; no home needed
 unexport PYTHONDONTWRITEBYTECODE
 
 test: dev model servers ## every test
-	PYTHONPATH=$(CURDIR) $(bin)/python tests/suite.py
+	$(python) tests/suite.py
 
 check: dev ## style, types, layers, requirement map, reference documents
 	$(bin)/ruff check .
@@ -50,44 +51,44 @@ check: dev ## style, types, layers, requirement map, reference documents
 	$(bin)/pytest -q tests/test_layers.py tests/test_spec.py $(docs_tests)
 
 spec: dev ## which requirement has a test, per capability
-	@$(bin)/python tests/spec.py
+	@$(python) tests/spec.py
 
 bench: dev model ## measurements, each beside something to compare with
-	$(bin)/python tests/bench_spine.py
-	$(bin)/python tests/bench_folder.py
+	$(python) tests/bench/bench_spine.py
+	$(python) tests/bench/bench_folder.py
 
 bench-engine: dev model ## the local engine: prefixes, turns, calls, answers, embedding
-	$(bin)/python tests/bench_engine.py
+	$(python) tests/bench/bench_engine.py
 
 bench-entries: dev ## entries beside plain SQL, the cost of undo, a large fork
-	$(bin)/python tests/bench_entries.py
+	$(python) tests/bench/bench_entries.py
 
 bench-ingest: dev ## adding Python's library and 2,000 notes: time, memory, killed and resumed, a second time
-	$(bin)/python tests/bench_ingest.py
+	$(python) tests/bench/bench_ingest.py
 
 bench-retrieval: dev model ## finding: recall on LoCoMo (LOCOMO=file), latency and size beside FTS5 and numpy
-	$(bin)/python tests/bench_retrieval.py
+	$(python) tests/bench/bench_retrieval.py
 
 bench-packet: dev ## what a turn's prompt costs to make and to read again, beside the whole history
-	$(bin)/python tests/bench_packet.py
+	$(python) tests/bench/bench_packet.py
 
 bench-calls: dev model ## the whole function-calling set beside llama-cpp-python's own handler
-	$(bin)/python tests/bench_calls.py --all
+	$(python) tests/bench/bench_calls.py --all
 
 bench-queue: dev ## claims beside huey's SqliteHuey, and 16 processes over 5,000 tasks with dependencies
-	$(bin)/python tests/bench_queue.py
+	$(python) tests/bench/bench_queue.py
 
 bench-sandbox: dev ## a sandboxed call beside a bare subprocess and plain bubblewrap
-	$(bin)/python tests/bench_sandbox.py
+	$(python) tests/bench/bench_sandbox.py
 
 bench-idle: dev ## ten minutes of doing nothing: model calls, bytes written, wake-ups, beside a core without heartbeat and schedules
-	$(bin)/python tests/bench_idle.py
+	$(python) tests/bench/bench_idle.py
 
 bench-roles: dev ## a delegation beside a plain call, and the tokens of a task of ten steps handed over and not
-	$(bin)/python tests/bench_roles.py
+	$(python) tests/bench/bench_roles.py
 
 bench-mcp: dev servers ## a call of a server's tool through the bridge beside the protocol's own client, and idle cost
-	$(bin)/python tests/bench_mcp.py
+	$(python) tests/bench/bench_mcp.py
 
 servers: ## fetch the servers of tools that tests talk to into the cache
 	@tests/servers/fetch.sh >/dev/null
@@ -95,13 +96,13 @@ servers: ## fetch the servers of tools that tests talk to into the cache
 bench-remote: dev ## what asking a remote model costs beside the provider, beside llm and the openai client
 	@scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	    $(PYTHON) -m venv "$$scratch/venv"; "$$scratch/venv/bin/pip" install -q llm openai; \
-	    $(bin)/python tests/bench_remote.py --others "$$scratch/venv/bin/python"
+	    $(python) tests/bench/bench_remote.py --others "$$scratch/venv/bin/python"
 
 chaos: dev ## ten minutes of kills, full disks and clock jumps while messages and tasks flow; then everything is counted
-	$(bin)/python tests/chaos.py --length 600
+	$(python) tests/support/chaos.py --length 600
 
 conformance: dev ## the protocol's own suite against our MCP server and client; by hand, needs npm and network
-	$(bin)/python tests/conformance/run.py
+	$(python) tests/conformance/run.py
 
 docs: install ## write the reference documents from the code
 	$(bin)/owlbox docs --write docs/

@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from appliance import cli
+from appliance.cli import main as cli
 
 GC_THRESHOLD = 10_000  # new objects between two looks for garbage
 

@@ -77,7 +77,7 @@ echo /opt/owlbox/bin/owlbox
 cat >"$destdir/opt/owlbox/bin/owlbox-tool.new" <<END
 #!/bin/sh
 # Written by systemd/install.sh: the program of owlbox-tool@.service.
-exec $python -I -X utf8 -m appliance.porter
+exec $python -I -X utf8 -m appliance.sandbox.tool_unit
 END
 chmod 755 "$destdir/opt/owlbox/bin/owlbox-tool.new"
 mv "$destdir/opt/owlbox/bin/owlbox-tool.new" "$destdir/opt/owlbox/bin/owlbox-tool"
@@ -85,7 +85,7 @@ echo /opt/owlbox/bin/owlbox-tool
 cat >"$destdir/opt/owlbox/bin/owlbox-bridge.new" <<END
 #!/bin/sh
 # Written by systemd/install.sh: the program of owlbox-bridge.service.
-exec $python -I -X utf8 -m appliance.bridge
+exec $python -I -X utf8 -m appliance.mcp.bridge
 END
 chmod 755 "$destdir/opt/owlbox/bin/owlbox-bridge.new"
 mv "$destdir/opt/owlbox/bin/owlbox-bridge.new" "$destdir/opt/owlbox/bin/owlbox-bridge"

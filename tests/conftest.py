@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from appliance import places
-from appliance.places import Home
+from appliance.runtime import paths
+from appliance.runtime.paths import Home
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     """A home with its folders and nothing in them: no configuration, no database."""
     made = Home(tmp_path / "home")
-    for folder in places.FOLDERS:
+    for folder in paths.FOLDERS:
         (made.root / folder).mkdir(parents=True)
     made.root.chmod(0o700)
     return made
@@ -38,11 +38,12 @@ def runtime() -> Iterator[Path]:
 SLOW = tuple(
     f"test_{name}"
     for name in (
-        "tui units engine workers daemon qualify cli tui_turns steps tui_terminal watch scenarios attacks_unit bad_input "
-        "task_end_to_end chaos folder context remote_end_to_end ssh taint_server ingest llama tui_schedules crash agenda "
-        "sandbox grammar secrets first_use real_turns shifts indexer search first_answer verbs spec store toolbox readers "
-        "passages mcp attacks providers taint_names vault patterns local_only shelf notify drops web courier files_tools "
-        "mcp_real tools schedules_live layers race edits doctor inbox sql"
+        "tui units engine worker daemon model_check main tui_turns steps tui_terminal watcher scenarios "
+        "attacks_unit bad_input task_end_to_end chaos folder context_tools remote_end_to_end ssh taint_server "
+        "pipeline llama tui_schedules crash task launcher grammar secrets first_use real_turns worker_command "
+        "indexer search first_answer verbs spec database toolbox extract index mcp attacks providers taint_names "
+        "vault patterns local_only model sd_notify drop_folder web_tools delivery files_tools mcp_real tools "
+        "schedules_live layers race edits doctor inbox sql"
     ).split()
 )
 
@@ -58,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile once what hundreds of processes import: they write nothing themselves, and may be killed at any moment."""
     hear()
     if not hasattr(config, "workerinput"):
-        compileall.compile_dir(Path(places.__file__).parent, quiet=2)
+        compileall.compile_dir(Path(paths.__file__).parent, quiet=2)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -309,7 +309,7 @@ def main() -> int:
     quick.nest()  # one for all
     before = _runtime_folders()
     scratch = Path(tempfile.mkdtemp(prefix="owl-tests-", dir="/tmp"))
-    suite = Suite(given.files or list(TESTS.glob("test_*.py")), options, scratch)
+    suite = Suite(given.files or list(TESTS.rglob("test_*.py")), options, scratch)
     try:
         suite.run(given.n)
     finally:

@@ -9,10 +9,10 @@ import logging
 
 from appliance.clock import now_ms
 from appliance.errors import Busy, NotFound
-from appliance.notices import Notice, Notices
-from appliance.outbox import LOGGED, SENT, Outbox
 from appliance.records import Event, Outbound
-from appliance.runs import Runs
+from appliance.runtime.subscriptions import Notice, Notices
+from appliance.sessions.outbox import LOGGED, SENT, Outbox
+from appliance.sessions.runs import Runs
 
 LOG = logging.getLogger(__name__)
 LOCAL = "local"

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Annotated
 
-from appliance.dispatching import actor_of
+from appliance.agent.dispatch import actor_of
+from appliance.agent.toolbox import Caller, tool
 from appliance.errors import BadInput
+from appliance.knowledge.verbs import Verbs
 from appliance.records import Outcome
-from appliance.runs import Runs
-from appliance.signatures import Range
-from appliance.toolbox import Caller, tool
-from appliance.verbs import Verbs
+from appliance.runtime.signatures import Range
+from appliance.sessions.runs import Runs
 
 MAX_OPTIONS = 20
 

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any
 
+from appliance.agent.toolbox import Caller, Toolbox
+from appliance.agent.toolbox import tool as a_tool
 from appliance.records import Outcome, ToolCall
-from appliance.signatures import Range
-from appliance.toolbox import Caller, Toolbox
-from appliance.toolbox import tool as a_tool
+from appliance.runtime.signatures import Range
 
 Name = Annotated[str, Range(1, 100), "the other tool's name"]
 Arguments = Annotated[dict[str, Any] | None, "its arguments by name"]

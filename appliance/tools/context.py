@@ -8,13 +8,13 @@ what is on `disk:/` is a copy that somebody ingested.
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from appliance.addresses import display, locator_of
+from appliance.agent.toolbox import MAX_CHARS, Caller, tool
 from appliance.clock import iso
-from appliance.drives import NOTHING, Drive, Drives, Item, Tree, counted, formatted, line_count
 from appliance.errors import BadInput, NotFound
-from appliance.grep import Match, Needle, Preview, Texts, Where
-from appliance.signatures import Range
-from appliance.toolbox import MAX_CHARS, Caller, tool
+from appliance.knowledge.drives import NOTHING, Drive, Drives, Item, Tree, counted, formatted, line_count
+from appliance.knowledge.grep import Match, Needle, Preview, Texts, Where
+from appliance.runtime.signatures import Range
+from appliance.text.references import display, locator_of
 
 PAGE_CHARS = MAX_CHARS - 300  # what a model reads at once; the rest is for the hints
 READ_CHARS = 1_000_000  # what a program gets at once, unless a single line is longer

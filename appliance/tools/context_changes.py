@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from appliance.addresses import display, is_under, locator_of
-from appliance.drives import Drives, counted, formatted, line_count, stored_path
-from appliance.edits import LinePatch, exact, patch_lines
-from appliance.entries import By, Content, Entries, Entry
+from appliance.agent.toolbox import Caller, tool
 from appliance.errors import BadInput, NotFound, PathConflict, Refused, TooLarge
-from appliance.schemes import is_file
-from appliance.signatures import Range
-from appliance.toolbox import Caller, tool
+from appliance.knowledge.drives import Drives, counted, formatted, line_count, stored_path
+from appliance.knowledge.entries import By, Content, Entries, Entry
+from appliance.knowledge.schemes import is_file
+from appliance.runtime.signatures import Range
+from appliance.text.edits import LinePatch, exact, patch_lines
+from appliance.text.references import display, is_under, locator_of
 
 MAX_REFS = 20  # named after a removal
 MAX_CARRIED = 5000  # items copied or moved at once

@@ -4,16 +4,16 @@ import json
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from appliance import modes
+from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import CancelToken
 from appliance.errors import BadInput, Cancelled
-from appliance.handoffs import DONE, USUAL, Given, Job, Jobs, Order
+from appliance.policy import modes
+from appliance.prompt.roles import CHILD, Roles
 from appliance.records import Outcome
-from appliance.roles import CHILD, Roles
-from appliance.runs import Runs
-from appliance.settings import Delegation
-from appliance.signatures import Range
-from appliance.toolbox import Caller, Needs, tool
+from appliance.runtime.settings import Delegation
+from appliance.runtime.signatures import Range
+from appliance.sessions.runs import Runs
+from appliance.work.jobs import DONE, USUAL, Given, Job, Jobs, Order
 
 GROUP = "delegation"
 WAITS = Needs(deadline_s=24 * 3600, is_waiting=True)  # its own bounds are those of the work

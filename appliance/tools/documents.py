@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from appliance.documents import Documents
+from appliance.agent.toolbox import Caller, Needs, tool
+from appliance.ingest.own_documents import Documents
+from appliance.policy.taint import Reach
 from appliance.records import Event
-from appliance.runs import Runs
-from appliance.taint import Reach
-from appliance.toolbox import Caller, Needs, tool
+from appliance.sessions.runs import Runs
 
 Whole = Annotated[str, "the whole document in Markdown; empty clears it"]
 

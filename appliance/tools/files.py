@@ -5,13 +5,13 @@ Each call is one small program in a sandbox of its own; nothing here opens a fil
 
 from typing import Annotated, Any
 
+from appliance.agent.command_runs import Executions, written
+from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import iso
 from appliance.errors import BadInput
-from appliance.executions import Executions, written
 from appliance.records import Outcome
-from appliance.signatures import Range
-from appliance.toolbox import Caller, Needs, tool
-from appliance.workbench import Job, Workbench
+from appliance.runtime.signatures import Range
+from appliance.sandbox.workspace import Job, Workbench
 
 GROUP = "files"
 SANDBOXED = Needs(profile="files")

@@ -7,14 +7,14 @@ without one, words find what they can and the answer says so. Knows nothing abou
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from appliance.addresses import display
+from appliance.agent.toolbox import Caller, tool
 from appliance.clock import monotonic_s
-from appliance.drives import Drives
 from appliance.errors import BadInput, Cancelled, Refused
-from appliance.indexer import Indexer
-from appliance.search import Kind, Looks, Search, Where
-from appliance.signatures import Range
-from appliance.toolbox import Caller, tool
+from appliance.knowledge.drives import Drives
+from appliance.knowledge.indexer import Indexer
+from appliance.knowledge.search import Kind, Looks, Search, Where
+from appliance.runtime.signatures import Range
+from appliance.text.references import display
 
 INLINE_S = 45.0  # of the work that a command without a core does itself
 

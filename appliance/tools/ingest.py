@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
+from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import NotFound
-from appliance.ingest import Refreshed
-from appliance.intake import Intake
-from appliance.signatures import Range
-from appliance.taint import Reach
-from appliance.toolbox import Caller, Needs, tool
+from appliance.ingest.pipeline import Refreshed
+from appliance.ingest.receiver import Intake
+from appliance.policy.taint import Reach
+from appliance.runtime.signatures import Range
 
 # Pages are asked again: which of them, and how often, is seen by whose they are.
 ASKS = Needs(reach=Reach("web", target="ref"))

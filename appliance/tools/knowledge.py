@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from appliance.entries import Entries
+from appliance.agent.toolbox import MAX_CHARS, Caller, tool
 from appliance.errors import BadInput
-from appliance.search import Hit, Search, words_of
-from appliance.signatures import Range
-from appliance.toolbox import MAX_CHARS, Caller, tool
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.search import Hit, Search, words_of
+from appliance.runtime.signatures import Range
 
 READ_LINES = 200
 READ_CHARS = MAX_CHARS - 200  # the rest is for the hints

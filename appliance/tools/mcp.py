@@ -2,16 +2,16 @@
 
 from typing import Annotated, Any
 
-from appliance import mcp_tools
+from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import OwlError
-from appliance.hub import Found, Hub
-from appliance.mcp_offers import Ware
+from appliance.mcp import tools
+from appliance.mcp.hub import Found, Hub
+from appliance.mcp.offers import Ware
+from appliance.policy.taint import Reach
 from appliance.records import Outcome
-from appliance.signatures import Range
-from appliance.taint import Reach
-from appliance.toolbox import Caller, Needs, tool
+from appliance.runtime.signatures import Range
 
-GROUP = mcp_tools.GROUP
+GROUP = tools.GROUP
 SHOWN = 10
 ASKING = Needs(deadline_s=120, network="proxy", is_waiting=True)
 # Each server has a deadline of its own; this one only ends what nobody else would.
@@ -64,7 +64,7 @@ def mcp_exec(
 ) -> Outcome:
     """Call a tool of a server."""
     try:
-        return mcp_tools.call(mcp, server, tool, args or {}, caller)
+        return tools.call(mcp, server, tool, args or {}, caller)
     except OwlError as error:
         return _refused(error, server)
 
@@ -87,4 +87,4 @@ def _plain(ware: Ware) -> dict[str, Any]:
 
 
 def _refused(error: OwlError, server: str = "") -> Outcome:
-    return mcp_tools.failed(error, server) if server else Outcome(error.status, error.outcome, error.message, error.hint)
+    return tools.failed(error, server) if server else Outcome(error.status, error.outcome, error.message, error.hint)

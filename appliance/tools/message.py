@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from appliance.handoffs import Jobs
-from appliance.postbox import CORE, NOTIFICATION, Message, Postbox, Posted
-from appliance.taint import Reach
-from appliance.toolbox import Caller, Needs, tool
+from appliance.agent.tool_messages import CORE, NOTIFICATION, Message, Postbox, Posted
+from appliance.agent.toolbox import Caller, Needs, tool
+from appliance.policy.taint import Reach
+from appliance.work.jobs import Jobs
 
 
 @tool(group="messages", menu=(), needs=Needs(reach=Reach("send", target="target")))

@@ -7,11 +7,11 @@ says of either holds. A result that strangers may have written stays marked as s
 from dataclasses import replace
 from typing import Annotated, Any
 
+from appliance.agent.toolbox import Caller, Needs, Toolbox
+from appliance.agent.toolbox import tool as a_tool
 from appliance.errors import Refused
 from appliance.records import Outcome, ToolCall
-from appliance.signatures import Range
-from appliance.toolbox import Caller, Needs, Toolbox
-from appliance.toolbox import tool as a_tool
+from appliance.runtime.signatures import Range
 
 PREVIEW_CHARS = 200
 KEEPER = "context_write"

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
+from appliance.agent.toolbox import Caller, tool
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
-from appliance.runs import Runs
-from appliance.signatures import Range
-from appliance.tasks import Claim, NewTask, Priority, Status, Task, Tasks
-from appliance.toolbox import Caller, tool
+from appliance.runtime.signatures import Range
+from appliance.sessions.runs import Runs
+from appliance.work.tasks import Claim, NewTask, Priority, Status, Task, Tasks
 
 Number = Annotated[int, Range(1, 2**53), "the task's number"]
 Name = Annotated[str, Range(1, 200), "what is to be done, in a few words"]

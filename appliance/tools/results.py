@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
+from appliance.agent.result_pages import Overflow
+from appliance.agent.toolbox import Caller, tool
 from appliance.errors import BadInput
-from appliance.overflow import Overflow
 from appliance.records import Outcome
-from appliance.signatures import Range
-from appliance.toolbox import Caller, tool
+from appliance.runtime.signatures import Range
 
 
 @tool(group="results", is_read_only=True, menu=())

@@ -8,15 +8,15 @@ import re
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from appliance import timing, wording
+from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Refused
-from appliance.runs import Runs
-from appliance.schedules import Act, Action, New, Notify, Schedule
-from appliance.signatures import Range
-from appliance.taint import Reach
-from appliance.timetable import MOST, NEXT, Timetable, View, Who
-from appliance.toolbox import Caller, Needs, tool
+from appliance.policy.taint import Reach
+from appliance.runtime.signatures import Range
+from appliance.sessions.runs import Runs
+from appliance.work import recurrence, rules_in_words
+from appliance.work.schedule_service import MOST, NEXT, Timetable, View, Who
+from appliance.work.schedules import Act, Action, New, Notify, Schedule
 
 PREFIX = "[owlbox]"  # before the subject of a mail (S-067)
 WRITES = Needs(reach=Reach("schedule"))
@@ -59,7 +59,7 @@ class Preview:
 
     def text(self) -> str:
         """In words, with the next times."""
-        lines = [f"{wording.moment(at_ms, self.zone)}" for at_ms in self.next]
+        lines = [f"{rules_in_words.moment(at_ms, self.zone)}" for at_ms in self.next]
         return "\n".join([self.words, *(["Next: " + ", ".join(lines)] if lines else [])])
 
 
@@ -110,12 +110,14 @@ class Viewed:
             "told": " ".join(word for word in (f"of {found.tell}", found.notify and f"by {found.notify}") if word)
             if found.notify or found.tell != "all"
             else "",
-            "last run": found.last_run_ms and wording.moment(found.last_run_ms, found.zone),
+            "last run": found.last_run_ms and rules_in_words.moment(found.last_run_ms, found.zone),
             "last said": found.said,
         }
         lines = [f"{found.id} {found.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact), *_ahead(found)]
         for one in self.firings:
-            lines.append(f"due {wording.moment(one.due_ms, found.zone)}: {one.status}{f', {one.outcome}' if one.outcome else ''}")
+            lines.append(
+                f"due {rules_in_words.moment(one.due_ms, found.zone)}: {one.status}{f', {one.outcome}' if one.outcome else ''}"
+            )
         return "\n".join(lines)
 
 
@@ -186,8 +188,8 @@ def create_schedule(
 def preview_schedule(frequency: Frequency, timezone: Zone = "", *, timetable: Timetable) -> Preview:
     """Show what a text about time means, without adding anything."""
     rule = timetable.read(frequency, timezone)
-    ahead = tuple(timing.upcoming(rule, now_ms(), NEXT))
-    return Preview(frequency, wording.words(rule), rule.kind, rule.spec, rule.zone, rule.is_judged, ahead)
+    ahead = tuple(recurrence.upcoming(rule, now_ms(), NEXT))
+    return Preview(frequency, rules_in_words.words(rule), rule.kind, rule.spec, rule.zone, rule.is_judged, ahead)
 
 
 @tool(group="schedules", command="schedule list", is_read_only=True, menu=())
@@ -407,14 +409,14 @@ def _channel(text: str) -> str:
     return f"{name.lower()}{slash}{place}"
 
 
-def _first(rule: timing.Rule, now: int) -> int | None:
+def _first(rule: recurrence.Rule, now: int) -> int | None:
     """A cron line that fits the minute which has just begun is due at once (S-060)."""
-    return timing.after(rule, now - 60_000)
+    return recurrence.after(rule, now - 60_000)
 
 
 def _changed(timetable: Timetable, found: Schedule) -> Changed:
     view = timetable.view(found)
-    note = found.status + (f", next {wording.moment(view.next_ms, view.zone)}" if view.next_ms else "")
+    note = found.status + (f", next {rules_in_words.moment(view.next_ms, view.zone)}" if view.next_ms else "")
     return Changed(found.ref, found.name, found.status, note)
 
 
@@ -427,7 +429,7 @@ def _kind(found: View) -> str:
 
 
 def _line(found: View) -> str:
-    ahead = f", next {wording.moment(found.next_ms, found.zone)}" if found.next_ms else ""
+    ahead = f", next {rules_in_words.moment(found.next_ms, found.zone)}" if found.next_ms else ""
     return f"{found.id} {found.name} ({found.status}): {found.words}{ahead}"
 
 
@@ -437,4 +439,4 @@ def _ahead(found: View) -> list[str]:
         return ["The small model judges when it is due."]
     if not found.next:
         return []
-    return ["Next: " + ", ".join(wording.moment(at_ms, found.zone) for at_ms in found.next)]
+    return ["Next: " + ", ".join(rules_in_words.moment(at_ms, found.zone) for at_ms in found.next)]

@@ -6,12 +6,12 @@ channels of a run that is shown its entries, and `env` cannot write to the worki
 
 from typing import Annotated
 
+from appliance.agent.command_runs import Executions, Ran
+from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import BadInput
-from appliance.executions import Executions, Ran
+from appliance.policy.taint import Reach
 from appliance.records import Outcome
-from appliance.signatures import Range
-from appliance.taint import Reach
-from appliance.toolbox import Caller, Needs, tool
+from appliance.runtime.signatures import Range
 
 GROUP = "shell"
 SANDBOXED = Needs(profile="exec", reach=Reach("exec", target="command"))

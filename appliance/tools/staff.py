@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from appliance.crew import Crew
+from appliance.agent.toolbox import Caller, tool
 from appliance.errors import NotFound
-from appliance.runs import Runs
-from appliance.tasks import Tasks
-from appliance.toolbox import Caller, tool
+from appliance.sessions.runs import Runs
+from appliance.work.tasks import Tasks
+from appliance.work.worker_control import Crew
 
 
 @dataclass(frozen=True)

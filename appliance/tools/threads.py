@@ -4,12 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from appliance.agent.toolbox import Caller, tool
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound
-from appliance.history import History, Mention, Told
-from appliance.runs import Runs
-from appliance.signatures import Range
-from appliance.toolbox import Caller, tool
+from appliance.runtime.signatures import Range
+from appliance.sessions.history import History, Mention, Told
+from appliance.sessions.runs import Runs
 
 SHORT = 2000
 EXCERPT, LEAD = 300, 60  # characters of a message that are shown, and of those before what was found

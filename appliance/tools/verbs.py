@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from appliance.dispatching import actor_of
-from appliance.entries import Content
-from appliance.orders import Look, Write
+from appliance.agent.dispatch import actor_of
+from appliance.agent.toolbox import Caller, tool
+from appliance.knowledge.entries import Content
+from appliance.knowledge.verb_arguments import Look, Write
+from appliance.knowledge.verbs import Verbs
+from appliance.knowledge.views import Visibility
 from appliance.records import Outcome
-from appliance.runs import Runs
-from appliance.toolbox import Caller, tool
-from appliance.verbs import Verbs
-from appliance.views import Visibility
+from appliance.sessions.runs import Runs
 
 Path = Annotated[str, "scheme://path, a file's path, or a pattern with * or **"]
 Filter = Annotated[str, "only entries whose text matches: words, a glob or /regex/"]

@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
+from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled
-from appliance.runs import Runs
-from appliance.signatures import Range
-from appliance.toolbox import Caller, Needs, tool
+from appliance.runtime.signatures import Range
+from appliance.sessions.runs import Runs
 
 LOOK_S = 0.25
 LONGEST_S = 3600

@@ -2,18 +2,18 @@
 
 from typing import Annotated, Literal
 
+from appliance.agent.dispatch import actor_of
+from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import monotonic_s
-from appliance.dispatching import actor_of
 from appliance.errors import BadInput
-from appliance.fetch import Fetch, Fetched, check_found
-from appliance.harvest import ORIGIN, Harvest
-from appliance.readable import Readable
+from appliance.policy.taint import Reach
 from appliance.records import Outcome
-from appliance.runs import Runs
-from appliance.signatures import Range
-from appliance.taint import Reach
-from appliance.toolbox import Caller, Needs, tool
-from appliance.websearch import MAX_RESULTS, Engine, Hit
+from appliance.runtime.signatures import Range
+from appliance.sessions.runs import Runs
+from appliance.web.fetch import Fetch, Fetched, check_found
+from appliance.web.page_text import Readable
+from appliance.web.result_pages import ORIGIN, Harvest
+from appliance.web.search_engines import MAX_RESULTS, Engine, Hit
 
 Number = int | float | str | None  # models write numbers in many ways; what is none means the default
 TIMEOUT_S, MAX_BYTES, MAX_CHARS, RESULTS = 20, 524_288, 8000, 5

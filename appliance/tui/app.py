@@ -24,21 +24,21 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Footer, Input, Static, TextArea
 
-from appliance.client import Client
 from appliance.clock import monotonic_s
 from appliance.errors import OwlError
-from appliance.tui import look
+from appliance.runtime.rpc_client import Client
+from appliance.tui import theme as look
 from appliance.tui.chat import Chat
+from appliance.tui.connection import Contact, Link
 from appliance.tui.context import Context
-from appliance.tui.guide import Guide
-from appliance.tui.hands import Workers
-from appliance.tui.jobs import Tasks
-from appliance.tui.link import Contact, Link
-from appliance.tui.owl import Owl
+from appliance.tui.help_panel import Guide
+from appliance.tui.owl_face import Owl
 from appliance.tui.panel import Means, Panel
+from appliance.tui.schedules import Schedules
 from appliance.tui.sender import Sender
+from appliance.tui.tasks import Tasks
 from appliance.tui.threads import Threads
-from appliance.tui.times import Schedules
+from appliance.tui.workers import Workers
 
 LOG = logging.getLogger(__name__)
 FAREWELL_S = 3.0  # for the core to note that a thread was left

@@ -19,13 +19,14 @@ from textual.widgets import OptionList, Static
 
 from appliance.clock import monotonic_s
 from appliance.tui import commands
-from appliance.tui.bubbles import OUTCOMES, Earlier, Note, Said, ToolBox
+from appliance.tui.approvals import QUESTION, Waits
+from appliance.tui.command_runner import Executor, Stage
 from appliance.tui.composer import Composer, Menu
-from appliance.tui.console import Executor, Stage
 from appliance.tui.follower import Follower, Sight
-from appliance.tui.meter import Meter
-from appliance.tui.onlooker import Onlooker
-from appliance.tui.owl import PORTRAIT
+from appliance.tui.incoming import Onlooker
+from appliance.tui.message_widgets import OUTCOMES, Earlier, Note, Said, ToolBox
+from appliance.tui.owl_face import PORTRAIT
+from appliance.tui.packet_meter import Meter
 from appliance.tui.panel import Means, Panel, named
 from appliance.tui.sender import (
     PROPOSED,
@@ -42,10 +43,9 @@ from appliance.tui.sender import (
     Taken,
     Talk,
 )
-from appliance.tui.waits import QUESTION, Waits
 
 if TYPE_CHECKING:
-    from appliance.tui.prose import Prose
+    from appliance.tui.markdown_view import Prose
 
 GREETING = "I am your owl. Ask me something about what is in your box,\nor type / to see what else there is."
 PAGE_EVENTS = 30
@@ -511,7 +511,7 @@ class Chat(Panel):
             await answer.update(event["content"])
 
     async def _prose(self, text: str, before: Widget | None = None, seq: int = 0) -> "Prose":
-        from appliance.tui.prose import Prose  # late: the Markdown parser takes its time
+        from appliance.tui.markdown_view import Prose  # late: the Markdown parser takes its time
 
         prose = Prose(text)
         await self._put(prose, before, seq)

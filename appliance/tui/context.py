@@ -17,8 +17,8 @@ from textual.widgets.option_list import Option
 from textual.widgets.tree import TreeNode
 
 from appliance.errors import OwlError
+from appliance.tui.choice_list import Rows
 from appliance.tui.panel import Means, Panel, is_missing
-from appliance.tui.rows import Rows
 
 PAGE = 500
 MOST = 5000
@@ -270,7 +270,7 @@ class Context(Panel):
         is_markdown = entry["ref"].endswith(".md") or entry["ref"].startswith("memory://")
         self.query_one("#plain", Static).update("" if is_markdown else text)
         if is_markdown:
-            from appliance.tui.prose import Prose  # late: the Markdown parser takes its time
+            from appliance.tui.markdown_view import Prose  # late: the Markdown parser takes its time
 
             await self.query_one("#look").mount(Prose(text))
         self.query_one("#look").scroll_home(animate=False)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.client import Client
 from appliance.errors import Busy, Cancelled, DeadlineExceeded, Lost, NotFound, OwlError
-from appliance.tui.link import Link
+from appliance.runtime.rpc_client import Client
+from appliance.tui.connection import Link
 
 LOG = logging.getLogger(__name__)
 FOLLOW_S = 86_400.0

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from textual.containers import Vertical
 
 from appliance.errors import NotFound, OwlError
-from appliance.tui.link import CALL_S, Link
+from appliance.tui.connection import CALL_S, Link
 from appliance.tui.sender import Sender
 
 Then = Callable[[Any], object]

@@ -14,7 +14,7 @@ from typing import Any
 
 from appliance.clock import correlation_id, monotonic_s, new_id
 from appliance.errors import Conflict, DeadlineExceeded, Lost, NotFound, OwlError
-from appliance.tui.link import Link
+from appliance.tui.connection import Link
 
 ANSWER_S = 3600.0
 DRAW_EVERY_S = 0.15

@@ -7,9 +7,9 @@ from textual.content import Content
 from textual.widgets import Input, OptionList
 
 from appliance.clock import now_ms
-from appliance.tui.lister import SCROLL, Lister
+from appliance.tui.choice_list import Rows
+from appliance.tui.list_panel import SCROLL, Lister
 from appliance.tui.panel import Means, ago, named
-from appliance.tui.rows import Rows
 from appliance.tui.sender import PROPOSED, RUNNING
 
 LIMIT = 200

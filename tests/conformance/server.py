@@ -1,4 +1,4 @@
-"""Our server behind HTTP, for the protocol's own suite, which knows no other way in: `mcp_server` with the suite's tools.
+"""Our server behind HTTP, for the protocol's own suite, which knows no other way in: `mcp.protocol_server` with the suite's tools.
 
 The adapter is the suite's need, not the product's: one conversation for each session, answers as JSON. The tools are
 those that the suite asks for by name, as far as ours can be like them: they answer with text alone.
@@ -13,7 +13,7 @@ from typing import Any
 
 from appliance.clock import CancelToken
 from appliance.errors import NotFound
-from appliance.mcp_server import Conversation
+from appliance.mcp.protocol_server import Conversation
 from appliance.records import Outcome
 
 LIMIT_S = 30

@@ -1,0 +1,1 @@
+"""One run: the loop, its tools and their dispatch, approvals, what ends it."""

@@ -1,0 +1,488 @@
+"""One prompt's worth of thinking, as a generator of steps.
+
+Asks for a packet, calls the model, has every command recorded and run (`agent.dispatch`), and goes on until the voters
+(`agent.stop_conditions`) end it. A command that waits for somebody's decision puts the loop down with status 202; begun again, it
+goes on behind that command. It stores nothing: whoever iterates commits each step before asking for the next. Route,
+tools, packets and memory are arguments; it knows none of their makers.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from appliance.agent import cycle_detection, stop_conditions
+from appliance.agent.dispatch import Dispatch, Dispatched, Done, claim
+from appliance.agent.dispatch import Scene as Commands
+from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
+from appliance.clock import new_id
+from appliance.errors import Cancelled, ContextTooLong, OwlError
+from appliance.models.failover import Chain, Patience, pauses
+from appliance.policy import modes
+from appliance.policy.modes import FREE
+from appliance.prompt import intents
+from appliance.prompt.budget import Budget
+from appliance.prompt.packet import Packets, asked
+from appliance.prompt.packet_types import Packet, Scene
+from appliance.prompt.roles import CHAT as CHAT
+from appliance.prompt.roles import Role as Role
+from appliance.records import (
+    Ask,
+    Cancel,
+    Delta,
+    Event,
+    Finish,
+    LoopEnded,
+    Memory,
+    Message,
+    Model,
+    Outcome,
+    Route,
+    RunSettings,
+    Step,
+    Terms,
+    ToolCall,
+    Tools,
+    ToolSpec,
+    TurnBegun,
+    TurnEnded,
+)
+from appliance.runtime import hook_points, log
+from appliance.text import answer_parser
+from appliance.text.answer_parser import Answer
+
+LOG = logging.getLogger(__name__)
+SORRY = "I could not work that out: my answers were not usable. Please ask again in other words."
+CIRCLING = "I stopped, because I was going round in circles. Please ask again in other words."
+APOLOGIES = {"strikes": SORRY, "cycle": CIRCLING, "stagnation": CIRCLING}
+OF_ENTRIES = "run"  # the menu of a run that is shown its entries
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Caps of one loop, and how the model is asked. `max_commands` is for one answer, `max_loop_commands` for all of them.
+
+    `is_small` says whether a route's model needs to be held to what a prompt asks for in so many words.
+    """
+
+    max_turns: int = 99
+    max_commands: int = 99
+    max_strikes: int = 3
+    max_cycles: int = cycle_detection.REPETITIONS
+    max_period: int = cycle_detection.PERIOD
+    max_loop_commands: int = 990
+    history_messages: int = 80
+    temperature: float = 0.1
+    max_output_tokens: int = 512
+    deadline_s: float = 600.0
+    pause_s: float = 30.0
+    is_small: Callable[[Route], bool] = lambda route: False
+
+
+# Why an answer is not whole, and what is put under it then; the number is its length in tokens.
+CUTS = {"length": " … [cut at {} tokens]", "repetition": " … [ended: it said the same over and over]"}
+
+
+def nobody() -> Sequence[Message]:
+    """Nothing has arrived."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where a loop stands when it is begun or taken up: its terms, what its run is set to, and the turns so far.
+
+    `turn` counts those of the whole run, `turns` those of this loop. `arrived` gives what the person has added since it
+    was last asked, `before_turn` is called before each call of the model. `tools` are used instead of everybody's.
+    `deeds` are the calls with their results of a turn that waited for a decision.
+    """
+
+    terms: Terms = FREE
+    settings: RunSettings = RunSettings()
+    loop: int = 0
+    turn: int = 0
+    turns: int = 0
+    arrived: Callable[[], Sequence[Message]] = nobody
+    before_turn: Callable[[], object] = nobody
+    tools: Tools | None = None
+    deeds: tuple[tuple[ToolCall, Outcome], ...] = ()
+
+
+WORK = Work()
+
+
+@dataclass
+class Talk:
+    """One loop's working state: the conversation as the model sees it, and what is counted."""
+
+    run: str
+    routes: Sequence[Route]
+    cancel: Cancel
+    role: Role = CHAT
+    person: str = ""
+    session: str = ""
+    work: Work = WORK
+    messages: list[Message] = field(default_factory=list)
+    specs: tuple[ToolSpec, ...] = ()
+    prompt: str = ""
+    said: str = ""
+    past: Past = field(default_factory=Past)
+    scene: Scene | None = None  # of the last call, with its packet and what that came to
+    packet: Packet | None = None
+    finish: Finish = Finish("stop")
+    is_held: bool = False  # its last call of the model could only end in the one that the prompt asks for
+
+    @property
+    def is_shown_entries(self) -> bool:
+        """Whether a person's run is laid out in blocks, with tools of its own."""
+        return self.work.terms.layout == "entries" and self.role.is_chat
+
+    @property
+    def commands(self) -> Commands:
+        """Where and on what terms its commands are run."""
+        return Commands(self.run, self.cancel, self.session, self.work.terms, self.specs, log.correlation())
+
+
+class Agent:
+    """Thinks; holds no state between loops."""
+
+    def __init__(
+        self,
+        model: Model,
+        tools: Tools,
+        packets: Packets,
+        memory: Memory,
+        limits: Limits,
+        dispatch: Dispatch | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self._model = model
+        self._tools = tools
+        self._packets = packets
+        self._memory = memory
+        self._dispatch = dispatch or Dispatch(tools)
+        self._budget = budget
+        self.limits = limits
+        self.hooks = packets.hooks
+
+    def loop(
+        self,
+        run: str,
+        routes: Sequence[Route],
+        cancel: Cancel,
+        person: str = "",
+        *,
+        session: str = "",
+        role: Role = CHAT,
+        work: Work = WORK,
+    ) -> Iterator[Step]:
+        """Answer the newest prompt of a run, for a person whose turn it is when several wait, or go on where it stopped.
+
+        The last step is always a LoopEnded; our errors become one. Ended in the middle of an answer, the part
+        that was streamed is in no event: the one who iterates has seen every delta and keeps it.
+        """
+        talk = Talk(run, routes, cancel, role, person, session, work, past=Past(turns=work.turns))
+        menu, only = OF_ENTRIES if talk.is_shown_entries else role.menu, work.terms.tools
+        try:
+            tools = work.tools or self._tools
+            talk.specs = modes.menu(work.terms, tools.specs(menu) if only is None else tools.specs(menu, only))
+            talk.messages = list(self._memory.recent(run, self.limits.history_messages))
+            talk.prompt = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
+            verdict = yield from self._turns(talk)
+        except OwlError as error:
+            verdict = stop_conditions.of_error(error, is_begun=bool(talk.said))
+        yield LoopEnded(verdict.status, verdict.outcome, verdict.text)
+
+    # -- turns --------------------------------------------------------------------------------------
+
+    def _turns(self, talk: Talk) -> Generator[Step, None, Verdict]:
+        caps = self._caps(talk)
+        verdict = yield from self._rest(talk, caps)
+        while not verdict.is_over:
+            if talk.past.turns >= caps.turns:
+                return Verdict(True, 499, "max_turns", f"Max turns exceeded ({caps.turns})")
+            if talk.cancel.is_set():
+                raise Cancelled("stopped")
+            talk.work.before_turn()
+            for message in talk.work.arrived():
+                talk.messages.append(message)
+                talk.prompt += f"\n\n(Added meanwhile:) {message.content}" if talk.work.terms.layout == "entries" else ""
+            answer = _told_apart((yield from self._ask(talk, talk.past.turns + 1)), talk.messages)
+            answer = self.hooks.filter(hook_points.TURN_RESPONSE, answer, talk.run)
+            turn, waits = yield from self._act(talk, answer)
+            if waits:
+                return _put_down(waits)
+            talk.past = talk.past.after(turn)
+            verdict = stop_conditions.judge(talk.past, turn, caps)
+            if talk.is_held and turn.deeds and not verdict.is_over and not any(deed.is_failed for deed in turn.deeds):
+                verdict = Verdict(
+                    True, stop_conditions.DONE, "ok", talk.messages[-1].content
+                )  # asked on, it would only repeat itself
+            verdict = self.hooks.filter(hook_points.VERDICT, verdict, talk.run)
+            yield from self._follow(talk, turn, verdict)
+            self.hooks.tell(hook_points.TURN_COMPLETED, talk.run, talk.past.turns, verdict)
+        return verdict
+
+    def _caps(self, talk: Talk) -> Caps:
+        limits = self.limits
+        caps = [most for most in (limits.max_turns, 0 if talk.is_shown_entries else talk.role.max_turns) if most]
+        turns = min(caps, default=0)
+        return Caps(turns, limits.max_loop_commands, limits.max_strikes, limits.max_cycles, limits.max_period)
+
+    def _rest(self, talk: Talk, caps: Caps) -> Generator[Step, None, Verdict]:
+        """The commands behind one that waited for a decision: they are run now that it was accepted.
+
+        The turn is judged as a whole: what claimed the end before the pause still does.
+        """
+        at = next((i for i in range(len(talk.messages) - 1, -1, -1) if talk.messages[i].tool_calls), None)
+        if at is None or any(m.role == "user" for m in talk.messages[at:]):
+            return stop_conditions.ON
+        known = {m.tool_call_id for m in talk.messages[at:]}
+        left = [call for call in talk.messages[at].tool_calls if call.id not in known]
+        if not left and not talk.work.deeds:
+            return stop_conditions.ON
+        commands = self._commands(talk)
+        done = (yield from commands.rest(talk.commands, left)) if left else Dispatched()
+        if done.waits:
+            return _put_down(done.waits)
+        before = tuple(commands.done(call, outcome) for call, outcome in talk.work.deeds)
+        turn = self._turn(talk, talk.messages[at].content, done, "", before)
+        talk.past = replace(talk.past.after(turn), turns=talk.past.turns)
+        verdict = stop_conditions.judge(talk.past, turn, caps)
+        yield from self._follow(talk, turn, verdict)
+        return verdict
+
+    def _commands(self, talk: Talk) -> Dispatch:
+        return self._dispatch if talk.work.tools is None else self._dispatch.with_tools(talk.work.tools)
+
+    def _act(self, talk: Talk, answer: Answer) -> Generator[Step, None, tuple[Turn, tuple[str, ...]]]:
+        """Keep what an answer says, do what it asks for: the turn for the voters, and what has to be decided first."""
+        base = Event(run=talk.run, kind="message", role="assistant", content="", correlation=log.correlation())
+        is_of_use = not answer.is_malformed and bool(answer.text or answer.calls)
+        if is_of_use and not answer.calls and (sources := self._packets.sources(answer.text, talk.prompt)):
+            yield Delta(f" {sources}")
+            answer = replace(answer, text=f"{answer.text} {sources}")
+        text = answer.text if is_of_use else talk.said.strip()  # of a useless answer, what the person has seen
+        if text:
+            yield replace(base, content=text)
+        calls = answer.calls if is_of_use else ()
+        if text or calls:
+            talk.messages.append(Message("assistant", text, tool_calls=calls, reasoning=talk.finish.reasoning if calls else ""))
+        talk.said = ""
+        if not is_of_use:
+            trouble = "; ".join(answer.warnings) or "the answer was empty"
+            return Turn(text, trouble=trouble, is_malformed=True), ()
+        done = (yield from self._commands(talk).run(talk.commands, calls)) if calls else Dispatched()
+        if calls:
+            self.hooks.tell(hook_points.DISPATCHED, talk.run, done.done)
+        trouble = "; ".join(w for w in answer.warnings if w not in answer_parser.ORDINARY)
+        if calls and not done.waits and self._budget is not None and talk.scene is not None and talk.packet is not None:
+            self._budget.dispatched(talk.scene, talk.packet, talk.finish)
+        return self._turn(talk, text, done, trouble), done.waits
+
+    def _turn(self, talk: Talk, text: str, dispatched: Dispatched, trouble: str, before: Sequence[Done] = ()) -> Turn:
+        """What the voters are told; the results join the conversation, where those `before` are already."""
+        for one in dispatched.done:
+            talk.messages.append(Message("tool", one.text, tool_call_id=one.call.id, origin=one.outcome.origin))
+        done = (*before, *dispatched.done)
+        meant = [one.meant for one in done]
+        deeds = tuple(_deed(one) for one in done)
+        return Turn(text, deeds, cycle_detection.fingerprint(meant), cycle_detection.touched(meant), trouble)
+
+    def _follow(self, talk: Talk, turn: Turn, verdict: Verdict) -> Iterator[Step]:
+        """Record what a turn's voters noticed and say what is left to be said, to the model or to the person."""
+        base = Event(run=talk.run, kind="status_change", role="system", content="", correlation=log.correlation())
+        if turn.trouble and not turn.deeds:
+            yield replace(base, content=turn.trouble, status=422, outcome="strike")
+        if turn.trouble:
+            self._commands(talk).trouble(talk.commands, turn.trouble)
+        if verdict.is_overridden:
+            text = "the update does not count: something failed in the same turn"
+            self._commands(talk).void(talk.commands, text)
+            yield replace(base, content=text, status=409, outcome="conflict")
+            _note(talk, text)
+        apology = APOLOGIES.get(verdict.outcome, "") if verdict.is_over else ""
+        left = verdict.text if verdict.is_over and verdict.status == stop_conditions.DONE and not turn.text else ""
+        if apology or left:
+            yield Delta(apology or left)
+            said = replace(base, kind="message", role="assistant", content=apology or left)
+            yield replace(said, status=422, outcome=verdict.outcome) if apology else said
+        elif turn.trouble and not turn.deeds:
+            talk.messages.append(Message("user", f"({turn.trouble}. Answer in words, or with one tool call.)"))
+        elif turn.trouble:
+            _note(talk, turn.trouble)
+
+    # -- the model ----------------------------------------------------------------------------------
+
+    def _ask(self, talk: Talk, seq: int) -> Generator[Step, None, Answer]:
+        """One answer of the model, from the first route that begins one; a failed one is asked again when nothing else is left."""
+        patience = Patience(self.limits.deadline_s, self.limits.pause_s)
+        chain, told = Chain(talk.routes, patience), ""
+        while True:
+            chance = chain.next()
+            if chance.wait_s and chance.why != told:
+                told = chance.why
+                yield _waiting(talk, told)
+            for _ in pauses(chance, talk.cancel, patience.pause_s):
+                pass
+            try:
+                scene = self._scene(talk, chance.route, seq)
+                self.hooks.tell(hook_points.CONTEXT, scene)
+                packet = self._packets.assemble(scene) if self._budget is None else self._budget.assemble(scene)
+                self.hooks.tell(hook_points.BUDGET, scene, packet)
+                self.hooks.tell(hook_points.TURN_STARTED, talk.run, seq, chance.route.name)
+                yield TurnBegun(seq, chance.route.name)
+                ask = replace(self._request(talk, chance.route, packet), deadline_s=chain.left_s(), is_retry=chance.is_again)
+                talk.scene, talk.packet = scene, packet
+                return (yield from self._listen(talk, chance.route, ask, seq))
+            except OwlError as error:
+                if talk.said:
+                    raise
+                is_mendable = isinstance(error, ContextTooLong) or error.outcome == "model_not_supported"
+                anew = self._anew(chance.route) if is_mendable else None
+                if anew is None or not chain.narrowed(anew):
+                    chain.failed(error)
+                else:
+                    talk.routes = [anew if one.name == anew.name else one for one in talk.routes]
+
+    def _anew(self, route: Route) -> Route | None:
+        """A route with the window and the dialect that are known by now; None where it cannot be had."""
+        try:
+            return next((one for one in self._model.plan(route.name) if one.name == route.name), None)
+        except OwlError:
+            return None  # what it answered says more
+
+    def _request(self, talk: Talk, route: Route, packet: Packet) -> Ask:
+        """What a route is asked, with its packet."""
+        settings = talk.work.settings
+        held = self._held(talk, route)
+        talk.is_held = held is not None
+        return Ask(
+            system=packet.system,
+            messages=self.hooks.filter(hook_points.MESSAGES, packet.messages, talk.run),
+            tools=talk.specs if held is None else (held,),
+            must_call=held is not None,
+            dialect=route.dialect,
+            slot=talk.run,
+            person=talk.person,
+            is_background=talk.role.is_background,
+            temperature=next(t for t in (settings.temperature, talk.role.temperature, self.limits.temperature) if t is not None),
+            max_tokens=route.max_tokens or self.limits.max_output_tokens,
+            correlation=log.correlation(),
+        )
+
+    def _held(self, talk: Talk, route: Route) -> ToolSpec | None:
+        """The one call that a small model is held to in a loop's first turn, since the prompt asks for it in so many words."""
+        if talk.past.turns or not talk.role.is_chat or route.dialect != "grammar" or not self.limits.is_small(route):
+            return None
+        cue = intents.plain(asked(talk.prompt))
+        spec = None if cue is None else (talk.work.tools or self._tools).spec(cue.tool)
+        only = talk.work.terms.tools
+        if cue is None or spec is None or modes.refusal(talk.work.terms, spec.name, spec.group):
+            return None
+        if not modes.has(only, spec.name, spec.group):
+            return None
+        return intents.narrowed(spec, cue.arguments)
+
+    def _scene(self, talk: Talk, route: Route, seq: int) -> Scene:
+        """What the next packet is made for; the one before it is told if the same route made it."""
+        work, before = talk.work, talk.packet
+        is_same = before is not None and talk.scene is not None and talk.scene.route.name == route.name
+        return Scene(
+            run=talk.run,
+            route=route,
+            specs=talk.specs,
+            messages=tuple(talk.messages),
+            remembered=self.limits.history_messages,
+            layout=work.terms.layout,
+            role=talk.role.name,
+            about=talk.role.text,
+            documents=talk.role.documents,
+            has_skills=talk.role.has_skills,
+            is_child=talk.role.is_child,
+            loop=work.loop,
+            turn=work.turn + seq - work.turns,
+            prompt=talk.prompt,
+            person=talk.person,
+            persona=work.settings.persona,
+            mode=work.terms.mode,
+            context_limit=work.settings.context_limit or 0,
+            max_output_tokens=route.max_tokens or self.limits.max_output_tokens,
+            measured=(talk.finish.prompt_tokens or None) if is_same else None,
+            before=before if is_same else None,
+        )
+
+    def _listen(self, talk: Talk, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
+        """Stream an answer: deltas as they come, then thoughts and cost, then what it means."""
+        text, thoughts, finish = "", "", Finish("stop")
+        specs = (*talk.specs, *(spec for spec in ask.tools if spec not in talk.specs))
+        showing = answer_parser.Showing(specs)
+        self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
+        for piece in self._model.generate(route, ask, talk.cancel):
+            if talk.cancel.is_set():
+                raise Cancelled("stopped")
+            if isinstance(piece, Finish):
+                finish = piece
+            elif piece.is_reasoning:
+                thoughts += piece.text
+            else:
+                text += piece.text
+                if new := showing.more(piece.text):
+                    talk.said = showing.said
+                    yield Delta(new)
+        yield TurnEnded(seq, finish)
+        self.hooks.tell(hook_points.REQUEST_COMPLETED, talk.run, finish)
+        text = self.hooks.filter(hook_points.RESPONSE, text, talk.run)
+        thoughts = thoughts or finish.reasoning
+        talk.finish = replace(finish, reasoning=thoughts)
+        if self._budget is not None and talk.scene is not None and talk.packet is not None:
+            self._budget.answered(talk.scene, talk.packet, text, thoughts, finish)
+        if thoughts:
+            yield Event(run=talk.run, kind="thinking", role="assistant", content=thoughts, correlation=log.correlation())
+        answer = answer_parser.read(text, finish.tool_calls, specs, self.limits.max_commands, is_cut=finish.reason in CUTS)
+        if answer.warnings:
+            LOG.warning("answer mended: %s", "; ".join(answer.warnings))
+        if answer.is_malformed:
+            return answer
+        if rest := showing.rest(answer.text):
+            yield Delta(rest)
+        if finish.reason in CUTS and answer.text and not answer.calls:
+            mark = CUTS[finish.reason].format(finish.output_tokens or ask.max_tokens)  # or it would look complete
+            yield Delta(mark)
+            answer = replace(answer, text=answer.text + mark)
+        return answer
+
+
+def _waiting(talk: Talk, why: str) -> Event:
+    """What the person is told while no model can be asked."""
+    return Event(talk.run, "status_change", "system", why, status=102, outcome="waiting", correlation=log.correlation())
+
+
+def _put_down(waits: Sequence[str]) -> Verdict:
+    return Verdict(True, 202, "proposed", "; ".join(waits))
+
+
+def _deed(one: Done) -> Deed:
+    """A command for the voters."""
+    outcome, name = one.outcome, one.meant.name
+    given = one.meant.arguments
+    status = claim(one.meant) or 102 if name == "update" and not outcome.is_error else 0
+    return Deed(name, outcome.status, outcome.outcome, one.is_terminal, status, str(given.get("body", "")) if status else "")
+
+
+def _note(talk: Talk, text: str) -> None:
+    """Tell the model, at the end of the last message, which it has not seen yet."""
+    last = talk.messages[-1]
+    talk.messages[-1] = replace(last, content=f"{last.content}\n(Note: {text}.)")
+
+
+def _told_apart(answer: Answer, before: Sequence[Message]) -> Answer:
+    """The answer with a fresh id for every call that has none, or one already used in this conversation.
+
+    A model's own ids start over with every answer; results are matched with calls by id, so they may not.
+    """
+    used = {call.id for message in before for call in message.tool_calls} | {""}
+    calls: list[ToolCall] = []
+    for call in answer.calls:
+        calls.append(replace(call, id=new_id()) if call.id in used else call)
+        used.add(call.id)
+    return replace(answer, calls=tuple(calls))

@@ -1,0 +1,391 @@
+"""Commands of models: who has to allow one, where its output goes while it runs, and what the caller reads in the end.
+
+Three kinds of call lead here. One that may run at once runs while its caller waits. One that needs a person's word becomes
+a proposal, and runs in the background from the moment it is accepted: a run that is shown its entries goes on meanwhile and
+sees its channels grow, a chat waits for the result. What was begun in a run ends with it when that is stopped. The policy is
+asked before anything is proposed, and again before anything runs. Knows nothing about models.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from appliance.agent.approvals import Ballot
+from appliance.agent.command_output import APPLIED, RECORDED, Ended, Stream, Streams
+from appliance.agent.dispatch import actor_of
+from appliance.agent.toolbox import Caller
+from appliance.clock import CancelToken, monotonic_s
+from appliance.errors import Conflict, NotFound, OwlError, Refused
+from appliance.knowledge.action_log import MAX_SUBJECT, Waiting, since_proposed
+from appliance.knowledge.entries import Content, Entries, Entry
+from appliance.knowledge.verbs import Verbs
+from appliance.knowledge.views import Actor
+from appliance.policy.modes import terms as terms_of
+from appliance.records import Outcome
+from appliance.sandbox.bubblewrap import Execution, Order
+from appliance.sandbox.workspace import Job, Workbench
+from appliance.sessions.runs import Runs
+
+LOG = logging.getLogger(__name__)
+GROUP = "shell"
+READING = ("env",)  # actions that only look: the working folder cannot be written to
+COMMANDS = ("exec", "shell", "sh", "env")
+FILES = {"write_file": "write", "edit_file": "edit"}
+BEFORE = "before_hash"  # the attribute that says what the file was when its change was proposed
+WRITE_S = 1.0  # at most one write to the disk in so long, however much is said
+REST = 20  # times as long as a write took is waited before the next
+KEPT_TEXT = 400_000  # characters of output that the caller is handed
+NEEDS_APPROVAL = "it needs approval, and nobody is here to give it"
+
+Deadline = Callable[[str, str, float], float]  # tool, group, what it says of itself
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that is over: what it said in the order in which it said it, and how it ended."""
+
+    execution: Execution
+    text: str
+    timeout_s: float
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """For programs (A-133)."""
+        done = self.execution
+        names = ("id", "status", "exit_code", "duration_ms", "error", "is_cut")
+        said = {name: getattr(done, name).decode("utf-8", "replace") for name in ("stdout", "stderr")}
+        return {name: getattr(done, name) for name in names} | said
+
+
+@dataclass(frozen=True)
+class Means:
+    """What it works with. `go_on` takes up a run's loop that waited for a command, `tell` says something to a person."""
+
+    bench: Workbench
+    streams: Streams
+    verbs: Verbs
+    runs: Runs
+    entries: Entries
+    clean: Callable[[str], str]
+    deadline_of: Deadline
+    go_on: Callable[[str], object]
+    tell: Callable[[str, str], object]  # run, text
+
+
+class Executions:
+    """Runs commands for tools and for decisions."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._guard = threading.Lock()
+        self._running: dict[str, tuple[str, CancelToken]] = {}  # by channel, of what run and how it is stopped
+        self._threads: list[threading.Thread] = []
+        self._is_closing = False
+
+    # -- what tools ask for -------------------------------------------------------------------------
+
+    def run(self, caller: Caller, action: str, command: str, timeout_s: float = 0) -> Ran | Outcome:
+        """Run a command line, or record that it waits for somebody's word: the outcome says so then."""
+        job = self._job(caller, action, timeout_s)
+        is_reading = action in READING
+        if self._waits(caller, not is_reading and self._means.bench.has_project(job)):
+            self._means.bench.judge(job, command, is_read_only=is_reading)
+            given = {"command": command, "timeout_s": job.timeout_s, "role": caller.terms.role}
+            return self._means.verbs.record(self._actor(caller), action, subject(command), command, given)
+        order = self._means.bench.prepared(job, command, is_read_only=is_reading)
+        if caller.run and caller.log and caller.terms.layout == "entries":
+            stream = self._means.streams.begin(self._actor(caller), action, caller.log)
+            with self._noted(job, stream) as mine:
+                return self._streamed(mine, command, stream, order)
+        return self._plain(job, command, order)
+
+    def write(self, caller: Caller, tool: str, path: str, given: dict[str, Any]) -> dict[str, Any] | Outcome:
+        """Change a file in the sandbox; one of a project waits for somebody's word where the run's terms want that."""
+        job = self._job(caller, tool, 0, "files")
+        if caller.terms.mode == "ask":
+            raise Refused(f"{tool} is not allowed here: {caller.terms.bars_files}", hint="say what should be changed instead")
+        is_shared = not self._means.bench.is_own(job, path)
+        if is_shared and self._waits(caller, True):
+            self._means.bench.judge_write(job, path)
+            text = given.get("content") or f"{given.get('old_text', '')}\n->\n{given.get('new_text', '')}"
+            before = self._means.bench.touch(job, "hash", path)["sha256"]
+            more = {"path": path, "given": given, "role": caller.terms.role, BEFORE: before}
+            return self._means.verbs.record(self._actor(caller), tool, path, f"{path}\n\n{text}", more)
+        return self._means.bench.touch(job, FILES[tool], path, **given)
+
+    # -- what decisions lead to ---------------------------------------------------------------------
+
+    def check(self, ballot: Ballot) -> bool:
+        """Speaks against a change of a file that somebody has edited since it was proposed."""
+        waiting = ballot.waiting
+        entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
+        if waiting.action not in FILES or BEFORE not in entry.attributes:
+            return True
+        job, path = self._job(self._caller(waiting, entry), waiting.action, 0, "files"), str(entry.attributes.get("path"))
+        try:
+            was, now = str(entry.attributes[BEFORE]), str(self._means.bench.touch(job, "hash", path)["sha256"])
+        except OwlError as error:
+            ballot.veto = Outcome(error.status, error.outcome, error.message, error.hint)
+            return False
+        if now != was:
+            ballot.veto = Outcome(409, "conflict", since_proposed(path, was, now), "ask for the change again")
+        return now == was
+
+    def accepted(self, waiting: Waiting, outcome: Outcome) -> None:
+        """Something that waited was accepted: a command begins, a file is changed. What somebody did already is only noted."""
+        if waiting.action not in (*COMMANDS, *FILES):
+            return
+        entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
+        if not set(RECORDED) & set(entry.attributes):
+            return  # of the same name, and not recorded here
+        caller = self._caller(waiting, entry)
+        run = self._means.runs.get(waiting.run)
+        if waiting.action in FILES:
+            self._apply(caller, waiting, entry.attributes)
+            return
+        actor = replace(self._actor(caller), log=waiting.ref)
+        command = str(entry.attributes.get("command") or waiting.subject)
+        timeout_s = float(entry.attributes.get("timeout_s") or 0)
+        self._means.runs.taint(run.id, "command")
+        stream = self._means.streams.begin(actor, waiting.action, waiting.ref)
+        if entry.body.strip():  # whoever accepted it ran it
+            self._means.streams.append(run.id, stream.output, entry.body)
+            self._means.streams.end(run.id, stream.output, Ended())
+            return
+        self._start(self._job(caller, waiting.action, timeout_s), command, stream)
+
+    def is_running(self, run: str, ref: str) -> bool:
+        """Whether a chat's command that was accepted still runs, and its answer has to wait."""
+        if self._means.runs.get(run).settings.layout == "entries":
+            return False
+        return self._means.streams.is_open(run, ref)
+
+    def cancel(self, run: str, path: str = "", reason: str = "stopped") -> int:
+        """Stop the commands that run in the background in a run, or the one with this channel; how many. NotFound for none."""
+        with self._guard:
+            hit = [token for name, (of, token) in self._running.items() if of == run and path in ("", name)]
+        for token in hit:
+            token.set()
+        if path and not hit:  # somebody else's process runs it
+            try:
+                self._means.streams.end(run, path, Ended(-1, 0, reason, is_stopped=True))
+            except Conflict as error:
+                raise NotFound(f"{path} does not run", hint=error.message) from None
+            return 1
+        return len(hit)
+
+    def stop(self, run: str) -> int:
+        """The same for all of a run, of which there may be none."""
+        return self.cancel(run)
+
+    def close(self) -> None:
+        """Stop everything and wait until it is noted, but not for ever."""
+        with self._guard:
+            self._is_closing = True
+            tokens, threads = [token for _, token in self._running.values()], list(self._threads)
+        for token in tokens:
+            token.set()
+        for thread in threads:
+            thread.join(10)
+
+    def tails(self, limit: int = 5, lines: int = 3) -> list[dict[str, str]]:
+        """The commands that run and the last lines of what they said, for people."""
+        found = []
+        for run, path in self._means.streams.running()[:limit]:
+            with suppress(NotFound):
+                body = self._means.entries.get(path, scope=f"run:{run}").body
+                found.append({"run": run, "path": path, "tail": "\n".join(body.rstrip("\n").split("\n")[-lines:])})
+        return found
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _job(self, caller: Caller, tool: str, timeout_s: float, group: str = GROUP) -> Job:
+        most_s = self._means.deadline_of(tool, group, 0)
+        wanted_s = min(timeout_s, most_s) if timeout_s > 0 else most_s
+        return Job(tool, group, caller.cancel, caller.session, caller.run, caller.terms, wanted_s)
+
+    def _caller(self, waiting: Waiting, entry: Entry) -> Caller:
+        """Whoever asked for what waits."""
+        run = self._means.runs.get(waiting.run)
+        terms = terms_of("act", run.settings, role=str(entry.attributes.get("role") or ""))
+        return Caller(run.id, CancelToken(), run.session, terms, waiting.ref)
+
+    def _actor(self, caller: Caller) -> Actor:
+        return actor_of(self._means.runs, caller)
+
+    @staticmethod
+    def _waits(caller: Caller, is_shared: bool) -> bool:
+        """Whether somebody has to be asked. Where nobody is there, what stays in the sandbox needs nobody's word."""
+        terms = caller.terms
+        if not caller.run or terms.approval == "auto":
+            return False
+        if terms.is_attended and terms.has_proposals:
+            return True
+        if is_shared:
+            why = NEEDS_APPROVAL if not terms.is_attended else "this run proposes nothing"
+            raise Refused(f"not done: {why}", hint="wait_task tells a person" if not terms.is_attended else "do without it")
+        return False
+
+    def _plain(self, job: Job, command: str, order: Order) -> Ran:
+        """Run it; everything it says is kept in the order in which it came."""
+        said = bytearray()
+
+        def show(stream: int, data: bytes) -> None:
+            if len(said) < 4 * KEPT_TEXT:
+                said.extend(data)
+
+        done = self._means.bench.carry_out(job, command, order, show)
+        return self._ran(job, done, bytes(said))
+
+    def _ran(self, job: Job, done: Execution, said: bytes) -> Ran:
+        text, is_cut = self._means.clean(_readable(said)), done.is_cut
+        if len(text) > KEPT_TEXT:
+            text, is_cut = text[:KEPT_TEXT], True
+        out, err = (self._means.clean(part.decode("utf-8", "replace")).encode() for part in (done.stdout, done.stderr))
+        return Ran(replace(done, stdout=out, stderr=err, is_cut=is_cut), text, job.timeout_s)
+
+    def _streamed(self, job: Job, command: str, stream: Stream, order: Order | None = None) -> Ran:
+        """The same, and what it says goes to its channels meanwhile; without an order it is judged now."""
+        pour = _Pour(self._means.streams, stream, job.cancel.set if isinstance(job.cancel, CancelToken) else _nothing)
+        said = bytearray()
+
+        def show(number: int, data: bytes) -> None:
+            if len(said) < 4 * KEPT_TEXT:
+                said.extend(data)
+            pour.take(number, data)
+
+        try:
+            order = order or self._means.bench.prepared(job, command, is_read_only=job.tool in READING)
+            done = self._means.bench.carry_out(job, command, order, show)
+        except OwlError as error:
+            pour.finish(Ended(-1, 0, error.message))
+            raise
+        is_stopped = done.status == "cancelled"
+        reason = done.error if done.status in ("timeout", "cancelled") or done.exit_code < 0 else ""
+        pour.finish(Ended(done.exit_code, done.duration_ms, reason, is_stopped))
+        return self._ran(job, done, bytes(said))
+
+    def _start(self, job: Job, command: str, stream: Stream) -> None:
+        thread = threading.Thread(target=self._in_background, args=(job, command, stream), name="command", daemon=True)
+        with self._guard:
+            self._threads = [one for one in self._threads if one.is_alive()] + [thread]
+            thread.start()
+
+    @contextmanager
+    def _noted(self, job: Job, stream: Stream) -> Iterator[Job]:
+        """The job with a stop sign that others can find by its channel."""
+        token = CancelToken()
+        if isinstance(job.cancel, CancelToken):
+            job.cancel.then(token.set)
+        with self._guard:
+            self._running[stream.output] = (job.run, token)
+            if self._is_closing:
+                token.set()
+        try:
+            yield replace(job, cancel=token)
+        finally:
+            with self._guard:
+                self._running.pop(stream.output, None)
+
+    def _in_background(self, job: Job, command: str, stream: Stream) -> None:
+        is_stopped = False
+        try:
+            with self._noted(job, stream) as mine:
+                is_stopped = self._streamed(mine, command, stream).execution.status == "cancelled"
+        except OwlError as error:
+            LOG.warning("a command was not run: %s", error, extra={"run": job.run})
+        try:
+            if is_stopped:
+                self._means.tell(job.run, f"stopped: {command}")
+            self._means.go_on(job.run)
+        except OwlError as error:
+            LOG.warning("thread %s does not go on: %s", job.run, error)
+
+    def _apply(self, caller: Caller, waiting: Waiting, attributes: Any) -> None:
+        """Change the file as it was proposed; what came of it stands in the proposal's entry."""
+        job = self._job(caller, waiting.action, 0, "files")
+        try:
+            given = dict(attributes.get("given") or {})
+            done = self._means.bench.touch(job, FILES[waiting.action], str(attributes.get("path")), **given)
+            text = written(waiting.action, waiting.subject, done)
+        except OwlError as error:
+            text = f"not done: {error}"
+        content = Content(body=text, attributes={**attributes, APPLIED: True})
+        self._means.entries.put(waiting.ref, content, scope=f"run:{waiting.run}")
+
+
+class _Pour:
+    """Gathers what a command says and writes it down now and then."""
+
+    def __init__(self, streams: Streams, stream: Stream, stop: Callable[[], object]) -> None:
+        """`stop` is called when somebody has ended the channels meanwhile."""
+        self._streams = streams
+        self._stream = stream
+        self._stop = stop
+        self._held = {1: bytearray(), 2: bytearray()}
+        self._due_s = monotonic_s() + WRITE_S
+        self._is_over = False
+
+    def take(self, number: int, data: bytes) -> None:
+        """Some more."""
+        self._held[number] += data
+        if monotonic_s() >= self._due_s and not self._is_over:
+            began_s = monotonic_s()
+            self._write(is_last=False)
+            took_s = monotonic_s() - began_s
+            self._due_s = monotonic_s() + max(WRITE_S, REST * took_s)
+
+    def finish(self, ended: Ended) -> None:
+        """Write what is left, and how it ended; nothing when somebody ended it before."""
+        self._write(is_last=True)
+        with suppress(Conflict, NotFound):
+            self._streams.end(self._stream.run, self._stream.output, ended)
+
+    def _write(self, *, is_last: bool) -> None:
+        for number, held in self._held.items():
+            whole = len(held) if is_last else _whole(held)
+            if not whole or self._is_over:
+                continue
+            text = _readable(bytes(held[:whole]))
+            del held[:whole]
+            try:
+                self._streams.append(self._stream.run, self._stream.channels[number], text)
+            except (Conflict, NotFound):
+                self._is_over = True  # somebody ended it, or the run is gone
+                self._stop()
+
+
+def _readable(data: bytes) -> str:
+    """What was said as text that can be stored and sent anywhere."""
+    return data.decode("utf-8", "replace").replace("\0", "\\0")
+
+
+def _whole(data: bytearray) -> int:
+    """How many bytes make whole characters."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte < 0x80:
+            return len(data)
+        if byte >= 0xC0:
+            needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(data) if needed <= back else len(data) - back
+    return len(data)
+
+
+def _nothing() -> None:
+    """Nobody can be stopped."""
+
+
+def subject(command: str) -> str:
+    """What a command is called in lists."""
+    return command.strip().partition("\n")[0][:MAX_SUBJECT]
+
+
+def written(tool: str, path: str, done: dict[str, Any]) -> str:
+    """What a change of a file is told as."""
+    if tool == "edit_file":
+        return f"Replaced {done['count']} occurrence{'' if done['count'] == 1 else 's'} in {path}"
+    return f"Wrote {done['bytes']} bytes to {path}"

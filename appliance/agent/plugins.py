@@ -1,0 +1,300 @@
+"""Plugins: Python of the house's own, loaded by name into the core, that adds tools, schemes, views and listeners.
+
+One is a file `box/plugins/NAME.py`, a folder `box/plugins/NAME/` with `__init__.py`, or an entry point `owlbox.plugins`
+of an installed package. None is loaded that `[plugins] enabled` does not name. A plugin is a module with a function
+`register(plugin)`; what that asks for holds all together or not at all. It works with the rights of the core: it is
+not held by any sandbox or policy. One that fails, or takes too long to load, is told of in `problems` and stops nothing.
+Not promised: that the thread of one that took too long ever ends; what it asks for then is not heard any more.
+"""
+
+import importlib.util
+import logging
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+from appliance.agent import tool_manuals
+from appliance.agent.toolbox import Toolbox, read_tool
+from appliance.errors import BadInput, NotFound, OwlError, Refused
+from appliance.knowledge.contents import Entry
+from appliance.knowledge.schemes import Scheme, Schemes
+from appliance.policy.taint import Reach
+from appliance.runtime import hook_points
+from appliance.runtime.hook_points import EntryNews
+from appliance.runtime.hooks import PRIORITY, Handler, Hooks
+from appliance.runtime.settings import Plugins as Keys
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+LOG = logging.getLogger(__name__)
+FOLDER, GROUP, PREFIX = "plugins", "owlbox.plugins", "owlbox_plugin_"
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+MAX_PROBLEMS = 20  # that are remembered
+WORLD_WRITABLE = 0o002
+Show = Callable[[str, Entry], str]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What plugins may add to: `services` are those that tools ask for by name."""
+
+    box: Path
+    hooks: Hooks
+    schemes: Schemes
+    toolbox: Toolbox
+    services: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One plugin that is enabled, and what became of it; `mcp_offers` are its tools, schemes and moments."""
+
+    name: str
+    where: str
+    state: Literal["loaded", "failed"]
+    offers: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Plugin:
+    """What `register` is given: it notes what a plugin wants, which is done when the plugin has said everything."""
+
+    def __init__(self, name: str, services: Mapping[str, Any]) -> None:
+        self.name = name
+        self.services = MappingProxyType(dict(services))
+        self.schemes: list[Scheme] = []
+        self.tools: list[tuple[Callable[..., Any], tool_manuals.Manual | None]] = []
+        self.handlers: list[tuple[str, Handler, int]] = []
+
+    def tool(self, function: Callable[..., Any], manual: Mapping[str, Any] | None = None) -> None:
+        """Offer a function that is marked with `@tool`; `manual` is a table as in tools/manuals."""
+        name = read_tool(function).mark.name
+        made = None if manual is None else tool_manuals.parse(name, dict(manual))
+        if made is not None and (problems := made.problems()):
+            raise BadInput(f"the manual of {name}: {problems[0]}", hint="see docs/plugins.md")
+        self.tools.append((function, made))
+
+    def scheme(self, scheme: Scheme) -> None:
+        """Declare a scheme."""
+        self.schemes.append(scheme)
+
+    def on(self, name: str, handler: Handler, priority: int = PRIORITY) -> None:
+        """Be told of an event."""
+        self._add("event", name, handler, priority)
+
+    def filter(self, name: str, handler: Handler, priority: int = PRIORITY) -> None:
+        """Change a value: the handler gets it first, then what belongs to it, and returns what it shall be."""
+        self._add("filter", name, handler, priority)
+
+    def handler(self, name: str, handler: Handler, priority: int = PRIORITY) -> None:
+        """Be one of a chain, the lowest priority first; one that returns False ends it."""
+        self._add("chain", name, handler, priority)
+
+    def visible(self, scheme: str, show: Show, priority: int = PRIORITY) -> None:
+        """Say how entries of a scheme read where they are shown whole."""
+        self._add("filter", f"{hook_points.VISIBLE}{scheme}", show, priority)
+
+    def summarized(self, scheme: str, show: Show, priority: int = PRIORITY) -> None:
+        """Say how entries of a scheme read in one line."""
+        self._add("filter", f"{hook_points.SUMMARIZED}{scheme}", show, priority)
+
+    @property
+    def offers(self) -> tuple[str, ...]:
+        """What it adds, in words."""
+        tools = (f"tool {read_tool(function).mark.name}" for function, _ in self.tools)
+        return (*tools, *(f"scheme {one.name}" for one in self.schemes), *dict.fromkeys(name for name, *_ in self.handlers))
+
+    def _add(self, kind: hook_points.Kind, name: str, handler: Handler, priority: int) -> None:
+        if not hook_points.is_known(name):
+            near = get_close_matches(name, [one.name for one in hook_points.MOMENTS], 1)
+            raise BadInput(f"nothing happens under {name!r}", hint=f"{near[0]}?" if near else "docs/plugins.md lists the names")
+        is_other = any(one.name == name and one.kind != kind for one in hook_points.MOMENTS)
+        if is_other:
+            actual = next(one.kind for one in hook_points.MOMENTS if one.name == name)
+            raise BadInput(f"{name} is {'an' if actual == 'event' else 'a'} {actual}, no {kind}", hint="use on, filter or handler")
+        self.handlers.append((name, handler, priority))
+
+
+class Plugins:
+    """The plugins of one core."""
+
+    def __init__(self, ground: Ground, keys: Keys) -> None:
+        self._ground = ground
+        self._load_s = keys.load_s
+        self.loaded: list[Loaded] = []
+        self.failures: list[str] = []  # of handlers, the newest last
+        self._owners: dict[int, str] = {}  # of handlers by their identity: they live as long as we do
+        if keys.enabled:
+            ground.hooks.failed = self._failed
+        for name in dict.fromkeys(keys.enabled):
+            self.loaded.append(self._load(name))
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be loaded, and what failed since."""
+        return [f"plugin {one.name}: {one.problem}" for one in self.loaded if one.problem] + self.failures
+
+    def plain(self) -> list[dict[str, Any]]:
+        """Every plugin that is enabled, for `owlbox status`."""
+        return [vars(one) for one in self.loaded]
+
+    def watch(self, entries: Any, views: Any, runs: Any) -> None:
+        """Have rows tell what changes, as far as somebody listens: nobody pays for what nobody hears."""
+        hooks = self._ground.hooks
+        if hooks.has(hook_points.ENTRY_CREATED) or hooks.has(hook_points.ENTRY_CHANGED):
+            entries.news = views.news = self._news
+        if hooks.has(hook_points.RUN_CREATED):
+            runs.created = lambda run: hooks.tell(hook_points.RUN_CREATED, run)
+        if hooks.has(hook_points.RUN_STATE):
+            runs.became = lambda run, status, outcome: hooks.tell(hook_points.RUN_STATE, run, status, outcome)
+
+    def _news(self, news: EntryNews) -> None:
+        self._ground.hooks.tell(hook_points.ENTRY_CREATED if news.kind == "created" else hook_points.ENTRY_CHANGED, news)
+
+    # -- loading ------------------------------------------------------------------------------------
+
+    def _load(self, name: str) -> Loaded:
+        """One plugin; whatever it raises is contained by a hook of its own, and a thread of its own waits for what hangs."""
+        where, problem, plugin = [""], ["it did not end"], Plugin(name, self._ground.services)
+        trial = Hooks()
+        trial.failed = lambda _, handler, error: problem.__setitem__(0, _words(error))
+
+        def ask() -> None:
+            register, where[0] = find(self._ground.box, name)
+            register(plugin)
+            problem[0] = ""
+
+        trial.add("ask", ask)
+        trial.add("take", lambda: self._take(plugin))
+        asking = threading.Thread(target=trial.tell, args=("ask",), name=f"plugin-{name}", daemon=True)
+        with redirect_stdout(sys.stderr):  # standard output is the command's own, maybe JSON
+            asking.start()
+            asking.join(self._load_s)
+        if asking.is_alive():
+            problem[0] = f"it took longer than {self._load_s:g} s to load"
+        elif not problem[0]:
+            trial.tell("take")
+        if problem[0]:
+            LOG.error("plugin %s is not loaded: %s", name, problem[0])
+            return Loaded(name, where[0], "failed", problem=problem[0])
+        LOG.info("plugin %s is loaded from %s", name, where[0])
+        return Loaded(name, where[0], "loaded", plugin.offers)
+
+    def _take(self, plugin: Plugin) -> None:
+        """Everything that a plugin wants, or nothing: schemes first, which cannot be taken back but harm nobody."""
+        for scheme in plugin.schemes:
+            self._ground.schemes.register(scheme)
+        added: list[str] = []
+        try:
+            for function, manual in plugin.tools:
+                name = read_tool(function).mark.name
+                self._ground.toolbox.add(function, Reach("plugin", named=name))
+                added.append(name)
+                if manual is not None:
+                    self._ground.toolbox.manuals.add(name, manual)
+        except BaseException:
+            for name in added:
+                self._ground.toolbox.remove(name)
+            raise
+        for name, handler, priority in plugin.handlers:
+            self._owners[id(handler)] = plugin.name
+            self._ground.hooks.add(name, handler, priority)
+
+    def _failed(self, name: str, handler: Handler, error: BaseException) -> None:
+        """A handler has raised: it is logged already, and told of in the status."""
+        if owner := self._owners.get(id(handler), ""):
+            told = f"plugin {owner}: {name}: {_words(error)}"
+            if told not in self.failures:
+                self.failures = [*self.failures, told][-MAX_PROBLEMS:]
+
+
+def find(box: Path, name: str) -> tuple[Callable[[Plugin], object], str]:
+    """The `register` of a plugin and where it is from; NotFound for none, BadInput for one that cannot be."""
+    path = source(box, name)
+    if path is None:
+        point = _installed(box, name)
+        return _register(point.load(), name), f"package {point.dist.name if point.dist else point.value}"
+    return _register(_imported(name, path), name), str(path.relative_to(box))
+
+
+def check(box: Path, enabled: Sequence[str]) -> list[str]:
+    """What keeps plugins from being loaded, as far as that can be told without running them."""
+    problems = []
+    for name in dict.fromkeys(enabled):
+        try:
+            path = source(box, name)
+            if path is None:
+                _installed(box, name)
+            else:
+                compile(path.read_bytes(), str(path), "exec")
+        except (OwlError, OSError, SyntaxError, ValueError) as error:
+            problems.append(f"{name}: {_words(error)}")
+    return problems
+
+
+def _installed(box: Path, name: str) -> "EntryPoint":
+    from importlib import metadata  # slow to import, and seldom wanted
+
+    for point in metadata.entry_points(group=GROUP):
+        if point.name == name:
+            return point
+    raise NotFound(f"there is no plugin {name}", hint=f"put it at {box / FOLDER / name}.py")
+
+
+def source(box: Path, name: str) -> Path | None:
+    """The file with which a plugin of box/ begins; None for none, Refused for one that anybody could have written."""
+    if not NAME.fullmatch(name):
+        raise BadInput(f"{name!r} cannot be a plugin", hint="use small letters, digits and _")
+    for path in (box / FOLDER / f"{name}.py", box / FOLDER / name / "__init__.py"):
+        if not path.is_file():
+            continue
+        for one in (path, path.parent):
+            if one.is_symlink() or one.stat().st_mode & WORLD_WRITABLE:
+                raise Refused(f"{one} is a link or can be written to by everybody", hint=f"chmod o-w {one}")
+        return path
+    return None
+
+
+def _imported(name: str, path: Path) -> ModuleType:
+    """A plugin's module, read anew; its own modules are found beside it, and nothing is written there."""
+    full = f"{PREFIX}{name}"
+    for known in [one for one in sys.modules if one == full or one.startswith(f"{full}.")]:
+        del sys.modules[known]
+    folder = [str(path.parent)] if path.name == "__init__.py" else None
+    spec = importlib.util.spec_from_file_location(full, path, submodule_search_locations=folder)
+    if spec is None or spec.loader is None:
+        raise BadInput(f"{path} cannot be read as Python")
+    module, before = importlib.util.module_from_spec(spec), sys.dont_write_bytecode
+    sys.modules[full], sys.dont_write_bytecode = module, True  # box/ is watched
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = before
+    return module
+
+
+def _register(found: Any, name: str) -> Callable[[Plugin], object]:
+    """The function that a plugin begins with: what an entry point names, or `register` of its module."""
+    register = getattr(found, "register", None) if isinstance(found, ModuleType) else found
+    if not callable(register):
+        raise BadInput(f"{name} has no function register(plugin)", hint="docs/plugins.md has an example")
+    made: Callable[[Plugin], object] = register
+    return made
+
+
+def _words(error: BaseException) -> str:
+    """An error as one line."""
+    if isinstance(error, SystemExit):
+        return f"it ends the process: {error} (leave that to the core)"
+    hint = getattr(error, "hint", "")
+    text = str(error) or type(error).__name__
+    kind = "" if hasattr(error, "outcome") else f"{type(error).__name__}: "
+    return " ".join(f"{kind}{text}{f' ({hint})' if hint and hint not in text else ''}".split())[:500]

@@ -1,0 +1,150 @@
+"""What a person has let pass is run: the very call that was held, in the background, while its loop waits for the result.
+
+Owns the threads in which such calls run, and their results, which stand in the proposals' entries. Each is run once: one
+that a process did not live to finish is told as interrupted and never begun again. A decision may be remembered as a
+grant. Knows nothing about why a call was held.
+"""
+
+import glob
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from appliance.agent.taint_gate import cleared
+from appliance.agent.toolbox import Toolbox
+from appliance.clock import CancelToken, new_id
+from appliance.errors import BadInput, NotFound, OwlError
+from appliance.knowledge.action_log import Waiting
+from appliance.knowledge.entries import Content, Entries
+from appliance.knowledge.views import Views
+from appliance.policy import grants
+from appliance.policy.grants import Grant, Grants
+from appliance.policy.modes import terms as terms_of
+from appliance.records import Outcome, ToolCall
+from appliance.sessions.runs import Runs
+
+LOG = logging.getLogger(__name__)
+DONE = "done"  # the attribute of a proposal that says what came of its call
+CLOSE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Means:
+    """What it works with; `go_on` takes up a run's loop that waited."""
+
+    runs: Runs
+    entries: Entries
+    views: Views
+    grants: Grants
+    toolbox: Toolbox
+    go_on: Callable[[str], object]
+
+
+class Clearance:
+    """Runs what was accepted."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._guard = threading.Lock()
+        self._running: dict[tuple[str, str], CancelToken] = {}
+        self._threads: list[threading.Thread] = []
+
+    def accepted(self, waiting: Waiting, outcome: Outcome) -> None:
+        """Something that waited was accepted: a call that was held begins."""
+        attributes = self._attributes(waiting.run, waiting.ref)
+        call = cleared(attributes)
+        if call is None:
+            return
+        entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
+        if entry.body.strip():  # whoever accepted it has done it, and says what came of it
+            self._keep(waiting.run, waiting.ref, Outcome(200, "ok", entry.body))
+            return
+        token, key = CancelToken(), (waiting.run, waiting.ref)
+        given = (waiting, call, str(attributes.get("role") or ""), token)
+        thread = threading.Thread(target=self._work, args=given, name="cleared", daemon=True)
+        with self._guard:
+            self._running[key] = token
+            self._threads = [one for one in self._threads if one.is_alive()] + [thread]
+            thread.start()
+
+    def is_running(self, run: str, ref: str) -> bool:
+        """Whether a call that was let pass still runs."""
+        with self._guard:
+            return (run, ref) in self._running
+
+    def result(self, run: str, ref: str) -> Outcome | None:
+        """What came of a call that was let pass; None for what is none."""
+        attributes = self._attributes(run, ref)
+        if cleared(attributes) is None:
+            return None
+        view = self._means.views.find(run, ref)
+        if view is None or view.state in ("proposed", "failed") or self.is_running(run, ref):
+            return None
+        done = attributes.get(DONE)
+        if not isinstance(done, dict):
+            text = "it was accepted and interrupted: it may or may not have been done"
+            return Outcome(499, "interrupted", text, "look before it is tried again")
+        names = ("status", "outcome", "message", "hint", "origin", "source")
+        return Outcome(**{name: done[name] for name in names if name in done})
+
+    def remember(self, ref: str, run: str, lasts: str, by: str) -> Grant:
+        """Let the same pass for a while without asking; BadInput for what is no held call."""
+        attributes = self._attributes(run, ref)
+        if cleared(attributes) is None:
+            raise BadInput(f"{ref} is no call that was held: nothing to remember", hint="approve it without --remember")
+        person = self._means.runs.person(self._means.runs.get(run).session)
+        kind, target = (str(attributes.get(name) or "") for name in ("kind", "target"))
+        origins = [str(origin) for origin in attributes.get("origins") or ()]
+        return self._means.grants.add(person, kind, glob.escape(target), origins, grants.lasting(lasts), by)
+
+    def stop(self, run: str) -> int:
+        """Stop what runs for a run; how many calls."""
+        with self._guard:
+            hit = [token for (of, _), token in self._running.items() if of == run]
+        for token in hit:
+            token.set()
+        return len(hit)
+
+    def close(self) -> None:
+        """Stop everything and wait until it is noted, but not for ever."""
+        with self._guard:
+            tokens, threads = list(self._running.values()), list(self._threads)
+        for token in tokens:
+            token.set()
+        for thread in threads:
+            thread.join(CLOSE_S)
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _work(self, waiting: Waiting, call: ToolCall, role: str, token: CancelToken) -> None:
+        try:
+            run = self._means.runs.get(waiting.run)
+            terms = replace(terms_of("act", run.settings, role=role), approval="auto")
+            call = replace(call, id=f"cleared-{new_id()}")
+            outcome = self._means.toolbox.dispatch(call, run.id, token, run.session, terms=terms, is_cleared=True)
+            self._keep(run.id, waiting.ref, outcome)
+        except OwlError as error:
+            LOG.warning("what came of %s was not noted: %s", waiting.ref, error, extra={"run": waiting.run})
+        finally:
+            with self._guard:
+                self._running.pop((waiting.run, waiting.ref), None)
+        try:
+            self._means.go_on(waiting.run)
+        except OwlError as error:
+            LOG.warning("thread %s does not go on: %s", waiting.run, error)
+
+    def _keep(self, run: str, ref: str, outcome: Outcome) -> None:
+        """Note in a proposal's entry what came of its call."""
+        names = ("status", "outcome", "message", "hint", "origin", "source")
+        done = {name: getattr(outcome, name) for name in names}
+        attributes = {**self._attributes(run, ref), DONE: done, **(outcome.provenance or {})}
+        content = Content(body=outcome.message, attributes=attributes)
+        self._means.entries.put(ref, content, scope=f"run:{run}")
+
+    def _attributes(self, run: str, ref: str) -> dict[str, Any]:
+        try:
+            return dict(self._means.entries.get(ref, scope=f"run:{run}").attributes)
+        except NotFound:
+            return {}

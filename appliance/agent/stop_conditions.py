@@ -1,0 +1,198 @@
+"""Whether a loop goes on: voters in one order, and the first that has something to say decides.
+
+Pure: it is told what became of a turn's commands, remembers of earlier turns only what voters ask for, and returns a
+verdict. The order: an explicit end; words without a command; bad turns in a row; a circle; standing still; caps. What
+ends a loop from outside, such as a stop or a prompt that is too large, arrives as an error and has its verdict in `of_error`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from appliance.agent import cycle_detection
+from appliance.errors import Cancelled, OwlError, ProviderError, Unavailable
+from appliance.models.failure_messages import excuse
+
+SAME_UPDATES = 3
+STALLS = 3
+GO_ON, DONE, NO_ANSWER, CANNOT = 102, 200, 204, 422  # what an update may say
+OFFLINE = "offline"  # how a loop ends that no provider could be reached for
+KEPT_TURNS = 64  # of marks and targets
+
+
+@dataclass(frozen=True)
+class Caps:
+    """How much of what is too much, in one loop."""
+
+    turns: int = 99
+    commands: int = 990
+    strikes: int = 3
+    repetitions: int = cycle_detection.REPETITIONS
+    period: int = cycle_detection.PERIOD
+
+
+@dataclass(frozen=True)
+class Deed:
+    """One command as it ended. `claim` is an update's status, 0 for any other; `text` is an update's body."""
+
+    name: str
+    status: int = 200
+    outcome: str = "ok"
+    is_terminal: bool = False
+    claim: int = 0
+    text: str = ""
+
+    @property
+    def is_failed(self) -> bool:
+        """True when it did not do what was asked."""
+        return self.status >= 400
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one answer came to. `trouble` says what could not be read or had to be mended; `is_malformed`: no call could."""
+
+    text: str = ""
+    deeds: tuple[Deed, ...] = ()
+    mark: str = ""
+    touched: frozenset[str] = frozenset()
+    trouble: str = ""
+    is_malformed: bool = False
+
+    @property
+    def is_stall(self) -> bool:
+        """True for an answer with nothing in it."""
+        return not self.text.strip() and not self.deeds
+
+    @property
+    def failure(self) -> str:
+        """The first thing that went wrong; "" for a clean turn. What was asked for after an end is no failure."""
+        for deed in self.deeds:
+            if deed.is_failed:
+                return f"{deed.name}: {deed.outcome}"
+            if deed.is_terminal:
+                break
+        return self.trouble or ("the answer was empty" if self.is_stall else "")
+
+
+@dataclass(frozen=True)
+class Past:
+    """What voters remember of a loop's turns, the latest included."""
+
+    turns: int = 0
+    commands: int = 0
+    strikes: int = 0
+    stalls: int = 0
+    marks: tuple[str, ...] = ()
+    touched: tuple[frozenset[str], ...] = ()
+    updates: tuple[str, ...] = ()
+
+    def after(self, turn: Turn) -> "Past":
+        """The same with one turn more: however much failed in it, it is one strike, and a clean one ends the streak."""
+        said = tuple(d.text for d in turn.deeds if d.claim)
+        return replace(
+            self,
+            turns=self.turns + 1,
+            commands=self.commands + len(turn.deeds),
+            strikes=self.strikes + 1 if turn.failure else 0,
+            stalls=self.stalls + 1 if turn.is_stall else 0,
+            marks=(*self.marks, turn.mark)[-KEPT_TURNS:],
+            touched=(*self.touched, turn.touched)[-KEPT_TURNS:],
+            updates=(*self.updates, *said)[-KEPT_TURNS:],
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How it goes on. With `is_over` the loop has ended with a status and a label; `text` is what is left to be said.
+
+    `is_overridden`: an update that claimed the end is void, because something failed beside it.
+    """
+
+    is_over: bool = False
+    status: int = GO_ON
+    outcome: str = ""
+    text: str = ""
+    is_overridden: bool = False
+
+
+ON = Verdict()
+Voter = Callable[[Past, Turn, Caps], Verdict | None]
+
+
+def judge(past: Past, turn: Turn, caps: Caps) -> Verdict:
+    """The verdict after a turn, which `past` includes already."""
+    for voter in VOTERS:
+        if (verdict := voter(past, turn, caps)) is not None:
+            return verdict
+    return ON
+
+
+def of_error(error: OwlError, *, is_begun: bool) -> Verdict:
+    """The verdict on an error that ended a turn; `is_begun` when words of the answer had been shown."""
+    if isinstance(error, Cancelled):
+        return Verdict(True, 499, "cancelled", error.message)
+    if is_begun and isinstance(error, Unavailable):  # the model went away: an interruption, not a bad request
+        return Verdict(True, 499, "interrupted", excuse(error))
+    is_offline = isinstance(error, ProviderError) and error.kind == "network" and error.outcome == "provider_not_available"
+    return Verdict(True, 500, OFFLINE if is_offline else error.outcome, excuse(error))
+
+
+# -- the voters ----------------------------------------------------------------------------------------
+
+
+def explicit(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+    """A call that ends the work, or the last update that says so: unless something failed in the same turn."""
+    if any(deed.is_terminal and not deed.is_failed for deed in turn.deeds):
+        return Verdict(True, DONE, "ok")
+    claims = [deed for deed in turn.deeds if deed.claim]
+    if not claims or claims[-1].claim == GO_ON:
+        return None
+    last = claims[-1]
+    if any(deed.is_failed for deed in turn.deeds):
+        return None if past.strikes >= caps.strikes else Verdict(is_overridden=True)
+    if last.claim == CANNOT:
+        return Verdict(True, DONE, "cannot_comply", last.text)
+    return Verdict(True, DONE, "ok", "" if last.claim == NO_ANSWER else last.text)
+
+
+def no_call(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+    """Words and no command: the final answer, unless a command was meant."""
+    if turn.text.strip() and not turn.deeds and not turn.is_malformed:
+        return Verdict(True, DONE, "ok")
+    return None
+
+
+def strikes(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+    """So many bad turns in a row, or so many with nothing in them."""
+    if past.strikes >= caps.strikes or past.stalls >= STALLS:
+        return Verdict(True, 499, "strikes", turn.failure)
+    return None
+
+
+def circle(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+    """The same turns again and again."""
+    if found := cycle_detection.period(past.marks, caps.repetitions, caps.period):
+        return Verdict(True, 499, "cycle", f"the same {found} turn{'s' if found > 1 else ''} {caps.repetitions} times over")
+    return None
+
+
+def standing_still(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+    """One thing touched turn after turn, or one report repeated."""
+    if found := cycle_detection.stagnant(past.touched):
+        return Verdict(True, 499, "stagnation", f"{cycle_detection.STAGNANT} turns in a row about {found}")
+    latest = past.updates[-SAME_UPDATES:]
+    if len(latest) == SAME_UPDATES and len(set(latest)) == 1 and any(deed.claim for deed in turn.deeds):
+        return Verdict(True, 499, "stagnation", f"the same report {SAME_UPDATES} times")
+    return None
+
+
+def caps_reached(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+    """As many turns or commands as one loop may have."""
+    if past.turns >= caps.turns:
+        return Verdict(True, 499, "max_turns", f"Max turns exceeded ({caps.turns})")
+    if past.commands >= caps.commands:
+        return Verdict(True, 499, "too_many_commands", f"more than {caps.commands} commands")
+    return None
+
+
+VOTERS: tuple[Voter, ...] = (explicit, no_call, strikes, circle, standing_still, caps_reached)

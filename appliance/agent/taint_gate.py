@@ -1,0 +1,266 @@
+"""The gate at dispatch: a call of a marked run that acts on the world waits for a person, who is told because of whose text.
+
+Asked by the toolbox about every call, and quick about those that reach nothing: a run without marks costs a row read, one
+more for the folder in which a command works. What is held becomes a proposal, whatever the run's terms; where nobody is
+there to decide, it is refused and its person gets a letter. A grant lets it pass. What became of each stands in the audit.
+Who runs what was accepted is `agent.released_calls`. Not promised: that nothing leaves which a person has let pass.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from appliance.agent.dispatch import actor_of
+from appliance.agent.taint_tracking import Origins, Sight, is_elsewhere
+from appliance.agent.toolbox import Caller
+from appliance.agent.toolbox import Mark as ToolMark
+from appliance.errors import OwlError
+from appliance.knowledge.action_log import subject_of
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.verbs import Verbs
+from appliance.policy import taint
+from appliance.policy.audit_log import Ledger
+from appliance.policy.grants import Grant, Grants
+from appliance.policy.taint import CARRYING, Known, Mark, Reach
+from appliance.records import Event, Outcome, ToolCall
+from appliance.sessions.events import SPOKEN, origin_of
+from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.runs import Run, Runs
+
+LOG = logging.getLogger(__name__)
+HELD = "held"  # an outcome's label, and the attribute of a proposal that says which call waits
+KIND = "call_held"  # of an audit row
+READERS = ("read", "context_read")  # tools that show one entry
+PEOPLE = ("chat", "ask")  # kinds of runs whose messages people wrote
+TASKS = "task"  # the channel of a task's briefing, which nobody typed
+CORE = "core"  # the person of the conversation, as a target
+FIRST_CHARS, LAST_CHARS = 3000, 1000  # of the arguments that a person is shown: what is put before hides no end
+MAX_EVENTS = 2000  # newest ones of a run that are looked at
+
+
+@dataclass(frozen=True)
+class Post:
+    """What the gate works with."""
+
+    runs: Runs
+    entries: Entries
+    verbs: Verbs
+    grants: Grants
+    ledger: Ledger
+    outbox: Outbox
+    origins: Origins
+    kinds: Callable[[], Mapping[str, str]]  # how tools reach out, those that do
+    names: Callable[[str], frozenset[str]]  # of a tool's arguments
+    tools: Callable[[str], int]  # how many a server has
+    meant: Callable[[ToolCall], ToolCall]  # the call that another one leads to
+    strange_always: Callable[[], Sequence[str]] = tuple  # skills from elsewhere whose text is in every prompt
+
+
+@dataclass(frozen=True)
+class Held:
+    """A call that may not simply be run."""
+
+    run: Run
+    reach: Reach
+    target: str
+    marks: tuple[Mark, ...]
+    carried: tuple[str, ...] = ()
+
+    @property
+    def because(self) -> str:
+        """The sources in words."""
+        return taint.because(self.marks)
+
+    @property
+    def scopes(self) -> list[str]:
+        """The same for a grant."""
+        return sorted({mark.scope for mark in self.marks})
+
+
+class Checkpoint:
+    """Holds calls."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+
+    def before(self, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
+        """The result of a call that is held; None for one that may be run."""
+        try:
+            return self._before(mark, call, caller)
+        except OwlError as error:  # what cannot be looked at is not run
+            return Outcome(error.status, error.outcome, f"{call.name} was not run: {error.message}", error.hint)
+
+    def _before(self, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
+        self._post.origins.before(_sight(mark, caller), call)
+        reach = mark.needs.reach
+        if reach is None or caller.is_cleared:
+            return None
+        held = self._held(reach, call, caller)
+        if held is None:
+            return None
+        grant = self._post.grants.find(self._person(held.run), reach.kind, held.target, held.marks)
+        if grant is not None:
+            self._note("call_granted", held, call, caller, grant=grant)
+            return None
+        if caller.terms.is_attended and caller.terms.has_proposals and caller.terms.has_interaction:
+            return self._propose(held, call, caller)
+        return self._refuse(held, call, caller)
+
+    def after(self, mark: ToolMark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
+        """What came of a call, with its origin."""
+        try:
+            return self._post.origins.after(_sight(mark, caller), call, outcome)
+        except OwlError as error:
+            LOG.error("what came of %s could not be marked: %s", call.name, error, extra={"run": caller.run})
+            return outcome  # its event is marked by itself, or is not written either
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def _held(self, reach: Reach, call: ToolCall, caller: Caller) -> Held | None:
+        if always := self._post.strange_always():
+            self._post.origins.add(caller.run, [Mark("skill", name) for name in always])
+        since = self._post.runs.marks.since(caller.run)
+        if since is None:
+            return None
+        marks = taint.holding(reach.kind, self._post.runs.marks.of(f"run:{caller.run}"))
+        if not marks:
+            return None
+        run = self._post.runs.any(caller.run)
+        target = self._target(reach, call, run)
+        if not target:
+            return None  # it reaches its own person only
+        carried: tuple[str, ...] = ()
+        if reach.kind in CARRYING:
+            where = str(call.arguments.get(reach.target, "")) if reach.kind == "web" else target
+            known = replace(self._known(run, since, target), names=self._post.names(call.name), tools=self._post.tools(target))
+            carried = taint.carried(reach, where, call.arguments, known)
+            if not carried:
+                return None
+        return Held(run, reach, target, marks, carried)
+
+    def _target(self, reach: Reach, call: ToolCall, run: Run) -> str:
+        """Whom or what a call reaches, as a grant names it; "" for a message to its own person."""
+        given = call.arguments.get(reach.target) if reach.target else None
+        value = str(given or "").strip()
+        if reach.kind == "send":
+            other = str(call.arguments.get("session_id") or "")
+            if other and other != run.session:  # the same person may talk there among others
+                there, here = (self._post.runs.people.find(session) for session in (other, run.session))
+                is_mine = there is not None and here is not None and there.context == here.context
+                return "" if is_mine else f"session:{other}"
+            person = value.removeprefix("person:")
+            return "" if person in ("", CORE, self._person(run)) else f"person:{person}"
+        if reach.named:
+            return reach.named
+        if reach.kind == "web":
+            return taint.host_of(value if "://" in value else f"https://{value}") or value or "*"
+        if reach.kind == "call" and value:
+            return value if value.startswith("mcp:") else f"mcp:{value}"
+        return value or "*"
+
+    def _known(self, run: Run, since: int, target: str) -> Known:
+        """What a call may carry: what the person said, and what strangers listed."""
+        own: list[str] = []
+        public: list[str] = []
+        theirs: list[str] = []
+        links: set[str] = set()
+        followed = 0
+        calls: dict[str, ToolCall] = {}
+        kinds, person = self._post.kinds(), self._person(run)
+        for event in self._post.runs.record.path(run.head, kinds=SPOKEN, limit=MAX_EVENTS):
+            is_before = since > 0 and event.run == run.id and event.seq < since
+            if event.kind == "message" and event.role == "user":
+                followed = 0
+                is_own = run.kind in PEOPLE and event.channel != TASKS and event.sender_id in ("", None, person)
+                own += [typed(event)] if is_own else []
+            elif event.kind == "tool_use":
+                calls[event.call_id] = self._post.meant(ToolCall(event.call_id, event.tool, event.input or {}))
+            elif event.kind == "tool_result":
+                origin, call = origin_of(event), calls.get(event.call_id, ToolCall("", event.tool))
+                kind = kinds.get(call.name, "")
+                is_asked = kind in CARRYING and event.outcome != HELD
+                followed += is_asked and not is_before
+                # What a model wrote may list an address of its own making: only what it cannot have written lists any. What is
+                # no answer of the web, such as an error, may quote it.
+                is_web = is_asked and origin == "web" and event.outcome == "ok"
+                is_listing = (is_web and kind != "call") or origin == "mail" or (is_before and not origin)
+                if is_listing or (origin and call.name in READERS and is_elsewhere(call.arguments)):
+                    links |= taint.links(event.content)
+                public += [event.content] if is_web else []
+                theirs += [event.content] if origin == target else []
+        return Known("\n".join(own), frozenset(links), "\n".join(public), "\n".join(theirs), followed)
+
+    def _person(self, run: Run) -> str:
+        return self._post.runs.person(run.session)
+
+    # -- holding ------------------------------------------------------------------------------------
+
+    def _propose(self, held: Held, call: ToolCall, caller: Caller) -> Outcome:
+        given: dict[str, Any] = {
+            HELD: {"tool": call.name, "arguments": call.arguments},
+            "kind": held.reach.kind,
+            "target": held.target,
+            "origins": held.scopes,
+            "because": held.because,
+            "role": caller.terms.role,
+        }
+        actor = actor_of(self._post.runs, caller)
+        outcome = self._post.verbs.record(actor, call.name, subject_of(call) or held.target, text_of(held, call), given)
+        self._note(KIND, held, call, caller)
+        return Outcome(202, "proposed", outcome.message, data={**outcome.data, HELD: True})
+
+    def _refuse(self, held: Held, call: ToolCall, caller: Caller) -> Outcome:
+        """Nobody is there to decide: it is not done, and its person is told."""
+        self._note(KIND, held, call, caller)
+        person = self._person(held.run)
+        if person:
+            text = f"Not done: {text_of(held, call)}\nowlbox grants add lets such calls pass; or do it yourself."
+            key = f"held:{held.run.id}:{call.id}:{self._post.runs.marks.seq(held.run.id)}"
+            self._post.outbox.put(Letter(key, person, text, run=held.run.id), durable=True)
+        text = f"{call.name} was held: it would {taint.KINDS[held.reach.kind]} in a thread with texts of strangers ({held.because})"
+        return Outcome(403, HELD, text, "go on without it, and say in your result that it waits for the person, who was told")
+
+    def _note(self, kind: str, held: Held, call: ToolCall, caller: Caller, grant: Grant | None = None) -> None:
+        detail: dict[str, Any] = {"target": held.target, "because": held.because, "carried": list(held.carried)}
+        detail |= {"grant": grant.id} if grant is not None else {"is_attended": caller.terms.is_attended}
+        self._post.ledger.note(
+            kind,
+            severity="warning" if grant is None else "info",
+            session=caller.session,
+            run=held.run.id,
+            actor=call.name,
+            rule=f"taint.{held.reach.kind}",
+            detail=detail,
+        )
+
+
+def typed(event: Event) -> str:
+    """What a person typed of a message: not the document that was piped in behind it."""
+    own = (event.input or {}).get("own")
+    return event.content[:own] if isinstance(own, int) else event.content
+
+
+def text_of(held: Held, call: ToolCall) -> str:
+    """What a person has to know to decide."""
+    given = json.dumps(call.arguments, ensure_ascii=False)
+    if (hidden := len(given) - FIRST_CHARS - LAST_CHARS) > 0:
+        given = f"{given[:FIRST_CHARS]}\n[… {hidden} characters that are not shown …]\n{given[-LAST_CHARS:]}"
+    lines = [f"{call.name} wants to {taint.KINDS[held.reach.kind]} ({held.target})."]
+    lines.append(f"Held because this thread was shown texts of strangers: {held.because}")
+    lines += [f"It carries what you have not said, in {', '.join(held.carried)}."] if held.carried else []
+    return "\n".join([*lines, given])
+
+
+def cleared(attributes: Mapping[str, Any]) -> ToolCall | None:
+    """The call that a proposal holds; None for any other proposal."""
+    given = attributes.get(HELD)
+    if not isinstance(given, dict):
+        return None
+    return ToolCall("", str(given.get("tool", "")), dict(given.get("arguments") or {}))
+
+
+def _sight(mark: ToolMark, caller: Caller) -> Sight:
+    profile = mark.needs.profile if mark.needs.network == "none" else "net"
+    return Sight(mark.name, mark.group, profile, mark.is_read_only, caller.run, caller.session, caller.terms)

@@ -1,0 +1,174 @@
+"""Manuals of tools: examples, rules and the reason of each, out of `tools/manuals/GROUP.toml`.
+
+A tool's header and the words about its arguments come from its function; what is told here is how it is used. Every
+line has its reason beside it, for people who want to change it: a model never reads those. Read when somebody asks
+for a manual, never before. Whether an example is a valid call is for a test to say.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from appliance.errors import ConfigError
+from appliance.runtime.signatures import Signature
+
+FOLDER = "tools/manuals"
+KEYS = {"why", "aliases", "examples", "rules"}
+DESIGNS = "ABRS"  # the letters under which the four designs are known
+MUST = ("must", "should", "may")
+LEAST = 2  # examples, and rules
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence of a manual and why it is there."""
+
+    text: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """Arguments of a good call and why it is shown."""
+
+    arguments: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True)
+class Manual:
+    """What is told about one tool beside its header; `aliases` are `LETTER NAME`, as the four designs call it."""
+
+    why: str = ""
+    aliases: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+    rules: tuple[Line, ...] = ()
+
+    def text(self, name: str) -> str:
+        """Examples and rules as a model reads them, in this order; "" when there are none."""
+        shown = [f"{name} {json.dumps(one.arguments, ensure_ascii=False)}" for one in self.examples]
+        rules = [f"- {one.text}" for one in self.rules]
+        return "\n".join([*(["Examples:"] if shown else []), *shown, *(["Rules:"] if rules else []), *rules])
+
+    def problems(self) -> list[str]:
+        """What is missing for it to be a manual (R-196)."""
+        found = [] if self.why else ["no reason for its header"]
+        found += [f"{len(self.examples)} examples, {LEAST} are needed"] * (len(self.examples) < LEAST)
+        found += [f"{len(self.rules)} rules, {LEAST} are needed"] * (len(self.rules) < LEAST)
+        found += [f"no must, should or may: {one.text}" for one in self.rules if not _is_ruling(one.text)]
+        found += [f"no reason: {rule}" for rule in self.rules if not rule.why.strip()]
+        found += [f"no reason: {example}" for example in self.examples if not example.why.strip()]
+        known = [alias for alias in self.aliases if alias[:1] in DESIGNS and alias[1:2] == " " and alias[2:].strip()]
+        return found + [f"{alias!r} is no LETTER NAME" for alias in self.aliases if alias not in known]
+
+
+@dataclass
+class Shelf:
+    """Manuals by the name of their tool: those that ship, read by group when asked for, and what plugins add."""
+
+    added: dict[str, Manual] = field(default_factory=dict)
+    _groups: dict[str, dict[str, Manual]] = field(default_factory=dict)
+    _aliases: dict[str, str] | None = None
+
+    def of(self, name: str, group: str) -> Manual:
+        """The manual of a tool; an empty one when nobody has written any."""
+        return self.added.get(name) or self._group(group).get(name, Manual())
+
+    def meant(self, name: str) -> str:
+        """The tool that one of the four designs calls so; "" for none, or for several."""
+        if self._aliases is None:
+            self._aliases = aliases({**self._all(), **self.added})
+        return self._aliases.get(name, "")
+
+    def add(self, name: str, manual: Manual) -> None:
+        """One more manual, in place of the one that ships under this name."""
+        self.added[name] = manual
+        self._aliases = None
+
+    def _all(self) -> dict[str, Manual]:
+        return {name: manual for group in groups() for name, manual in self._group(group).items()}
+
+    def _group(self, group: str) -> dict[str, Manual]:
+        if group not in self._groups:
+            self._groups[group] = read(group)
+        return self._groups[group]
+
+
+def groups() -> list[str]:
+    """The groups of tools that have manuals, by name."""
+    folder = files("appliance") / FOLDER
+    return sorted(one.name.removesuffix(".toml") for one in folder.iterdir() if one.name.endswith(".toml"))
+
+
+def read(group: str) -> dict[str, Manual]:
+    """The manuals of a group's tools; none when the group has no file, ConfigError when the file cannot be understood."""
+    if group not in groups():
+        return {}
+    try:
+        raw = tomllib.loads((files("appliance") / FOLDER / f"{group}.toml").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"the manual of {group} is no TOML: {error}", hint=f"see {FOLDER}/{group}.toml") from None
+    return {name: parse(name, table) for name, table in raw.items()}
+
+
+def parse(name: str, table: object) -> Manual:
+    """A manual out of its table; ConfigError names what is wrong with it."""
+    if not isinstance(table, dict) or (strange := set(table) - KEYS):
+        wrong = f"has {', '.join(sorted(strange))}" if isinstance(table, dict) else "is no table"
+        raise ConfigError(f"the manual of {name} {wrong}", hint=f"it may have {', '.join(sorted(KEYS))}")
+    try:
+        return Manual(
+            _text(table.get("why", "")),
+            tuple(_text(one) for one in table.get("aliases", ())),
+            tuple(Example(_table(given), _text(why)) for given, why in table.get("examples", ())),
+            tuple(Line(_text(line), _text(why)) for line, why in table.get("rules", ())),
+        )
+    except (TypeError, ValueError) as error:
+        hint = "examples are [{arguments}, reason], rules [line, reason]"
+        raise ConfigError(f"the manual of {name}: {error}", hint=hint) from None
+
+
+def told(name: str, about: str, sign: Signature, manual: Manual) -> str:
+    """All about a tool in one order: header with syntax, arguments, examples, rules, schema."""
+    fields = [f"- {f.name}{'' if f.is_required else ' (may be left out)'}: {f.help}" for f in sign.fields if f.help]
+    schema = json.dumps(sign.schema(), ensure_ascii=False)
+    header = f"{syntax(name, sign)}: {' '.join(about.split())}"
+    lines = [header, *fields, manual.text(name), f"Schema of its arguments: {schema}"]
+    return "\n".join(line for line in lines if line)
+
+
+def syntax(name: str, sign: Signature) -> str:
+    """A tool's name and what it takes, in brackets what may be left out: `read(ref, [line, limit])`."""
+    needed = [f.name for f in sign.fields if f.is_required]
+    more = [f.name for f in sign.fields if not f.is_required]
+    if more:
+        needed.append(f"[{', '.join(more)}]")
+    return f"{name}({', '.join(needed)})"
+
+
+def aliases(manuals: Mapping[str, Manual]) -> dict[str, str]:
+    """The names that others have for our tools, but not those that two tools answer to, nor our own names."""
+    found: dict[str, set[str]] = {}
+    for name, manual in manuals.items():
+        for alias in manual.aliases:
+            found.setdefault(alias[2:].strip(), set()).add(name)
+    return {alias: ours.pop() for alias, ours in found.items() if len(ours) == 1 and alias not in manuals}
+
+
+def _is_ruling(text: str) -> bool:
+    return any(word.strip(".,;:()") in MUST for word in text.lower().split())
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _table(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no table of arguments")
+    return value

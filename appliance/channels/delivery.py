@@ -1,0 +1,290 @@
+"""Sends what the outbox holds: one thread that sleeps until the next letter is due, one more for each channel in use.
+
+Owns the choice of a channel, and which channels are open. A slow or failing channel holds up nobody else's letters;
+within a channel letters go one after the other. Nothing is polled: a letter that was put rings the bell of the
+outbox. Only the core runs one: another process that puts a letter has to tell the core, which calls `wake`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from appliance.channels.quiet_hours import Quiet, together
+from appliance.clock import monotonic_s, now_ms
+from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge
+from appliance.records import Channel, Outbound
+from appliance.runtime import log
+from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.periodic import RETRY_S, Rounds
+from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Letter, Outbox, Posting
+
+LOG = logging.getLogger(__name__)
+REPEAT = "(This may be a repeat.)"
+FINAL = (BadInput, NotFound, Refused, TooLarge)  # it will not be taken later either
+UNCERTAIN = (Lost, DeadlineExceeded)
+LOCAL, TUI, NOBODY, DIRECT = "local", "tui", "none", "dm"  # names of channels that people write (A-248)
+
+
+@dataclass(frozen=True)
+class Owed:
+    """What became of a letter, which the database did not let us record; next tried at a moment of the monotonic clock."""
+
+    letter: int
+    work: Callable[[], object]
+    due_s: float
+
+
+class Courier:
+    """Delivers letters over the channels that are open."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        preferred: Callable[[str], str] = lambda context: "",
+        passed: Passed = nobody,
+    ) -> None:
+        """`preferred` names the channel that a context would rather be told by, "" for none."""
+        self._outbox = outbox
+        self._preferred = preferred
+        self._quiet: Quiet | None = None
+        self._has_screen: Callable[[str], bool] = lambda person: False
+        self._passed = passed
+        self._rounds = Rounds("courier", self._round, "letters", LOG)
+        self._state = threading.Condition()  # over what follows
+        self._channels: dict[str, Channel] = {}
+        self._lanes: dict[str, ThreadPoolExecutor] = {}
+        self._queued: dict[int, Future[None]] = {}  # letters handed to a lane, until it is recorded what became of them
+        self._sending: set[int] = set()  # those that their lane works on
+        self._owed: list[Owed] = []
+
+    def tie(self, preferred: Callable[[str], str], quiet: Quiet, has_screen: Callable[[str], bool]) -> None:
+        """Before `start`: `quiet` says what has to wait, `has_screen` who looks at one, so that `tui` reaches them."""
+        self._preferred, self._quiet, self._has_screen = preferred, quiet, has_screen
+
+    # -- channels -----------------------------------------------------------------------------------
+
+    def register(self, name: str, channel: Channel) -> None:
+        """Open a channel, or put another in its place; what insists on it is tried now."""
+        with self._state:
+            self._channels[name] = channel
+        self._outbox.hasten(name)
+        self.wake()
+
+    def unregister(self, name: str) -> None:
+        """Close a channel: letters that insist on it wait, others go elsewhere."""
+        with self._state:
+            self._channels.pop(name, None)
+
+    def channels(self) -> tuple[str, ...]:
+        """The names of the channels that are open."""
+        with self._state:
+            return tuple(sorted(self._channels))
+
+    # -- the thread ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin with what a dead process left, then send what is put."""
+        self._outbox.bell = self.wake
+        self._rounds.start()
+
+    def wake(self) -> None:
+        """There may be something new to send; never blocks."""
+        self._rounds.wake()
+
+    def close(self, limit_s: float = 5.0) -> bool:
+        """Begin nothing more and wait for what is being sent; False when a channel did not end in time."""
+        end_s = monotonic_s() + limit_s
+        self._rounds.stop()
+        with self._state:
+            queued = list(self._queued.values())
+            lanes = list(self._lanes.values())
+        for future in queued:
+            future.cancel()
+        for lane in lanes:
+            lane.shutdown(wait=False, cancel_futures=True)
+        self._rounds.join(end_s - monotonic_s())
+        with self._state:
+            is_done = self._state.wait_for(lambda: not self._sending, max(0.0, end_s - monotonic_s()))
+        try:
+            self._pay(is_last=True)
+        except OwlError as error:
+            LOG.error("not recorded: what became of %d letters: %s", len(self._owed), error)
+            return False
+        return is_done
+
+    def _round(self) -> float | None:
+        """Hand everything that is due to its channel; how long to sleep then, None until somebody rings."""
+        self._pay()
+        with self._state:
+            mine = set(self._queued)
+        for posting in self._outbox.recover(mine, self._is_idempotent):
+            LOG.warning("letter %d: %s", posting.id, posting.error)
+        ready, next_ms = self._outbox.due()
+        if any(posting.held_ms is not None for posting in ready):
+            self._gather(mine)
+            ready, next_ms = self._outbox.due()
+        for posting in ready:
+            if posting.id not in mine:
+                self._hand_on(posting)
+        waits_s = [max(0.0, owed.due_s - monotonic_s()) for owed in list(self._owed)]
+        if next_ms is not None:
+            waits_s.append(max(0.0, (next_ms - now_ms()) / 1000))
+        return min(waits_s, default=None)
+
+    def _is_idempotent(self, name: str) -> bool:
+        with self._state:
+            channel = self._channels.get(name)
+        return channel is not None and channel.is_idempotent
+
+    # -- one letter ---------------------------------------------------------------------------------
+
+    def _hand_on(self, posting: Posting) -> None:
+        """Choose where it goes; into the lane of that channel, into the log, or back."""
+        letter = posting.letter
+        if self._quiet is not None and (until_ms := self._quiet.until(posting, now_ms())):
+            self._outbox.hold(posting.id, until_ms)
+            self.wake()  # what comes after it, and when it is due itself
+            return
+        address = self.choose(letter)
+        if address is None:
+            LOG.info("nobody to tell: letter %d (%s) for %s", posting.id, letter.key, letter.context)
+            self._outbox.end(posting.id, LOGGED, "no channel reaches them")
+            self.wake()  # the next one of the same conversation
+            return
+        with self._state:
+            if self._rounds.is_closing:
+                return
+            if is_open := address.channel in self._channels:
+                lane = self._lanes.get(address.channel)
+                if lane is None:
+                    lane = self._lanes[address.channel] = ThreadPoolExecutor(1, f"to-{address.channel}")
+                self._queued[posting.id] = lane.submit(self._work, posting, address)
+        if not is_open:
+            self._outbox.put_off(posting.id, f"channel {address.channel} is not open")
+            self.wake()
+
+    def choose(self, letter: Letter) -> Address | None:
+        """Where a letter goes: the channel it insists on, else the preferred one, else that of its session, else the last used.
+
+        None when no open channel reaches its context: then it is logged. Never a conversation of another context.
+        """
+        found, wanted = self._outbox.addresses, letter.channel or self._preferred(letter.context)
+        if wanted == NOBODY:
+            return None
+        channel, _, place = wanted.partition("/")
+        if letter.channel and channel != TUI:
+            same = found(letter.context, channel=channel, session=letter.session) if letter.session and not place else []
+            return next(iter([*same, *self.at(letter.context, wanted)]), Address(channel))
+        mine = found(letter.context, session=letter.session) if letter.session else []
+        addresses = [*mine, *found(letter.context)]
+        if channel == TUI and self._has_screen(letter.person):
+            addresses = [*(one for one in addresses if one.channel == LOCAL), Address(LOCAL)]
+        elif channel == TUI:  # the thread at least, for the next time that somebody looks
+            addresses = [one for one in addresses if one.channel != LOCAL] + [one for one in addresses if letter.run]
+        elif wanted:
+            addresses = [*self.at(letter.context, wanted), *addresses]
+        is_open = self.channels()
+        return next((one for one in addresses if one.channel in is_open), None)
+
+    def at(self, context: str, wanted: str) -> list[Address]:
+        """The conversations at a channel, or at one place of it, the last used first: `slack`, `slack/dm`, `slack/C042`, `tui`."""
+        channel, _, place = wanted.partition("/")
+        known = self._outbox.addresses(context, channel=LOCAL if channel == TUI else channel)
+        return [one for one in known if place in ("", DIRECT) or place in one.session.split(":")]
+
+    def _gather(self, mine: set[int]) -> None:
+        """Say what was held back for one conversation all at once."""
+        if self._quiet is None:
+            return
+        groups: dict[tuple[str, ...], list[Posting]] = {}
+        for posting in self._outbox.released(now_ms()):
+            address = self.choose(posting.letter)
+            if posting.id not in mine and address is not None and self._quiet.until(posting, now_ms()) is None:
+                thread = (posting.letter.run or "") if address.channel == LOCAL else ""
+                groups.setdefault((posting.letter.context, address.channel, address.session, thread), []).append(posting)
+        for group in groups.values():
+            if len(group) > 1:
+                self._outbox.join(group, together([one.letter.text for one in group]))
+
+    def _work(self, posting: Posting, address: Address) -> None:
+        """In the lane: deliver one letter and record what became of it."""
+        with self._state:
+            channel = self._channels.get(address.channel)
+            self._sending.add(posting.id)
+        try:
+            if channel is not None:  # else it was closed meanwhile, and another is chosen
+                with log.correlated(posting.letter.correlation):
+                    self._send(posting, address, channel)
+        except Exception:
+            LOG.exception("letter %d", posting.id)
+        finally:
+            with self._state:
+                self._sending.discard(posting.id)
+                if all(owed.letter != posting.id for owed in self._owed):
+                    del self._queued[posting.id]
+                self._state.notify_all()
+            self.wake()
+
+    def _send(self, posting: Posting, address: Address, channel: Channel) -> None:
+        letter = posting.letter
+        try:
+            message = Outbound(
+                address.session,
+                f"{REPEAT}\n{letter.text}" if posting.may_repeat else letter.text,
+                letter.attachment,
+                {**address.metadata, **letter.metadata},
+                letter.key,
+                letter.person,
+                self._outbox.thread(letter),
+                letter.correlation,
+            )
+            is_ours = self._outbox.take(posting.id, address.channel, durable=not channel.is_idempotent)
+        except OwlError as error:
+            LOG.error("letter %d was not begun, trying again in %g s: %s", posting.id, RETRY_S, error)
+            self._owed.append(Owed(posting.id, lambda: None, monotonic_s() + RETRY_S))
+            return
+        if not is_ours:
+            return  # it was decided otherwise
+        self._passed(Step.LETTER_TAKEN)
+        work = self._deliver(posting.id, message, address.channel, channel)
+        try:
+            work()
+        except OwlError as error:  # it must not go out again meanwhile
+            LOG.error("letter %d: what became of it is kept for later: %s", posting.id, error)
+            self._owed.append(Owed(posting.id, work, monotonic_s() + RETRY_S))
+
+    def _deliver(self, letter_id: int, message: Outbound, name: str, channel: Channel) -> Callable[[], object]:
+        """Give a letter to its channel; what is to be recorded then."""
+        put_off = partial(self._outbox.put_off, letter_id)
+        try:
+            channel.deliver(message)
+        except FINAL as error:
+            LOG.error("letter %d was refused by %s: %s", letter_id, name, error)
+            return partial(self._outbox.end, letter_id, FAILED, str(error))
+        except Busy as error:
+            return partial(put_off, str(error), is_free=True)
+        except OwlError as error:
+            LOG.warning("letter %d could not be sent over %s: %s", letter_id, name, error)
+            return partial(put_off, str(error), may_repeat=isinstance(error, UNCERTAIN) and not channel.is_idempotent)
+        except Exception as error:
+            LOG.exception("letter %d: channel %s failed", letter_id, name)
+            return partial(put_off, f"{type(error).__name__}: {error}", may_repeat=not channel.is_idempotent)
+        self._passed(Step.LETTER_DELIVERED)
+        return partial(self._sent, letter_id)
+
+    def _sent(self, letter_id: int) -> None:
+        self._outbox.end(letter_id, SENT)
+        self._passed(Step.LETTER_SENT)
+
+    def _pay(self, *, is_last: bool = False) -> None:
+        """Make the records that could not be made before, as far as it is time again."""
+        for owed in list(self._owed):
+            if is_last or owed.due_s <= monotonic_s():
+                owed.work()
+                self._owed.remove(owed)
+                with self._state:
+                    self._queued.pop(owed.letter, None)

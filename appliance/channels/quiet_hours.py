@@ -1,0 +1,80 @@
+"""When the owl holds its tongue: quiet hours, digests, and people who want to hear of nothing for a while.
+
+Owns `mutes`. Says of a letter until when it has to wait; `channels.delivery` asks before it hands one on, and `outbox` keeps the
+time with the letter, so that a restart changes nothing. Only what nobody has asked for waits: answers, what waits for a
+decision, and reminders at their time never do. Knows nothing about channels.
+"""
+
+from collections.abc import Callable
+
+from appliance.clock import now_ms
+from appliance.errors import BadInput
+from appliance.runtime.settings import Notifications
+from appliance.sessions.outbox import Letter, Posting
+from appliance.store.database import Store
+from appliance.work import day_windows, timezones
+
+UNASKED = ("task", "job", "schedule", "heartbeat")  # what the keys of such letters begin with
+URGENT = ("reminder", "now")
+COMES_LATER = ("", "normal", "result")  # what a digest gathers: failures and alerts do not wait for one
+MAX_MUTE_MS = 31 * 86_400_000
+HEAD = "Held back until now:"
+
+
+class Quiet:
+    """Reads the rules, reads and writes mutes."""
+
+    def __init__(self, store: Store, settings: Callable[[], Notifications]) -> None:
+        self._store = store
+        self._settings = settings
+
+    def until(self, posting: Posting, now: int) -> int | None:
+        """Until when a letter has to wait; None when it may go."""
+        letter = posting.letter
+        if not is_unasked(letter):
+            return None
+        settings = self._settings()
+        zone = timezones.find(settings.timezone)
+        ends = [self.muted_until(letter.context, now)]
+        night = day_windows.window(settings.quiet_from, settings.quiet_until)
+        if night.has(now, zone):
+            ends.append(night.end_ms(now, zone))
+        if posting.held_ms is None and settings.digest and letter.metadata.get("urgency", "") in COMES_LATER:
+            ends.append(
+                min(day_windows.next_ms(day_windows.minutes(at) % day_windows.DAY_MIN, now, zone) for at in settings.digest)
+            )
+        return max(ends) or None
+
+    def mute(self, context: str, until_ms: int, now: int | None = None) -> int:
+        """Hold back what is for a context until then; BadInput for the past, and for more than a month."""
+        now = now_ms() if now is None else now
+        if not now < until_ms <= now + MAX_MUTE_MS:
+            raise BadInput("a time that is over, or more than 31 days away", hint="owlbox mute 2h; owlbox mute off ends it")
+        with self._store.write(durable=True) as execute:
+            execute(
+                "INSERT INTO mutes (context, until_ms) VALUES (?1, ?2) ON CONFLICT (context) DO UPDATE SET until_ms = ?2",
+                (context, until_ms),
+            )
+        return until_ms
+
+    def unmute(self, context: str) -> bool:
+        """Hold nothing back any more; False when nothing was."""
+        with self._store.write() as execute:
+            return bool(execute("DELETE FROM mutes WHERE context = ? RETURNING 1", (context,)))
+
+    def muted_until(self, context: str, now: int | None = None) -> int:
+        """Until when a context hears of nothing; 0 for not at all."""
+        now = now_ms() if now is None else now
+        found = int(self._store.value("SELECT until_ms FROM mutes WHERE context = ?", (context,)) or 0)
+        return found if now < found <= now + MAX_MUTE_MS else 0
+
+
+def is_unasked(letter: Letter) -> bool:
+    """Whether a letter is about something that nobody waits for at this moment."""
+    urgency = letter.metadata.get("urgency", "")
+    return urgency not in URGENT and (bool(urgency) or letter.key.partition(":")[0] in UNASKED)
+
+
+def together(texts: list[str]) -> str:
+    """Several texts as one."""
+    return "\n\n".join([HEAD, *(f"{number}. {text}" for number, text in enumerate(texts, 1))])

@@ -1,0 +1,1 @@
+"""Methods of the local socket, one file per subject."""

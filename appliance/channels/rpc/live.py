@@ -1,0 +1,101 @@
+"""What an open screen is told by itself: a thread as it grows, whoever writes into it, and what arrives for its person.
+
+One long call for each screen, which sleeps until something was written. Another process's writes are heard of when it
+says so (`queue.changed`); only while one is answering in the very thread that is looked at, the record is read once a
+second (`orchestrator.result_poll_ms`). Text as it streams is for whoever sent the message; here come stored events.
+Knows nothing about how it is shown.
+"""
+
+import pwd
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from appliance.channels.relay import fit
+from appliance.errors import Cancelled, Lost, NotFound
+from appliance.records import to_plain
+from appliance.runtime.jsonrpc import Call, method
+from appliance.runtime.signatures import Range
+from appliance.runtime.subscriptions import Notice, Notices
+from appliance.sessions.runs import RUNNING, WAITING, Runs
+
+LOOK_S = 1.0  # at what another process writes into the thread on the screen
+
+
+class Live:
+    """The method table of open screens."""
+
+    def __init__(self, runs: Runs, notices: Notices) -> None:
+        self._runs = runs
+        self._notices = notices
+        self.look_s: Callable[[], float] = lambda: LOOK_S  # set by whoever knows the configuration
+
+    @method("thread.follow", is_long=True, is_quiet=True)
+    def follow(
+        self,
+        call: Call,
+        id: Annotated[str, "the thread that is looked at; empty for none"] = "",
+        after: Annotated[int, Range(0, 2**62), "only events after this sequence number"] = 0,
+    ) -> dict[str, Any]:
+        """Streams until the caller leaves or the thread is deleted; Cancelled when the core ends, for the thread is still there.
+
+        `event` for each event stored in the thread, `thread` {id, status, outcome, last_seq, title} first and whenever
+        that has changed, `notice` {person, text, run, seq, at_ms} for what arrives unasked for the caller.
+        """
+        box = self._notices.look_out(person(call.uid))
+        call.cancel.then(box.close)
+        watched = _Watched(self._runs, self._runs.get(id).id if id else "", after)
+        try:
+            watched.tell(call)
+            while not box.is_closed:
+                item = box.take(self.look_s() if watched.is_elsewhere() else None)
+                if isinstance(item, Notice):
+                    call.notify("notice", to_plain(item))
+                elif not box.is_closed:
+                    watched.tell(call)
+        except (Lost, NotFound):
+            pass  # it has gone
+        else:
+            raise Cancelled("the core is ending")
+        finally:
+            self._notices.blink(box)
+        return {"after": watched.after}
+
+
+class _Watched:
+    """A thread, and what of it was told already."""
+
+    def __init__(self, runs: Runs, thread: str, after: int) -> None:
+        self._runs = runs
+        self._thread = thread
+        self._told: dict[str, Any] = {}
+        self._last_seq = -1
+        self.after = after
+
+    def tell(self, call: Call) -> None:
+        """What is new; nothing is read but one row when nothing is."""
+        if not self._thread:
+            return
+        run = self._runs.get(self._thread)
+        if run.last_seq != self._last_seq:
+            self._last_seq = run.last_seq
+            for event in self._runs.events(run.id, after=self.after, is_branch=True):
+                call.notify("event", fit(event)[0])
+                self.after = event.seq
+        known = {"id": run.id, "status": run.status, "outcome": run.outcome, "last_seq": run.last_seq, "title": run.title}
+        if known != self._told:
+            self._told = known
+            call.notify("thread", known)
+
+    def is_elsewhere(self) -> bool:
+        """True while the thread is, or will be, answered by another process: its commits ring no bell here."""
+        if self._told.get("status") not in (WAITING, RUNNING):
+            return False
+        return any(loop.process != self._runs.process for loop in self._runs.queue(self._thread))
+
+
+def person(uid: int) -> str:
+    """The name of a user of this machine, by number when it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,268 @@
+"""The record at the local socket: sessions and their states, runs with their branches and settings, transcripts.
+
+Whoever may open the socket may look at and change all of it, as with threads (`rpc`). What is long is streamed: `line`
+for a transcript, and what `relay` tells for an answer. Beside `rpc` because one table would pass 600 lines.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from appliance.channels.inbox import Accepted
+from appliance.channels.relay import MAX_CHARS, fit, relay
+from appliance.channels.session_control import Control, Prompt, getuser, read_settings
+from appliance.errors import Lost
+from appliance.records import Mode, to_plain
+from appliance.runtime.jsonrpc import Call, method
+from appliance.runtime.signatures import Range
+from appliance.sessions.sessions import Wanted, plain
+
+Limit = Annotated[int, Range(1, 1000), "how many to show"]
+Offset = Annotated[int, Range(0, 10_000_000), "how many to leave out first"]
+Session = Annotated[str, "channel:sender, or the sender of the only one"]
+Run = Annotated[str, "its name or id, or the beginning or end of the id"]
+Ms = Annotated[int, Range(0, 2**53), "milliseconds since 1970; 0 does not matter"]
+Wait = Annotated[bool, "stream the answer; false returns once the prompt is safe"]
+Given = Annotated[dict[str, Any] | None, "temperature, context_limit, persona, approval, no_repo, no_web, ..."]
+PAGE_CHARS = 400_000
+
+
+def _asking(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
+    """The method of one mode: they differ in nothing else."""
+
+    @method(f"run.{mode}", is_long=True)
+    def asking(
+        self: "Record",
+        call: Call,
+        prompt: str,
+        model: Annotated[str, "a pool or a route; needed"] = "",
+        run: Annotated[str, "continue this one; empty begins one"] = "",
+        alias: Annotated[str, "the name of a new one"] = "",
+        fork: Annotated[bool, "in a fork of `run`"] = False,
+        settings: Given = None,
+        message_id: Annotated[str, "the same id is accepted once"] = "",
+        wait: Wait = True,
+    ) -> dict[str, Any]:
+        given = read_settings({**(settings or {}), "model": model})
+        return self.prompted(call, Prompt(prompt, mode, run, alias, fork, given, message_id), wait)
+
+    asking.__doc__ = f"{what} Answered once every tool has finished, or at once with status 100 while others come first."
+    return asking
+
+
+class Record:
+    """The method table of sessions and runs."""
+
+    def __init__(self, control: Control) -> None:
+        self.control = control
+
+    # -- sessions -----------------------------------------------------------------------------------
+
+    @method("session.list")
+    def sessions(
+        self,
+        call: Call,
+        user: Annotated[str, "only this person's"] = "",
+        group: Annotated[str, "only this group's"] = "",
+        context_type: Literal["", "user", "group"] = "",
+        status: Literal["", "created", "active", "idle", "stopped", "archived", "closing", "closed"] = "",
+        created_after_ms: Ms = 0,
+        created_before_ms: Ms = 0,
+        limit: Limit = 100,
+        offset: Offset = 0,
+    ) -> list[dict[str, Any]]:
+        """Sessions, the newest activity first, as they are now."""
+        wanted = Wanted(user, group, context_type, status, created_after_ms, created_before_ms)
+        return self.control.listing(wanted, limit, offset)
+
+    @method("session.view")
+    def session(self, call: Call, id: Session) -> dict[str, Any]:
+        """One session with its runs and the processes that work in it."""
+        return self.control.session(id)
+
+    @method("session.create")
+    def create(
+        self, call: Call, channel: str, sender: str, group: Annotated[str, "of a group, not of the sender"] = ""
+    ) -> dict[str, Any]:
+        """A session before its first message."""
+        return plain(self.control.create(channel, sender, group))
+
+    @method("session.archive")
+    def archive(self, call: Call, id: Session) -> dict[str, Any]:
+        """Put a session away until somebody says something in it."""
+        return plain(self.control.archive(id))
+
+    @method("session.resume")
+    def resume(self, call: Call, id: Session) -> dict[str, Any]:
+        """Make a session active again."""
+        return plain(self.control.resume(id))
+
+    @method("session.close")
+    def close(self, call: Call, id: Session) -> dict[str, Any]:
+        """Let a session take no more messages; what is being answered there is stopped."""
+        return plain(self.control.close(id))
+
+    @method("session.delete")
+    def delete(self, call: Call, id: Session) -> dict[str, Any]:
+        """Delete a closed session with everything said in it."""
+        return {"session": id, "events": self.control.delete(id)}
+
+    @method("session.export", is_long=True)
+    def export(self, call: Call, id: Session) -> dict[str, Any]:
+        """A session as JSON lines, each one or several notifications `line` {text, is_end}."""
+        return self._stream(call, session=id)
+
+    @method("thread.export", is_long=True)
+    def export_thread(self, call: Call, id: Run) -> dict[str, Any]:
+        """One thread, after those it was forked off, as JSON lines; see `session.export`."""
+        return self._stream(call, thread=id)
+
+    @method("session.import")
+    def restore(
+        self, call: Call, lines: Annotated[list[str], "of an export, in their order; a file may come in parts"]
+    ) -> dict[str, Any]:
+        """Take exported lines in; what is here already stays as it is, and damaged lines are counted."""
+        plain_done: dict[str, Any] = to_plain(self.control.restore(lines))
+        return plain_done
+
+    def _stream(self, call: Call, session: str = "", thread: str = "") -> dict[str, Any]:
+        count = 0
+        for line in self.control.export(session, thread):
+            for start in range(0, len(line), MAX_CHARS):
+                part = line[start : start + MAX_CHARS]
+                call.notify("line", {"text": part, "is_end": start + MAX_CHARS >= len(line)})
+            count += 1
+        return {"lines": count}
+
+    @method("history.list")
+    def history(
+        self, call: Call, context: Annotated[str, "user:NAME or group:NAME; empty is the caller's"] = "", last: Limit = 80
+    ) -> list[dict[str, Any]]:
+        """What was asked and answered, over all threads, oldest first: two records for each prompt that was answered."""
+        return [to_plain(one) for one in self.control.told(context or f"user:{getuser(call.uid)}", last)]
+
+    # -- runs ---------------------------------------------------------------------------------------
+
+    ask = _asking("ask", "A question that changes nothing.")
+    act = _asking("act", "Work with everything the run may use.")
+
+    @method("run.inject", is_long=True)
+    def inject(self, call: Call, run: Run, text: str, wait: Wait = False) -> dict[str, Any]:
+        """Say something to a run: an idle one begins with it, a busy one has it next."""
+        told = self._follow(call, self.control.say(getuser(call.uid), run, text, call.correlation), wait)
+        if wait or told.get("status") not in (100, 102):
+            return told
+        return {**told, "status": 202 if self.control.runs.get(run).status == 202 else 102}  # R-088: the run's, which goes on
+
+    @method("run.view")
+    def view(self, call: Call, run: Run) -> dict[str, Any]:
+        """A run: what it is set to, what waits in it, its newest turns, its forks."""
+        return self.control.view(run)
+
+    @method("run.path")
+    def path(
+        self,
+        call: Call,
+        run: Run,
+        seq: Annotated[int, Range(0, 2**53), "the branch that ends at this number; 0 is the present one"] = 0,
+        offset: Offset = 0,
+        limit: Limit = 100,
+    ) -> dict[str, Any]:
+        """One branch from its very beginning, through whatever runs it leads; `has_more` says that there are further events."""
+        events, count = self.control.branches.page(run, seq, offset, limit)
+        shown: list[dict[str, Any]] = []
+        room = PAGE_CHARS
+        for event in events:
+            one, size = fit(event)
+            room -= size
+            if room < 0 and shown:
+                break
+            shown.append(one)
+        return {"events": shown, "has_more": offset + len(shown) < count}
+
+    @method("run.tree")
+    def tree(self, call: Call, run: Run) -> list[dict[str, Any]]:
+        """Every branch of a run and of its forks: where it ends, which other one it left, how it begins."""
+        return [to_plain(branch) for branch in self.control.branches.tree(run)]
+
+    @method("run.fork")
+    def fork(
+        self,
+        call: Call,
+        run: Run,
+        seq: Annotated[int, Range(0, 2**53), "after this event; 0 is where the run stands now"] = 0,
+        alias: Annotated[str, "the name of the new run"] = "",
+    ) -> dict[str, Any]:
+        """A new run that begins where this one stands; nothing is copied but what it sees, and nothing goes away."""
+        made: dict[str, Any] = to_plain(self.control.branches.fork(run, seq, alias))
+        return made
+
+    @method("run.jump")
+    def jump(
+        self, call: Call, run: Run, seq: Annotated[int, Range(0, 2**53), "after this event; 0 is the beginning"]
+    ) -> dict[str, Any]:
+        """Go on after another event of a run: what is said next begins a branch there, the old one stays."""
+        moved: dict[str, Any] = to_plain(self.control.branches.jump(run, seq))
+        return moved
+
+    @method("run.rename")
+    def rename(self, call: Call, run: Run, alias: Annotated[str, "letters, digits and _"]) -> dict[str, Any]:
+        """Give a run another name; its id stays."""
+        renamed: dict[str, Any] = to_plain(self.control.runs.rename(run, alias))
+        return renamed
+
+    @method("run.config")
+    def config(self, call: Call, run: Run, settings: Given = None) -> dict[str, Any]:
+        """Change what a run is set to; without settings only say what that is."""
+        read_settings(settings or {})
+        made: dict[str, Any] = to_plain(self.control.runs.configure(run, settings or {}))
+        return made
+
+    @method("run.abort")
+    def abort(self, call: Call, run: Run) -> dict[str, Any]:
+        """End only what is being answered in a run; its queued prompts come next."""
+        found = self.control.runs.get(run)
+        return {"run": found.id, "aborted": self.control.abort(found.id)}
+
+    @method("run.write")
+    def write(
+        self,
+        call: Call,
+        ref: Annotated[str, "run://NAME"],
+        body: Annotated[str, "a prompt for it"] = "",
+        attributes: Annotated[dict[str, Any] | None, 'model, mode, flags; or {"state": "cancelled"}'] = None,
+    ) -> dict[str, Any]:
+        """Write to a run's address: a text is a prompt for it, new or not, and a state of cancelled aborts it."""
+        outcome, accepted = self.control.write(getuser(call.uid), ref, body, attributes or {}, call.correlation)
+        if accepted is not None:
+            self.control.begin(accepted)
+        told: dict[str, Any] = to_plain(outcome)
+        return told
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def prompted(self, call: Call, prompt: Prompt, wait: bool) -> dict[str, Any]:
+        """Hand in a prompt, and hear the answer unless others of its run come first (R-037)."""
+        accepted = self.control.prompt(getuser(call.uid), prompt, call.correlation)
+        is_first = all(loop.id >= accepted.loop for loop in self.control.runs.queue(accepted.run))
+        return self._follow(call, accepted, wait and is_first)
+
+    def _follow(self, call: Call, accepted: Accepted, wait: bool) -> dict[str, Any]:
+        run = self.control.runs.get(accepted.run)
+        known = {"run": run.id, "alias": run.alias, "loop": accepted.loop, "seq": accepted.seq, "is_new": accepted.is_new}
+        feed = self.control.inbox.feed
+        subscription = feed.subscribe(accepted.loop)
+        try:
+            if not wait:
+                self.control.begin(accepted)
+            elif accepted.is_new:
+                self.control.inbox.start(accepted.loop)
+            call.notify("accepted", known)
+            if not wait or not accepted.is_new:
+                return {**known, "status": self.control.runs.loop(accepted.loop).status}
+            call.cancel.then(subscription.close)
+            end = relay(subscription, call.notify, is_through=True)  # R-064: answered when every tool has finished
+            return {**known, "status": end.status, "outcome": end.outcome, "message": end.message}
+        except Lost:
+            return known
+        finally:
+            feed.leave(accepted.loop, subscription)

@@ -1,0 +1,1 @@
+"""The `owlbox` command: one file per command."""

@@ -1,0 +1,72 @@
+"""The commands `owlbox approve` and `owlbox reject`: decide about what a thread proposed, and see how it goes on.
+
+Without a reference they decide about the only thing that waits. Each takes the parsed arguments and the home and
+returns the exit code, as in `cli.listings`; 5 when the thread then waits for another decision.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from appliance.cli import terminal
+from appliance.cli.connect import Reach, reach
+from appliance.cli.terminal import say
+from appliance.errors import BadInput, NotFound
+from appliance.runtime.paths import Home
+
+Command = Callable[..., argparse.ArgumentParser]
+WAITS = 5
+WAITING = 100  # for a worker
+
+
+def add(command: Command) -> None:
+    """Add both commands."""
+    for name, text in (
+        ("approve", "let happen what a thread waits for, or answer its question"),
+        ("reject", "refuse what a thread waits for, which ends its answer"),
+    ):
+        made = command(name, decide, text)
+        made.set_defaults(action="accept" if name == "approve" else "reject")
+        made.add_argument("ref", nargs="?", default="", help="its reference as `entry waiting` shows it, or the end of it")
+        made.add_argument("--thread", default="", metavar="ID", help="the thread it waits in; needed when it is in several")
+        made.add_argument("--output", default="", metavar="TEXT", help="the answer to a question, or the reason")
+        made.add_argument("--failed", dest="action", action="store_const", const="error", help="it was tried and went wrong")
+        if name == "approve":
+            made.add_argument("--remember", default="", metavar="TIME", help="let the like of a held call pass for so long: 7d")
+        made.add_argument("--no-wait", action="store_true", help="do not show how the answer goes on")
+
+
+def decide(args: argparse.Namespace, home: Home) -> int:
+    """Decide, then show how the answer goes on."""
+    way = reach(home, os.environ)
+    answer = terminal.Answer(None if args.json else sys.stdout, None if args.json else sys.stderr)
+    try:
+        ref, run = (args.ref, args.thread) if args.ref else _only(way, args.thread)
+        params = {"ref": ref, "run": run, "action": args.action, "output": args.output, "wait": not args.no_wait}
+        params |= {"remember": args.remember} if getattr(args, "remember", "") else {}
+        done: dict[str, Any] = way.call("run.resolve", params, answer.listen)
+    finally:
+        way.close()
+    answer.end_line()
+    if args.json:
+        say(json.dumps(done, ensure_ascii=False))
+    elif not answer.events:
+        more = "; its task goes on with the next free worker" if done["status"] == WAITING else ""
+        say(f"{done['ref']}: {done['outcome']['message'] or done['outcome']['outcome']}{more}")
+    if done["status"] == 202:
+        return WAITS
+    is_undone = args.action == "accept" and done["outcome"]["status"] >= 400
+    return 1 if is_undone or done["status"] in (499, 500) else 0
+
+
+def _only(way: Reach, thread: str) -> tuple[str, str]:
+    """The one thing that waits."""
+    found = way.call("entry.waiting", {"run": thread, "limit": 2})
+    if not found:
+        raise NotFound("nothing waits for a decision", hint="owlbox entry waiting lists what does")
+    if len(found) > 1:
+        raise BadInput("several things wait for a decision", hint="owlbox entry waiting lists them: name one")
+    return found[0]["ref"], found[0]["run"]

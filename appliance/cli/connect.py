@@ -1,0 +1,157 @@
+"""How a command reaches the core: over its socket when one runs, else the same method table in this process.
+
+The heavy parts are imported only when this process must do the work itself, so that commands against a
+running core start quickly (the one place besides `cli.main` where imports are not at the top).
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from appliance.errors import Lost, Refused
+from appliance.runtime import paths
+from appliance.runtime.paths import Home
+from appliance.runtime.rpc_client import STARTING_S, Client
+
+# Methods whose answer depends on what is in box/.
+VERBS = ("set", "get", "rm", "cp", "mv", "resolve")
+ENTRY_METHODS = ("entry.list", "entry.view", "entry.history", *(f"entry.{verb}" for verb in VERBS))
+FOLDER_METHODS = ("message.send", "tool.call", "skill.list", *ENTRY_METHODS)
+Listen = Callable[[str, dict[str, Any]], None]
+ANSWER_S = 3600.0
+CALL_S = 150.0  # a call may have to load the model first
+
+
+class Reach(Protocol):
+    """A way to call the method table."""
+
+    is_remote: bool
+
+    def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any: ...
+    def stop(self, run: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Remote:
+    """The table of a running core."""
+
+    is_remote = True
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._client: Client | None = Client(path, name="cli", timeout_s=STARTING_S)
+
+    def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
+        """The result; notifications go to `listen`. After a stop or a lost core the next call connects anew."""
+        client, self._client = self._client or Client(self._path, name="cli", timeout_s=STARTING_S), None
+        try:
+            stream = client.stream(method, params, deadline_s=ANSWER_S if listen else CALL_S)
+            while True:
+                try:
+                    name, value = next(stream)
+                except StopIteration as end:
+                    self._client = client
+                    return end.value
+                if listen is not None:
+                    listen(name, value)
+        finally:
+            # What is left of an unfinished call would be taken for a part of the next one.
+            if self._client is None:
+                client.close()
+
+    def stop(self, run: str) -> None:
+        """Stop an answer, over a connection of its own because the other one is busy."""
+        with Client(self._path, name="cli") as other:
+            other.call("run.stop", {"run": run})
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._client is not None:
+            self._client.close()
+
+
+class InProcess:
+    """The table of a core that lives for this one command."""
+
+    is_remote = False
+
+    def __init__(self, home: Home, environ: Mapping[str, str]) -> None:
+        from appliance.channels.rpc.core_methods import LocalCall
+        from appliance.runtime import jsonrpc
+        from appliance.runtime.signatures import signature
+        from appliance.service.core import Core
+
+        self._core = Core(home, environ, process="cli", is_shared=False)
+        self._core.recover()
+        self._check_path = jsonrpc.check_path
+        self._has_looked = False
+        self._local_call = LocalCall
+        self._signature = signature
+        owners = (
+            self._core.rpc,
+            self._core.office.queue,
+            self._core.decisions,
+            self._core.record,
+            self._core.glance,
+            self._core.warden.door,
+            self._core.customs.door,
+            self._core.workshop.door,
+            self._core.secrets,
+            self._core.costs,
+            self._core.servers.door,
+            self._core.office.live,
+            self._core.guests,
+            self._core.troupe.door,
+            self._core.unasked.door,
+        )
+        self._methods = {name: function for owner in owners for name, function in jsonrpc.marked(owner).items()}
+
+    def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
+        """The result; notifications go to `listen`."""
+        if method == "message.send":
+            if (params or {}).get("wait", True):
+                self._check_path(str(self._core.broker.socket))  # before anything is recorded
+            else:
+                self._core.inbox.close("this process only hands it in")
+        if method in FOLDER_METHODS and not self._has_looked:
+            self._core.look()  # no core watched the folder meanwhile
+            self._has_looked = True
+        function = self._methods[method]
+        bound = self._signature(function, skip=("self", "call")).bind(params or {})
+        return function(self._local_call(listen or (lambda name, value: None)), **bound)
+
+    def stop(self, run: str) -> None:
+        """Stop an answer."""
+        self._core.inbox.stop(run)
+
+    def close(self) -> None:
+        """End the core of this command."""
+        self._core.close("command finished")
+
+
+def reach(home: Home, environ: Mapping[str, str]) -> Reach:
+    """The running core if there is one, else this process."""
+    try:
+        path = paths.find_core(home, environ)
+        if path.exists():
+            return Remote(str(path))
+    except Lost:
+        pass  # the file is a dead core's
+    except PermissionError:
+        raise Refused(f"user {os.getuid()} may not talk to this owl", hint="sudo adduser YOU owlbox, then log in again") from None
+    refuse_root(home)
+    return InProcess(home, environ)
+
+
+def refuse_root(home: Home) -> None:
+    """Refused when root would work in somebody else's home: files made so would lock the service out of it."""
+    owner = home.require().root.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:
+        raise Refused(f"{home.root} belongs to user {owner} and no core is running", hint="start the core, or run as that user")
+
+
+def require_owner(home: Home) -> None:
+    """Refused when this process does not own the home: for commands that work on its files beside a running core."""
+    owner = home.require().root.stat().st_uid
+    if os.geteuid() != owner:
+        raise Refused(f"{home.root} belongs to user {owner}", hint="run this as that user: sudo -u NAME owlbox ...")

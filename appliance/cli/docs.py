@@ -1,0 +1,215 @@
+"""The reference documents, written from the code: commands, tools, methods, tables, configuration, names.
+
+A test fails when a page in docs/ differs from what this makes. Knows nothing about a running core.
+"""
+
+import json
+from collections.abc import Iterator
+from inspect import cleandoc
+from typing import Any
+
+from appliance import tools
+from appliance.agent import tool_manuals
+from appliance.agent.toolbox import read_tool
+from appliance.channels.rpc.approvals import Decisions
+from appliance.channels.rpc.command_output import Streams
+from appliance.channels.rpc.core_methods import Rpc
+from appliance.channels.rpc.guests import GuestDoor
+from appliance.channels.rpc.packet import Glance
+from appliance.channels.rpc.policy import Rules
+from appliance.channels.rpc.queue_methods import Queue
+from appliance.channels.rpc.roles import Roles
+from appliance.channels.rpc.secrets import Secrets
+from appliance.channels.rpc.sessions import Record
+from appliance.channels.rpc.usage import Costs
+from appliance.models.broker import Service
+from appliance.prompt.packet import tool_line
+from appliance.runtime import config, hook_points
+from appliance.runtime.signatures import Signature, signature
+from appliance.store.migrations import LATEST, MIGRATIONS
+from appliance.text import tokens
+
+MADE = "<!-- Made by `make docs` from the code; do not edit. -->\n"
+# The four designs' names for what we have; one line a thing, ours first.
+NAMES = (
+    ("thread", "B thread, R run, A session tree", "run: one thread of work in a session"),
+    ("event", "B interaction, R entry log, A tree entry, S history line", "the finest record of a run"),
+    ("owlbox ask TEXT", "B chat -p, S agent -m", "one question, streamed to standard output"),
+    ("owlbox chat", "B chat, S agent", "talk, line by line"),
+    ("owlbox serve", "S gateway, A orchestrator, R service", "the core"),
+    ("owlbox broker", "A llm gateway", "the model process"),
+    ("remember", "B context_write, R set, S memory_write", "tool: keep a note"),
+)
+# Characters per token of tools and their manuals in the bundled model's vocabulary; tests/agent/test_tool_manuals.py measures it.
+DIVISOR = 3.3
+
+
+DOORS: tuple[tuple[str, type], ...] = (
+    ("Core", Rpc),
+    ("Core: the record", Record),
+    ("Core: decisions", Decisions),
+    ("Core: packets", Glance),
+    ("Core: the policy", Rules),
+    ("Core: commands that run", Streams),
+    ("Core: the vault", Secrets),
+    ("Core: usage and providers", Costs),
+    ("Core: the queue", Queue),
+    ("Core: other agents", GuestDoor),
+    ("Core: roles and the work handed to them", Roles),
+    ("Broker", Service),
+)
+
+
+def pages(parser: Any) -> dict[str, str]:
+    """Every page by its file name; `parser` is the whole command line."""
+    return {
+        "configuration.md": config.reference(),
+        "commands.md": _commands(parser),
+        "tools.md": _tools(),
+        "methods.md": _methods(),
+        "tables.md": _tables(),
+        "names.md": _names(),
+        "moments.md": _moments(),
+    }
+
+
+def _moments() -> str:
+    lines = ["# Moments\n", MADE, "What plugins may listen to, decide or change; [plugins.md](plugins.md) shows how.\n"]
+    lines.append("| name | kind | handed over | when |\n|---|---|---|---|")
+    lines += [f"| `{one.name}` | {one.kind} | {one.given} | {one.when} |" for one in hook_points.MOMENTS]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(parser: Any) -> str:
+    lines = ["# Commands\n", MADE, "Every command takes `--home DIR` and `--json`.\n"]
+    lines.append("Exit codes: 0 ok, 1 failed, 2 bad usage, 3 not found, 4 refused by policy, 5 busy or unavailable.\n")
+    for name, sub in _walk(parser, "owlbox"):
+        lines.append(f"## `{name}`\n\n{sub.description or ''}\n")
+        rows = [
+            _argument(a) for a in sub._actions if a.dest not in ("help", "home", "json", "version") and not a.choices_are_commands
+        ]
+        lines += [row for row in rows if row]
+        if any(rows):
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _walk(parser: Any, name: str) -> Iterator[tuple[str, Any]]:
+    for action in parser._actions:
+        action.choices_are_commands = isinstance(action.choices, dict)
+    if name != "owlbox":
+        yield name, parser
+    for action in parser._actions:
+        if action.choices_are_commands:
+            for word, sub in action.choices.items():
+                yield from _walk(sub, f"{name} {word}")
+
+
+def _argument(action: Any) -> str:
+    name = ", ".join(action.option_strings) or action.dest
+    text = action.help or ""
+    default = (
+        f" (default {action.default})" if action.option_strings and action.default not in (None, False, "", "==SUPPRESS==") else ""
+    )
+    return f"- `{name}` {text}{default}".rstrip()
+
+
+def _tools() -> str:
+    made = sorted(map(read_tool, tools.load()), key=lambda tool: (tool.mark.group, tool.mark.name))
+    shelf = tool_manuals.Shelf()
+    lines = ["# Tools\n", MADE]
+    lines.append(
+        "One definition each: the model's schema, the command, the socket method `tool.call`. "
+        "What a changing one does is recorded with its run.\n\n"
+        "`tokens` is what a model reads of a tool that is in its menu, `help` what `tool_help` tells it: examples and rules. "
+        "The reason behind each example and rule is for people who change it; no model reads it.\n"
+    )
+    heads = ("tool", "group", "command", "changes something", "tokens", "help", "what the model reads")
+    lines.append(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    for one in made:
+        m, line = one.mark, tool_line(one.spec)
+        command, size = f"`owlbox {m.command}`" if m.command else "", one.told(shelf.of(m.name, m.group))
+        changes = "no" if m.is_read_only else "yes"
+        counts = f"{tokens.estimate(line, DIVISOR)} | {tokens.estimate(size, DIVISOR)}"
+        lines.append(f"| `{m.name}` | {m.group} | {command} | {changes} | {counts} | `{line}` |")
+    for one in made:
+        lines.append(f"\n## `{one.mark.name}`\n\n`{tool_manuals.syntax(one.mark.name, one.signature)}`\n\n{one.description}\n")
+        lines += _arguments(one.signature)
+        lines += _manual(shelf.of(one.mark.name, one.mark.group))
+    return "\n".join(lines) + "\n"
+
+
+def _manual(manual: tool_manuals.Manual) -> list[str]:
+    """Examples and rules of a tool, each with its reason."""
+    lines = [f"\nWhy it is there: {manual.why}."] if manual.why else []
+    if manual.examples:
+        lines.append("\nExamples:\n")
+        lines += [f"- `{json.dumps(one.arguments, ensure_ascii=False)}` ({one.why})" for one in manual.examples]
+    if manual.rules:
+        lines.append("\nRules:\n")
+        lines += [f"- {one.text} *({one.why})*" for one in manual.rules]
+    return lines
+
+
+def _methods() -> str:
+    lines = ["# Methods of the sockets\n", MADE]
+    lines.append(
+        "JSON-RPC 2.0, one frame a line, at most 4 MiB. `ping`, `discover` and `hello` are answered at once; everything else after "
+        '`hello {"client": NAME, "version": VERSION, "token": TOKEN}`. A request may carry `correlation` (UUID) and `deadline_s`. '
+        "`cancel {id}` stops a running request. Errors carry `data` with `status`, `outcome` and `hint`.\n"
+    )
+    for title, owner in DOORS:
+        lines.append(f"## {title}\n")
+        for name, function in sorted(_marked(owner).items()):
+            sign = signature(function, skip=("self", "call"))
+            lines.append(f"### `{name}`\n\n{cleandoc(function.__doc__ or '')}\n")
+            lines += _arguments(sign)
+            if sign.fields:
+                lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _marked(owner: type) -> dict[str, Any]:
+    marks = {a: getattr(getattr(owner, a), "rpc", None) for a in dir(owner)}
+    return {mark.name: getattr(owner, a) for a, mark in marks.items() if mark}
+
+
+def _arguments(sign: Signature) -> list[str]:
+    schema = sign.schema()["properties"]
+    rows = []
+    for f in sign.fields:
+        kind = schema[f.name].get("type") or " or ".join(
+            sorted({str(o.get("type", o.get("enum", ""))) for o in schema[f.name].get("anyOf", [])})
+        )
+        kind = kind or " or ".join(repr(v) for v in schema[f.name].get("enum", [])) or "any"
+        need = "needed" if f.is_required else f"default {f.default!r}"
+        rows.append(f"- `{f.name}` ({kind}, {need}) {f.help}".rstrip())
+    return rows
+
+
+def _tables() -> str:
+    lines = ["# Tables\n", MADE, f"The database is of version {LATEST}; `PRAGMA user_version` says so in the file.\n"]
+    for number, statements in enumerate(MIGRATIONS, 1):
+        lines.append(f"## Migration {number}\n\n```sql")
+        for statement in statements:
+            first, *rest = statement.split("\n")
+            lines.append("\n".join([first, *(line.removeprefix("        ") for line in rest)]) + ";")
+        lines.append("```")
+    return "\n".join(lines) + "\n"
+
+
+def _names() -> str:
+    lines = [
+        "# Names\n",
+        MADE,
+        "What the four designs call what we have. Configuration keys: the last column of configuration.md.\n",
+    ]
+    lines.append("| ours | theirs | what it is |\n|---|---|---|")
+    lines += [f"| `{ours}` | {theirs} | {what} |" for ours, theirs, what in NAMES]
+    lines.append("\n## Tools\n\nA tool may be called by another name it has here, where only one tool has it.\n")
+    lines.append("| ours | theirs | what it does |\n|---|---|---|")
+    shelf = tool_manuals.Shelf()
+    for one in sorted(map(read_tool, tools.load()), key=lambda tool: tool.mark.name):
+        if theirs := shelf.of(one.mark.name, one.mark.group).aliases:
+            lines.append(f"| `{one.mark.name}` | {', '.join(theirs)} | {one.description} |")
+    return "\n".join(lines) + "\n"

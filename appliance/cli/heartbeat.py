@@ -1,0 +1,77 @@
+"""The commands about what the owl does and says unasked: heartbeat and mute."""
+
+import argparse
+import json
+import os
+import re
+from datetime import datetime
+
+from appliance.cli.connect import reach
+from appliance.cli.terminal import say
+from appliance.clock import now_ms
+from appliance.errors import BadInput
+from appliance.runtime.paths import Home
+
+UNITS_S = {"m": 60, "min": 60, "h": 3600, "d": 86_400}
+LENGTH = re.compile(r"(\d{1,5})\s*(m|min|h|d)")
+
+
+def heartbeat(args: argparse.Namespace, home: Home) -> int:
+    way = reach(home, os.environ)
+    try:
+        method, params = ("heartbeat.view", {}) if args.list else ("heartbeat.beat", {"is_now": args.now})
+        found = way.call(method, params, lambda name, value: None)  # listened to, because it may take long
+    finally:
+        way.close()
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+    elif args.list:
+        _list(found)
+    elif not found["beats"]:
+        say("nothing to look after")
+    else:
+        for beat in found["beats"]:
+            say(f"{beat['section'] or 'heartbeat'}: {beat['outcome']}" + (f"\n{beat['text']}" if beat["text"] else ""))
+    return 1 if any(beat["outcome"] == "failed" for beat in found.get("beats", ())) else 0
+
+
+def _list(found: dict[str, object]) -> None:
+    schedules = found["schedules"]
+    assert isinstance(schedules, list)
+    if not found["enabled"]:
+        say("the heartbeat is off (heartbeat.enabled)")
+    for one in schedules:
+        when = _moment(one["next_ms"]) if one["next_ms"] else "never"
+        say(f"{one['id']}  {when}  {one['name'].removeprefix('Heartbeat: ')} ({one['frequency']})")
+    if found["enabled"] and not schedules:
+        say("nothing to look after: write it into HEARTBEAT.md")
+    problems = found["problems"]
+    assert isinstance(problems, list)
+    for problem in problems:
+        say(f"problem: {problem}")
+
+
+def mute(args: argparse.Namespace, home: Home) -> int:
+    words = " ".join(args.length).strip().lower()
+    params: dict[str, int] | None = None
+    if words == "off":
+        params = {"until_ms": 0}
+    elif words:
+        found = LENGTH.fullmatch(words)
+        if not found:
+            raise BadInput(f"mute for {words!r}", hint="use 30m, 2h, 1d, or off")
+        params = {"until_ms": now_ms() + int(found[1]) * UNITS_S[found[2]] * 1000}
+    way = reach(home, os.environ)
+    try:
+        until_ms = way.call("heartbeat.view")["muted_until_ms"] if params is None else way.call("notify.mute", params)["until_ms"]
+    finally:
+        way.close()
+    if args.json:
+        say(json.dumps({"until_ms": until_ms}))
+    else:
+        say(f"nothing unasked until {_moment(until_ms)}; owlbox mute off ends it" if until_ms else "nothing is held back")
+    return 0
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000).strftime("%a %d %b %H:%M")

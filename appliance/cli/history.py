@@ -1,0 +1,132 @@
+"""The commands about what has happened: `owlbox undo`, `history` and `sql`.
+
+Each takes the parsed arguments and the home and returns the exit code, as in `cli.listings`. What a query may
+do, and for whom, is decided by the core.
+"""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from appliance.cli import terminal
+from appliance.cli.terminal import say
+from appliance.cli.tool_command import once
+from appliance.clock import iso
+from appliance.errors import BadInput
+from appliance.runtime.paths import Home
+
+LOG = ("log://", "update://", "content://")  # what a thread notes about itself
+MAX_SQL = 1_000_000
+CELL = 100  # characters of a value in a table
+FUNCTIONS = "also: hedmatch hedsearch hedfound hedreplace heddiff schemeOf countTokens slugify seen"
+
+
+def undo(args: argparse.Namespace, home: Home) -> int:
+    """Take a thread back; 1 when a dry run says that it cannot be."""
+    done = once(home, "run.undo", {"run": args.thread, "is_dry_run": args.dry_run, "is_alone": args.alone})
+    code = 1 if done["later"] else 0
+    if args.json:
+        say(json.dumps(done, ensure_ascii=False))
+        return code
+    own = {f"run:{one}" for one in (done["run"], *done["helpers"])}
+    noted = [c for c in done["changes"] if c["scope"] in own and c["path"].startswith(LOG)]
+    rows = [[c["how"], c["path"]] for c in done["changes"] if c not in noted]
+    if done["later"]:
+        say(f"thread {done['run']} cannot be taken back, these were changed since:")
+        terminal.table([[_last(c), c["path"]] for c in done["later"]], ["change", "reference"], sys.stdout)
+    elif not done["changes"] and not done["by"]:
+        say(f"nothing to undo: thread {done['run']} has changed no entries or tasks")
+    else:
+        count = _counted([c["kind"] for c in done["changes"] if c not in noted])
+        more = f", and {len(noted)} in its own log" if noted else ""
+        say(f"{'would take back' if args.dry_run else 'took back'} {count}{more}")
+        for helper in done["helpers"]:
+            say(f"also what was changed in thread {helper}, to which it handed work")
+        if rows:
+            terminal.table(rows, ["now", "reference"], sys.stdout)
+        if done["by"]:
+            say(f"owlbox undo {done['by']} brings it back")
+    return code
+
+
+def _counted(kinds: list[str]) -> str:
+    """So many entries and tasks."""
+    tasks = kinds.count("task")
+    entries = len(kinds) - tasks
+    said = [f"{entries} {'entry' if entries == 1 else 'entries'}"] if entries or not tasks else []
+    return " and ".join([*said, *([f"{tasks} {'task' if tasks == 1 else 'tasks'}"] if tasks else [])])
+
+
+def _last(change: dict[str, Any]) -> str:
+    """What was done to an entry since, and by whom."""
+    thread = f" in {change['run'][-8:]}" if change["run"] else ""
+    when = f", {iso(change['at_ms'])[:16]}" if change["at_ms"] else ""
+    return f"{change['verb'] or change['how']} by {change['writer'] or 'somebody'}{thread}{when}"
+
+
+def history(args: argparse.Namespace, home: Home) -> int:
+    """Print the changes of an entry."""
+    params = {"ref": args.ref, "limit": args.limit, "patch": args.patch, "run": args.thread}
+    found = once(home, "entry.history", params)
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+    elif not found:
+        say("no changes are remembered")
+    elif args.patch:
+        for change in found:
+            say(f"{'  '.join(cell for cell in _row(change) if cell)} bytes")
+            say("(left out, it is too much at once)" if change.get("is_cut") else change["patch"].rstrip("\n"))
+    else:
+        terminal.table([_row(change) for change in found], ["changed", "how", "by", "thread", "bytes"], sys.stdout, cut=["by"])
+    return 0
+
+
+def _row(change: dict[str, Any]) -> list[str]:
+    when = iso(change["at_ms"])[:19].replace("T", " ")
+    return [when, change["verb"], change["writer"], change["run"][-8:], str(change["size_bytes"])]
+
+
+def sql(args: argparse.Namespace, home: Home) -> int:
+    """Ask the database; a single column is printed as it is, more as a table, JSON as one object a row."""
+    query = " ".join(args.query)
+    if query == "-":
+        query = sys.stdin.buffer.read(MAX_SQL).decode("utf-8", "replace")
+        if not query.strip():
+            raise BadInput("there is no query on standard input", hint="owlbox sql, without -, lists tables and columns")
+    found = once(home, "sql.query", {"sql": query, "limit": args.limit})
+    columns, rows = found["columns"], found["rows"]
+    if args.json:
+        names = _different(columns)
+        say(json.dumps([dict(zip(names, row, strict=True)) for row in rows], ensure_ascii=False))
+    elif len(columns) == 1:
+        for row in rows:
+            say(_text(row[0]))
+    else:
+        shown = [[_text(value) for value in row] for row in rows]
+        most = CELL if query.strip() else MAX_SQL
+        terminal.table([[terminal.clipped(v, most) for v in row] for row in shown], columns, sys.stdout, cut=columns)
+        if not query.strip():
+            say("\n".join(terminal.folded(FUNCTIONS, sys.stdout)))
+    shown_rows = f"only the first {len(rows)} rows" if len(rows) > 1 else "only the first row"
+    for is_so, what in ((found["has_more"], shown_rows), (found["is_cut"], "long values are cut")):
+        if is_so:
+            print(f"owlbox: {what}: narrow the query, or raise --limit", file=sys.stderr)
+    return 0
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({value['size_bytes']} bytes)"
+    return "" if value is None else str(value)
+
+
+def _different(names: list[str]) -> list[str]:
+    """The names of columns, each once: a repeated one gets a number."""
+    found: list[str] = []
+    for name in names:
+        number, made = 2, name
+        while made in found:
+            made, number = f"{name}_{number}", number + 1
+        found.append(made)
+    return found

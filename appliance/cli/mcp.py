@@ -1,0 +1,468 @@
+"""The commands about servers of tools: `owlbox mcp servers`, `add`, `exec`, `auth` and the rest.
+
+Each asks the core, or does the same in this process when none runs; a command without a core ends the servers it needed
+when it is done. Takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+"""
+
+import argparse
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from appliance.cli import terminal
+from appliance.cli.connect import reach
+from appliance.cli.terminal import say
+from appliance.cli.tool_command import once
+from appliance.clock import iso
+from appliance.errors import BadInput, NotFound, OwlError, from_outcome
+from appliance.runtime.paths import Home
+
+Command = Callable[..., argparse.ArgumentParser]
+MAX_BYTES = 4_000_000
+# Where other programs keep theirs, below the person's home folder.
+ELSEWHERE = (".config/mcpx/servers.json", ".mcpx/servers.json", ".config/Claude/claude_desktop_config.json", ".claude.json",
+             ".cursor/mcp.json", ".config/Code/User/mcp.json")  # fmt: skip
+TASKS = ("list", "get", "result", "cancel")
+
+
+def add(command: Command) -> None:
+    """Add the group."""
+    root = command("mcp", servers, "servers of tools that speak MCP")
+    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
+    command("servers", servers, "every server, and what is known of it", known)
+    made = command("list", tools, "tools of servers; asks those that were never asked", known)
+    made.add_argument("server", nargs="?", default="", help="only of this server")
+    made.add_argument("--fresh", action="store_true", help="ask all of them anew")
+    command("ping", ping, "whether a server answers, and how fast", known).add_argument("server", nargs="?", default="")
+    _adding(command("add", put, "configure a server", known))
+    made = command("remove", remove, "forget a server with its index and its secrets", known)
+    made.add_argument("name", help="as `mcp servers` shows it")
+    made.add_argument("--dry-run", action="store_true", help="only say what would go")
+    made.add_argument("--keep-auth", action="store_true", help="keep its secrets and its login")
+    made = command("auth", login, "log in to a server behind an address", known)
+    made.add_argument("server")
+    made.add_argument("--answer", default="", metavar="ADDRESS", help="where the login led, for one that waits elsewhere")
+    command("deauth", logout, "forget a login", known).add_argument("server")
+    made = command("search", search, "tools for a purpose, out of the index", known)
+    made.add_argument("query", nargs="+", help="what they are to do, in words")
+    made.add_argument("--keyword-only", action="store_true", help="by words alone")
+    made.add_argument("--semantic-only", action="store_true", help="by meaning alone")
+    made.add_argument("--limit", type=int, default=10)
+    made = command("info", info, "a tool with its arguments, or a server with its resources and prompts", known)
+    made.add_argument("server")
+    made.add_argument("tool", nargs="?", default="", help="its name there; without one, the server")
+    made = command("exec", execute, "call a tool of a server", known)
+    made.add_argument("server")
+    made.add_argument("tool", help="its name there, as `mcp list` shows it")
+    made.add_argument("arguments", nargs="?", default="", help="a JSON object; - reads it from a pipe")
+    made = command("import-global", take, "add the servers that another program of yours has", known)
+    made.add_argument("file", nargs="?", default="", help="its file; without one, the usual places are looked through")
+    made.add_argument("--dry-run", action="store_true", help="only say what would be added")
+    command("index", index, "ask every server and make its tools findable", known)
+    made = command("resource", resource, "read a resource of a server; without an address, list them", known)
+    made.add_argument("server")
+    made.add_argument("uri", nargs="?", default="", help="its address")
+    made = command("prompt", prompt, "a prompt of a server, filled in; without a name, list them", known)
+    made.add_argument("server")
+    made.add_argument("name", nargs="?", default="", help="its name there")
+    made.add_argument("arguments", nargs="?", default="", help="a JSON object of texts")
+    made = command("task", task, "long pieces of work of a server", known)
+    made.add_argument("action", choices=TASKS, help="what to do with them")
+    made.add_argument("server")
+    made.add_argument("task", nargs="?", default="", help="its id")
+
+
+def _adding(made: argparse.ArgumentParser) -> None:
+    made.add_argument("name", help="how you call it: letters, digits, - and _")
+    made.add_argument("--command", dest="program", default="", metavar="PROGRAM", help="a program to start: its name or path")
+    made.add_argument("--url", default="", metavar="ADDRESS", help="or where it is")
+    made.add_argument("--args", default="", metavar="A,B", help="its arguments; --args=-x,B where it begins with -")
+    made.add_argument("--arg", action="append", default=[], metavar="A", help="one argument that may hold commas; several times")
+    made.add_argument("--env", default="", metavar="K=V,K=V", help="its variables; keys and tokens go into the vault")
+    made.add_argument("--header", action="append", default=[], metavar="K: V", help="sent with each request; several times")
+    made.add_argument("--client-id", default="", help="our name at its login, where it gave us one")
+    made.add_argument("--client-secret-env", default="", metavar="VARIABLE", help="the variable with what goes with it")
+    made.add_argument("--issuer", default="", metavar="ADDRESS", help="who gave us both: the login then needs no person")
+    made.add_argument("--cwd", default="", metavar="DIR", help="work in this folder instead of one of its own")
+    made.add_argument("--mount", action="append", default=[], metavar="DIR", help="let it read this folder; several times")
+    made.add_argument("--writable", action="append", default=[], metavar="DIR", help="let it write to this folder; several times")
+    made.add_argument("--network", action="store_true", help="let the program use this machine's network")
+    made.add_argument("--expose", default="auto", choices=["auto", "direct", "meta"], help="tools by name, or through mcp_exec")
+    made.add_argument("--timeout", type=float, default=0, metavar="SECONDS", help="longest time of a call")
+    made.add_argument("--transport", default="", help="stdio or http; goes by what is given")
+    made.add_argument("--replace", action="store_true", help="in place of the one of this name")
+    made.add_argument("--no-index", action="store_true", help="do not ask it what it offers now")
+
+
+# -- looking ----------------------------------------------------------------------------------------
+
+
+def servers(args: argparse.Namespace, home: Home) -> int:
+    """A table of servers."""
+    found = once(home, "mcp.servers", {})
+    if args.json:
+        return _json(found)
+    if not found["servers"]:
+        say("no servers; owlbox mcp add NAME --command PROGRAM, or --url ADDRESS")
+        return 0
+    running = found["running"].get("servers", {})
+    rows = []
+    for one in found["servers"]:
+        state = "running" if running.get(one["name"], {}).get("is_open") else one["state"]
+        row = one["name"], one["transport"], str(one["tools"]), _short(state), _when(one["listed_ms"]), one["where"]
+        rows.append(list(row))
+    terminal.table(rows, ["name", "by", "tools", "state", "listed", "where"], sys.stdout, cut=["state", "where"])
+    return 0
+
+
+def tools(args: argparse.Namespace, home: Home) -> int:
+    """Tools, one a line."""
+    found = once(home, "mcp.tools", {"server": args.server, "fresh": args.fresh})
+    if args.json:
+        return _json(found)
+    if not found["wares"] and not found["note"]:
+        say("no tools")
+    return _wares(found)
+
+
+def search(args: argparse.Namespace, home: Home) -> int:
+    """The best tools for a purpose."""
+    asked = {"query": " ".join(args.query), "keyword_only": args.keyword_only, "semantic_only": args.semantic_only}
+    found = once(home, "mcp.search", {**asked, "limit": args.limit})
+    if args.json:
+        return _json(found)
+    if not found["wares"]:
+        say(f"no tool for {asked['query']!r}")
+    return _wares(found)
+
+
+def ping(args: argparse.Namespace, home: Home) -> int:
+    """Whether servers answer; fails when one does not."""
+    way = reach(home, os.environ)
+    results: dict[str, Any] = {}
+    try:
+        names = [args.server] if args.server else [one["name"] for one in way.call("mcp.servers")["servers"] if one["is_enabled"]]
+        for name in names:
+            try:
+                results[name] = way.call("mcp.ping", {"server": name})
+            except OwlError as error:
+                if args.server:
+                    raise
+                results[name] = {"error": error.message, "outcome": error.outcome, "hint": error.hint}
+    finally:
+        way.close()
+    is_bad = any("error" in one for one in results.values())
+    if args.json:
+        _json(results)
+    elif not results:
+        say("no servers")
+    else:
+        for name, one in results.items():
+            known = f"{one.get('ms')} ms, {one.get('title')} {one.get('version')}".rstrip()
+            say(f"{name}: {one.get('error', known)}")
+    return 1 if is_bad else 0
+
+
+def info(args: argparse.Namespace, home: Home) -> int:
+    """A tool or a server."""
+    found = once(home, "mcp.info", {"server": args.server, "tool": args.tool})
+    if args.json:
+        return _json(found)
+    if args.tool:
+        say(f"{found['server']}/{found['name']}{' (' + found['title'] + ')' if found['title'] else ''}")
+        say(found["description"])
+        say("arguments: " + json.dumps(found["schema"], ensure_ascii=False, indent=2))
+        return 0
+    about = found["about"]
+    say(f"{found['server']}: {about.get('title') or '?'} {about.get('version') or ''}, protocol {about.get('protocol')}")
+    if about.get("instructions"):
+        say(about["instructions"])
+    for kind, key in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")):
+        for one in about.get(kind) or ():
+            say(f"{kind[:-1]} {one.get(key)}: {_short(one.get('description') or one.get('name') or '', 100)}")
+    return 0
+
+
+# -- managing ---------------------------------------------------------------------------------------
+
+
+def put(args: argparse.Namespace, home: Home) -> int:
+    """Configure a server, and ask it what it offers."""
+    if bool(args.program) == bool(args.url):
+        raise BadInput("give either --command or --url", hint="a program that is started, or an address that is asked")
+    entry: dict[str, Any] = {"command": args.program} if args.program else {"url": args.url}
+    if args.transport:
+        entry["transport"] = args.transport
+    listed = [*_split(args.args), *args.arg]
+    headers = dict(_pair(text, ":", "--header") for text in args.header)
+    environ = dict(_pair(text, "=", "--env") for text in _split(args.env))
+    folders = {"mounts": _absolute(args.mount), "writable": _absolute(args.writable)}
+    secret = os.environ.get(args.client_secret_env, "") if args.client_secret_env else ""
+    if args.client_secret_env and not secret:
+        raise BadInput(f"variable {args.client_secret_env} is not set", hint="export it first")
+    if args.issuer and not (args.client_id and secret):
+        raise BadInput("--issuer needs what it gave us", hint="give --client-id and --client-secret-env, too")
+    entry |= {"client_id": args.client_id} if args.client_id else {}
+    entry |= {"client_secret": secret} if secret else {}
+    entry |= {"issuer": args.issuer} if args.issuer else {}
+    given = {"args": listed, "env": environ, "headers": headers, "cwd": args.cwd, **folders, "network": args.network}
+    entry |= {name: value for name, value in given.items() if value}
+    entry |= {"expose": args.expose} if args.expose != "auto" else {}
+    entry |= {"timeout_s": args.timeout} if args.timeout else {}
+    way = reach(home, os.environ)
+    try:
+        made = way.call("mcp.add", {"name": args.name, "entry": entry, "replace": args.replace})
+        listed_tools, problem = _listed(way, args.name) if not args.no_index else (None, "")
+    finally:
+        way.close()
+    if args.json:
+        return _json({**made, "tools": listed_tools, "problem": problem})
+    say(f"{args.name} is configured" + (f": {listed_tools} tools" if listed_tools is not None else ""))
+    if problem:
+        say(f"it gives no tools yet: {problem}")
+    return 0
+
+
+def _listed(way: Any, name: str) -> tuple[int | None, str]:
+    try:
+        return len(way.call("mcp.tools", {"server": name})["wares"]), ""
+    except OwlError as error:
+        return None, str(error)
+
+
+def remove(args: argparse.Namespace, home: Home) -> int:
+    """Forget a server."""
+    done = once(home, "mcp.remove", {"name": args.name, "dry_run": args.dry_run, "keep_auth": args.keep_auth})
+    if args.json:
+        return _json(done)
+    for line in done["removed"]:
+        say(f"{'would remove' if args.dry_run else 'removed'} {line}")
+    return 0
+
+
+def take(args: argparse.Namespace, home: Home) -> int:
+    """Add what another program has; those whose names are taken are left alone."""
+    from appliance.mcp import server_config as known
+
+    if args.file:
+        paths = [Path(args.file)]
+    else:
+        paths = [path for path in (Path.home() / place for place in ELSEWHERE) if path.is_file()]
+        if not paths:
+            raise NotFound("no file with servers was found", hint=f"name one; looked for {', '.join(ELSEWHERE)} in {Path.home()}")
+    way = reach(home, os.environ)
+    lines: list[dict[str, str]] = []
+    try:
+        taken = {one["name"] for one in way.call("mcp.servers")["servers"]}
+        for path in paths:
+            try:
+                entries = known.imported(path)
+            except BadInput:
+                if args.file:
+                    raise
+                continue
+            for name, entry in entries.items():
+                lines.append({"name": name, "file": str(path), "result": _taken(way, name, entry, taken, args.dry_run)})
+                taken.add(name)
+    finally:
+        way.close()
+    if args.json:
+        return _json(lines)
+    for line in lines:
+        say(f"{line['name']}: {line['result']} ({line['file']})")
+    if not lines:
+        say("there is nothing to add")
+    return 0
+
+
+def _taken(way: Any, name: str, entry: dict[str, Any], taken: set[str], is_trial: bool) -> str:
+    if name in taken:
+        return "is there already"
+    if is_trial:
+        return "would be added"
+    try:
+        way.call("mcp.add", {"name": name, "entry": entry})
+    except OwlError as error:
+        return f"not added: {error}"
+    return "added"
+
+
+def index(args: argparse.Namespace, home: Home) -> int:
+    """Ask every server, and make the index."""
+    done = once(home, "mcp.index", {})
+    if args.json:
+        return _json(done)
+    say(f"{done['tools']} tools of {done['servers']} servers, {done['vectors']} vectors made")
+    if done["note"]:
+        say(done["note"])
+    return 0
+
+
+# -- using ------------------------------------------------------------------------------------------
+
+
+def execute(args: argparse.Namespace, home: Home) -> int:
+    """Call a tool; its text goes to stdout, an error is ours."""
+    asked = {"server": args.server, "tool": args.tool, "arguments": _object(args.arguments)}
+    done = once(home, "mcp.exec", asked)
+    if done["status"] >= 400 and not args.json:
+        is_wrong = done["outcome"] == "input_error"
+        hint = f"owlbox mcp info {args.server} {args.tool} shows its arguments" if is_wrong else done["hint"]
+        raise from_outcome(done["outcome"], done["message"], hint)
+    if args.json:
+        _json(done)
+        return from_outcome(done["outcome"], "").exit_code if done["status"] >= 400 else 0
+    say(done["message"])
+    return 0
+
+
+def resource(args: argparse.Namespace, home: Home) -> int:
+    """Read a resource, or list those there are."""
+    if not args.uri:
+        return _offered(args, home, ("resources", "templates"), ("uri", "uriTemplate"))
+    found = once(home, "mcp.resource", {"server": args.server, "uri": args.uri})
+    if args.json:
+        return _json(found)
+    say(found["text"])
+    return 0
+
+
+def prompt(args: argparse.Namespace, home: Home) -> int:
+    """Fill in a prompt, or list those there are."""
+    if not args.name:
+        return _offered(args, home, ("prompts",), ("name",))
+    given = {name: str(value) for name, value in _object(args.arguments).items()}
+    found = once(home, "mcp.prompt", {"server": args.server, "name": args.name, "arguments": given})
+    if args.json:
+        return _json(found)
+    say(found["text"])
+    return 0
+
+
+def task(args: argparse.Namespace, home: Home) -> int:
+    """What a server says about a long piece of work."""
+    if args.action != "list" and not args.task:
+        raise BadInput(f"{args.action} needs the id of a task", hint=f"owlbox mcp task list {args.server}")
+    found = once(home, "mcp.task", {"server": args.server, "action": args.action, "task": args.task})
+    say(json.dumps(found, ensure_ascii=False, indent=None if args.json else 2))
+    return 0
+
+
+# -- logging in -------------------------------------------------------------------------------------
+
+
+def login(args: argparse.Namespace, home: Home) -> int:
+    """Log in with the person's browser; where that is another machine, its last address is pasted here."""
+    if args.answer:
+        once(home, "mcp.answer", {"server": args.server, "address": args.answer})
+        say(json.dumps({"server": args.server}) if args.json else "handed over")
+        return 0
+    way = reach(home, os.environ)
+    try:
+        done = way.call("mcp.auth", {"server": args.server}, lambda name, told: _show(home, name, told, args.json))
+    finally:
+        way.close()
+    if args.json:
+        return _json(done)
+    say(f"logged in to {args.server}" if done["is_needed"] else f"{args.server} wants no login")
+    return 0
+
+
+def _show(home: Home, name: str, told: dict[str, Any], is_json: bool) -> None:
+    if name != "mcp.authorize":
+        return
+    if is_json:
+        print(json.dumps(told), file=sys.stderr, flush=True)
+        return
+    print(f"open this address and log in:\n\n  {terminal.visible(told['address'])}\n", file=sys.stderr, flush=True)
+    if sys.stdin.isatty():
+        print("if the browser runs elsewhere, paste the address here that it shows after the login:", file=sys.stderr, flush=True)
+        threading.Thread(target=_paste, args=(home, told["server"]), daemon=True).start()
+
+
+def _paste(home: Home, server: str) -> None:
+    line = sys.stdin.readline().strip()
+    if line:
+        try:
+            once(home, "mcp.answer", {"server": server, "address": line})
+        except OwlError as error:
+            terminal.complain(error)
+
+
+def logout(args: argparse.Namespace, home: Home) -> int:
+    """Forget a login."""
+    done = once(home, "mcp.deauth", {"server": args.server})
+    if args.json:
+        return _json(done)
+    say(f"the login to {args.server} is gone" if done["is_changed"] else f"there was no login to {args.server}")
+    return 0
+
+
+# -- helpers of all of them -------------------------------------------------------------------------
+
+
+def _json(value: Any) -> int:
+    say(json.dumps(value, ensure_ascii=False))
+    return 0
+
+
+def _wares(found: dict[str, Any]) -> int:
+    for ware in found["wares"]:
+        first = next(iter(ware["description"].strip().splitlines()), "")
+        say(f"{ware['server']}/{ware['name']}: {_short(first, 100)}")
+    if found["note"]:
+        say(f"[{found['note']}]")
+    return 0
+
+
+def _offered(args: argparse.Namespace, home: Home, kinds: tuple[str, ...], keys: tuple[str, ...]) -> int:
+    about = once(home, "mcp.info", {"server": args.server})["about"]
+    found = [one for kind in kinds for one in about.get(kind) or ()]
+    if args.json:
+        return _json(found)
+    for one in found:
+        name = next((one[key] for key in keys if key in one), "?")
+        say(f"{name}: {_short(one.get('description') or one.get('title') or '', 100)}")
+    if not found:
+        say(f"{args.server} has no {kinds[0]}")
+    return 0
+
+
+def _object(text: str) -> dict[str, Any]:
+    if text == "-":
+        text = sys.stdin.buffer.read(MAX_BYTES).decode("utf-8", "replace")
+    try:
+        found = json.loads(text or "{}")
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadInput(f"the arguments are not JSON: {error}", hint='such as \'{"timezone": "UTC"}\'') from None
+    if not isinstance(found, dict):
+        raise BadInput("the arguments must be an object", hint='such as \'{"timezone": "UTC"}\'')
+    return found
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
+    name, found, value = text.partition(mark)
+    if not found or not name.strip():
+        raise BadInput(f"{option} {text[:40]!r} has no {mark}", hint=f"write NAME{mark}VALUE")
+    return name.strip(), value.strip()
+
+
+def _absolute(paths: list[str]) -> list[str]:
+    return [path if path.startswith("/") else os.path.abspath(os.path.expanduser(path)) for path in paths]
+
+
+def _short(text: str, limit: int = 40) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def _when(at_ms: int) -> str:
+    return iso(at_ms)[:16].replace("T", " ") if at_ms else ""

@@ -1,0 +1,124 @@
+"""The commands about roles and delegated work: `owlbox role` and `owlbox job`.
+
+Each takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from appliance.cli import terminal
+from appliance.cli.terminal import say
+from appliance.cli.tool_command import once
+from appliance.errors import BadInput
+from appliance.runtime.paths import Home
+
+JOB = "its id, as `job list` shows it"
+Command = Callable[..., argparse.ArgumentParser]
+STATES = ("waiting", "running", "done", "failed", "cancelled")
+
+
+def add(command: Command) -> None:
+    """Add both groups."""
+    root = command("role", choose, "as whom models work")
+    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
+    command("list", roles, "every role as it holds now", known)
+    command("view", role, "one role: tools, caps, words", known).add_argument("name", help="as `role list` shows it")
+    root = command("job", choose, "work that was handed to a role")
+    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
+    listing = command("list", jobs, "newest first", known)
+    listing.add_argument("--status", default="", choices=STATES, help="only in this state")
+    listing.add_argument("--limit", type=int, default=20)
+    command("view", job, "what was asked and what came of it", known).add_argument("id", help=JOB)
+    command("stop", stop, "end the work on it; what it has completed stays", known).add_argument("id", help=JOB)
+
+
+def choose(args: argparse.Namespace, home: Home) -> int:
+    """No action was named."""
+    raise BadInput("say what to do", hint="list, or view and the name of a role or job")
+
+
+def roles(args: argparse.Namespace, home: Home) -> int:
+    """A table of the roles."""
+    found = once(home, "role.list", {})
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+        return 0
+    rows = [
+        [one["name"], "yours" if one["is_own"] else "", one["pool"] or "-", str(one["max_turns"]), _tools(one), one["description"]]
+        for one in found
+    ]
+    terminal.table(rows, ["role", "file", "pool", "turns", "tools", "about"], sys.stdout, cut=["about"])
+    return 0
+
+
+def role(args: argparse.Namespace, home: Home) -> int:
+    """Everything about one role."""
+    found = once(home, "role.view", {"name": args.name})
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+        return 0
+    say(": ".join(part for part in (found["name"], found["description"]) if part))
+    facts = {
+        "file": f"box/roles/{found['name']}.md" if found["is_own"] else "the one that ships",
+        "preset": found["preset"] if found["name"] == "assistant" else "",
+        "pool": found["pool"] or "the default one",
+        "turns": found["max_turns"] or "as runs.max_turns says",
+        "temperature": "as models.temperature says" if found["temperature"] is None else f"{found['temperature']:g}",
+        "seconds": f"{found['timeout_s']:g}" if found["timeout_s"] else "",
+        "tools": ", ".join(found["tools"]),
+        "shown": ", ".join(found["menu"]),
+        "documents": "all" if found["documents"] is None else ", ".join(found["documents"]),
+        "sandbox": found["sandbox"],
+    }
+    for name, fact in facts.items():
+        if fact:
+            say(f"{name}: {fact}")
+    for problem in found["problems"]:
+        say(f"problem: {problem}")
+    if found["text"]:
+        say(f"\n{found['text']}")
+    return 0
+
+
+def jobs(args: argparse.Namespace, home: Home) -> int:
+    """A table of jobs."""
+    found = once(home, "job.list", {"status": args.status, "limit": args.limit})
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+    elif not found:
+        say("no jobs")
+    else:
+        rows = [[j["id"], j["role"], j["status"], f"{j['duration_s']:.1f} s", " ".join(j["task"].split())] for j in found]
+        terminal.table(rows, ["job", "role", "state", "took", "task"], sys.stdout, cut=["task"])
+    return 0
+
+
+def job(args: argparse.Namespace, home: Home) -> int:
+    """Everything about one job."""
+    return _shown(args, once(home, "job.view", {"id": args.id}))
+
+
+def stop(args: argparse.Namespace, home: Home) -> int:
+    """Stop one."""
+    return _shown(args, once(home, "job.stop", {"id": args.id}))
+
+
+def _shown(args: argparse.Namespace, found: dict[str, Any]) -> int:
+    if args.json:
+        say(json.dumps(found, ensure_ascii=False))
+        return 0
+    tries = f"{found['attempts']} attempt{'s' if found['attempts'] != 1 else ''}"
+    say(f"job {found['id']}: {found['role']}, {found['status']} after {found['duration_s']:.1f} s, {tries}")
+    say(f"asked: {found['task']}")
+    if found["run"]:
+        say(f"thread: {found['run']}")
+    if found["result"]:
+        say(f"result: {found['result']}")
+    return 0
+
+
+def _tools(one: dict[str, Any]) -> str:
+    return "all" if one["tools"] is None else str(len(one["tools"]))

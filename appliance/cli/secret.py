@@ -1,0 +1,235 @@
+"""The commands about secrets: `owlbox secret set`, `list`, `show`, `rm`, `expire`, `purge`, `rotate`, `unlock`.
+
+A value is read from a pipe or from a prompt that does not show it, never from the command line, where other users and the
+shell's history would see it. It leaves this process sealed for the broker. Each function takes the parsed arguments and
+the home and returns the exit code, as in `cli.listings`.
+"""
+
+import argparse
+import datetime
+import getpass
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from appliance.cli import terminal
+from appliance.cli.connect import Reach, reach
+from appliance.cli.terminal import say
+from appliance.cli.tool_command import once
+from appliance.clock import iso, now_ms
+from appliance.errors import BadInput, NotFound, Refused
+from appliance.runtime.paths import Home
+
+NAME = "its name, as `secret list` shows it"
+Command = Callable[..., argparse.ArgumentParser]
+MAX_BYTES = 65_536
+HIDDEN = "[hidden]"
+SPAN = re.compile(r"(\d{1,5})([hdw])")
+HOURS = {"h": 1, "d": 24, "w": 168}
+HOUR_MS = 3_600_000
+UNTIL = "90d, 12h or 2w from now, a date such as 2027-01-31, or never"
+
+
+def add(command: Command) -> None:
+    """Add the group."""
+    root = command("secret", listing, "keys and passwords, kept encrypted by the broker")
+    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
+    command("list", listing, "their names, never their values", known)
+    made = command("set", put, "keep one; its value comes from a prompt or a pipe, never from an argument", known)
+    made.add_argument("name", help="llm/PROVIDER for a provider's key, else channel/NAME, search/NAME, mcp/NAME or skill/NAME")
+    made.add_argument("value", nargs="*", help=argparse.SUPPRESS)
+    made.add_argument("--expires", default="never", metavar="WHEN", help=UNTIL)
+    made = command("show", show, "everything about one but its value", known)
+    made.add_argument("name", help=NAME)
+    made.add_argument("--yes", action="store_true", help="print its value; not of llm/, which never leave the broker")
+    command("rm", remove, "forget one", known).add_argument("name", help=NAME)
+    made = command("expire", expire, "let one end at a time; it cannot be read from then on", known)
+    made.add_argument("name", help=NAME)
+    made.add_argument("when", help=UNTIL)
+    command("purge", purge, "remove those that have expired", known)
+    made = command("rotate", rotate, "encrypt all of them anew under a new key, all or none", known)
+    made.add_argument("--to", default="", choices=["file", "passphrase", "credential"], help="keep the key another way")
+    command("unlock", unlock, "give the passphrase, once after each start of the broker", known)
+
+
+def listing(args: argparse.Namespace, home: Home) -> int:
+    """Secrets as a table, without values."""
+    found = once(home, "secret.list", {})
+    if args.json:
+        secrets = [{**secret, "value": HIDDEN} for secret in found["secrets"]]
+        say(json.dumps({**found, "secrets": secrets}, ensure_ascii=False))
+        return 0
+    if found["is_locked"]:
+        say("the vault is locked: owlbox secret unlock")
+    if not found["secrets"]:
+        say("no secrets; owlbox secret set llm/openai keeps one")
+        return 0
+    rows = [[s["name"], HIDDEN, _date(s["created_ms"]), _end(s), _date(s["used_ms"]), str(s["uses"])] for s in found["secrets"]]
+    terminal.table(rows, ["name", "value", "set", "ends", "last used", "uses"], sys.stdout)
+    return 0
+
+
+def put(args: argparse.Namespace, home: Home) -> int:
+    """Keep a secret."""
+    if args.value:
+        raise BadInput(
+            "a value is never given as an argument: other users and the shell's history see it",
+            hint=f"owlbox secret set {args.name}, then type it, or pipe it in; if it was a real one, have a new one issued",
+        )
+    end = _when(args.expires)
+    way = reach(home, os.environ)
+    try:
+        params = {"name": args.name, "expires_ms": end}
+        done = _send(way, "secret.set", params, _read(f"value of {args.name}: "), f"set {args.name}")
+    finally:
+        way.close()
+    if args.json:
+        say(json.dumps(done))
+    else:
+        say(f"{args.name} is kept" if done["is_changed"] else f"{args.name} is kept already")
+    return 0
+
+
+def show(args: argparse.Namespace, home: Home) -> int:
+    """One secret; with --yes also its value."""
+    way = reach(home, os.environ)
+    try:
+        secrets = way.call("secret.list")["secrets"]
+        secret: dict[str, Any] | None = next((s for s in secrets if s["name"] == args.name), None)
+        if secret is None:
+            raise NotFound(f"no secret {args.name}", hint="owlbox secret list")
+        secret = {**secret, "value": _reveal(way, args.name) if args.yes else HIDDEN}
+    finally:
+        way.close()
+    if args.json:
+        say(json.dumps(secret, ensure_ascii=False))
+        return 0
+    lines = [
+        ("name", secret["name"]),
+        ("value", secret["value"]),
+        ("set", _date(secret["created_ms"])),
+        ("ends", _end(secret)),
+        ("last used", _date(secret["used_ms"]) or "never"),
+        ("uses", secret["uses"]),
+    ]
+    for name, value in lines:
+        say(f"{name:<10} {value}")
+    return 0
+
+
+def remove(args: argparse.Namespace, home: Home) -> int:
+    """Forget a secret."""
+    done = once(home, "secret.remove", {"name": args.name})
+    say(json.dumps(done) if args.json else f"{args.name} is gone")
+    return 0
+
+
+def expire(args: argparse.Namespace, home: Home) -> int:
+    """Let a secret end."""
+    end = _when(args.when, is_past_fine=True)
+    done = once(home, "secret.expire", {"name": args.name, "expires_ms": end})
+    say(json.dumps(done) if args.json else f"{args.name} {'never ends' if end is None else f'ends {_date(end)}'}")
+    return 0
+
+
+def purge(args: argparse.Namespace, home: Home) -> int:
+    """Remove what has expired."""
+    done = once(home, "secret.purge", {})
+    said = f"removed {', '.join(done['removed'])}" if done["removed"] else "nothing has expired"
+    say(json.dumps(done) if args.json else said)
+    return 0
+
+
+def rotate(args: argparse.Namespace, home: Home) -> int:
+    """A new key for the vault."""
+    way = reach(home, os.environ)
+    try:
+        kind = args.to or way.call("secret.list")["key"]
+        if kind == "passphrase":
+            done = _send(way, "secret.rotate", {"to": kind}, _new_passphrase(), "rotate")
+        else:
+            done = way.call("secret.rotate", {"to": kind})
+    finally:
+        way.close()
+    say(json.dumps(done) if args.json else f"{_number(done['count'])} under a new key ({done['key']})")
+    return 0
+
+
+def unlock(args: argparse.Namespace, home: Home) -> int:
+    """Give the passphrase to the running broker."""
+    way = reach(home, os.environ)
+    try:
+        if not way.is_remote:
+            raise NotFound("no core is running", hint="the broker forgets a passphrase when it ends: owlbox serve first")
+        done = _send(way, "secret.unlock", {}, _read("passphrase: "), "unlock")
+    finally:
+        way.close()
+    say(json.dumps(done) if args.json else f"unlocked: {_number(done['count'])}")
+    return 0
+
+
+def _send(way: Reach, method: str, params: dict[str, Any], text: str, about: str) -> dict[str, Any]:
+    """Call a method with a text that only the broker can read."""
+    from appliance.secrets.encryption import post
+
+    done: dict[str, Any] = way.call(method, {**params, "sealed": post(way.call("secret.address"), text, about)})
+    return done
+
+
+def _reveal(way: Reach, name: str) -> str:
+    from appliance.secrets.encryption import Letterbox
+
+    letterbox = Letterbox()
+    return letterbox.open(way.call("secret.reveal", {"name": name, "address": letterbox.address}), f"reveal {name}")
+
+
+def _read(prompt: str) -> str:
+    """A value from a pipe, without its line end, or typed unseen."""
+    if sys.stdin.isatty():
+        return getpass.getpass(prompt, stream=sys.stderr)
+    data = sys.stdin.buffer.read(MAX_BYTES + 2)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise BadInput("the value is not UTF-8 text") from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _new_passphrase() -> str:
+    first = _read("new passphrase: ")
+    if sys.stdin.isatty() and getpass.getpass("again: ", stream=sys.stderr) != first:
+        raise Refused("the two differ; the key is the old one", hint="owlbox secret rotate")
+    return first
+
+
+def _when(text: str, *, is_past_fine: bool = False) -> int | None:
+    """A moment in milliseconds; None for never."""
+    if text == "never":
+        return None
+    if span := SPAN.fullmatch(text):
+        return now_ms() + int(span[1]) * HOURS[span[2]] * HOUR_MS
+    try:
+        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        if is_past_fine and text == "now":
+            return now_ms()
+        raise BadInput(f"{text[:40]!r} is no time", hint=UNTIL) from None
+
+
+def _number(count: int) -> str:
+    return "1 secret" if count == 1 else f"{count} secrets"
+
+
+def _date(at_ms: int) -> str:
+    return iso(at_ms)[:16].replace("T", " ") if at_ms else ""
+
+
+def _end(secret: dict[str, Any]) -> str:
+    if secret["expires_ms"] is None:
+        return "never"
+    days = (secret["expires_ms"] - now_ms()) // (24 * HOUR_MS)
+    note = " (expired)" if secret["is_expired"] else f" (in {days} days)" if secret["is_expiring"] else ""
+    return f"{_date(secret['expires_ms'])}{note}"

@@ -1,0 +1,140 @@
+"""The commands that begin services and look after them: init, serve, broker, status, reload, doctor, maintain."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from appliance.cli import terminal
+from appliance.cli.connect import reach, require_owner
+from appliance.cli.terminal import say
+from appliance.cli.tool_command import once
+from appliance.runtime.paths import Home
+
+TITLE = 40  # columns of a thread's title in `status`
+
+
+def init(args: argparse.Namespace, home: Home) -> int:
+    from appliance.service import home_setup
+
+    made = home_setup.init(home, is_forced=args.force)
+    if args.json:
+        say(json.dumps({"home": str(home.root), "made": [str(p) for p in made]}))
+    else:
+        say(f"made {home.root}" if made else f"{home.root} is complete")
+    return 0
+
+
+def serve(args: argparse.Namespace, home: Home) -> int:
+    from appliance.service import daemon
+
+    return daemon.serve(home, os.environ)
+
+
+def broker(args: argparse.Namespace, home: Home) -> int:
+    from appliance.models import broker as service
+
+    # A core killed while we were starting left us before we could ask the kernel to tell us (2026-11-21).
+    if os.environ.pop("OWLBOX_PARENT", str(os.getppid())) != str(os.getppid()):
+        return 0
+    return service.serve(home, os.environ, socket_path=Path(args.socket) if args.socket else None)
+
+
+def status(args: argparse.Namespace, home: Home) -> int:
+    way = reach(home, os.environ)
+    try:
+        status = way.call("core.status")
+    finally:
+        way.close()
+    status["core"] = "running" if way.is_remote else "not running"
+    if args.json:
+        say(json.dumps(status, ensure_ascii=False))
+        return 0
+    running = (
+        f"running, pid {status['pid']}, up {status['uptime_s']} s" if way.is_remote else "not running (commands work without it)"
+    )
+    broker = status["broker"]
+    model = broker.get("model") or "none loaded"
+    lines = [
+        ("core", running),
+        ("home", status["home"]),
+        ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
+        *([("vault", terminal.vault(broker["vault"]))] if broker.get("vault", {}).get("count") else []),
+        ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
+        ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
+        ("workspace", status["workspace"]),
+        ("sandbox", _sandbox(status["sandbox"])),
+        ("entries", str(status["entries"])),
+        ("search", "{vectors} of {chunks} passages have a vector; {state}".format(**status["search"])),
+        ("answering", str(status["answering"])),
+        *((name, _counted(counts)) for name, counts in status["queue"].items()),
+    ]
+    if status["plugins"]:
+        words = (f"{one['name']} {one['state']}" for one in status["plugins"])
+        lines.append(("plugins", "; ".join(words)))
+    lines += [("problem", text) for text in (*status["folder"]["problems"], *status["roles"]["problems"])]
+    if remote := broker.get("remote", {}).get("providers"):
+        from appliance.cli import usage
+
+        lines.append(("providers", "; ".join(f"{one['name']} {usage.state(one)}" for one in remote)))
+        lines.append(("spending", usage.spent(broker["remote"]["spending"])))
+    if status["last_thread"]:
+        last = status["last_thread"]
+        lines.append(("last thread", f"{last['id']} {terminal.state(last)} {terminal.clipped(last['title'], TITLE)}"))
+    for name, value in lines:
+        say(f"{name:<12} {value}")
+    return 0
+
+
+def _sandbox(health: dict[str, Any]) -> str:
+    """How the sandboxes of tools are doing, in one line."""
+    held = "system calls filtered" + (f", Landlock {health['landlock']}" if health["has_landlock"] else ", no Landlock")
+    said = " ".join(health["reason"].split()) or f"{held}, {health['running']} of {health['max_concurrent']} in use"
+    return f"{health['state']}: {said}"
+
+
+def _counted(counts: dict[str, int]) -> str:
+    """Those of some counts that are not 0, in words."""
+    return ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items() if count) or "none"
+
+
+def reload(args: argparse.Namespace, home: Home) -> int:
+    done = once(home, "core.reload", {}, alone="the configuration is read at every start")
+    if args.json:
+        say(json.dumps(done))
+        return 0
+    say(f"changed: {done['changed'] or 'nothing'}")
+    if done["restart"]:
+        say(f"after a restart: {done['restart']}")
+    return 0
+
+
+def doctor(args: argparse.Namespace, home: Home) -> int:
+    from appliance.service import doctor as physician
+    from appliance.service.daemon import Lock
+
+    require_owner(home)
+    lock = Lock(home.lock) if args.repair else None
+    try:
+        findings = physician.examine(home, os.environ, is_repairing=args.repair)
+    finally:
+        if lock is not None:
+            lock.release()
+    if args.json:
+        say(json.dumps([vars(f) for f in findings], ensure_ascii=False))
+    else:
+        for f in findings:
+            say(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
+    return 1 if any(f.state == "problem" for f in findings) else 0
+
+
+def maintain(args: argparse.Namespace, home: Home) -> int:
+    from dataclasses import asdict
+
+    from appliance.service import maintenance
+
+    require_owner(home)
+    done = maintenance.maintain(home, os.environ, is_forced=args.now)
+    say(json.dumps(asdict(done), ensure_ascii=False) if args.json else "\n".join(done.lines()))
+    return 1 if done.problems else 0

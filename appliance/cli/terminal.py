@@ -1,0 +1,418 @@
+"""Plain text on a terminal or in a pipe: streaming an answer, a line-by-line chat, tables, progress.
+
+Knows the words of the method table, not how it is reached. The full-screen face is `tui`.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+from unicodedata import combining, east_asian_width
+
+from appliance.cli.connect import Reach
+from appliance.clock import monotonic_s
+from appliance.errors import Lost, OwlError, Unavailable, from_outcome
+from appliance.text.fences import told
+
+REDRAW_S = 0.25
+PAGE = 200  # events of a thread at a time
+NARROW = 80  # columns of a terminal that does not say how many it has
+GAP = "  "  # between the columns of a table
+LEAST = 16  # columns that a cell keeps which is cut to fit
+HELP = """\
+Type a message and press Return. A line that ends in \\ goes on in the next one.
+/new starts a new thread · /clear ends this one and starts anew · /threads lists them · /resume ID continues one
+/status says what runs · /help · /quit or Ctrl+D ends
+Ctrl+C stops an answer."""
+
+
+# What could steer a terminal or reorder what is read: C0 without tab and newline, DEL, C1, bidi embeddings and isolates.
+STEERING = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
+
+
+def visible(text: str) -> str:
+    """The text with a visible stand-in for every control character; safe for any piece of a longer text."""
+    return text.translate(STEERING)
+
+
+def fitting(text: str, out: TextIO) -> str:
+    """The text as it may be written to `out`: made visible on a terminal, as it is in a pipe."""
+    return visible(text) if out.isatty() else text
+
+
+def say(text: str, out: TextIO | None = None) -> None:
+    """Print a line for people, on standard output unless told otherwise."""
+    stream = out or sys.stdout
+    print(fitting(text, stream), file=stream, flush=True)
+
+
+def vault(status: dict[str, Any]) -> str:
+    """How the vault is, in one line."""
+    if status["is_locked"]:
+        return "locked: owlbox secret unlock"
+    words = {"expiring": "end within 7 days", "expired": "expired"}
+    notes = [f"{status[name]} {said}" for name, said in words.items() if status[name]]
+    return ", ".join([f"{status['count']} secrets", *notes])
+
+
+def complain(error: object, out: TextIO | None = None) -> None:
+    """Print an error as one line; it may quote anything, so it is always made visible."""
+    print(f"owlbox: {visible(' '.join(str(error).split()))}", file=out or sys.stderr)
+
+
+def state(thread: dict[str, Any]) -> str:
+    """How a thread stands, in a word."""
+    return str(thread["outcome"] or {100: "waiting", 102: "running"}.get(thread["status"], thread["status"]))
+
+
+def strangers(thread: dict[str, Any]) -> str:
+    """From where strangers had a word in a thread, "" when none had."""
+    return ", ".join(told(name) for name in sorted(thread["metadata"].get("origins") or ()))
+
+
+class Answer:
+    """Listens to one answer: text to `out` as it comes, what tools do to `aside`."""
+
+    def __init__(self, out: TextIO | None, aside: TextIO | None) -> None:
+        self._out = out
+        self._aside = aside
+        self._ends_with_newline = True
+        self.run = ""
+        self.text = ""
+        self.events: list[dict[str, Any]] = []
+
+    def listen(self, name: str, value: dict[str, Any]) -> None:
+        """One notification."""
+        if name == "accepted":
+            self.run = value["run"]
+        elif name == "delta":
+            self._write(value["text"])
+        elif name == "proposal" and self._aside is not None:
+            self.end_line()
+            say(f"? {value['text']}", self._aside)
+            for ref in value["refs"]:
+                say(f"  owlbox approve {ref} --thread {value['run']} (or reject)", self._aside)
+        elif name == "event":
+            self.events.append(value)
+            if value["kind"] == "message" and value["role"] == "assistant":
+                self.text = value["content"]
+                self.end_line()
+            elif value["outcome"] == "waiting" and value["kind"] == "status_change" and self._aside is not None:
+                self.end_line()
+                say(f"… {value['content']}", self._aside)
+            elif value["kind"] == "proposal" and (value.get("input") or {}).get("is_held") and self._aside is not None:
+                self.end_line()
+                say(value["content"], self._aside)
+            elif value["kind"] == "tool_use" and self._aside is not None:
+                self.end_line()
+                say(_called(value), self._aside)
+
+    def _write(self, text: str) -> None:
+        if self._out is not None and text:
+            self._out.write(fitting(text, self._out))
+            self._out.flush()
+            self._ends_with_newline = text.endswith("\n")
+
+    def end_line(self) -> None:
+        """What comes next begins a new line."""
+        if not self._ends_with_newline:
+            self._write("\n")
+
+
+def ask(reach: Reach, params: dict[str, Any], out: TextIO | None, aside: TextIO | None) -> tuple[Answer, dict[str, Any]]:
+    """Send a message and stream its answer; Ctrl+C stops the answer and keeps what was said.
+
+    Lost means that nobody said it was accepted; sent again with the same `message_id` it is accepted once.
+    """
+    answer = Answer(out, aside)
+    try:
+        result: dict[str, Any] = reach.call("message.send", params, answer.listen)
+    except KeyboardInterrupt:
+        if answer.run:
+            reach.stop(answer.run)
+        raise
+    except Lost:
+        if not answer.run:
+            raise
+        answer.end_line()
+        raise Unavailable(f"the core went away; the message is kept: owlbox thread view {answer.run}") from None
+    if params.get("wait", True) and result.get("is_new") is False:
+        raise Unavailable(f"the message was accepted before and is kept: owlbox thread view {answer.run}")
+    return answer, result
+
+
+def verdict(result: dict[str, Any]) -> OwlError | None:
+    """The error an answer ended with, or None when it ended well."""
+    status = int(result.get("status", 200))
+    if status in (102, 200):
+        return None
+    if status == 202:
+        return Unavailable("it waits for your decision", hint="owlbox approve lets it happen, owlbox reject does not")
+    if status == 100:
+        return Unavailable(f"kept: {result.get('message')}: owlbox thread view {result.get('run')}")
+    outcome = str(result.get("outcome", "failed"))
+    return from_outcome(outcome, str(result.get("message") or f"the answer ended: {outcome}"))
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where a talk is written: answers to `out`, as JSON one a line with `is_json`, and all else to `aside`."""
+
+    out: TextIO
+    aside: TextIO
+    is_json: bool = False
+
+    def complain(self, error: OwlError) -> None:
+        """What went wrong with one message; the talk goes on."""
+        if self.is_json:
+            say(json.dumps({"error": plain(error)}, ensure_ascii=False), self.out)
+        else:
+            complain(error, self.aside)
+
+
+def plain(error: OwlError) -> dict[str, Any]:
+    """An error as JSON-ready values."""
+    return {"status": error.status, "outcome": error.outcome, "message": error.message, "hint": error.hint}
+
+
+def converse(reach: Reach, text: str, thread: str, paper: Paper) -> str:
+    """Say one thing in a thread, "" for a new one, and write down the answer; the thread to go on with."""
+    params = {"text": text, "thread": thread, "kind": "chat"}
+    answer, result = ask(reach, params, None if paper.is_json else paper.out, paper.aside)
+    if paper.is_json:
+        say(json.dumps({**result, "answer": answer.text}, ensure_ascii=False), paper.out)
+    elif error := verdict(result):
+        paper.complain(error)
+    return answer.run or thread
+
+
+def chat(reach: Reach, thread: str, read_line: Callable[[str], str], paper: Paper) -> int:
+    """Talk until the end of input; errors are said and the talk goes on. In the end its thread is said, and marked as ended."""
+    print("Owlbox. /help shows what you can type.", file=paper.aside)
+    kept = [thread]
+    try:
+        return _talk(reach, kept, read_line, paper)
+    finally:
+        if kept[0]:
+            say(farewell(reach, kept[0]), paper.aside)
+
+
+def _talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], paper: Paper) -> int:
+    """The same; `kept` holds the thread that is talked in, "" for none yet."""
+    aside = paper.aside
+    while True:
+        try:
+            text = _message(read_line)
+        except EOFError:
+            print(file=aside)
+            return 0
+        except KeyboardInterrupt:
+            print("\n(Ctrl+D ends)", file=aside)
+            continue
+        if not text:
+            continue
+        try:
+            if text.startswith("/"):
+                if text in ("/quit", "/exit"):
+                    return 0
+                kept[0] = _command(reach, text, kept[0], aside)
+                continue
+            kept[0] = converse(reach, text, kept[0], paper)
+        except KeyboardInterrupt:
+            print("\n(stopped)", file=aside)
+        except OwlError as error:
+            paper.complain(error)
+
+
+def farewell(reach: Reach, thread: str) -> str:
+    """Mark a thread as ended, and what is said when it is left."""
+    try:
+        is_ended = bool(reach.call("thread.end", {"id": thread})["is_ended"])
+    except OwlError:
+        is_ended = False  # it is kept all the same
+    how = "ended" if is_ended else "is kept"
+    return f"Thread {thread} {how}.\nGo on with: owlbox chat --thread {thread}"
+
+
+def retell(reach: Reach, thread: str, aside: TextIO) -> str:
+    """Show what was said and done in a thread so far; its id."""
+    for page in pages(reach, thread):
+        thread = str(page["thread"]["id"])
+        for event in page["events"]:
+            if event["kind"] == "message":
+                say(f"{'>' if event['role'] == 'user' else ' '} {event['content']}", aside)
+            elif event["kind"] == "tool_use":
+                say(_called(event), aside)
+    return thread
+
+
+def _called(event: dict[str, Any]) -> str:
+    """A call of a tool as one line."""
+    given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in (event["input"] or {}).items())
+    return f"· {event['tool']}({given})"
+
+
+def _message(read_line: Callable[[str], str]) -> str:
+    lines = [read_line("> ")]
+    while lines[-1].endswith("\\"):
+        lines[-1] = lines[-1][:-1]
+        lines.append(read_line("… "))
+    return "\n".join(lines).strip()
+
+
+def _command(reach: Reach, text: str, thread: str, aside: TextIO) -> str:
+    """Run a slash command; returns the thread to go on with."""
+    word, _, rest = text.partition(" ")
+    if word == "/help":
+        print(HELP, file=aside)
+    elif word == "/new":
+        print("A new thread begins with your next message.", file=aside)
+        return ""
+    elif word == "/clear":
+        if thread:
+            say(farewell(reach, thread), aside)
+        print("A new thread begins with your next message.", file=aside)
+        return ""
+    elif word == "/threads":
+        for t in reach.call("thread.list", {"limit": 10}):
+            say(f"{'*' if t['id'] == thread else ' '} {t['id']}  {t['title'] or '(untitled)'}", aside)
+    elif word == "/status":
+        status = reach.call("core.status")
+        broker = status["broker"]
+        model = f", model {broker['model']}" if broker.get("model") else ""
+        say(f"core {'running' if reach.is_remote else 'not running'} · broker {broker['state']}{model}", aside)
+        say(f"{status['answering']} being answered · {status['entries']} entries · {status['home']}", aside)
+    elif word == "/resume" and rest:
+        return retell(reach, rest.strip(), aside)
+    else:
+        say(f"unknown command {word}; /help lists them", aside)
+    return thread
+
+
+def pages(reach: Reach, thread: str, after: int = 0, only: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """A thread, a page of `thread.view` at a time; there is always a first one."""
+    has_more = True
+    while has_more:
+        page = reach.call("thread.view", {"id": thread, "after": after, "only": list(only) or None, "limit": PAGE})
+        yield page
+        has_more = page["has_more"]
+        after = page["events"][-1]["seq"] if page["events"] else after
+
+
+def columns(out: TextIO) -> int:
+    """How many columns a line may have: what COLUMNS says, else those of the terminal; 0 in a pipe, where nothing is cut."""
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isdecimal() and int(chosen) > 0:
+        return int(chosen)
+    if not out.isatty():
+        return 0
+    try:
+        return os.get_terminal_size(out.fileno()).columns or NARROW
+    except (OSError, ValueError):
+        return NARROW
+
+
+def breadth(text: str) -> int:
+    """How many columns a line takes: wide letters take two, marks above others none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def clipped(text: str, room: int) -> str:
+    """As much of a line as fits, with a sign where it is cut."""
+    if breadth(text) <= room:
+        return text
+    while text and breadth(text) >= room:
+        text = text[:-1]
+    return f"{text.rstrip()}…"
+
+
+def folded(text: str, out: TextIO) -> list[str]:
+    """A line as several that fit, those after the first further in; as one where lines have no end. A long word is cut."""
+    room, lead = columns(out), text[: len(text) - len(text.lstrip())]
+    lines = [lead]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"
+        if room and lines[-1].strip() and breadth(longer) > room:
+            longer = f"{lead}{GAP}{word}"
+            lines.append(longer)
+        lines[-1] = clipped(longer, room) if room else longer
+    return lines
+
+
+def table(rows: Sequence[Sequence[str]], heads: Sequence[str], out: TextIO, cut: Sequence[str] = ()) -> None:
+    """Columns as wide as their widest cell.
+
+    Where lines have an end, the columns named in `cut` are shortened to fit, and when that is not enough
+    the first column has a line of its own with the others below it. No other cell is ever cut.
+    """
+    cells = [list(heads), *[[" ".join(cell.split()) for cell in row] for row in rows]]
+    for line in _lined(cells, cut, columns(out)):
+        say(line, out)
+
+
+def _lined(cells: list[list[str]], cut: Sequence[str], room: int) -> list[str]:
+    """A table as lines, the row of `cells` that has the heads first."""
+    widths = [max(breadth(row[i]) for row in cells) for i in range(len(cells[0]))]
+    over = sum(widths) + len(GAP) * (len(widths) - 1) - room if room else 0
+    soft = [i for i, head in enumerate(cells[0]) if head in cut]
+    while over > 0 and (wide := max((i for i in soft if widths[i] > LEAST), key=lambda i: widths[i], default=None)) is not None:
+        widths[wide], over = widths[wide] - 1, over - 1
+    if over > 0 and len(widths) > 1:
+        firsts = [clipped(row[0], room) if 0 in soft else row[0] for row in cells]
+        rest = _lined([row[1:] for row in cells], cut, max(1, room - len(GAP)))
+        each = len(rest) // len(cells)  # lines that each row came to
+        return [one for n, first in enumerate(firsts) for one in (first, *(GAP + line for line in rest[n * each : (n + 1) * each]))]
+    kept = [[clipped(cell, widths[i]) if i in soft else cell for i, cell in enumerate(row)] for row in cells]
+    return [GAP.join(cell + " " * (width - breadth(cell)) for cell, width in zip(row, widths)).rstrip() for row in kept]
+
+
+class Progress:
+    """How far a transfer is: a bar with bytes, rate and time left that redraws on a terminal, a line now and then in a pipe."""
+
+    def __init__(self, out: TextIO = sys.stderr) -> None:
+        self._out = out
+        self._stage = ""
+        self._shown = -1
+        self._drawn_s = 0.0
+        self._start = (0.0, 0)  # when this stage began, and with how many bytes
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """`done` of `total` bytes of a stage; a total of 0 is unknown."""
+        stage, now_s, is_screen = fitting(stage, self._out), monotonic_s(), self._out.isatty()
+        if stage != self._stage:
+            if self._stage and is_screen:
+                self._out.write("\n")
+            self._stage, self._shown, self._drawn_s, self._start = stage, -1, 0.0, (now_s, done)
+        part = min(100, 100 * done // total) if total else 0
+        if is_screen:
+            if now_s - self._drawn_s < REDRAW_S and part == self._shown:
+                return
+            self._out.write("\r" + self._bar(done, total, part, now_s - self._start[0]) + "\x1b[K")
+        else:
+            part = part // 25 * 25
+            if part == self._shown:
+                return
+            self._out.write(f"{stage}: {part} %\n" if total else f"{stage}\n")
+        self._shown, self._drawn_s = part, now_s
+        self._out.flush()
+
+    def _bar(self, done: int, total: int, part: int, spent_s: float) -> str:
+        """One line of at most 79 columns."""
+        mb, rate = 1_000_000, (done - self._start[1]) / spent_s if spent_s > 1 else 0.0
+        speed = f" {rate / mb:.1f} MB/s" if rate else ""
+        if not total:
+            return f"{self._stage:<10} {done // mb} MB{speed}" if done else f"{self._stage:<10} …"
+        left_s = (total - done) / rate if rate else 0.0
+        left = f", {left_s / 60:.0f} min left" if left_s >= 90 else f", {left_s:.0f} s left" if left_s >= 1 else ""
+        line = f"{self._stage:<10} [{'#' * (part // 5):<20}] {part:3d} % {done // mb}/{-(-total // mb)} MB{speed}{left}"
+        return line[:79]
+
+    def end(self) -> None:
+        """The work is over."""
+        if self._stage and self._out.isatty():
+            self._out.write("\n")
+            self._out.flush()

@@ -1,0 +1,83 @@
+"""What a command asks: one method, or one tool with its arguments as words and options, its outcome or its error.
+
+A person has the words and the limits of the model, because both call the same definition. Knows nothing about
+what a tool does; the groups of commands (`cli.context`, `cli.task`) say which tools are theirs and how they print.
+"""
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from appliance.cli.connect import Reach, reach
+from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.runtime.paths import Home
+
+ERRORS = {
+    400: BadInput,
+    403: Refused,
+    404: NotFound,
+    409: Conflict,
+    413: TooLarge,
+    499: Cancelled,
+    503: Unavailable,
+    504: DeadlineExceeded,
+}
+
+
+def once(home: Home, method: str, params: dict[str, Any], *, alone: str = "") -> Any:
+    """One call of the method table. `alone` says what to do where no core runs, for what only a running one can do."""
+    way = reach(home, os.environ)
+    try:
+        if alone and not way.is_remote:
+            raise NotFound("no core is running", hint=alone)
+        return way.call(method, params)
+    finally:
+        way.close()
+
+
+def ask(way: Reach, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The outcome of a tool; its error when it has one."""
+    outcome: dict[str, Any] = way.call("tool.call", {"name": tool, "arguments": arguments})
+    if outcome["status"] >= 400:
+        kind = ERRORS.get(outcome["status"], OwlError)
+        raise kind(outcome["message"], hint=outcome["hint"], outcome=outcome["outcome"])
+    return outcome
+
+
+def ask_once(home: Home, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The same for a command that has one question."""
+    way = reach(home, os.environ)
+    try:
+        return ask(way, tool, arguments)
+    finally:
+        way.close()
+
+
+def add_option(made: argparse.ArgumentParser, field: Any, *, is_placed: bool = False, many: Sequence[str] = ()) -> None:
+    """One argument as its type asks for: needed ones by place, and the one that `is_placed`; all others as options.
+
+    Needed ones named in `many` take all the words that are left.
+    """
+    option = f"--{field.name.replace('_', '-')}"
+    if field.is_required:
+        needed = int if _base(field.type) is int else str
+        made.add_argument(field.name, nargs="+" if field.name in many else None, type=needed, help=field.help)
+    elif is_placed:
+        made.add_argument(field.name, nargs="?", default=field.default, help=field.help)
+    elif field.default is True:
+        made.set_defaults(**{field.name: True})
+        made.add_argument(
+            f"--non-{field.name}", dest=field.name, action="store_false", default=argparse.SUPPRESS, help=f"not {field.help}"
+        )
+    elif field.default is False:
+        made.add_argument(option, action="store_true", help=field.help)
+    else:
+        words = [word for part in (field.type, *get_args(field.type)) if get_origin(part) is Literal for word in get_args(part)]
+        kind: type = type(field.default) if isinstance(field.default, int | float) else str
+        choices = [word for word in words if word] or None
+        made.add_argument(option, dest=field.name, type=kind, default=field.default, choices=choices, help=field.help)
+
+
+def _base(hint: Any) -> Any:
+    return get_args(hint)[0] if get_args(hint) else hint

@@ -1,0 +1,1 @@
+"""How files become entries: watching a folder, reading documents, adding, notes and skills."""

@@ -1,0 +1,275 @@
+"""What a file says: its text, title and description, whatever its form: text, Markdown, CSV, source code, HTML, mail, PDF.
+
+`read` is pure: bytes in, a `Reading` out. A file of which no text can be had is not an error: its bytes are what
+there is, and `note` says why. Forms whose parsers may hang, crash or take all memory (`RISKY`) are read in a
+child: `main` is that child, `ingest.extract_process` its parent. Nothing here opens what was read: archives and office documents
+stay bytes, so a small file cannot become a large one.
+"""
+
+import codecs
+import csv
+import importlib.metadata
+import io
+import itertools
+import json
+import os
+import re
+import resource
+import sys
+from dataclasses import asdict, dataclass
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import BinaryIO
+
+from appliance.errors import BadInput
+from appliance.knowledge.contents import BYTES, MAX_BODY_BYTES, MAX_CHARACTERS, TEXT, guess_mime
+from appliance.text import html_text, markdown
+from appliance.text.source_outline import language_of, outline
+
+RISKY = ("pdf", "html", "mail", "python")
+FORMS = {"html": "html htm xhtml", "mail": "eml", "csv": "csv tsv", "markdown": "md markdown"}
+ENDINGS = {ending: form for form, endings in FORMS.items() for ending in endings.split()}
+# A number goes up when a form is read in another way, so that what was read before is read again.
+VERSION = {"text": 1, "markdown": 1, "csv": 1, "code": 1, "python": 1, "html": 1, "mail": 1, "pdf": 1, "bytes": 1}
+HEAD_CHARS = 20_000  # in which a title is looked for
+CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+CPU_S = 30  # for one file, in the child
+MAX_ATTACHMENTS = 200  # named of one mail
+MEMORY = 1024 * 1024 * 1024  # bytes of addresses of the child
+# What parsers raise over broken input; anything else ends the child, and the parent says so.
+FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, AssertionError, OSError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a file says; `text` is None when its bytes are all there is. `reader` names form, version and library."""
+
+    text: str | None
+    mime: str
+    reader: str
+    title: str = ""
+    description: str = ""
+    note: str = ""
+
+
+def form_of(name: str, head: bytes) -> str:
+    """How a file is to be read, by its name and how it begins."""
+    if b"%PDF-" in head[:1024]:
+        return "pdf"
+    form = ENDINGS.get(name.rpartition(".")[2].lower(), "") if "." in name else ""
+    has_mark = any(head.startswith(mark) for mark, _ in MARKS)
+    if b"\0" in head and not has_mark:
+        return "bytes"
+    if not form and re.match(rb"\s*(?:<!doctype html|<html[\s>])", head[:512], re.IGNORECASE):
+        return "html"
+    language = language_of(name)
+    return form or ("python" if language == "python" else "code" if language else "text")
+
+
+def reader_of(form: str) -> str:
+    """The name of what would read this form now: form, version, and the library that makes a difference."""
+    if form == "pdf":
+        try:
+            importlib.metadata.version("pypdf")
+        except importlib.metadata.PackageNotFoundError:
+            return "bytes/1"
+    library = "+trafilatura" if form == "html" and html_text.is_refined() else ""
+    return f"{form}/{VERSION[form]}{library}"
+
+
+def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
+    """What a file says; never an error."""
+    reader = reader_of(form)
+    if form == "bytes":
+        return as_bytes(name)
+    if form == "pdf":
+        return _pdf(name, data, reader)
+    if form == "html":
+        title, text = html_text.page(data, charset)
+        return _checked(Reading(text, "text/html", reader, title), name)
+    if form == "mail":
+        return _checked(_mail(data, reader), name)
+    try:
+        text = _text(data, form, charset)
+    except (UnicodeDecodeError, LookupError) as error:
+        where = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
+        return as_bytes(name, f"not UTF-8 text{where}: kept as bytes, its words cannot be found", reader=reader)
+    if "\0" in text:
+        return as_bytes(name, "a text with zero bytes: kept as bytes, its words cannot be found", reader=reader)
+    title, description = "", ""
+    if form == "markdown":
+        title = _heading(text)
+    elif form == "csv":
+        description = _columns(text, "\t" if name.lower().endswith(".tsv") else ",")
+    elif form in ("python", "code"):
+        description = outline(text, name)
+    mime = "text/csv" if form == "csv" and name.lower().endswith(".csv") else guess_mime(name, True)
+    return _checked(Reading(text, mime, reader, title, description), name)
+
+
+def as_bytes(name: str, note: str = "", mime: str = "", reader: str = "bytes/1") -> Reading:
+    """A file of which only the bytes are kept, why, and who tried; with "" as the reader it is tried again another time."""
+    found = mime or guess_mime(name, False)
+    told = note.encode("utf-8", "backslashreplace").decode()  # it may quote what was read
+    return Reading(None, BYTES if found == TEXT else found, reader, note=told)
+
+
+def is_current(name: str, reader: str) -> bool:
+    """Whether a file that was read by this reader would be read in the same way now."""
+    form = reader.partition("/")[0]
+    if form == "bytes":
+        form = "pdf" if name.lower().endswith(".pdf") else form  # there may have been nothing to read it with
+    return form in VERSION and reader_of(form) == reader
+
+
+# -- the forms --------------------------------------------------------------------------------------
+
+
+def _text(data: bytes, form: str, charset: str = "") -> str:
+    """The characters of a text; UnicodeDecodeError or LookupError when they are not what they should be."""
+    for mark, name in MARKS:
+        if data.startswith(mark):
+            return data.decode(name)
+    if form == "python" and not charset:  # the first two lines of Python may name another encoding
+        named = next((found for line in data.split(b"\n", 2)[:2] if (found := CODING.match(line))), None)
+        charset = named[1].decode("ascii") if named else ""
+    return data.decode(charset or "utf-8")
+
+
+def _heading(text: str) -> str:
+    """Title of the front matter, else the first heading."""
+    head = text[:HEAD_CHARS]
+    try:
+        front, body = markdown.split(head)
+    except BadInput:
+        front, body = {}, head
+    named = front.get("title")
+    return str(named) if isinstance(named, str | int | float) and str(named).strip() else markdown.title(body)
+
+
+def _columns(text: str, comma: str) -> str:
+    """The columns of a table and how many rows it has."""
+    first = text.partition("\n")[0]
+    comma = ";" if first.count(";") > first.count(comma) else comma
+    try:
+        names = next(csv.reader(io.StringIO(first), delimiter=comma), [])
+    except csv.Error:
+        return ""
+    rows = max(0, text.count("\n") + (not text.endswith("\n")) - 1)
+    named = ", ".join(" ".join(name.split())[:60] for name in names[:50])
+    return f"columns: {named}; {rows} row{'' if rows == 1 else 's'}" if named else ""
+
+
+def _mail(data: bytes, reader: str) -> Reading:
+    message = message_from_bytes(data, policy=policy.default)
+    assert isinstance(message, EmailMessage)
+    subject = " ".join(str(message.get("subject", "")).split())
+    lines = [f"{name}: {' '.join(str(message[name]).split())}" for name in ("Subject", "From", "To", "Cc", "Date") if message[name]]
+    body = message.get_body(("plain", "html"))
+    said = ""
+    if body is not None:
+        raw = body.get_payload(decode=True)
+        content = raw if isinstance(raw, bytes) else b""
+        charset = body.get_content_charset() or ""
+        said = (
+            html_text.page(content, charset, has_frame=False)[1]
+            if body.get_content_type() == "text/html"
+            else html_text.decoded(content, charset)
+        )
+    parts = list(message.iter_attachments())
+    for part in parts[:MAX_ATTACHMENTS]:
+        held = part.get_payload(decode=True)
+        size = len(held) if isinstance(held, bytes) else 0
+        lines.append(f"Attachment: {part.get_filename() or 'unnamed'} ({part.get_content_type()}, {size} bytes)")
+    lines += [f"Attachment: … and {len(parts) - MAX_ATTACHMENTS} more"] if len(parts) > MAX_ATTACHMENTS else []
+    text = "\n".join(lines) + "\n\n" + said.replace("\r\n", "\n").strip() + "\n"
+    return Reading(text, "message/rfc822", reader, subject, " · ".join(lines[1:3]))
+
+
+def _pdf(name: str, data: bytes, reader: str) -> Reading:
+    try:
+        import pypdf
+    except ImportError:
+        hint = "its words cannot be found without pypdf: pip install 'owlbox[docs]'"
+        return as_bytes(name, f"a PDF, kept as bytes: {hint}", "application/pdf")
+    try:
+        document = pypdf.PdfReader(io.BytesIO(data))
+        if document.is_encrypted and not document.decrypt(""):
+            return as_bytes(
+                name, "an encrypted PDF, kept as bytes: save it without a password to find its words", "application/pdf"
+            )
+        title = " ".join(str(document.metadata.title or "").split()) if document.metadata else ""
+        parts: list[str] = []
+        size = 0
+        for page in itertools.islice(document.pages, 5000):
+            parts.append(page.extract_text().strip())
+            size += len(parts[-1].encode("utf-8", "replace"))
+            if size > MAX_BODY_BYTES:
+                break  # too long whole: `_checked` says so
+    except (pypdf.errors.PyPdfError, *FAULTS) as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        return as_bytes(name, f"a PDF that cannot be read, kept as bytes: {why}", "application/pdf", reader)
+    text = "\n\n".join(part for part in parts if part)
+    if not text:
+        return as_bytes(name, "a PDF without any text (scanned?), kept as bytes", "application/pdf", reader)
+    return _checked(Reading(text, "application/pdf", reader, title), name)
+
+
+def _checked(found: Reading, name: str) -> Reading:
+    """The reading within the limits of an entry, with nothing that a database does not take."""
+    text = (found.text or "").replace("\0", "").encode("utf-8", "replace")
+    if len(text) > MAX_BODY_BYTES:
+        return as_bytes(
+            name, f"{len(text)} bytes of text or more, the limit is {MAX_BODY_BYTES}: split it", found.mime, found.reader
+        )
+    title, description = (
+        "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in given).encode("utf-8", "replace").decode()
+        for given in (found.title, found.description)
+    )
+    return Reading(
+        text.decode(),
+        found.mime,
+        found.reader,
+        " ".join(title.split())[: MAX_CHARACTERS["title"]],
+        description.strip()[: MAX_CHARACTERS["description"]],
+        found.note,
+    )
+
+
+# -- the child --------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Answer requests of standard input until it ends: a line of JSON and so many bytes, for which comes a line of JSON."""
+    with open("/proc/self/oom_score_adj", "w") as file:  # when memory ends, this goes and not a core or a database
+        file.write("1000")
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    memory = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(5)  # a person who waits for an answer goes first
+    source, answer = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    while line := source.readline():
+        # Whatever becomes of the parent, no file is read for ever.
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit_s, most_s = int(used.ru_utime + used.ru_stime) + CPU_S, resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s if most_s == resource.RLIM_INFINITY else min(limit_s, most_s), most_s))
+        answer.write(json.dumps(asdict(_answered(json.loads(line), source))).encode() + b"\n")
+        answer.flush()
+
+
+def _answered(asked: dict[str, str | int], source: BinaryIO) -> Reading:
+    name, form, size = str(asked["name"]), str(asked["form"]), int(asked["size"])
+    data = source.read(size)
+    try:
+        return read(name, data, form, str(asked["charset"]))
+    except FAULTS as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        return as_bytes(name, f"cannot be read as {form}, kept as bytes: {why}", reader="")
+
+
+if __name__ == "__main__":
+    main()

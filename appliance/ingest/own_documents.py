@@ -1,0 +1,59 @@
+"""The prompt documents that the owl may write itself: MEMORY, BELIEFS, GOALS, as whole files in box/.
+
+A document is replaced whole and at once; its front matter stays, and `agent-modification: false` in it bars the owl.
+They are shown in everybody's prompts, so a house in which several people talk keeps to its notes instead: what one
+person said is not shown to others. Knows nothing about prompts.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from appliance.errors import BadInput, Refused, TooLarge
+from appliance.ingest.notes import MAX_CHARS
+from appliance.text import markdown
+
+FENCE = markdown.FENCE
+
+
+class Documents:
+    """Writes documents; `people` says how many people and groups talk to this owl."""
+
+    def __init__(self, box: Path, people: Callable[[], int]) -> None:
+        self._box = box
+        self._people = people
+
+    def replace(self, name: str, content: str) -> Path:
+        """The document holds this from now on, "" for nothing; Refused where it is not for the owl to write."""
+        if len(content) > MAX_CHARS:
+            raise TooLarge(f"{name} would have {len(content)} characters, more than {MAX_CHARS}", hint="keep what matters")
+        if (count := self._people()) > 1:
+            hint = "use remember: notes are their own"
+            raise Refused(f"{count} people and groups talk here, and all are shown {name}", hint=hint)
+        path = self._box / f"{name}.md"
+        head, may_change = self._front(path)
+        if not may_change:
+            raise Refused(f"{path.name} says that the owl may not change it", hint="ask the person to write it")
+        written = path.with_name(f".{path.name}.{os.getpid()}.new")
+        with written.open("w", encoding="utf-8") as file:
+            file.write(head + content.rstrip() + ("\n" if content.strip() else ""))
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+        return path
+
+    @staticmethod
+    def _front(path: Path) -> tuple[str, bool]:
+        """The front matter as it stands, and whether the owl may change the rest."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return "", True
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"{path.name} cannot be read: {error}", hint="mend the file") from None
+        front, _ = markdown.split(text)
+        lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+        if lines[0].strip() != FENCE:
+            return "", True
+        end = next(number for number, line in enumerate(lines[1:], 1) if line.strip() == FENCE)
+        return "\n".join([*lines[: end + 1], "", ""]), front.get("agent-modification", True) is not False

@@ -1,0 +1,188 @@
+"""The core's side of adding: takes what clients have read, in pieces where it is large, and reads again for tools.
+
+Owns the pieces that have come and the form of an item as JSON. A client reads files with its own rights and sends
+what they say; nothing here opens a file because a client asked. `refresh` does read, for the tool: only files that
+this very user's commands have read before, and nothing in the owl's home. Pieces that nobody asks for make way
+for others.
+"""
+
+import base64
+import binascii
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from appliance.clock import monotonic_s, new_id
+from appliance.errors import BadInput, TooLarge
+from appliance.ingest.file_reader import DISK, Gather, Item, ref_of
+from appliance.ingest.pipeline import Fetch, Fetched, Ingest, Refreshed, no_fetch
+from appliance.ingest.sources import Desk, Sources
+from appliance.knowledge.entries import By
+from appliance.records import Cancel
+from appliance.runtime.paths import Home
+from appliance.text.references import parse_ref
+
+MAX_STAGED = 96 * 1024 * 1024  # bytes of pieces of everybody together
+PART_BYTES = 1_500_000  # in one answer
+KEY_BYTES = 1024  # that a name costs, however little has come under it
+STALE_S = 600.0  # what nobody asked for by then was sent by somebody who is gone
+CLIENT, PLUGIN = "client", "plugin"
+Load = Callable[[str, str, Cancel | None], Fetched]  # URL, what the person says about it, when to stop
+# What an item has besides its ref, as a client sends it: texts, and names under which a text or bytes have come in pieces.
+ABOUT = ("title", "description", "mime", "source_url", "file", "mark", "sha256", "reader", "note")
+PIECES = ("body", "blob", "original")
+
+
+class Staging:
+    """What has come in pieces, by the user it came from and the name it was given."""
+
+    def __init__(self, limit_bytes: int = MAX_STAGED, stale_s: float = STALE_S) -> None:
+        self._limit = limit_bytes
+        self._stale_s = stale_s
+        self._held: dict[tuple[int, str], bytearray] = {}  # the one that grew last at the end
+        self._grown_s: dict[tuple[int, str], float] = {}
+        self._guard = threading.Lock()
+
+    def add(self, uid: int, key: str, data: bytes) -> int:
+        """Put this after what has come under the name before; how many bytes there are now. The oldest make way."""
+        with self._guard:
+            now_s = monotonic_s()
+            whole = self._held.pop((uid, key), bytearray())
+            whole += data
+            if len(whole) > self._limit:
+                self._grown_s.pop((uid, key), None)
+                raise TooLarge(f"{len(whole)} bytes in pieces, the limit is {self._limit}", hint="send less")
+            held = sum(map(len, self._held.values())) + KEY_BYTES * len(self._held)
+            while self._held and (held + len(whole) > self._limit or self._oldest_s() < now_s - self._stale_s):
+                oldest = next(iter(self._held))
+                held -= len(self._held.pop(oldest)) + KEY_BYTES
+                del self._grown_s[oldest]
+            self._held[uid, key] = whole
+            self._grown_s[uid, key] = now_s
+            return len(whole)
+
+    def take(self, uid: int, key: str) -> bytes:
+        """All that has come under a name, which is forgotten then; BadInput when nothing has."""
+        with self._guard:
+            whole = self._held.pop((uid, key), None)
+            self._grown_s.pop((uid, key), None)
+        if whole is None:
+            raise BadInput(f"no pieces have come as {key!r}", hint="send them, then the item")
+        return bytes(whole)
+
+    def cut(self, uid: int, key: str, count: int) -> bytes:
+        """The first bytes of what is held under a name, which are forgotten then; none when there are no more."""
+        with self._guard:
+            whole = self._held.get((uid, key), bytearray())
+            part = bytes(whole[:count])
+            del whole[:count]
+            if not whole:
+                self._held.pop((uid, key), None)
+                self._grown_s.pop((uid, key), None)
+        return part
+
+    def _oldest_s(self) -> float:
+        return self._grown_s[next(iter(self._held))]
+
+
+class Intake:
+    """What a core offers to whoever adds."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        home: Home,
+        environ: Mapping[str, str],
+        *,
+        fetch: Fetch = no_fetch,
+        load: Load | None = None,
+        deadline_s: float = 20.0,
+    ) -> None:
+        """`load` fetches a page with a person's words on how, where there is more than one way to have it."""
+        self._sources = sources
+        self._home = home
+        self._environ = environ
+        self._fetch = fetch
+        self._load = load
+        self._deadline_s = deadline_s
+        self._staging = Staging()
+
+    def known(self, refs: Sequence[str]) -> dict[str, Any]:
+        """What is known about those of these stored paths that exist, ready for JSON."""
+        return {ref: vars(known) for ref, known in self._sources.known(refs).items()}
+
+    def chosen(self, ref: str, after: str) -> dict[str, Any]:
+        """A page of the items that a reference means, ready for JSON."""
+        found = self._sources.chosen(ref, after)
+        return {"items": [vars(known) for known in found.items], "next_after": found.next_after, "folder": found.folder}
+
+    def tree(self, folder: str) -> str:
+        """A picture of a folder."""
+        return self._sources.tree(folder)
+
+    def piece(self, key: str, data: str, uid: int) -> int:
+        """Keep a piece, in base64, until an item names it; how many bytes have come under the name."""
+        try:
+            return self._staging.add(uid, key, base64.b64decode(data, validate=True))
+        except (binascii.Error, ValueError) as error:
+            raise BadInput(f"a piece is not base64: {error}", hint="encode the bytes") from None
+
+    def page(self, url: str, uid: int, addition: str = "", cancel: Cancel | None = None) -> dict[str, Any]:
+        """Fetch a page for a client: what it is, and the key under which `part` gives its bytes."""
+        found = self._fetch(url) if self._load is None else self._load(url, addition, cancel)
+        key = new_id()
+        self._staging.add(uid, key, found.data)
+        about = {name: getattr(found, name) for name in ("mime", "charset", "title", "server")}
+        return {"key": key, "size_bytes": len(found.data), **about}
+
+    def part(self, key: str, uid: int) -> str:
+        """The next bytes of what `page` fetched, in base64; "" after the last."""
+        return base64.b64encode(self._staging.cut(uid, key, PART_BYTES)).decode()
+
+    def keep(self, items: Sequence[Mapping[str, Any]], uid: int) -> list[dict[str, Any]]:
+        """Make entries of items; what became of each. Refused for a path that clients may not write."""
+        checked = [_checked(item) for item in items]
+        for given in checked:
+            self._sources.check_write(given["ref"], CLIENT)
+        return [vars(kept) for kept in self._sources.keep([self._item(given, uid) for given in checked], By(CLIENT), uid)]
+
+    def gather(self) -> Gather:
+        """A reader of files with the rights of the core, which never opens the database; the caller closes it."""
+        private = [self._home.database.with_name(self._home.database.name + end) for end in ("", "-wal", "-shm")]
+        return Gather(self._environ, private, self._deadline_s)
+
+    def refresh(self, refs: Sequence[str], is_all: bool, run: str, is_stopped: Callable[[], bool]) -> Refreshed:
+        """Read items again with the rights of the core; for a model when there is a run."""
+        gather = self.gather()
+        desk = Desk(self._sources, By(PLUGIN if run else CLIENT, run), os.getuid(), is_model=bool(run))
+        try:
+            work = Ingest(desk, gather, fetch=self._fetch, is_stopped=is_stopped, closed=[str(self._home.root.resolve())])
+            return work.refresh(refs, is_all=is_all)
+        finally:
+            gather.close()
+
+    def _item(self, given: Mapping[str, str], uid: int) -> Item:
+        """The item with what has come in pieces under the names it gives."""
+        came = {name: self._staging.take(uid, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
+        try:
+            body = came.pop("body").decode() if "body" in came else given.get("body")
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{given['ref']}: the text is not UTF-8 (byte {error.start})", hint="send its bytes as blob") from None
+        about = {name: given[name] for name in ABOUT if name in given}
+        return Item(given["ref"], body, came.get("blob"), came.get("original"), **about)
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, str]:
+    """An item that came as JSON; BadInput names what is wrong with it."""
+    known = {"ref", "body", *(f"{name}_key" for name in PIECES), *ABOUT}
+    hint = f"an item has ref, and texts as {', '.join(sorted(known - {'ref'}))}"
+    wrong = [name for name, value in given.items() if name not in known or not isinstance(value, str)]
+    if wrong or not given.get("ref"):
+        raise BadInput(f"an item cannot have {wrong[0]!r} so" if wrong else "an item without ref", hint=hint)
+    ref, file = given["ref"], given.get("file", "")
+    if sum(("body" in given, bool(given.get("body_key")), bool(given.get("blob_key")))) != 1:
+        raise BadInput(f"{ref}: neither or more than one of body, body_key and blob_key", hint=hint)
+    if file and (not file.startswith("/") or parse_ref(ref) != ref_of(file)):
+        raise BadInput(f"{ref} cannot have been read from {file!r}", hint=f"a file is kept as {DISK} and its path")
+    return dict(given)

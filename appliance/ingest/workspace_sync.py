@@ -1,0 +1,310 @@
+"""The files of the workspace as every run sees them: which ones are followed, and in step with the disk.
+
+Owns the `constraints` table: per pattern of paths whether files are followed (`add`), followed and not to be changed
+(`readonly`) or left alone (`ignore`); of several that fit, the one set last counts. A followed file is an entry with
+a bare path, read with the rights of the core from the one folder that the configuration names. Followed files are
+archived in a run until it asks for them. Not followed: what is not text, what git ignores, hidden files, unless a
+pattern adds them. Knows nothing about models; who begins a turn calls `before_turn` first.
+"""
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from appliance.clock import now_ms
+from appliance.errors import BadInput, NotFound, OwlError, TooLarge
+from appliance.ingest.file_reader import Counts, Gather, Item, Known, Rules, Wanted, is_within, mark_of, walk
+from appliance.ingest.sources import Sources
+from appliance.knowledge.entries import PROJECT, By, Content
+from appliance.knowledge.verbs import Verbs
+from appliance.knowledge.views import Actor, Views
+from appliance.records import Outcome
+from appliance.store.database import Store
+from appliance.text import patterns
+from appliance.text.references import is_file_backed, parse_ref, scheme_of
+from appliance.text.tokens import DIVISOR
+
+LOG = logging.getLogger(__name__)
+Kind = Literal["add", "readonly", "ignore"]
+MANIFEST = "log://turn_0/repo/manifest"
+MAX_FOLLOWED = 5000  # files
+MAX_FILE_BYTES = 512 * 1024  # of a followed file: a longer one is no source
+BATCH = 32  # files in one transaction
+READER = By("plugin", verb="mirror")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What holds for the paths that fit a pattern."""
+
+    pattern: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a look at the disk brought."""
+
+    read: int = 0
+    removed: int = 0
+
+
+class Project:
+    """Follows one folder; without one it follows nothing and says so."""
+
+    def __init__(
+        self,
+        root: Path | None,
+        store: Store,
+        sources: Sources,
+        verbs: Verbs,
+        gather: Callable[[], Gather],
+        *,
+        closed: Sequence[Path] = (),
+        check_room: Callable[[Actor, int], None] = lambda actor, tokens: None,
+    ) -> None:
+        self.root = None if root is None else root.resolve()
+        self._store = store
+        self._entries = sources.entries
+        self._views = Views(store)
+        self._sources = sources
+        self._verbs = verbs
+        self._gather = gather
+        self._closed = tuple(str(folder.resolve()) for folder in closed)
+        self._check_room = check_room  # whether a run has room for so many tokens more; raises when not
+        self._guard = threading.Lock()
+        self._unread: dict[str, str] = {}  # files that hold no text, by path, as they looked
+        self._away: tuple[str, ...] = ()  # folders that could not be read at the last look: what they hold may come back
+
+    # -- constraints --------------------------------------------------------------------------------
+
+    def constrain(self, pattern: str, kind: Kind) -> Constraint:
+        """From now on this holds for the paths that fit the pattern, in every run."""
+        if kind not in get_args(Kind):
+            raise BadInput(f"there is no constraint {kind!r}", hint=f"use one of {', '.join(get_args(Kind))}")
+        path = parse_ref(pattern)
+        if scheme_of(path) is not None or path.startswith("/"):
+            raise BadInput(f"{pattern} is no path of the workspace", hint="give it as from the workspace, as in src/**/*.py")
+        patterns.compiled(path)  # says what is wrong with it
+        with self._store.write(durable=True) as execute:
+            execute("DELETE FROM constraints WHERE scope = ? AND pattern = ?", (PROJECT, path))
+            execute(
+                "INSERT INTO constraints (scope, pattern, kind, created_ms) VALUES (?, ?, ?, ?)", (PROJECT, path, kind, now_ms())
+            )
+        return Constraint(path, kind)
+
+    def release(self, pattern: str) -> None:
+        """Forget what holds for a pattern; NotFound when nothing does."""
+        with self._store.write(durable=True) as execute:
+            sql = "DELETE FROM constraints WHERE scope = ? AND pattern = ? RETURNING id"
+            if not execute(sql, (PROJECT, parse_ref(pattern))):
+                raise NotFound(f"no constraint for {pattern}", hint="; ".join(c.pattern for c in self.constraints()[:10]))
+
+    def constraints(self) -> list[Constraint]:
+        """Every constraint, the one that was set last at the end."""
+        rows = self._store.rows("SELECT pattern, kind FROM constraints WHERE scope = ? ORDER BY id", (PROJECT,))
+        return [Constraint(*row) for row in rows]
+
+    def kind_of(self, path: str) -> Kind | Literal[""]:
+        """The constraint that counts for a path, "" for none."""
+        return _kind_of(path, self.constraints())
+
+    def veto(self, path: str) -> str:
+        """Why a change of this path may not be accepted; "" when it may."""
+        if not is_file_backed(path) or self.kind_of(path) != "readonly":
+            return ""
+        return f"{path} is read-only in this project"
+
+    # -- in step with the disk ----------------------------------------------------------------------
+
+    def before_turn(self, actor: Actor, *, has_repo: bool = True) -> Change:
+        """Bring the entries in line with the disk, and the run's view of them; its manifest is written once.
+
+        Without `has_repo` nothing is looked at, unless a person has added files to this run: those are followed.
+        """
+        if self.root is None:
+            return Change()
+        if not has_repo:
+            seen = {view.path for view in self._views.of(actor.run) if is_file_backed(view.path)}
+            return (
+                Change()
+                if not seen
+                else self._sync({path: wanted for path, wanted in self._followed().items() if path in seen}, is_all=False)
+            )
+        followed = self._followed()
+        change = self._sync(followed)
+        self._show(actor, list(followed))
+        self._write_manifest(actor)
+        return change
+
+    def look(self, paths: Sequence[str]) -> None:
+        """Bring these files in line with the disk, as before something is decided about them; others stay as they are."""
+        known = self._sources.known(paths)
+        if self.root is None or all(self._is_as_known(path, known.get(path)) for path in paths if is_file_backed(path)):
+            return
+        followed = self._followed()
+        self._sync({path: wanted for path, wanted in followed.items() if path in paths}, is_all=False)
+        with self._guard:
+            self._remove_gone(followed)
+
+    def follow(self, actor: Actor, pattern: str, kind: Kind | Literal["none"], *, has_repo: bool = True) -> Outcome:
+        """A constraint as a person gives it: `none` forgets one; in a run, what fits is promoted there."""
+        try:
+            if kind == "none":
+                self.release(pattern)
+                return Outcome(200, "ok", f"{pattern}: no constraint any more")
+            if actor.run:
+                return self.persist(actor, pattern, kind, has_repo=has_repo)
+            return Outcome(200, "ok", f"{self.constrain(pattern, kind).pattern}: {kind} from now on")
+        except (BadInput, NotFound, TooLarge) as error:
+            return Outcome(error.status, error.outcome, error.message, error.hint)
+
+    def persist(self, actor: Actor, pattern: str, kind: Kind, *, has_repo: bool = True) -> Outcome:
+        """Set a constraint and promote what fits the pattern in the actor's run; a run without room keeps the constraint."""
+        path = self.constrain(pattern, kind).pattern
+        if self.root is None:
+            return Outcome(404, "not_found", "there is no workspace", "set sandbox.workspace in owlbox.toml")
+        followed = self._followed()
+        fitting = {name: wanted for name, wanted in followed.items() if name == path or patterns.compiled(path).matches(name)}
+        self._sync(followed if has_repo else fitting, is_all=has_repo)
+        if kind == "ignore":
+            return Outcome(200, "ok", f"{path}: ignored from now on")
+        shown = {view.path for view in self._views.of(actor.run, visibility="visible")}
+        self._check_room(actor, sum(tokens for name, tokens in self._sizes(list(fitting)) if name not in shown))
+        return self._verbs.get(actor, path)
+
+    def _followed(self) -> dict[str, Wanted]:
+        """The files that are followed, by their path in the workspace."""
+        if self.root is None or not os.path.isdir(self.root):  # or it may not be looked into
+            self._away = (".",)
+            return {}
+        self._away, rules = (), self.constraints()
+        found = dict(self._walked(rules, Rules(closed=self._closed)))
+        if any(rule.kind != "ignore" for rule in rules):  # what would be left out may have been added by name
+            everything = self._walked(rules, Rules(has_hidden=True, has_ignored=True, has_secrets=True, closed=self._closed))
+            found |= {path: wanted for path, wanted in everything if _kind_of(path, rules)}
+        if len(found) > MAX_FOLLOWED:
+            LOG.warning("%d files in %s, the first %d are followed", len(found), self.root, MAX_FOLLOWED)
+        return dict(sorted(found.items())[:MAX_FOLLOWED])
+
+    def _walked(self, rules: Sequence[Constraint], how: Rules) -> Iterator[tuple[str, Wanted]]:
+        counts = Counts()
+        for wanted in walk(str(self.root), how, counts):
+            path = os.path.relpath(wanted.file, str(self.root))
+            if wanted.problem or wanted.size_bytes > MAX_FILE_BYTES or not _is_plain(path):
+                continue
+            if _kind_of(path, rules) != "ignore":
+                yield path, replace(wanted, ref=path)
+        self._away += tuple(os.path.relpath(folder.file, str(self.root)) for folder in counts.problems)
+
+    def _sync(self, followed: Mapping[str, Wanted], *, is_all: bool = True) -> Change:
+        """Read what changed, remove what is gone; an unchanged file is not even opened."""
+        with self._guard:
+            known = self._sources.known(list(followed))
+            todo = [wanted for path, wanted in followed.items() if self._is_new(wanted, known.get(path))]
+            read = self._read(todo, known) if todo else 0
+            removed = self._remove_gone(followed) if is_all else 0
+        return Change(read, removed)
+
+    def _is_new(self, wanted: Wanted, known: Known | None) -> bool:
+        if known is None or not known.kept_hash:
+            return not wanted.mark or self._unread.get(wanted.ref) != wanted.mark
+        return not wanted.mark or wanted.mark != known.mark
+
+    def _is_as_known(self, path: str, known: Known | None) -> bool:
+        """Whether a file looks as it did when it was read, without opening it; one that is not there was never read."""
+        try:
+            mark = mark_of(os.lstat(f"{self.root}/{path}"))
+        except OSError:
+            return known is None or not known.kept_hash
+        return known is not None and known.mark == mark
+
+    def _read(self, todo: Sequence[Wanted], known: Mapping[str, Known]) -> int:
+        """Keep what has another content than when it was read; what somebody changed here and not on the disk stays."""
+        gather, count = self._gather(), 0
+        basket: list[Item] = []
+        try:
+            for wanted in todo:
+                before = known.get(wanted.ref)
+                try:
+                    item = gather.item(wanted)
+                except OwlError as error:
+                    LOG.info("not followed: %s: %s", wanted.ref, error)
+                    self._unread[wanted.ref] = wanted.mark
+                    continue
+                if item is None or item.body is None:
+                    self._unread[wanted.ref] = wanted.mark
+                elif before is not None and before.sha256 == item.sha256:
+                    self._sources.looked(item)
+                else:
+                    basket.append(replace(item, original=None))
+                    count += 1
+                if len(basket) == BATCH:
+                    self._sources.keep(basket, READER, os.getuid())
+                    basket.clear()
+            if basket:
+                self._sources.keep(basket, READER, os.getuid())
+        finally:
+            gather.close()
+        return count
+
+    def _remove_gone(self, followed: Mapping[str, Wanted]) -> int:
+        """Entries of files that are not followed any more go; what never came from the disk, or is away, stays."""
+        rows = self._store.rows(
+            "SELECT e.path FROM entries e JOIN sources s ON s.entry = e.id "
+            "WHERE e.scope = ?1 AND instr(e.path, '://') = 0 AND s.hash = e.hash AND s.file = ?2 || e.path ORDER BY e.path",
+            (PROJECT, f"{self.root}/"),
+        )
+        gone = [str(path) for (path,) in rows if path not in followed and not any(is_within(path, folder) for folder in self._away)]
+        for start in range(0, len(gone), BATCH):
+            self._entries.mirror([], gone[start : start + BATCH], writer=READER.writer)
+        return len(gone)
+
+    # -- what a run sees ----------------------------------------------------------------------------
+
+    def _show(self, actor: Actor, paths: Sequence[str]) -> None:
+        """The run sees followed files as archived, unless it sees them in another way already."""
+        seen = {view.entry for view in self._views.of(actor.run)}
+        rows = self._store.rows(
+            "SELECT id FROM entries WHERE scope = ? AND path IN (SELECT value FROM json_each(?))",
+            (PROJECT, json.dumps(list(paths))),
+        )
+        if new := [int(entry) for (entry,) in rows if entry not in seen]:
+            self._views.set_visibility(actor, new, "archived")
+
+    def _write_manifest(self, actor: Actor) -> None:
+        """A line for each followed file with what it costs; written once for a run, and never again."""
+        scope = f"run:{actor.run}"
+        if self._views.find(actor.run, MANIFEST) is not None or self._entries.find(MANIFEST, scope=scope) is not None:
+            return
+        rows = [view.path for view in self._views.of(actor.run) if is_file_backed(view.path) and view.scope == PROJECT]
+        text = "".join(f"* {path} - {tokens} tokens\n" for path, tokens in self._sizes(rows))
+        with self._store.write(run=actor.run, durable=True):
+            made = self._entries.put(MANIFEST, Content(body=text), By("system", actor.run), scope=scope)
+            self._views.set_visibility(actor, [made.id], "visible")
+
+    def _sizes(self, paths: Sequence[str]) -> list[tuple[str, int]]:
+        """Files with their tokens, by path; no text is loaded for it."""
+        rows = self._store.rows(
+            "SELECT path, length(body) FROM entries WHERE scope = ? AND path IN (SELECT value FROM json_each(?)) ORDER BY path",
+            (PROJECT, json.dumps(list(paths))),
+        )
+        return [(str(path), -(-int(letters) // DIVISOR)) for path, letters in rows]
+
+
+def _kind_of(path: str, rules: Sequence[Constraint]) -> Kind | Literal[""]:
+    fitting = (rule.kind for rule in reversed(rules) if rule.pattern == path or patterns.compiled(rule.pattern).matches(path))
+    return next(fitting, "")
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path of the workspace is its own stored path."""
+    try:
+        return parse_ref(path) == path and scheme_of(path) is None
+    except BadInput:
+        return False

@@ -1,0 +1,116 @@
+"""Who changed what: the last changes of every entry, newest first.
+
+Owns the `changes` table; a row is written in the transaction of the change it tells of. Knows nothing
+about entries beyond scope, path and text. A text's patch is left out when it would be long, so what was
+there before cannot always be read from here: taking a run back is done from changesets.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from appliance.clock import now_ms
+from appliance.store.database import Row, Store
+from appliance.text import edits
+
+MAX_PATCH = 16_000  # characters
+MAX_DIFFED = 1_000_000  # characters of both texts together; beyond, a small machine would take seconds
+KEPT = 100  # changes remembered for one entry
+
+Verb = Literal["set", "edit", "rm", "cp", "mv", "mirror", "undo"]
+Execute = Callable[..., list[Row]]
+
+
+@dataclass(frozen=True)
+class By:
+    """Who changes something, and how: for the history, and to take a run back."""
+
+    writer: str = "client"
+    run: str = ""
+    verb: Verb = "set"
+
+    def doing(self, verb: Verb) -> "By":
+        """The same, doing this, unless it was said to be doing something else than set."""
+        return By(self.writer, self.run, verb) if self.verb == "set" else self
+
+
+CLIENT = By()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change. A hash is "" where there was nothing before, or is nothing after it."""
+
+    verb: str
+    writer: str
+    run: str
+    before_hash: str
+    after_hash: str
+    size_bytes: int
+    patch: str
+    at_ms: int
+
+
+class Changes:
+    """Reads and writes the history."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, execute: Execute, scope: str, path: str, change: Change) -> None:
+        """Remember a change, within the transaction that makes it; the oldest beyond the limit are forgotten."""
+        execute(
+            "INSERT INTO changes (scope, path, verb, writer, run, before_hash, after_hash, size_bytes, patch, at_ms) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                scope,
+                path,
+                change.verb,
+                change.writer,
+                change.run or None,
+                change.before_hash,
+                change.after_hash,
+                change.size_bytes,
+                change.patch,
+                change.at_ms,
+            ),
+        )
+        execute(
+            "DELETE FROM changes WHERE scope = ?1 AND path = ?2 AND id <= "
+            "(SELECT id FROM changes WHERE scope = ?1 AND path = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
+            (scope, path, KEPT),
+        )
+
+    def left(self, run: str, after_hash: str) -> tuple[str, str] | None:
+        """Scope and path of the newest change of a run that left this behind, or None."""
+        row = self._store.row(
+            "SELECT scope, path FROM changes WHERE run = ? AND after_hash = ? ORDER BY id DESC LIMIT 1", (run, after_hash)
+        )
+        return None if row is None else (str(row[0]), str(row[1]))
+
+    def of(self, scope: str, path: str, limit: int) -> list[Change]:
+        """The changes of one stored path, newest first; also of one that was removed."""
+        rows = self._store.rows(
+            "SELECT verb, writer, COALESCE(run, ''), before_hash, after_hash, size_bytes, patch, at_ms FROM changes "
+            "WHERE scope = ? AND path = ? ORDER BY id DESC LIMIT ?",
+            (scope, path, limit),
+        )
+        return [Change(*row) for row in rows]
+
+
+def changed(by: By, before_hash: str, after_hash: str, size_bytes: int, patch: str = "") -> Change:
+    """A change that happens now."""
+    return Change(by.verb, by.writer, by.run, before_hash, after_hash, size_bytes, patch, now_ms())
+
+
+def patch(before: str, after: str, name: str) -> str:
+    """The unified difference of two texts; "" when they are equal or it would be too long."""
+    if before == after or len(before) + len(after) > MAX_DIFFED:
+        return ""
+    old, new = Counter(before.split("\n")), Counter(after.split("\n"))
+    changed = (old - new) + (new - old)
+    if sum(len(line) * times for line, times in changed.items()) > MAX_PATCH:
+        return ""  # every one of these lines would be in it
+    found = edits.diff(before, after, name)
+    return found if len(found) <= MAX_PATCH else ""

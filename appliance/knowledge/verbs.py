@@ -1,0 +1,546 @@
+"""The six verbs, with one meaning for every surface: set, get, rm, cp, mv, update.
+
+Tags of a model, calls over the socket, commands and code all come here and leave the same rows; only the
+writer's tier differs, and with it what is allowed. A verb is one durable transaction: an error leaves nothing
+half-written. Call it outside of any other. In a run every verb leaves one log entry (`actions`) and changes
+what that run sees (`views`); a person outside of a run changes content alone. A model's change of a file
+waits for a decision. Not here: modes of approval, files on the disk, ending a loop.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from appliance.clock import monotonic_s
+from appliance.errors import BadInput, Conflict, DeadlineExceeded, NotFound, OwlError, Refused
+from appliance.knowledge.action_log import Actions, Proposal, Waiting, since_proposed
+from appliance.knowledge.change_log import By, Verb
+from appliance.knowledge.entries import Content, Entries, Entry
+from appliance.knowledge.schemes import REFUSED, Schemes, is_file
+from appliance.knowledge.selection import Match, Selection, kept, listing, told, window
+from appliance.knowledge.verb_arguments import (
+    FIELDS,
+    WHOLE,
+    Look,
+    Write,
+    check_hash,
+    check_knowledge,
+    check_run,
+    check_visibility,
+    checked,
+    rewrite,
+)
+from appliance.knowledge.views import Actor, View, Views, Visibility
+from appliance.records import Outcome
+from appliance.store.database import Store
+from appliance.text.references import parse_ref, scheme_of, unique_slug
+from appliance.text.tokens import estimate
+
+STATUSES = (102, 200, 204, 422)  # of an update
+TOLD = (400, 403, 404, 409, 413, 504)  # what is an outcome; anything else is trouble and raised
+HELD_S = 20  # for all entries of a pattern: meanwhile nobody else can write, and they wait 25 s at most
+MAX_SUBJECT = 500  # characters of a reference that a log entry repeats
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What became of one entry; `proposal` is where its change waits."""
+
+    path: str
+    text: str
+    proposal: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Verbs:
+    """Does what models, people and plugins ask for."""
+
+    def __init__(
+        self,
+        store: Store,
+        entries: Entries,
+        views: Views,
+        schemes: Schemes,
+        *,
+        is_file_change_proposed: bool = True,
+        veto: Callable[[str], str] = lambda path: "",
+        look: Callable[[Sequence[str]], object] = lambda paths: None,
+    ) -> None:
+        self._store = store
+        self._entries = entries
+        self._views = views
+        self._schemes = schemes
+        self._is_proposing = is_file_change_proposed
+        self._veto = veto  # why a change of a path may not be accepted, "" when it may
+        self._look = look  # brings entries in line with their files on disk
+        self._selection = Selection(store, entries, views, schemes)
+        self.actions = Actions(entries, views)
+
+    # -- the six ------------------------------------------------------------------------------------
+
+    def set(self, actor: Actor, ref: str, write: Write) -> Outcome:
+        """Write an entry, every entry of a pattern, or only how the run sees them."""
+        return self._act(actor, "set", ref, lambda: self._set(actor, ref, write))
+
+    def get(self, actor: Actor, ref: str, look: Look = WHOLE) -> Outcome:
+        """The text of an entry, which the run sees in full from now on; of a pattern a listing."""
+        return self._act(actor, "get", ref, lambda: self._get(actor, ref, look))
+
+    def rm(self, actor: Actor, ref: str, look: Look = WHOLE) -> Outcome:
+        """Remove an entry or every entry of a pattern; content that other runs see stays."""
+        return self._act(actor, "rm", ref, lambda: self._rm(actor, ref, look))
+
+    def cp(self, actor: Actor, source: str, target: str, visibility: Visibility | None = None) -> Outcome:
+        """Copy an entry to another path."""
+        return self._act(actor, "cp", source, lambda: self._transfer(actor, "cp", source, target, visibility))
+
+    def mv(self, actor: Actor, source: str, target: str, visibility: Visibility | None = None) -> Outcome:
+        """Move an entry to another path."""
+        return self._act(actor, "mv", source, lambda: self._transfer(actor, "mv", source, target, visibility))
+
+    def update(self, actor: Actor, text: str, status: int = 102) -> Outcome:
+        """Record how the run stands: 102 goes on, 200 and 204 are done, 422 cannot be done."""
+        return self._act(actor, "update", text, lambda: self._update(actor, text, status))
+
+    # -- what waits ---------------------------------------------------------------------------------
+
+    def record(self, actor: Actor, kind: str, subject: str, text: str, attributes: Mapping[str, Any] | None = None) -> Outcome:
+        """Record an action that somebody must allow first, such as a command: status 202 until it is resolved."""
+        check_run(actor, kind)
+        outcome = Outcome(202, "proposed", text)
+        with self._store.write(run=actor.run, durable=True):
+            path = self.actions.note(actor, kind, subject, outcome, attributes)
+        return replace(outcome, data={"paths": [], "proposals": [path], "warnings": []})
+
+    def resolve(self, actor: Actor, ref: str, is_accepted: bool, body: str | None = None) -> Outcome:
+        """Accept or reject what waits in the actor's run, with what is to be stored for it; 409 when the file has changed since."""
+        return self._act(actor, "resolve", ref, lambda: self._resolve(actor, parse_ref(ref), is_accepted, body), is_noted=False)
+
+    def refuse(self, actor: Actor, ref: str, outcome: Outcome) -> None:
+        """What waits in the actor's run has failed, with this outcome as its body."""
+        with self._store.write(run=actor.run, durable=True):
+            view = self.actions.open(actor.run, parse_ref(ref))
+            self.actions.decide(actor, view, "failed", outcome.status, outcome.outcome, body=outcome.message)
+
+    def override(self, actor: Actor, why: str) -> None:
+        """The updates of the actor's turn that claimed an end are void: stored as a conflict."""
+        with self._store.write(run=actor.run, durable=True):
+            for view in self._views.of(actor.run, prefix=f"update://turn_{actor.turn}/"):
+                if view.status in STATUSES[1:]:
+                    self._views.resolve(actor.run, view.entry, "failed", 409, "conflict")
+            for view in self._views.of(actor.run, prefix=f"log://turn_{actor.turn}/update/", state="resolved"):
+                self.actions.decide(actor, view, "failed", 409, "conflict", body=why)
+
+    def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
+        """What waits for a decision, oldest first: in one run, or in all."""
+        return self.actions.listing(run, limit)
+
+    def perform(self, actor: Actor, verb: str, given: Mapping[str, Any]) -> Outcome:
+        """A verb or `resolve` with its arguments by name, for surfaces that take them from outside."""
+        ref = str(given.get("ref", ""))
+        if verb == "set":
+            names = [f.name for f in fields(Write) if f.name != "content"]
+            content = Content(**{name: given[name] for name in FIELDS if name in given})
+            return self.set(actor, ref, Write(**{n: given[n] for n in names if n in given}, content=content))
+        if verb in ("get", "rm"):
+            look = Look(**{f.name: given[f.name] for f in fields(Look) if f.name in given})
+            return self.get(actor, ref, look) if verb == "get" else self.rm(actor, ref, look)
+        if verb in ("cp", "mv"):
+            do = self.cp if verb == "cp" else self.mv
+            return do(actor, ref, str(given.get("target", "")), given.get("visibility"))
+        if verb == "update":
+            return self.update(actor, str(given.get("text", "")), int(given.get("status", 102)))
+        if verb == "resolve":
+            return self.resolve(actor, ref, bool(given.get("is_accepted")))
+        raise BadInput(f"there is no verb {verb!r}", hint="use set, get, rm, cp, mv or update")
+
+    # -- set ----------------------------------------------------------------------------------------
+
+    def _set(self, actor: Actor, ref: str, write: Write) -> Outcome:
+        write, warnings = checked(actor, write)
+        path = self._knowledge_path(actor, ref, write) if write.kind == "known" else parse_ref(ref)
+        matches = None
+        if self._selection.is_many(actor, path) or write.wanted:
+            matches = self._several(actor, path, write)
+        with self._store.write(run=actor.run, durable=True):
+            if matches is None:
+                done = [self._set_one(actor, path, self._selection.find(actor, path), write)]
+            else:
+                done = [self._set_one(actor, entry.path, entry, write) for entry in self._each(matches)]
+            return self._finish(actor, "set", path, done, warnings)
+
+    def _several(self, actor: Actor, path: str, write: Write) -> list[Match] | None:
+        """The entries of a pattern; None for a new name that only looks like one."""
+        if write.expected_hash is not None:
+            raise BadInput(f"an expected hash for the pattern {path}", hint="name one entry")
+        if not write.wanted and write.has_content and not any(letter in path for letter in "*?{"):
+            if not self._selection.matching(actor, path):
+                return None
+        return self._selection.chosen(actor, path, write.wanted)[0]
+
+    def _set_one(self, actor: Actor, path: str, entry: Entry | None, write: Write) -> _Done:
+        if not write.has_content:
+            if entry is None:
+                raise NotFound(f"no entry {path}", hint="set it with a body first")
+            self._show(actor, entry.id, write.visibility, write.summary)
+            return _Done(path, f"{path}: {write.visibility or 'described'}")
+        self._check_write(actor, path, entry)
+        check_hash(path, entry, write.expected_hash)
+        if self._waits(actor, path):
+            return self._propose_text(actor, path, entry, write)
+        edited = rewrite(path, None if entry is None else entry.body, write)
+        if edited is not None:
+            check_knowledge(path, edited.text)
+        content = replace(write.content, body=None if edited is None else edited.text, blob=None)
+        stored = self._put(actor, path, entry, content, "set" if entry is None or edited is None else "edit")
+        self._show(actor, stored.id, write.visibility, write.summary)
+        return _Done(
+            path,
+            f"{path}: {'written' if entry is None else 'changed'}, {estimate(stored.body)} tokens",
+            "",
+            () if edited is None else edited.warnings,
+        )
+
+    def _propose_text(self, actor: Actor, path: str, entry: Entry | None, write: Write) -> _Done:
+        known = self.actions.waiting(actor.run, path)
+        before = known[1] if known else None
+        text = before.after if before else None if entry is None else entry.body
+        edited = rewrite(path, text, write)
+        content = {name: value for name in FIELDS if (value := getattr(write.content, name)) is not None}
+        if known is None and not content and entry is not None and edited is not None and edited.text == text:
+            return _Done(path, f"{path}: it says so already")
+        proposal = Proposal(
+            "set",
+            path,
+            actor.tier,
+            before=before.before if before else entry.body if entry else "",
+            before_hash=before.before_hash if before else entry.hash if entry else "",
+            after=(text or "") if edited is None else edited.text,
+            content={**(before.content if before else {}), **content},
+            visibility=write.visibility or (before.visibility if before else None),
+            summary=write.summary or (before.summary if before else None),
+        )
+        if entry is not None:
+            self._show(actor, entry.id, write.visibility, write.summary)
+        where = self.actions.propose(actor, proposal)
+        return _Done(path, f"{path}: waits for a decision as {where}", where, () if edited is None else edited.warnings)
+
+    def _knowledge_path(self, actor: Actor, ref: str, write: Write) -> str:
+        """`known://` before a bare path; without one a name made of the summary or the text."""
+        if ref.strip():
+            return parse_ref(ref if scheme_of(ref.strip()) else f"known://{ref.strip()}")
+        name = (write.summary or (write.body or "").strip().partition("\n")[0]).replace(", ", ",")
+
+        def is_taken(slug: str) -> bool:
+            found = self._selection.find(actor, f"known://{slug}")
+            return found is not None and found.body != write.body
+
+        return f"known://{unique_slug(name, is_taken)}"
+
+    # -- get ----------------------------------------------------------------------------------------
+
+    def _get(self, actor: Actor, ref: str, look: Look) -> Outcome:
+        is_part = look.line is not None or look.limit is not None
+        if is_part and (look.wanted or self._selection.is_many(actor, ref)):
+            raise BadInput(f"lines of {ref}, which may be many entries", hint="name one entry, without a filter")
+        matches, is_search = self._selection.chosen(actor, ref, look.wanted)
+        data = self._about([m.path for m in matches]) | {"tokens": sum(m.tokens for m in matches)}
+        found = listing(matches)
+        if look.is_preview:
+            return self._found(actor, ref, f"PREVIEW\n{found}", f"PREVIEW\n{found}", data)
+        if is_search:
+            return self._found(actor, ref, found, found, data, matches)
+        entry = self._entries.get(matches[0].path, scope=matches[0].scope)
+        data |= {"title": entry.title, "mime": entry.mime, "hash": entry.hash, "is_textual": entry.is_textual}
+        if not entry.is_textual:
+            text = f"{entry.path} holds no text: {entry.mime}"
+            return self._found(actor, ref, text, text, data, matches)
+        if is_part:
+            part = window(entry.body, look.line, look.limit)
+            text = f"{part.header()}\n{part.text}"
+            data |= {"line": part.first, "last": part.last, "total_lines": part.total}
+            return self._found(actor, ref, text, f"{entry.path} {text}", data)
+        return self._found(actor, ref, entry.body, found, data, matches)
+
+    def _found(
+        self, actor: Actor, ref: str, text: str, told: str, data: dict[str, Any], shown: list[Match] | None = None
+    ) -> Outcome:
+        """What a run has read becomes visible, and its log says so; reading outside of one writes nothing."""
+        if actor.run:
+            with self._store.write(run=actor.run, durable=True):
+                if shown is not None:
+                    self._views.promote(actor, [match.id for match in shown])
+                self.actions.note(actor, "get", ref, Outcome(200, "ok", told), {"paths": data["paths"][:100]})
+        return Outcome(200, "ok", text, data=data)
+
+    # -- rm, cp, mv ---------------------------------------------------------------------------------
+
+    def _rm(self, actor: Actor, ref: str, look: Look) -> Outcome:
+        matches, _ = self._selection.chosen(actor, ref, look.wanted)
+        if look.is_preview:
+            found = f"PREVIEW\n{listing(matches)}"
+            return self._found(actor, ref, found, found, self._about([match.path for match in matches]))
+        with self._store.write(run=actor.run, durable=True):
+            done = [self._rm_one(actor, entry) for entry in self._each(matches)]
+            return self._finish(actor, "rm", ref, done)
+
+    def _rm_one(self, actor: Actor, entry: Entry) -> _Done:
+        self._check_write(actor, entry.path, entry)
+        if self._waits(actor, entry.path):
+            where = self.actions.propose(actor, Proposal("rm", entry.path, actor.tier, entry.body, entry.hash))
+            return _Done(entry.path, f"{entry.path}: its removal waits for a decision as {where}", where)
+        is_gone = self._take_away(actor, entry, "rm")
+        return _Done(entry.path, f"{entry.path}: removed" if is_gone else f"{entry.path}: removed here, others still see it")
+
+    def _take_away(self, actor: Actor, entry: Entry, verb: Verb) -> bool:
+        """Remove an entry from what the run sees, and its content when no other run sees it."""
+        has_others = False
+        if actor.run:
+            self._views.drop(actor.run, [entry.id])
+            has_others = bool(self._views.watchers(entry.id, beside=actor.run))
+            if has_others and entry.scope != f"run:{actor.run}":
+                return False
+            self._part(entry, actor.run)  # a fork keeps what it saw
+        self._entries.remove(entry.path, By(actor.tier, actor.run, verb), scope=entry.scope)
+        return not has_others
+
+    def _transfer(self, actor: Actor, verb: Verb, source: str, target: str, visibility: Visibility | None) -> Outcome:
+        check_visibility(actor, visibility)
+        if not target.strip():
+            raise BadInput(f"{verb} {source} to nowhere", hint="name the destination, as attribute or as body")
+        if self._selection.is_many(actor, source):
+            raise BadInput(f"{verb} of the pattern {source}", hint="name one entry; get shows which ones match")
+        path = parse_ref(target)
+        if path.endswith("/"):
+            path += parse_ref(source).rstrip("/").rpartition("/")[2]
+        if self._selection.is_many(actor, path):
+            raise BadInput(f"{verb} to the pattern {path}", hint="name one destination")
+        with self._store.write(run=actor.run, durable=True):
+            entry = self._selection.get(actor, parse_ref(source))
+            if entry.is_folder:
+                raise BadInput(f"{entry.path} is a folder", hint="name an entry in it")
+            if entry.path == path:
+                raise BadInput(f"{path} is source and target", hint="name another destination")
+            there = self._selection.find(actor, path)
+            self._check_write(actor, path, there)
+            if verb == "mv":
+                self._check_write(actor, entry.path, entry)
+            if self._waits(actor, path) or (verb == "mv" and self._waits(actor, entry.path)):
+                done = self._propose_transfer(actor, verb, entry, there, path, visibility)
+            else:
+                self._transfer_now(actor, verb, entry, there, path, visibility)
+                done = _Done(path, f"{entry.path}: {'moved' if verb == 'mv' else 'copied'} to {path}")
+            if there is not None:
+                done = replace(done, warnings=(f"{path} was there and {'would be' if done.proposal else 'is'} overwritten",))
+            return self._finish(actor, verb, entry.path, [done])
+
+    def _propose_transfer(
+        self, actor: Actor, verb: Verb, entry: Entry, there: Entry | None, path: str, visibility: Visibility | None
+    ) -> _Done:
+        proposal = Proposal(
+            verb,
+            path,
+            actor.tier,
+            before=there.body if there else "",
+            before_hash=there.hash if there else "",
+            after=entry.body,
+            source=entry.path,
+            source_hash=entry.hash,
+            visibility=visibility,
+        )
+        where = self.actions.propose(actor, proposal)
+        return _Done(path, f"{path}: waits for a decision as {where}", where)
+
+    def _transfer_now(
+        self, actor: Actor, verb: Verb, entry: Entry, there: Entry | None, path: str, visibility: Visibility | None
+    ) -> None:
+        check_knowledge(path, entry.body)
+        others = self._views.watchers(entry.id, beside=actor.run)
+        if verb == "mv" and there is None and not others and entry.scope == self._scope(actor, path):
+            moved = self._entries.move(entry.path, path, By(actor.tier, actor.run, verb), scope=entry.scope)
+            if actor.run:
+                self._views.wrote(actor, moved.id)
+        else:
+            moved = self._entries.inherit(self._put(actor, path, there, self._whole(entry), verb), entry)
+            if verb == "mv":
+                self._take_away(actor, entry, verb)
+        self._show(actor, moved.id, visibility, None)
+
+    # -- update and resolve -------------------------------------------------------------------------
+
+    def _update(self, actor: Actor, text: str, status: int) -> Outcome:
+        check_run(actor, "update")
+        if status not in STATUSES:
+            raise BadInput(f"status {status}", hint=f"use one of {', '.join(map(str, STATUSES))}")
+        with self._store.write(run=actor.run, durable=True):
+            folder, scope = f"update://turn_{actor.turn}/", f"run:{actor.run}"
+            name = unique_slug(text, lambda slug: self._entries.find(folder + slug, scope=scope) is not None)
+            self._schemes.check_write(folder + name, actor.tier)
+            content = Content(body=text, attributes={"status": status})
+            entry = self._entries.put(folder + name, content, By(actor.tier, actor.run), scope=scope)
+            self._views.show(actor, entry.id, "visible", "resolved", status)
+        return Outcome(200, "ok", f"noted with {status}", data={"paths": [entry.path], "status": status, "warnings": []})
+
+    def _resolve(self, actor: Actor, path: str, is_accepted: bool, body: str | None) -> Outcome:
+        check_run(actor, "resolve")
+        if actor.tier == "model":
+            raise Refused(f"{actor.tier} may not decide about {path}", hint="a person decides")
+        if is_accepted and (about := self.actions.proposal(self.actions.open(actor.run, path))) is not None:
+            self._look([name for name in (about.target, about.source) if name])  # somebody may have edited the file itself
+        with self._store.write(run=actor.run, durable=True):
+            view = self.actions.open(actor.run, path)
+            data = {"paths": [path], "warnings": []}
+            if not is_accepted:
+                self.actions.decide(actor, view, "failed", 403, "rejected", body=body)
+                return Outcome(200, "ok", f"{path}: rejected", data=data)
+            if reason := self._vetoed(view):
+                self.actions.decide(actor, view, "failed", 403, "permission")
+                return Outcome(403, REFUSED, f"{path}: {reason}", "the constraint can be released", data=data)
+            reason = self._accept(actor, view)
+            if reason:
+                self.actions.decide(actor, view, "failed", 409, "conflict", body=reason)
+                return Outcome(409, "conflict", f"{path}: {reason}", "ask for the change again", data=data)
+            self.actions.decide(actor, view, "resolved", 200, body=body)
+            return Outcome(200, "ok", f"{path}: accepted", data=data)
+
+    def _vetoed(self, view: View) -> str:
+        """Why what was proposed may not be done, "" when it may; what is only read of another file is no change of it."""
+        proposal = self.actions.proposal(view)
+        if proposal is None:
+            return ""
+        changed = [proposal.target, *([proposal.source] if proposal.verb == "mv" and proposal.source else [])]
+        return next((why for path in changed if (why := self._veto(path))), "")
+
+    def _accept(self, actor: Actor, view: View) -> str:
+        """Do what was proposed; the reason when that is not possible any more."""
+        proposal = self.actions.proposal(view)
+        if proposal is None:
+            return ""  # a command: whoever recorded it runs it
+        author = replace(actor, tier=proposal.author)
+        there = self._selection.find(author, proposal.target)
+        source = self._selection.find(author, proposal.source) if proposal.source else None
+        for name, entry, known in (
+            (proposal.target, there, proposal.before_hash),
+            (proposal.source, source, proposal.source_hash),
+        ):
+            if (now := entry.hash if entry else "") != known:
+                return since_proposed(name, known, now)
+        self._schemes.check_write(proposal.target, author.tier)
+        if proposal.verb == "rm" and there is not None:
+            self._entries.remove(there.path, By(author.tier, author.run, "rm"), scope=there.scope)
+        elif proposal.verb in ("cp", "mv") and source is not None:
+            verb: Verb = "cp" if proposal.verb == "cp" else "mv"
+            self._transfer_now(author, verb, source, there, proposal.target, proposal.visibility)
+        elif proposal.after is not None:
+            content = Content(body=proposal.after, **proposal.content)
+            stored = self._put(author, proposal.target, there, content, "set" if there is None else "edit")
+            self._show(author, stored.id, proposal.visibility if there is None else None, proposal.summary)
+        return ""
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _act(self, actor: Actor, verb: str, subject: str, work: Callable[[], Outcome], *, is_noted: bool = True) -> Outcome:
+        """The outcome of some work: errors that a caller can do something about are outcomes, and are noted in the run."""
+        try:
+            return work()
+        except OwlError as error:
+            if error.status not in TOLD:
+                raise
+            outcome = Outcome(error.status, REFUSED if isinstance(error, Refused) else error.outcome, error.message, error.hint)
+        if actor.run and is_noted:
+            subject = subject[:MAX_SUBJECT].encode("utf-8", "replace").decode()
+            message = outcome.message.encode("utf-8", "replace").decode()
+            with self._store.write(run=actor.run, durable=True):
+                self.actions.note(actor, verb, subject, replace(outcome, message=message))
+        return outcome
+
+    @staticmethod
+    def _about(paths: list[str]) -> dict[str, Any]:
+        """The data of an outcome about these entries; `count` tells when there are more than `paths` names."""
+        return {"paths": kept(paths), "count": len(paths), "warnings": []}
+
+    def _finish(self, actor: Actor, verb: str, subject: str, done: list[_Done], warnings: tuple[str, ...] = ()) -> Outcome:
+        """One outcome and, in a run, one log entry for everything that was done; what waits has its own."""
+        proposals = [d.proposal for d in done if d.proposal]
+        warnings = (*warnings, *(warning for d in done for warning in d.warnings))
+        notes = [f"warning: {warning}" for warning in warnings]
+        data = self._about([d.path for d in done]) | {"proposals": kept(proposals), "warnings": kept(warnings)}
+        at_once = [d for d in done if not d.proposal]
+        if actor.run and at_once:
+            text = "\n".join([*(d.text for d in at_once), *notes])
+            self.actions.note(actor, verb, subject, Outcome(200, "ok", text))
+        message = "\n".join([*told([d.text for d in done]), *told(notes)])
+        return Outcome(202 if proposals else 200, "proposed" if proposals else "ok", message, data=data)
+
+    def _each(self, matches: Sequence[Match]) -> Iterator[Entry]:
+        """The entries of these matches that are still there, one at a time: together their texts may be more than memory."""
+        until_s = monotonic_s() + HELD_S
+        for match in matches:
+            if monotonic_s() > until_s:
+                raise DeadlineExceeded(f"{len(matches)} entries took longer than {HELD_S} s", hint="name fewer entries at once")
+            entry = self._entries.find(match.path, scope=match.scope)
+            if entry is not None:
+                yield entry
+
+    def _check_write(self, actor: Actor, path: str, entry: Entry | None) -> None:
+        """Refused for what the actor may not write, Conflict for what waits: writing to it would look like a decision."""
+        self._schemes.check_write(path, actor.tier)
+        if actor.run and entry is not None and self._views.is_waiting(actor.run, entry.id):
+            raise Conflict(f"{path} waits for a decision", hint="leave it until it is accepted or rejected")
+
+    def _put(self, actor: Actor, path: str, seen: Entry | None, content: Content, verb: Verb) -> Entry:
+        """Write content where the path lives. What a fork sees of its parent's becomes its own, and what others see stays."""
+        scope, by = self._scope(actor, path), By(actor.tier, actor.run, verb)
+        own = self._entries.find(path, scope=scope)
+        if own is not None and scope.startswith("run:"):
+            self._part(own, actor.run)
+        if own is None and seen is not None and seen.scope.startswith("run:"):
+            given = {f.name: value for f in fields(Content) if (value := getattr(content, f.name)) is not None}
+            kept = self._whole(seen)
+            if "blob" in given or given.get("body", kept.body) != kept.body:
+                kept = replace(kept, body=None, blob=None, original=None)  # bytes stay with the text that was read from them
+            content = replace(kept, **given)
+        stored = self._entries.put(path, content, by, scope=scope)
+        if actor.run:
+            if seen is not None and seen.id != stored.id and seen.scope.startswith("run:"):
+                self._views.repoint(actor.run, seen.id, stored.id)
+            self._views.wrote(actor, stored.id)
+        return stored
+
+    def _part(self, entry: Entry, run: str) -> None:
+        """Runs that see a run's own entry keep what they saw, as an entry of their own."""
+        for other in self._views.watchers(entry.id, beside=run):
+            kept = self._entries.put(entry.path, self._whole(entry), By(entry.writer, run, "cp"), scope=f"run:{other}")
+            self._views.repoint(other, entry.id, kept.id)
+
+    def _whole(self, entry: Entry) -> Content:
+        """All that an entry holds, with the bytes that its text was read from."""
+        known = {name: getattr(entry, name) for name in FIELDS}
+        if not entry.is_textual:
+            return Content(**known, blob=self._entries.blob(entry))
+        try:
+            original = self._entries.blob(entry)
+        except NotFound:
+            original = None
+        return Content(**known, body=entry.body, original=original)
+
+    def _scope(self, actor: Actor, path: str) -> str:
+        if not actor.run and self._schemes.of(path).scope == "run":
+            raise BadInput(
+                f"{path} belongs to a thread, and none is given", hint="name the thread, or use memory:// for what lasts"
+            )
+        return self._schemes.scope_for(path, actor.run, actor.project)
+
+    def _waits(self, actor: Actor, path: str) -> bool:
+        """Whether a change of this path waits for a decision: a model's, of a file. Refused where its run may change none."""
+        is_waiting = self._is_proposing and actor.tier == "model" and bool(actor.run) and is_file(path)
+        if is_waiting and actor.bars_files:
+            hint = "wait_task tells a person" if "approval" in actor.bars_files else "say what should be changed instead"
+            raise Refused(f"{path} was not changed: {actor.bars_files}", hint=hint)
+        return is_waiting
+
+    def _show(self, actor: Actor, entry: int, visibility: Visibility | None, summary: str | None) -> None:
+        if visibility is not None:
+            self._views.set_visibility(actor, [entry], visibility)
+        if summary is not None:
+            self._views.summarize(actor, [entry], summary)

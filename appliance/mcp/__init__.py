@@ -1,0 +1,1 @@
+"""The Model Context Protocol: servers of tools behind the bridge, and the owl as a server."""

@@ -1,0 +1,228 @@
+"""One connection to a server of tools: opened, asked, watched and closed, and what the server asks of us in return.
+
+A server that wants a model's text, or an answer of a person, is refused; of folders it is told those it sees anyway.
+Opening and closing happen in one task of its own, as the protocol's library wants it. In the bridge process alone.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+from mcp import Client
+from mcp.client.context import ClientRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.jsonrpc import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
+from pydantic import FileUrl
+
+from appliance import __version__
+from appliance.errors import OwlError, ServerError
+from appliance.mcp import http_transport
+from appliance.mcp.content import hint_of, kind_of
+from appliance.mcp.http_transport import Consent, Tokens
+from appliance.mcp.sandbox import Enclosure
+from appliance.mcp.stdio_transport import Conduit
+from appliance.sandbox.bubblewrap import Bind
+
+LOG = logging.getLogger(__name__)
+START_S = 60.0  # servers that fetch themselves first are slow to begin
+END_S = 12.0
+# Errors of HTTP after which a connection is not asked again, by name: the library that raises them is one of its own.
+BROKEN = ("ConnectError", "ConnectTimeout", "ReadTimeout", "ReadError", "WriteError", "RemoteProtocolError")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A server as the core describes it with every request, its secrets filled in; `key` changes when it does."""
+
+    name: str
+    transport: str
+    key: str
+    argv: tuple[str, ...] = ()
+    folder: str = ""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    binds: tuple[Bind, ...] = ()
+    has_network: bool = False
+    memory_bytes: int = 512 << 20
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tokens: Mapping[str, Any] = field(default_factory=dict)
+    client: Mapping[str, str] = field(default_factory=dict)  # our name at its login, where it is given
+    timeout_s: float = 60.0
+
+    @property
+    def enclosure(self) -> Enclosure:
+        """The sandbox of a server that is started here."""
+        return Enclosure(
+            self.name, self.argv, Path(self.folder), self.environ, self.binds, self.has_network, memory_bytes=self.memory_bytes
+        )
+
+
+def spec(plain: Mapping[str, Any]) -> Spec:
+    """The server that a request describes."""
+    binds = tuple(Bind(Path(source), inside, is_writable) for source, inside, is_writable in plain.get("binds", ()))
+    return Spec(**{**plain, "argv": tuple(plain.get("argv", ())), "binds": binds})
+
+
+class Connection:
+    """A server that is connected to. `client` is the library's; `is_stale` when its lists have changed."""
+
+    def __init__(self, what: Spec, consent: Consent | None = None) -> None:
+        self.spec = what
+        self.tokens = Tokens(dict(what.tokens))
+        if what.client:
+            self.tokens.name(what.client["client_id"], what.client["client_secret"], what.client.get("issuer", ""))
+        self.is_stale = False
+        self._consent = consent
+        self._heard = http_transport.Heard()
+        self._conduit = Conduit(what.enclosure) if what.transport == "stdio" else None
+        self._stop = asyncio.Event()
+        self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._owner: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process of a server that was started here, else 0."""
+        return self._conduit.pid if self._conduit is not None else 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked; a server that died meanwhile cannot."""
+        is_gone = self._conduit is not None and self._conduit.is_gone
+        return self._owner is not None and not self._owner.done() and not is_gone
+
+    @property
+    def client(self) -> Client:
+        """The library's, once it is open."""
+        return self._opened.result()
+
+    async def open(self, timeout_s: float = START_S) -> None:
+        """Connect; ServerError says why not."""
+        self._owner = asyncio.create_task(self._own())
+        try:
+            await asyncio.wait_for(asyncio.shield(self._opened), timeout_s)
+        except TimeoutError:
+            await self.close()
+            said = self._last_words() or "it did not answer"
+            text = f"server {self.spec.name} did not start within {timeout_s:g} s: {said}"
+            raise ServerError(text, outcome="retryable", hint=hint_of("retryable", self.spec.name)) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Hang up; closing twice or before it was opened is safe, and errors at the end are nobody's concern."""
+        self._stop.set()
+        if self._consent is not None:
+            self._consent.close()
+        if self._owner is not None and self._owner is not asyncio.current_task():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._owner), END_S)
+            self._owner.cancel()
+
+    def is_broken(self, error: BaseException) -> bool:
+        """Whether nothing more will come over this connection after that."""
+        one = _first(error)
+        return not self.is_open or type(one).__name__ in BROKEN or (isinstance(one, MCPError) and one.code == CONNECTION_CLOSED)
+
+    async def failure(self, error: BaseException) -> OwlError:
+        """What went wrong, in our words."""
+        if self._conduit is not None and self.is_broken(error):
+            await self._conduit.settle()
+        return self._told(error)
+
+    def _told(self, error: BaseException) -> OwlError:
+        name = self.spec.name
+        one = _first(error)
+        if isinstance(one, OwlError):
+            hint = one.hint.replace("NAME", name) or hint_of(one.outcome, name) if isinstance(one, ServerError) else one.hint
+            return type(one)(one.message, hint=hint, outcome=one.outcome)
+        is_gone = self._conduit is not None and self._conduit.is_gone
+        code = one.code if isinstance(one, MCPError) else 0
+        if is_gone or code == CONNECTION_CLOSED:
+            said = self._last_words()
+            text = f"server {name} ended{f': {said}' if said else ''}"
+            return ServerError(text, outcome="retryable", hint="it is started again by the next call")
+        if code == REQUEST_TIMEOUT:
+            return ServerError(f"server {name} did not answer in time", outcome="retryable", hint=hint_of("retryable", name))
+        text = f"{type(one).__name__}: {one}" if not isinstance(one, MCPError) else str(one)
+        text = f"HTTP {self._heard.status}: {text}" if self._heard.status else text
+        kind = "input_error" if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else kind_of(text)
+        if type(one).__name__ in BROKEN:
+            kind = "retryable"
+        if type(one).__name__.startswith("OAuth"):
+            kind = "auth_error"
+        hint = f"{name} knows nothing of that kind: do without it" if code == METHOD_NOT_FOUND else hint_of(kind, name)
+        return ServerError(f"server {name}: {text[:2000]}", outcome=kind, hint=hint)
+
+    async def _own(self) -> None:
+        """The task in which everything of this connection is opened and closed."""
+        try:
+            async with self._client() as client:
+                if not self._opened.done():
+                    self._opened.set_result(client)
+                await self._until_over()
+        except (Exception, asyncio.CancelledError, BaseExceptionGroup) as error:  # noqa: BLE001 the library's, of any kind
+            if not self._opened.done():
+                self._opened.set_exception(await self.failure(error))
+                self._opened.exception()  # also when nobody waits any more
+            else:
+                LOG.debug("connection to %s ended: %s", self.spec.name, error)
+
+    async def _until_over(self) -> None:
+        waits = [asyncio.ensure_future(self._stop.wait())]
+        if self._conduit is not None:
+            waits.append(asyncio.ensure_future(self._conduit.gone.wait()))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+
+    def _client(self) -> Client:
+        if self._conduit is not None:
+            transport: Any = self._conduit.transport()
+        else:
+            headers = dict(self.spec.headers)
+            transport = http_transport.transport(
+                self.spec.url, headers, self.tokens, self._consent, self.spec.timeout_s, self._heard
+            )
+        return Client(
+            transport,
+            read_timeout_seconds=self.spec.timeout_s,
+            list_roots_callback=self._roots,
+            elicitation_callback=_decline,
+            message_handler=self._hear,
+            client_info=types.Implementation(name="owlbox", version=__version__),
+            cache=None,
+        )
+
+    async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult:
+        """The folders that the server sees anyway; none for one that is elsewhere."""
+        if self._conduit is None:
+            return types.ListRootsResult(roots=[])
+        seen = ["/work", *(bind.inside for bind in self.spec.binds if bind.is_writable)]
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(f"file://{path}")) for path in seen])
+
+    async def _hear(self, message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self.is_stale = True
+
+    def _last_words(self) -> str:
+        return self._conduit.last_words() if self._conduit is not None else ""
+
+
+async def _decline(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    """Nobody is asked on a server's behalf: what a person is shown must come from us."""
+    return types.ElicitResult(action="decline")
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error of a group of them."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,195 @@
+"""A server of tools behind its standard input and output, in its sandbox: the transport that the protocol's library drives.
+
+Owns starting it in its enclosure, its lines, its last words and its end. In the bridge process alone.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+
+from appliance.errors import ServerError, Unavailable
+from appliance.mcp import sandbox
+from appliance.mcp.sandbox import Enclosure
+from appliance.sandbox import bubblewrap, landlock, runner
+from appliance.sandbox.launcher import this_core
+
+MAX_LINE = 16 << 20  # bytes of one message
+WORDS = 4000  # characters of what a server said on its standard error that are kept
+READY_S = 15.0  # a sandbox that is not made by then hangs
+LEAVE_S = 2.0  # how long a server may take to end when its input ends
+KILLED_S = 5.0
+
+Item = SessionMessage | Exception
+Streams = tuple[MemoryObjectReceiveStream[Item], MemoryObjectSendStream[SessionMessage]]
+
+
+class Conduit:
+    """One server's process; `transport` starts it, and ends it when it is left."""
+
+    def __init__(self, what: Enclosure, bwrap: str = bubblewrap.BWRAP) -> None:
+        self._what = what
+        self._bwrap = bwrap
+        self._said = ""
+        self._process: asyncio.subprocess.Process | None = None
+        self.gone = asyncio.Event()
+
+    @property
+    def pid(self) -> int:
+        """The process id of its sandbox, 0 before it has one."""
+        return self._process.pid if self._process is not None else 0
+
+    async def settle(self) -> None:
+        """Wait a moment for the end of a process whose output has ended, so that `last_words` knows it."""
+        if self._process is not None and self.is_gone:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), 1.0)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the server has ended, or says nothing any more."""
+        return self.gone.is_set() or (self._process is not None and self._process.returncode is not None)
+
+    def last_words(self) -> str:
+        """How it ended, and the last it said on its standard error."""
+        code = self._process.returncode if self._process is not None else None
+        how = "" if code is None else f"it ended with {code}"
+        words = " / ".join(line.strip() for line in self._said.splitlines()[-4:] if line.strip())
+        return ": ".join(part for part in (how, words) if part)
+
+    @asynccontextmanager
+    async def transport(self) -> AsyncGenerator[Streams, None]:
+        """What the library reads from and writes to; ServerError when there is no sandbox for it."""
+        process = await self._start()
+        incoming, reading = anyio.create_memory_object_stream[Item](0)
+        writing, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._read, process, incoming)
+            tasks.start_soon(self._write, process, outgoing)
+            tasks.start_soon(self._listen, process)
+            try:
+                yield reading, writing
+            finally:
+                with anyio.CancelScope(shield=True):
+                    reading.close()
+                    writing.close()
+                    await self._end(process)
+                tasks.cancel_scope.cancel()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        files: list[int] = []
+
+        def file(content: bytes) -> int:
+            files.append(runner.sealed(content))
+            return files[-1]
+
+        try:
+            words = [os.fsencode(w) if isinstance(w, str) else b"%d" % file(w) for w in sandbox.options(self._what)]
+            listed = file(b"\0".join(words) + b"\0")
+            command = sandbox.command(self._what, writing, landlock.version())
+            process = self._process = await asyncio.create_subprocess_exec(
+                *(bubblewrap.title(self._what.order, this_core()), "--args", str(listed), "--", *command),
+                executable=self._bwrap,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=(*files, writing),
+                env={},
+                cwd="/",
+                start_new_session=True,
+                limit=MAX_LINE,
+            )
+        except OSError as error:
+            os.close(reading)
+            raise Unavailable(f"{self._bwrap} cannot be started: {error.strerror}", hint=bubblewrap.missing(self._bwrap)) from None
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+            for handle in files:
+                os.close(handle)
+        await self._until_ready(process, reading)
+        return process
+
+    async def _until_ready(self, process: asyncio.subprocess.Process, handle: int) -> None:
+        """Wait for the byte that says that the sandbox stands; ServerError with what bubblewrap said instead."""
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(handle, told.set)
+        try:
+            await asyncio.wait_for(told.wait(), READY_S)
+            is_ready = bool(os.read(handle, 1))
+        except TimeoutError:
+            is_ready = False
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+        if is_ready:
+            return
+        await self._end(process)
+        assert process.stderr is not None
+        said = (await process.stderr.read(WORDS)).decode("utf-8", "replace").strip()
+        raise ServerError(f"no sandbox for server {self._what.name}: {said or 'not made in time'}", hint=bubblewrap.advice(said))
+
+    async def _read(self, process: asyncio.subprocess.Process, to: MemoryObjectSendStream[Item]) -> None:
+        """Messages, one a line; what is none, such as a greeting that some servers print, is passed over."""
+        assert process.stdout is not None
+        async with to:
+            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                async for line in _lines(process.stdout):
+                    try:
+                        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    except ValueError:
+                        self._say(f"not a message: {line[:200].decode('utf-8', 'replace')}\n")
+                        continue
+                    await to.send(SessionMessage(message))
+            self.gone.set()
+
+    async def _write(self, process: asyncio.subprocess.Process, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        assert process.stdin is not None
+        async with outgoing:
+            with contextlib.suppress(OSError, anyio.ClosedResourceError):
+                async for item in outgoing:
+                    process.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                    await process.stdin.drain()
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while data := await process.stderr.read(4096):
+            self._say(data.decode("utf-8", "replace"))
+
+    def _say(self, text: str) -> None:
+        self._said = (self._said + text)[-WORDS:]
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        """Its input ends, and so should it; when it does not, it is killed with everything it started."""
+        if process.stdin is not None:
+            process.stdin.close()
+        for wait_s in (LEAVE_S, KILLED_S):
+            if process.returncode is not None:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), wait_s)
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Whole lines; one that is too long ends them, because nobody knows where the next one begins."""
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:
+            return
+        if not line:
+            return
+        if line.strip():
+            yield line

@@ -1,0 +1,1 @@
+"""Language models: the broker process with pools and remote models, and the core's client of it."""

@@ -1,0 +1,194 @@
+"""The core's client of the broker: plan, generate, measure over its socket, riding out a restart.
+
+Holds no provider key and no model. A broker that is gone or hung before the first piece of an answer is
+waited for, up to a limit counted from that loss, while whoever supervises it brings it back; after the first
+piece, or when it is lost again and again, the answer is lost and the caller is told. Knows nothing about runs.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from appliance.clock import CancelToken, monotonic_s
+from appliance.errors import Cancelled, DeadlineExceeded, Lost, OwlError
+from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_plain, to_plain
+from appliance.runtime import log
+from appliance.runtime.rpc_client import Client
+
+LOG = logging.getLogger(__name__)
+HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
+AT_ONCE = 256  # texts that the broker takes in one call
+MEET_S = 60.0
+RESTING_S = 24 * 3600.0
+MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
+
+
+class Models:
+    """Model port of the core."""
+
+    def __init__(
+        self,
+        path: str | Callable[[], str],
+        *,
+        token: Callable[[], str],
+        revive: Callable[[str], str],
+        wait_s: float = 60.0,
+        silence_s: float = 30.0,
+        health_s: float = HEALTH_S,
+        account: Callable[[Route, Ask, Finish], object] | None = None,
+    ) -> None:
+        """`account` is told of every answer; where it fails the answer is none the worse."""
+        self._where = path
+        self._token = token
+        self._revive = revive
+        self.wait_s = wait_s
+        self.silence_s = silence_s
+        self._health_s = health_s
+        # Told of a broker before it is asked the first time, and again each minute in which it is asked.
+        self.met: Callable[[Client], None] = lambda client: None
+        self._known: tuple[int, float] = (0, 0.0)  # the broker that was met last, and when
+        self._account = account
+
+    @property
+    def _path(self) -> str:
+        """Where the broker listens now: a worker's may be another one each time."""
+        return self._where if isinstance(self._where, str) else self._where()
+
+    def plan(self, pool: str = "") -> tuple[Route, ...]:
+        """The routes of a pool ("" for the one `models.pool` names), best first; Unavailable says what is missing."""
+        return tuple(from_plain(Route, r) for r in self._call("plan", {"pool": pool}))
+
+    def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        """Pieces as they come, then one Finish. Closing the generator stops the model."""
+        end_s = monotonic_s() + ask.deadline_s
+        losses = 0
+        while True:
+            has_begun = False
+            try:
+                for piece in self._attempt(route, ask, cancel, end_s):
+                    has_begun = True
+                    yield piece
+                return
+            except Lost as error:
+                losses += 1
+                if has_begun or losses > MAX_LOSSES:
+                    raise
+                LOG.warning("broker gone before an answer began: %s", error)
+                if not self._wait_for_broker(cancel, min(end_s, monotonic_s() + self.wait_s)):
+                    raise
+
+    def measure(self, route: Route, ask: Ask) -> Measure:
+        """Prompt size as the broker counts it."""
+        return from_plain(Measure, self._call("measure", {"route": route.name, "ask": to_plain(ask)}, deadline_s=120))
+
+    def embed(self, texts: Sequence[str], *, is_background: bool = False, deadline_s: float = 60) -> list[list[float]]:
+        """A unit vector for each text, by the embedding model of the box; no texts ask nobody."""
+        found: list[list[float]] = []
+        for start in range(0, len(texts), AT_ONCE):
+            params = {"texts": list(texts[start : start + AT_ONCE]), "is_background": is_background, "deadline_s": deadline_s}
+            found += self._call("embed", params, deadline_s=deadline_s)
+        return found
+
+    def call(self, method: str, params: dict[str, Any]) -> Any:
+        """Any other short method of the broker, which is waited for when it has to start first."""
+        return self._call(method, params)
+
+    def status(self) -> dict[str, Any]:
+        """What the broker says about itself; Lost when it does not run. Never starts it."""
+        with Client(self._path, name="core", token=self._token()) as client:
+            return dict(client.call("status"))
+
+    def _attempt(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
+        token = cancel if isinstance(cancel, CancelToken) else CancelToken()
+        with self._greet() as client:
+            left_s = max(1.0, end_s - monotonic_s())
+            if ask.is_background:
+                left_s += RESTING_S  # the broker bounds its computing; how long people go first is not its fault
+            params = {"route": route.name, "ask": to_plain(ask)}
+            stream = client.stream(
+                "generate",
+                params,
+                deadline_s=left_s,
+                correlation=ask.correlation,
+                cancel=token,
+                idle=(self.silence_s, self._watch),
+            )
+            while True:
+                try:
+                    name, value = next(stream)
+                except StopIteration as end:
+                    finish = from_plain(Finish, end.value)
+                    self._note(route, ask, finish)
+                    yield finish
+                    return
+                if name == "piece":
+                    yield from_plain(Piece, value)
+
+    def _note(self, route: Route, ask: Ask, finish: Finish) -> None:
+        """Put it down before the answer is handed on, which may be the last that we do."""
+        try:
+            if self._account is not None:
+                self._account(route, ask, finish)
+        except OwlError as error:
+            LOG.error("what a request took is not put down: %s", error)
+
+    def _greet(self) -> Client:
+        """A connection to the broker; one that accepts and never greets is hung, and is brought back."""
+        try:
+            client = Client(self._path, name="core", token=self._token(), timeout_s=self._health_s)
+        except DeadlineExceeded as error:
+            raise self._hung(error) from None
+        pid, now_s = int(client.server.get("pid") or 0), monotonic_s()
+        if pid != self._known[0] or now_s - self._known[1] > MEET_S:
+            self._known = (pid, now_s)
+            self.met(client)
+        return client
+
+    def _watch(self) -> None:
+        """Called when an answer has been silent for a while: a broker that cannot even ping is hung."""
+        try:
+            self._ping()
+        except (Lost, DeadlineExceeded) as error:
+            raise self._hung(error) from None
+
+    def _hung(self, error: OwlError) -> Lost:
+        self._revive(f"broker does not answer: {error}")
+        return Lost("the model process was hung and is being restarted")
+
+    def _ping(self) -> None:
+        with Client(self._path, name="core-watch", token=self._token(), timeout_s=self._health_s) as client:
+            client.call("ping")
+
+    def _is_gone(self) -> bool:
+        try:
+            self._ping()
+        except (Lost, DeadlineExceeded):
+            return True
+        return False
+
+    def _wait_for_broker(self, cancel: Cancel, give_up_s: float) -> bool:
+        """True when it is back, False when it is not in time; Lost with its last words when it ends at every start."""
+        pause_s, why = 0.05, ""
+        while monotonic_s() < give_up_s:
+            if cancel.wait(pause_s):
+                raise Cancelled("stopped while the model process was restarting")
+            why = self._revive("needed")
+            if not self._is_gone():
+                return True
+            pause_s = min(1.0, pause_s * 1.5)
+        if why:
+            raise Lost(f"the model process does not start: {why}", hint="owlbox doctor looks the home over")
+        return False
+
+    def _call(self, method: str, params: dict[str, Any], deadline_s: float = 60) -> Any:
+        """A short call, waiting for the broker if it has to start first, but no longer than for the call itself."""
+        give_up_s = monotonic_s() + min(self.wait_s, deadline_s)
+        pause = CancelToken()
+        while True:
+            try:
+                with self._greet() as client:
+                    return client.call(method, params, deadline_s=deadline_s, correlation=log.correlation())
+            except Lost:
+                if monotonic_s() > give_up_s:
+                    raise
+            self._wait_for_broker(pause, give_up_s)

@@ -1,0 +1,1 @@
+"""Model providers: one file per kind of model, each a plug behind `models.pool`; nothing else imports them."""

@@ -1,0 +1,217 @@
+"""Models behind the messages format: Anthropic's, and servers that speak it, such as llama-server.
+
+Tools, the part of the system text that other conversations share, and the end of the conversation are marked to be
+cached. Thoughts are asked for only where they are flagged; those before a call are kept in memory, because the
+format wants them back unchanged with its result. After a restart they are gone, and such a turn goes on without thoughts.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from appliance.errors import ProviderError
+from appliance.models.providers import tool_schemas
+from appliance.models.providers.conversation import Names, Talk, Turn, described
+from appliance.models.providers.error_mapping import Heard, fault
+from appliance.models.providers.http_provider import Hosted
+from appliance.models.providers.remote_settings import Listed
+from appliance.models.providers.response import Draft, at, items, number, parsed
+from appliance.models.providers.sse import Sent
+from appliance.records import Ask, Cancel, Image
+
+VERSION = "2023-06-01"
+CACHED = {"cache_control": {"type": "ephemeral"}}
+LEAST_THOUGHT, MOST_THOUGHT = 1024, 8192  # tokens; fewer are refused
+REASONS: Mapping[str, Literal["stop", "length", "tool_calls"]] = {
+    "end_turn": "stop", "stop_sequence": "stop", "pause_turn": "stop",
+    "max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "length",
+    "tool_use": "tool_calls",
+}  # fmt: skip
+
+
+class Anthropic(Hosted):
+    """A model of a server that speaks the messages format."""
+
+    optional = {
+        **{name: name for name in ("temperature", "stop_sequences", "tool_choice", "cache_control")},
+        "thinking.enabled": "adaptive",
+        "thinking": "thinking",
+    }
+
+    # -- the request ---------------------------------------------------------------------------------------
+
+    def _headers(self) -> dict[str, str]:
+        return {"anthropic-version": VERSION, **self.remote.signed("x-api-key")}
+
+    def _url(self) -> str:
+        return self._address("/messages")
+
+    def _address(self, path: str, query: str = "") -> str:
+        is_whole = urlsplit(self.remote.base_url).path.rstrip("/").endswith("/v1")
+        return self.remote.url(path if is_whole else f"/v1{path}", query)
+
+    def _body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+        limit = min(ask.max_tokens, self.max_tokens)
+        body: dict[str, Any] = {"model": self.model, "messages": [], "stream": True, "max_tokens": limit}
+        more: dict[str, Any] = {"temperature": ask.temperature}
+        if ask.stop:
+            more["stop_sequences"] = [stop for stop in ask.stop if stop.strip()]
+        if tools := described(self._tools(ask), names):
+            body["tools"] = [
+                {"name": n, "description": t.description, "input_schema": tool_schemas.flat(t.schema)} for n, t in tools
+            ]
+            if ask.must_call:
+                more["tool_choice"] = {"type": "any"}
+        is_thinking = self._thinks(ask, talk, body, more)
+        body["messages"] = [self._said(turn, is_thinking) for turn in talk.turns]
+        if talk.system:
+            body["system"] = [{"type": "text", "text": talk.system}]
+        if self.remote.is_caching and "cache_control" not in self.refused:
+            _mark(body, talk)
+        return body | {name: value for name, value in more.items() if name not in self.refused}
+
+    def _thinks(self, ask: Ask, talk: Talk, body: dict[str, Any], more: dict[str, Any]) -> bool:
+        """Ask for thoughts where they are flagged and possible; True when they are."""
+        if not self.remote.has_reasoning or ask.must_call or "thinking" in self.refused or ask.purpose != "turn":
+            return False
+        last = next((turn for turn in reversed(talk.turns) if turn.role == "assistant"), None)
+        is_going_on = bool(talk.turns[-1].results) and last is not None
+        if is_going_on and last is not None and not self._thoughts(last):
+            return False  # nobody knows what was thought before these calls
+        more.pop("temperature")
+        if "thinking.enabled" in self.refused:
+            more["thinking"] = {"type": "adaptive"}
+            return True
+        room, half = self.max_tokens - body["max_tokens"], body["max_tokens"] // 2
+        budget = min(MOST_THOUGHT, room if room >= LEAST_THOUGHT else half)
+        if budget < LEAST_THOUGHT:
+            more["temperature"] = ask.temperature
+            return False
+        if room >= LEAST_THOUGHT:
+            body["max_tokens"] += budget
+        more["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        return True
+
+    def _thoughts(self, turn: Turn) -> list[dict[str, Any]]:
+        """What was thought before the calls of a turn, as it came."""
+        kept = self.recalled(turn.calls[0].id) if turn.calls else None
+        return items(json.loads(kept)) if isinstance(kept, str) else []
+
+    def _said(self, turn: Turn, is_thinking: bool) -> dict[str, Any]:
+        blocks: list[dict[str, Any]] = self._thoughts(turn) if is_thinking else []
+        blocks += [{"type": "tool_result", "tool_use_id": r.id, "content": r.text or "(nothing)"} for r in turn.results]
+        blocks += [_shown(image) for image in turn.images]
+        if turn.texts:
+            blocks.append({"type": "text", "text": turn.text.rstrip() if turn.role == "assistant" else turn.text})
+        blocks += [{"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments} for c in turn.calls]
+        return {"role": turn.role, "content": blocks}
+
+    # -- the answer ----------------------------------------------------------------------------------------
+
+    def _read(self, draft: Draft, sent: Sent) -> None:
+        event = parsed(sent.data, self.name, draft.hidden)
+        kind, place = event.get("type"), event.get("index")
+        if kind == "error" or event.get("error"):
+            raise fault(self.remote, Heard(0, {}, event), draft.hidden)
+        if kind == "message_start":
+            self._counted(draft, at(event, "message"))
+        elif kind == "content_block_start":
+            self._block(draft, place, at(event, "content_block"))
+        elif kind == "content_block_delta":
+            self._grown(draft, place, at(event, "delta"))
+        elif kind == "message_delta":
+            self._counted(draft, event)
+            self._ended(draft, at(event, "delta", "stop_reason"))
+        elif kind == "message_stop":
+            draft.is_over = True
+            if draft.reason is None and draft.has_output:
+                draft.end("stop")
+
+    def _whole(self, draft: Draft, body: dict[str, Any]) -> None:
+        if body.get("error"):
+            raise fault(self.remote, Heard(0, {}, body), draft.hidden)
+        if not isinstance(body.get("content"), list):
+            raise ProviderError(f"{self.name} ({self.model}) sent an answer without content", outcome="invalid_response")
+        self._counted(draft, body)
+        for place, block in enumerate(items(body["content"])):
+            self._block(draft, place, block)
+        self._ended(draft, body.get("stop_reason") or "end_turn")
+
+    def _block(self, draft: Draft, place: Any, block: Any) -> None:
+        kind = at(block, "type")
+        if kind == "text":
+            draft.say(at(block, "text"))
+        elif kind == "thinking":
+            draft.think(at(block, "thinking"))
+            draft.kept[place] = {
+                "type": "thinking",
+                "thinking": at(block, "thinking") or "",
+                "signature": at(block, "signature") or "",
+            }
+        elif kind == "redacted_thinking":
+            draft.kept[place] = {"type": "redacted_thinking", "data": at(block, "data") or ""}
+        elif kind == "tool_use":
+            given = at(block, "input")  # here only when the answer came in one piece
+            text = json.dumps(given, ensure_ascii=False) if isinstance(given, dict) and given else None
+            draft.call(place, id=at(block, "id"), name=at(block, "name"), text=text)
+
+    def _grown(self, draft: Draft, place: Any, delta: Any) -> None:
+        draft.say(at(delta, "text"))
+        thought, signature = at(delta, "thinking"), at(delta, "signature")
+        block = draft.kept.get(place)
+        if isinstance(thought, str):
+            draft.think(thought)
+            if block is not None:
+                block["thinking"] += thought
+        if isinstance(signature, str) and block is not None:
+            block["signature"] += signature
+        part = at(delta, "partial_json")
+        if isinstance(part, str):
+            draft.call(place, text=part)
+
+    def _ended(self, draft: Draft, reason: Any) -> None:
+        if not isinstance(reason, str):
+            return
+        draft.is_refused = reason == "refusal"
+        draft.end(REASONS.get(reason, "stop"))
+        blocks = [block for block in draft.kept.values() if block.get("signature") or block["type"] == "redacted_thinking"]
+        if blocks and self.remote.has_reasoning:
+            draft.mark(json.dumps(blocks, ensure_ascii=False))
+
+    def _counted(self, draft: Draft, message: Any) -> None:
+        if isinstance(model := at(message, "model"), str):
+            draft.model = model
+        usage = at(message, "usage")
+        read, written = at(usage, "cache_read_input_tokens"), at(usage, "cache_creation_input_tokens")
+        draft.count(cached=read, written=written, output=at(usage, "output_tokens"))
+        fresh = at(usage, "input_tokens")
+        if isinstance(fresh, int):  # theirs is what was neither read from a cache nor written to one
+            draft.count(prompt=fresh + draft.usage.cached + draft.usage.written)
+
+    # -- the models ----------------------------------------------------------------------------------------
+
+    def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
+        """The models that the server offers."""
+        body = self._get(self._address("/models", "limit=1000"), cancel)
+        return tuple(_listed(one) for one in items(at(body, "data")))
+
+
+def _mark(body: dict[str, Any], talk: Talk) -> None:
+    """Mark what is worth caching: the tools, the stable part of the system text, and the conversation so far."""
+    if body.get("tools"):
+        body["tools"][-1] |= CACHED
+    if talk.stable:
+        rest = talk.system.removeprefix(talk.stable)
+        body["system"] = [{"type": "text", "text": talk.stable, **CACHED}, *([{"type": "text", "text": rest}] if rest else [])]
+    last = body["messages"][-1]["content"][-1]
+    last |= CACHED
+
+
+def _shown(image: Image) -> dict[str, Any]:
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
+
+
+def _listed(one: dict[str, Any]) -> Listed:
+    window = number(one.get("max_input_tokens")) or number(one.get("context_window")) or number(at(one, "meta", "n_ctx"))
+    return Listed(str(one.get("id") or ""), window, number(one.get("max_tokens")) or number(one.get("max_output_tokens")))

@@ -1,0 +1,273 @@
+"""A model at a provider, asked over HTTP: what the three formats share. Each format is a class below this one.
+
+Waits for nothing but the network: it holds no CPU, so it never rests for others, and several threads may ask at once.
+What a provider does not take is told apart from what is wrong: a parameter that it names as unknown is left out and
+the question is put again, before anything was answered. Sizes are estimates; nobody is asked for them.
+"""
+
+import json
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from appliance.clock import CancelToken, monotonic_s
+from appliance.errors import Cancelled, ContextTooLong, OwlError, ProviderError
+from appliance.models.providers import conversation
+from appliance.models.providers.conversation import Names, Talk
+from appliance.models.providers.error_mapping import clean, window_in
+from appliance.models.providers.remote_settings import WINDOW, Listed, Remote
+from appliance.models.providers.response import Draft, parsed
+from appliance.models.providers.sse import Events, Sent
+from appliance.records import Ask, Cancel, Finish, Measure, Pause, Piece, Route
+from appliance.text import tokens
+
+if TYPE_CHECKING:
+    from appliance.models.providers.http_pool import Limits, Lines, Reply, Request
+
+LISTING_S = 30.0
+AFTER_S = 5.0  # how long the usage may come after the end of the answer
+MARKS = 512  # what is remembered of calls for the next request
+JSON_TYPES = ("application/json", "text/json")
+REJECTED = re.compile(
+    r"unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|does not support|deprecated|no longer"
+    r"|instead|only the default|cannot be used",
+    re.I,
+)
+
+
+class Hosted(ABC):
+    """A model at a provider. Nothing is loaded; closing it closes what rests of its connections."""
+
+    is_loaded = True
+    memory_bytes = 0
+    optional: Mapping[str, str] = {}  # parameters that may be left out, and the word for each in a complaint about it
+
+    def __init__(self, remote: Remote) -> None:
+        self.remote = remote
+        self.name = remote.provider
+        self.model = remote.model
+        self._guard = threading.Lock()
+        self._lines: Lines | None = None
+        self._window = self._most = 0
+        self._marks: OrderedDict[str, Any] = OrderedDict()
+        self.refused: frozenset[str] = frozenset()  # parameters that this provider was found not to take
+
+    # -- what a format knows -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _headers(self) -> dict[str, str]:
+        """The headers of a request, key included."""
+
+    @abstractmethod
+    def _url(self) -> str:
+        """Where an answer is asked for."""
+
+    @abstractmethod
+    def _body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+        """The request."""
+
+    @abstractmethod
+    def _read(self, draft: Draft, sent: Sent) -> None:
+        """Tell the draft what an event says."""
+
+    @abstractmethod
+    def _whole(self, draft: Draft, body: dict[str, Any]) -> None:
+        """Tell the draft what an answer says that came in one piece."""
+
+    @abstractmethod
+    def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
+        """The models that the provider offers (A-129)."""
+
+    def _talk(self, ask: Ask) -> Talk:
+        return conversation.read(ask, has_images=self.remote.has_images)
+
+    # -- a provider to the pool ----------------------------------------------------------------------------
+
+    @property
+    def window(self) -> int:
+        """Tokens that it reads: what is configured, else what the provider says (R-200), else a guess."""
+        return self.remote.window or self._window or WINDOW
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest answer that may be asked for (A-115)."""
+        return min(self.remote.max_tokens, self._most or self.remote.max_tokens)
+
+    def load(self, cancel: Cancel) -> None:
+        """Nothing is loaded; a window that nobody configured is asked for."""
+        if not self.remote.window and not self._window:
+            self.discover(cancel)
+
+    def close(self) -> None:
+        """Close the connections that rest."""
+        with self._guard:
+            lines, self._lines = self._lines, None
+        if lines is not None:
+            lines.close()
+
+    def count(self, text: str) -> int:
+        """About how many tokens, rather too many."""
+        return tokens.estimate(text)
+
+    def measure(self, route: Route, ask: Ask) -> Measure:
+        """About how many tokens per named part, of the tools' schemas, and of the messages."""
+        parts: dict[str, int] = {}
+        texts = [(part.name, part.text) for part in ask.system]
+        texts += [("tools", json.dumps([t.name, t.description, t.schema], ensure_ascii=False)) for t in self._tools(ask)]
+        texts += [("messages", m.content + "".join(json.dumps(c.arguments) for c in m.tool_calls)) for m in ask.messages]
+        for name, text in texts:
+            parts[name] = parts.get(name, 0) + self.count(text)
+        return Measure(self.model, parts, sum(parts.values()))
+
+    def generate(self, route: Route, ask: Ask, cancel: Cancel, pause: Pause | None = None) -> Iterator[Piece | Finish]:
+        """Pieces as they come, then one Finish. Cancelled and DeadlineExceeded end it at once, whatever the network does."""
+        if ask.tools and ask.dialect == "native" and not self.remote.has_tools:
+            raise ProviderError(
+                f"{self.name}/{self.model} cannot call tools, and this is work for a model that can",
+                hint="choose another model for it; for plain answers this one will do",
+                outcome="model_not_supported",
+            )
+        names = Names(ask)
+        draft = Draft(self.remote, ask, names)
+        with self._asked(ask, names, cancel) as reply:
+            yield from self._pieces(reply, draft)
+            finish = draft.finish(lambda: self.measure(route, ask).total, tokens.of_chars, self.remember)
+            yield from draft.take()
+            yield finish
+            if not draft.is_stopped:  # otherwise it is still talking
+                reply.drain()
+
+    def discover(self, cancel: Cancel | None = None) -> int:
+        """Ask the provider how much the model reads and writes; the window from now on."""
+        models = self.listing(cancel)
+        found = next((one for one in models if one.model == self.model), models[0] if len(models) == 1 else None)
+        if found is not None:
+            self._window, self._most = found.window, found.max_tokens
+        return self.window
+
+    # -- parts -------------------------------------------------------------------------------------------
+
+    def _tools(self, ask: Ask) -> Any:
+        """The tools that are described beside the text: none where the text does it."""
+        return ask.tools if ask.dialect == "native" else ()
+
+    def remember(self, id: str, mark: Any) -> None:
+        """Keep what the provider wants to see again with a call, for the calls that were made last."""
+        with self._guard:
+            self._marks[id] = mark
+            while len(self._marks) > MARKS:
+                self._marks.popitem(last=False)
+
+    def recalled(self, id: str) -> Any:
+        """What was kept of a call, None when it was not or is no longer."""
+        with self._guard:
+            return self._marks.get(id)
+
+    @contextmanager
+    def _asked(self, ask: Ask, names: Names, cancel: Cancel) -> Iterator["Reply"]:
+        """The answer from its first byte on; a parameter that is refused is left out, and the question put again."""
+        talk, limits = self._talk(ask), self._limits(cancel, ask.deadline_s)
+        while True:
+            request = self._request(self._url(), self._body(ask, talk, names))
+            problem: ProviderError | None = None
+            try:
+                reply = self._ready().open(request, limits)
+            except ContextTooLong as error:
+                self._learn(error.message)
+                problem = error
+            except ProviderError as error:
+                problem = error
+                if self._adapted(error, request.body or {}):
+                    continue
+            if problem is not None:
+                raise problem
+            with reply:
+                yield reply
+            return
+
+    def _pieces(self, reply: "Reply", draft: Draft) -> Iterator[Piece]:
+        draft.hidden = reply.hidden
+        if reply.media_type in JSON_TYPES:
+            self._whole(draft, parsed(reply.whole(16_000_000).decode("utf-8", "replace"), self.name, draft.hidden))
+            yield from draft.take()
+            return
+        if reply.media_type.startswith("text/html"):
+            said = clean(reply.whole(1_000_000).decode("utf-8", "replace"), draft.hidden)
+            raise ProviderError(f"{self.name} ({self.model}) sent {said}", hint="is base_url right?", outcome="invalid_response")
+        events, chunks = Events(), reply.chunks()
+        while (data := self._next(chunks, draft)) is not None:
+            for sent in events.feed(data):
+                self._read(draft, sent)
+                yield from draft.take()
+                if draft.is_over:
+                    return
+            if draft.reason is not None:
+                reply.hasten(AFTER_S)
+        for sent in events.close():
+            self._read(draft, sent)
+        yield from draft.take()
+
+    @staticmethod
+    def _next(chunks: Iterator[bytes], draft: Draft) -> bytes | None:
+        """The next bytes, None at the end: also where a server that had said why it ended breaks off behind that."""
+        try:
+            return next(chunks, None)
+        except ProviderError:
+            if draft.reason is None:
+                raise
+            return None
+
+    def _adapted(self, error: ProviderError, body: Mapping[str, Any]) -> bool:
+        """True when the complaint names a parameter that can be left out: from now on it is."""
+        if error.outcome != "invalid_request" or not REJECTED.search(error.message):
+            return False
+        sent = json.dumps(body, ensure_ascii=False)
+        for name, word in self.optional.items():
+            was_sent = name not in self.refused and f'"{name.partition(".")[0]}":' in sent
+            if was_sent and re.search(rf"(?<![a-z]){word}(?![a-z])", error.message, re.I):
+                self.refused |= {name}
+                return True
+        return False
+
+    def _learn(self, text: str) -> None:
+        """Take the window that a complaint names, where nobody set one."""
+        found = window_in(text)
+        if found and not self.remote.window:
+            self._window = found
+
+    def _ready(self) -> "Lines":
+        from appliance.models.providers.http_pool import (
+            Lines,  # imports requests: a broker without remote models must not pay for it
+        )
+
+        with self._guard:
+            if self._lines is None:
+                self._lines = Lines(self.remote)
+            return self._lines
+
+    def _request(self, url: str, body: dict[str, Any] | None) -> "Request":
+        from appliance.models.providers.http_pool import Request
+
+        return Request(url, self._headers(), body)
+
+    def _limits(self, cancel: Cancel | None, deadline_s: float) -> "Limits":
+        from appliance.models.providers.http_pool import Limits
+
+        return Limits(cancel or CancelToken(), monotonic_s() + deadline_s, self.remote.timeout_s)
+
+    def _get(self, url: str, cancel: Cancel | None) -> Any:
+        """What a short question is answered with, as JSON."""
+        return self._ready().read(self._request(url, None), self._limits(cancel, LISTING_S))
+
+    def _perhaps(self, url: str, cancel: Cancel | None) -> Any:
+        """The same, None where the provider has nothing there."""
+        try:
+            return self._get(url, cancel)
+        except Cancelled:
+            raise
+        except OwlError:
+            return None

@@ -1,0 +1,216 @@
+"""Which tokens llama.cpp still remembers, per conversation, so that only new ones are evaluated.
+
+A sequence belongs to a slot (`Ask.slot`) until it is needed elsewhere. Where background work shares the
+context with conversations, some are for it alone, so that it never takes their place; when the window
+itself is full, what must give way is put aside in memory and brought back, or evaluated again when memory
+is short. Evaluating the same tokens in other chunks gives slightly other numbers (llama.cpp's kernels differ
+by batch size), so a chunk that was interrupted is evaluated again as it was. Owns the books; the memory
+itself is llama.cpp's. One thread at a time, the holder of the turn.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from appliance.errors import Cancelled, TooLarge, Unavailable
+from appliance.models.providers import memory_room
+from appliance.models.providers.llama_library import BACKGROUND_BATCH, FULL, Loaded
+
+WORTH_SHARING = 8  # tokens: a template's first words are in every prompt
+FOR_BACKGROUND = 2  # sequences that only background work uses
+LEAVE_FREE_BYTES = 200_000_000  # memory that putting aside does not touch
+
+Stop = Callable[[], bool]
+
+
+@dataclass
+class Held:
+    """One sequence of the context: whose it is, and the tokens it holds in order.
+
+    `is_active` while an answer is being made with it, paused or not. `aside` is its state when it had to
+    leave the window; `lost` are tokens that must be evaluated again before it can go on.
+    """
+
+    id: int
+    slot: str | None = None
+    tokens: list[int] = field(default_factory=list)
+    used: int = 0
+    is_background: bool = True
+    is_active: bool = False
+    aside: bytes = b""
+    lost: list[int] = field(default_factory=list)
+
+
+class Sequences:
+    """Hands out sequences and keeps their books exact, also when an evaluation is stopped half-way."""
+
+    def __init__(self, loaded: Loaded, reserved: int) -> None:
+        """`reserved` sequences are for background work alone, the others for conversations."""
+        self._loaded = loaded
+        self._reserved = reserved
+        self._held = [Held(i) for i in range(loaded.sequences)]
+        self._ticks = itertools.count(1)
+
+    def reserve(self, count: int) -> None:
+        """From now on the last `count` sequences are for background work."""
+        self._reserved = count
+        for held in self._held[-count:]:
+            if not held.is_active:
+                self._drop(held)
+                held.slot = None
+
+    def place(self, slot: str, prompt: Sequence[int], is_background: bool) -> Held:
+        """The slot's sequence, holding the longest known beginning of `prompt` and nothing else.
+
+        At least the last token is left to evaluate, since only evaluation yields the next one.
+        """
+        own = self._own(slot) or self._free_one(is_background)
+        own.slot, own.used, own.is_background, own.is_active = slot, next(self._ticks), is_background, True
+        if own.aside:
+            self._bring_back(own, common(own.tokens, prompt) > 0)
+        own.lost = []
+        donor = max((h for h in self._held if not h.aside), key=lambda h: common(h.tokens, prompt))
+        keep = common(own.tokens, prompt)
+        if donor is not own and common(donor.tokens, prompt) > keep + WORTH_SHARING and not self._loaded.is_recurrent:
+            keep = common(donor.tokens, prompt)
+            self._loaded.clear(own.id)
+            self._loaded.copy(donor.id, own.id, keep)
+            own.tokens = donor.tokens[:keep]
+        self.cut(own, min(keep, len(prompt) - 1))
+        return own
+
+    def release(self, held: Held) -> None:
+        """The answer is over; the sequence stays until its place is needed."""
+        held.is_active = False
+        held.lost = []
+
+    def cut(self, held: Held, length: int) -> None:
+        """Forget all but the first `length` tokens; a model that cannot forgets everything."""
+        if length < len(held.tokens) or length == 0:
+            if length and self._loaded.cut(held.id, length):
+                del held.tokens[length:]
+            else:
+                self._drop(held)
+
+    def adopt(self, held: Held, tokens: Sequence[int], state: bytes) -> bool:
+        """Let a sequence hold a saved state; False when it has no room, or llama.cpp does not take it."""
+        self._drop(held)
+        while not self._loaded.restore(held.id, state):
+            taken = sum(len(h.tokens) for h in self._held if not h.aside)
+            if taken + len(tokens) <= self._loaded.window or not self._make_room(held):
+                return False
+        held.tokens = list(tokens)
+        return True
+
+    def size_bytes(self, held: Held) -> int:
+        """Size of what `snapshot` would return."""
+        return self._loaded.state_bytes(held.id)
+
+    def snapshot(self, held: Held) -> bytes:
+        """The state of a sequence, for `adopt`."""
+        return self._loaded.save(held.id)
+
+    def extend(self, held: Held, tokens: Sequence[int], should_stop: Stop) -> None:
+        """Evaluate more tokens; Cancelled between chunks or inside one, TooLarge when nothing can make room.
+
+        `should_stop` is asked before every chunk and may let others go first; whatever they displaced is
+        brought back. After an error the sequence still holds what was evaluated before it.
+        """
+        chunk = min(BACKGROUND_BATCH, self._loaded.batch) if held.is_background else self._loaded.batch
+        for i in range(0, len(tokens), chunk):
+            part = tokens[i : i + chunk]
+            self._add(held, part, should_stop, is_last=i + chunk >= len(tokens))
+
+    def _add(self, held: Held, part: Sequence[int], should_stop: Stop, *, is_last: bool) -> None:
+        while True:
+            if should_stop():
+                raise Cancelled("stopped before the answer was complete")
+            if held.aside or held.lost:
+                self._recover(held, should_stop)
+            try:
+                code = self._loaded.evaluate(part, held.id, len(held.tokens), wants_logits=is_last)
+            except Unavailable:
+                self._drop(held)
+                raise
+            if code == 0:
+                held.tokens += part
+                return
+            self._tidy(held)
+            # Stopped, or interrupted for somebody more urgent: `should_stop` tells which.
+            if code == FULL and not self._make_room(held):
+                raise TooLarge(f"the window of {self._loaded.window} tokens is full", hint="start a new conversation")
+
+    def _recover(self, held: Held, should_stop: Stop) -> None:
+        """Bring back what others displaced while we rested."""
+        if held.aside:
+            self._bring_back(held, True)
+        lost, held.lost = held.lost, []
+        for i in range(0, len(lost), BACKGROUND_BATCH):
+            self._add(held, lost[i : i + BACKGROUND_BATCH], should_stop, is_last=False)
+
+    def _bring_back(self, held: Held, is_wanted: bool) -> None:
+        state, tokens = held.aside, held.tokens
+        held.aside = b""
+        if not is_wanted or not self.adopt(held, tokens, state):
+            held.tokens = []
+            if held.is_active and is_wanted:
+                held.lost = tokens
+
+    def _tidy(self, held: Held) -> None:
+        """Remove what an unfinished evaluation may have left behind our books."""
+        if not self._loaded.cut(held.id, len(held.tokens)):
+            lost = held.tokens
+            self._drop(held)
+            held.lost = lost
+
+    def _own(self, slot: str) -> Held | None:
+        return next((h for h in self._held if h.slot == slot and not h.is_active), None)
+
+    def _free_one(self, is_background: bool) -> Held:
+        others = len(self._held) - self._reserved
+        mine = self._held[others:] if is_background else self._held[:others]
+        victim = min((h for h in mine if not h.is_active), key=lambda h: (h.slot is not None, h.used))
+        victim.slot, victim.lost = None, []  # its tokens stay: the new owner may share a beginning with it
+        return victim
+
+    def _make_room(self, keeper: Held) -> bool:
+        """Take one other sequence out of the window; False when no other holds anything.
+
+        Idle ones first, background before conversations, the longest unused first. Forgotten is only what
+        is idle and no conversation that background work would displace.
+        """
+        others = [h for h in self._held if h is not keeper and h.tokens and not h.aside]
+        if not others:
+            return False
+        victim = min(others, key=lambda h: (h.is_active, not h.is_background, h.used))
+        if victim.is_active or (keeper.is_background and not victim.is_background):
+            self._put_aside(victim)
+        else:
+            self._drop(victim)
+        return True
+
+    def _put_aside(self, held: Held) -> None:
+        """Move a sequence's state out of the window, or note its tokens when memory is short."""
+        tokens = held.tokens
+        state = (
+            self._loaded.save(held.id)
+            if memory_room.free_bytes() > LEAVE_FREE_BYTES + 2 * self._loaded.state_bytes(held.id)
+            else b""
+        )
+        self._drop(held)
+        if state:
+            held.tokens, held.aside = tokens, state
+        elif held.is_active:
+            held.lost = tokens
+
+    def _drop(self, held: Held) -> None:
+        self._loaded.clear(held.id)
+        held.tokens, held.aside = [], b""
+
+
+def common(known: Sequence[int], wanted: Sequence[int]) -> int:
+    """Length of the common beginning."""
+    length = min(len(known), len(wanted))
+    if known[:length] == wanted[:length]:
+        return length
+    return next(i for i in range(length) if known[i] != wanted[i])

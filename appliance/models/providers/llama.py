@@ -1,0 +1,413 @@
+"""The local model: answers from a GGUF file through llama.cpp, reusing what it has already read.
+
+What it computed for the unchanging beginning of a prompt is kept on disk and read back after a restart.
+Loads at the first need and says no before llama.cpp runs out of memory. In the grammar dialect an answer
+that begins with { is held to one tool call and never shown as text; anything else streams as prose.
+Generations take turns: one computes while others rest; none may be begun while closing. Tools are not
+described here: the system text already does.
+"""
+
+import copy
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from appliance.clock import monotonic_s
+from appliance.errors import BadInput, Cancelled, DeadlineExceeded, OwlError, TooLarge, Unavailable
+from appliance.models import gguf
+from appliance.models.providers import memory_room
+from appliance.models.providers.chat_template import Template, spoken
+from appliance.models.providers.grammar import call_grammar
+from appliance.models.providers.kv_cache import FOR_BACKGROUND, LEAVE_FREE_BYTES, Sequences, common
+from appliance.models.providers.llama_library import BATCH, Loaded
+from appliance.models.providers.prefix_cache import States
+from appliance.models.providers.sampling import Writing
+from appliance.records import Ask, Cancel, Finish, Measure, Message, Part, Pause, Piece, Route, ToolSpec
+
+LOG = logging.getLogger(__name__)
+MB = 1_000_000
+LARGEST_WINDOW = 8192
+SMALLEST_WINDOW = 512
+WINDOW_STEP = 256
+KEPT_GRAMMARS = 8
+PROBES = ("0", "?")  # two questions that share no letter: what their prompts share is the system text
+WORTH_KEEPING = 64  # tokens; fewer are evaluated as quickly as they are read from disk
+WORTH_READING = 32
+CACHE_PARTS = {"f16": 1.0, "q8_0": 34 / 64}  # size of the cache, as a part of 16 bits an item
+LONG_FACTORS = "rope_factors_long"
+SAMPLES, SAMPLE_BYTES = 64, 4096
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run a model; 0 means choose. `seed` None draws differently every time."""
+
+    context: int = 0
+    threads: int = 0
+    memory_mb: int = 0
+    cache_type: str = "f16"
+    prefix_mb: int = 512
+    stop_repeats: bool = True  # end prose that goes in circles
+    reclaim_bytes: int = 0  # what other models hold now and will have given back when this one is loaded
+    seed: int | None = None
+
+
+class Alone:
+    """The turn of somebody who shares with nobody."""
+
+    is_wanted = False
+    rested_s = 0.0
+
+    def rest(self) -> None:
+        """Nobody waits."""
+
+
+class Llama:
+    """One local model, not loaded until it is needed."""
+
+    name = "llama"
+
+    def __init__(self, path: Path, options: Options) -> None:
+        self.path = path
+        self.model = path.stem
+        self._options = options
+        self.header = gguf.read(path)
+        self._changed_ns = path.stat().st_mtime_ns
+        self.window = self._choose_window()
+        self._loading = threading.Lock()
+        self._ready: Ready | None = None
+
+    @property
+    def is_loaded(self) -> bool:
+        """True while the model is in memory."""
+        return self._ready is not None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Estimated memory of the loaded model, with the context for background work once it is there."""
+        ready = self._ready
+        return self._needed(self.window) + (ready.context_bytes if ready is not None and ready.has_two else 0)
+
+    def is_fresh(self) -> bool:
+        """False when the file was replaced since."""
+        try:
+            return self.path.stat().st_mtime_ns == self._changed_ns
+        except OSError:
+            return False
+
+    def load(self, cancel: Cancel) -> None:
+        """Bring the model into memory now; Cancelled when stopped, TooLarge when it would not fit."""
+        with self._loading:
+            self._open(cancel)
+
+    def close(self) -> None:
+        """Give the memory back; nothing may be running."""
+        with self._loading:
+            if self._ready is not None:
+                self._ready.close()
+                self._ready = None
+
+    def count(self, text: str) -> int:
+        """Tokens of a plain text."""
+        with self._loading:
+            return len(self._open(threading.Event()).loaded.tokens(text))
+
+    def measure(self, route: Route, ask: Ask) -> Measure:
+        """Tokens per named part; "template" is what the chat format adds. A part describes the tools, so theirs are there."""
+        with self._loading:
+            ready = self._open(threading.Event())
+            parts: dict[str, int] = {}
+            for part in ask.system:
+                parts[part.name] = parts.get(part.name, 0) + len(ready.loaded.tokens(part.text))
+            parts.setdefault("tools", 0)
+            parts["messages"] = parts.get("messages", 0) + sum(len(ready.loaded.tokens(spoken(m))) for m in ask.messages)
+            total = len(ready.prompt(ask))
+        parts["template"] = total - sum(parts.values())
+        return Measure(self.model, parts, total)
+
+    def generate(self, route: Route, ask: Ask, cancel: Cancel, pause: Pause | None = None) -> Iterator[Piece | Finish]:
+        """Text as it comes, then one Finish. Cancelled and DeadlineExceeded end it within a token.
+
+        Time spent resting does not count towards the deadline.
+        """
+        end_s, turn = monotonic_s() + ask.deadline_s, pause or Alone()
+
+        def should_stop() -> bool:
+            return cancel.is_set() or monotonic_s() > end_s + turn.rested_s
+
+        try:
+            yield from self._generate(ask, cancel, turn, should_stop)
+        except Cancelled:
+            if cancel.is_set():
+                raise
+            raise DeadlineExceeded(
+                f"{self.model} did not finish within {ask.deadline_s:g} s", hint="allow more time, or ask for a shorter answer"
+            ) from None
+
+    def _generate(self, ask: Ask, cancel: Cancel, turn: Pause, should_stop: Callable[[], bool]) -> Iterator[Piece | Finish]:
+        with self._loading:
+            ready = self._open(cancel).lane(ask.is_background)
+        prompt = ready.prompt(ask)
+        if not prompt:
+            raise BadInput("the request is empty", hint="send at least one message")
+        if len(prompt) >= ready.loaded.window:
+            raise TooLarge(f"prompt has {len(prompt)} tokens, the window of {self.model} has {ready.loaded.window}")
+
+        def pause() -> bool:
+            """Asked between two tokens or chunks: others may go first here."""
+            turn.rest()
+            return should_stop()
+
+        reading = Reading(ready, ask, prompt)
+        writing: Writing | None = None
+        try:
+            # Only prefill is watched: one token is short, and the callback costs more than the check between two.
+            reading.read(pause, (lambda: should_stop() or turn.is_wanted) if ask.is_background else should_stop)
+            options, must_call = self._options, ask.must_call
+            writing = Writing(ready, ask, reading.held, options.seed, must_call=must_call, is_watched=options.stop_repeats)
+            yield from writing.pieces(pause)
+            calls = writing.calls()
+        finally:
+            if writing is not None:
+                writing.close()
+            ready.sequences.release(reading.held)
+        yield Finish(
+            reason="tool_calls" if calls else writing.reason,
+            tool_calls=calls,
+            provider=self.name,
+            model=self.model,
+            prompt_tokens=len(prompt),
+            evaluated_tokens=reading.evaluated,
+            output_tokens=writing.count,
+        )
+
+    # -- loading -----------------------------------------------------------------------------------
+
+    def _choose_window(self) -> int:
+        """The largest window within the model's training, our limit and the memory; the asked-for one if given."""
+        trained = self.header.context_length or LARGEST_WINDOW
+        if self._options.context:
+            return min(self._options.context, trained)
+        window = min(trained, LARGEST_WINDOW)
+        limit = self._limit() + (0 if self._options.memory_mb else self._options.reclaim_bytes)
+        while window > SMALLEST_WINDOW and self._needed(window) > limit:
+            window -= WINDOW_STEP
+        return max(window, min(trained, SMALLEST_WINDOW))
+
+    def _needed(self, window: int) -> int:
+        part = CACHE_PARTS[self._options.cache_type]
+        return self.header.memory_bytes(window, BATCH) - round(self.header.token_bytes * window * (1 - part))
+
+    def _limit(self) -> int:
+        return self._options.memory_mb * MB or memory_room.free_bytes()
+
+    def _open(self, cancel: Cancel) -> "Ready":
+        """The loaded model; the caller holds the lock, so that nobody closes it meanwhile."""
+        if self._ready is not None:
+            return self._ready
+        self._refuse_too_large()
+        gguf.read(self.path)  # it may have been replaced since; llama.cpp must not see a truncated file
+        started_s = monotonic_s()
+        loaded = Loaded(self.path, self.window, self._options.threads, self._options.cache_type, cancel.is_set)
+        try:
+            loaded.touch()
+            self._ready = Ready(loaded, self._template(loaded), self._states(loaded), self._second_bytes())
+        except OwlError:
+            loaded.close()
+            raise
+        taken_ms = round((monotonic_s() - started_s) * 1000)
+        LOG.info("model loaded", extra={"model": self.model, "window": loaded.window, "ms": taken_ms})
+        return self._ready
+
+    def _second_bytes(self) -> int:
+        """Memory of a second context, or 0 when the limit that was set does not allow one."""
+        size, limit = self._needed(self.window) - self.header.file_bytes, self._options.memory_mb * MB
+        return 0 if limit and self._needed(self.window) + size > limit else size
+
+    def _refuse_too_large(self) -> None:
+        needed, limit = self.memory_bytes, self._limit()
+        if needed > limit:
+            word = "are allowed (models.memory_mb)" if self._options.memory_mb else "are free"
+            raise TooLarge(
+                f"model {self.model} needs about {needed // MB} MB, {limit // MB} MB {word}",
+                hint="choose a smaller model (owlbox model list), a smaller models.context, or stop other programs",
+            )
+
+    def _states(self, loaded: Loaded) -> States:
+        """The prefix states that this file, template, llama.cpp and cache type made: others mean something else."""
+        template = hashlib.sha256(loaded.own_template().encode()).hexdigest()
+        parts: tuple[str, ...] = (
+            fingerprint(self.path),
+            template,
+            loaded.build(),
+            self._options.cache_type,
+            str(loaded.is_recurrent),
+        )
+        if is_bound_to_window(self.header):
+            parts += (str(loaded.window),)
+        return States(self.path.parent / "prefix", "\n".join(parts), self._options.prefix_mb * MB)
+
+    def _template(self, loaded: Loaded) -> Template:
+        api = loaded.api
+        return Template(
+            loaded.own_template(),
+            start=loaded.text_of(api.llama_vocab_bos(loaded.vocabulary)),
+            end=loaded.text_of(api.llama_vocab_eos(loaded.vocabulary)),
+            controls=loaded.control_texts(),
+        )
+
+
+class Ready:
+    """What exists only while the model is in memory."""
+
+    def __init__(self, loaded: Loaded, template: Template, states: States, context_bytes: int) -> None:
+        self.loaded = loaded
+        self.template = template
+        self.states = states
+        self.context_bytes = context_bytes
+        self.sequences = Sequences(loaded, 0)
+        self._beside: Ready | None = None
+        self._grammars: dict[str, str] = {}
+        self._stable: tuple[tuple[Part, ...], list[int]] = ((), [])
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.states.settle()
+        if self._beside is not None and self._beside is not self:
+            self._beside.loaded.close()
+        self.loaded.close()
+
+    def lane(self, is_background: bool) -> "Ready":
+        """The same model for conversations or for background work, which has a context of its own if memory allows."""
+        if not is_background:
+            return self
+        if self._beside is None:
+            self._beside = self._second() or self
+            if self._beside is self:
+                self.sequences.reserve(FOR_BACKGROUND)
+        return self._beside
+
+    @property
+    def has_two(self) -> bool:
+        """True when background work has a context of its own."""
+        return self._beside is not None and self._beside is not self
+
+    def _second(self) -> "Ready | None":
+        if not self.context_bytes or memory_room.free_bytes() < LEAVE_FREE_BYTES + self.context_bytes:
+            LOG.info("background work shares the context of conversations: memory is short")
+            return None
+        try:
+            loaded = self.loaded.beside()
+        except Unavailable as error:
+            LOG.info("background work shares the context of conversations: %s", error)
+            return None
+        made = copy.copy(self)
+        made.loaded, made.sequences = loaded, Sequences(loaded, loaded.sequences)
+        return made
+
+    def prompt(self, ask: Ask) -> list[int]:
+        """The tokens the model reads for a request."""
+        return self.loaded.tokens(self.template.render(ask), is_template=True)
+
+    def stable(self, ask: Ask, prompt: list[int]) -> int:
+        """How many tokens at the beginning of a prompt depend on its system text alone."""
+        if not ask.system:
+            return 0
+        if self._stable[0] != ask.system:
+            first, second = (self.prompt(replace(ask, messages=(Message("user", probe),))) for probe in PROBES)
+            self._stable = (ask.system, first[: common(first, second)])
+        length = len(self._stable[1])
+        # A template may put the system text elsewhere once there are several messages: then nothing is stable.
+        return length if length < len(prompt) and prompt[:length] == self._stable[1] else 0
+
+    def grammar(self, tools: tuple[ToolSpec, ...]) -> str:
+        """The tools' grammar, kept for the next turn: roles have few different sets of tools."""
+        key = repr([(t.name, t.schema) for t in tools])
+        if key not in self._grammars:
+            if len(self._grammars) >= KEPT_GRAMMARS:
+                self._grammars.pop(next(iter(self._grammars)))
+            self._grammars[key] = call_grammar(tools)
+        return self._grammars[key]
+
+
+class Reading:
+    """The first half of a generation: the prompt into a sequence, from memory, from disk, or by evaluation."""
+
+    def __init__(self, ready: Ready, ask: Ask, prompt: list[int]) -> None:
+        self._ready = ready
+        self._prompt = prompt
+        self._stable = ready.stable(ask, prompt)
+        self._is_kept = ask.purpose != "bench"  # its text is never asked about again: spare the card
+        self.held = ready.sequences.place(ask.slot, prompt, ask.is_background)
+        self.evaluated = 0
+
+    def read(self, pause: Callable[[], bool], should_end: Callable[[], bool]) -> None:
+        """Evaluate what is not known. `pause` is asked between chunks, `should_end` inside one, from C."""
+        loaded = self._ready.loaded
+        watched: Any = None
+
+        def unwatched() -> bool:
+            """While we rest, others evaluate: they must not be ended by our signal."""
+            nonlocal watched
+            if watched is not None:
+                loaded.watch(None)
+                watched = None
+            is_over = pause()
+            watched = loaded.watch(should_end)  # kept alive here: C holds a pointer to it
+            return is_over
+
+        self._restore()
+        try:
+            if len(self.held.tokens) < self._stable:
+                self._evaluate(self._stable, unwatched)
+                self._keep()
+            self._evaluate(len(self._prompt), unwatched)
+        finally:
+            if watched is not None:
+                loaded.watch(None)
+
+    def _evaluate(self, end: int, pause: Callable[[], bool]) -> None:
+        fresh = self._prompt[len(self.held.tokens) : end]
+        self.evaluated += len(fresh)
+        self._ready.sequences.extend(self.held, fresh, pause)
+
+    def _restore(self) -> None:
+        """Take the beginning from disk where that knows clearly more than memory does."""
+        states, sequences, begun = self._ready.states, self._ready.sequences, len(self.held.tokens)
+        if begun >= self._stable:
+            return
+        known, length = states.best(self._prompt[:-1], self._ready.loaded.window)
+        if known is None or length < begun + WORTH_READING or (self._ready.loaded.is_recurrent and length < len(known.tokens)):
+            return
+        state = states.read(known)
+        if state is not None and sequences.adopt(self.held, known.tokens, state):
+            sequences.cut(self.held, length)
+
+    def _keep(self) -> None:
+        """Save the system text's state; it was just evaluated, so nothing is saved twice."""
+        tokens, states, sequences = self._prompt[: self._stable], self._ready.states, self._ready.sequences
+        if not self._is_kept or len(tokens) < WORTH_KEEPING or states.has(tokens):
+            return
+        size = sequences.size_bytes(self.held)
+        if states.may_take(size) and memory_room.free_bytes() > 2 * size:  # llama.cpp's copy, and ours
+            states.keep(tokens, sequences.snapshot(self.held))
+
+
+def is_bound_to_window(header: gguf.Header) -> bool:
+    """True for models (Phi-3) that compute the same text differently in a longer window: they turn positions by other factors."""
+    return any(t.name.startswith(LONG_FACTORS) for t in header.tensors)
+
+
+def fingerprint(path: Path) -> str:
+    """What tells a model file from another: size, time of change, and samples of its content (256 KB read)."""
+    info = path.stat()
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for i in range(SAMPLES):
+            file.seek(info.st_size * i // SAMPLES)
+            digest.update(file.read(SAMPLE_BYTES))
+    return f"{info.st_size} {info.st_mtime_ns} {digest.hexdigest()}"

@@ -1,0 +1,151 @@
+"""What was allowed, refused and done from outside the conversation: verdicts, mounts, commands, fetches.
+
+Owns the `audit` table. A row is written when it happens, cleaned of secrets, and kept for so many days and so many
+rows. Knows nothing about policies. Not promised: a row inside a transaction of the caller that is rolled back, or the
+newest rows after a power cut; whoever must not act without one passes `durable`.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from appliance.clock import now_ms
+from appliance.errors import BadInput
+from appliance.runtime import log as logs
+from appliance.store.database import Row, Store
+
+LOG = logging.getLogger(__name__)
+Severity = Literal["info", "warning", "error"]
+LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+MAX_TEXT = 2000  # characters of one text in the detail of a row
+MAX_ITEMS = 50
+MAX_DETAIL = 16_000
+DAY_MS = 24 * 3600 * 1000
+CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
+PRUNE_EVERY = 256  # rows of this process
+COLUMNS = "id, at_ms, kind, severity, session, run, actor, rule, correlation, detail"
+
+
+@dataclass(frozen=True)
+class Keep:
+    """How much is kept: rows older than so many days go, and the oldest of more than so many rows."""
+
+    days: float = 31
+    max_rows: int = 100_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row: what happened in which conversation, who did it, and the rule that spoke against it."""
+
+    id: int
+    at_ms: int
+    kind: str
+    severity: Severity
+    session: str = ""
+    run: str = ""
+    actor: str = ""
+    rule: str = ""
+    correlation: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which rows are wanted: "" and 0 leave a field open; `kind` may be a beginning such as `mount_`."""
+
+    kind: str = ""
+    severity: str = ""
+    session: str = ""
+    run: str = ""
+    rule: str = ""
+    before: int = 0  # ids below this one
+    limit: int = 50
+
+
+class Ledger:
+    """Reads and writes audit rows. `clean` hides secrets in any value; `keep` is asked each time."""
+
+    def __init__(
+        self, store: Store, clean: Callable[[object], object] = lambda value: value, keep: Callable[[], Keep] = Keep
+    ) -> None:
+        self._store = store
+        self._clean = clean
+        self._keep = keep
+        self._count = 0
+
+    def note(
+        self,
+        kind: str,
+        *,
+        severity: Severity = "info",
+        session: str = "",
+        run: str = "",
+        actor: str = "",
+        rule: str = "",
+        detail: Mapping[str, Any] | None = None,
+        durable: bool = False,
+    ) -> None:
+        """Write a row, and a line in the log."""
+        if severity not in get_args(Severity):
+            raise BadInput(f"severity {severity!r} is none", hint=f"use {', '.join(get_args(Severity))}")
+        names = [_short(self._clean(text)) for text in (session, run, actor, rule)]
+        text = self._detail(detail or {})
+        with self._store.write(durable=durable) as execute:
+            execute(
+                f"INSERT INTO audit ({COLUMNS.removeprefix('id, ')}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (now_ms(), kind, severity, *names, logs.correlation(), text),
+            )
+            self._count += 1
+            if self._count % PRUNE_EVERY == 0:
+                self._crop(execute)
+        LOG.log(LEVELS[severity], "audit %s", kind, extra={"session": session, "run": run, "actor": actor, "rule": rule})
+
+    def listing(self, asked: Asked | None = None) -> list[Line]:
+        """Rows, newest first."""
+        asked = asked or Asked()
+        rows = self._store.rows(
+            f"SELECT {COLUMNS} FROM audit WHERE (?1 = '' OR substr(kind, 1, length(?1)) = ?1) AND (?2 = '' OR severity = ?2) "
+            "AND (?3 = '' OR session = ?3) AND (?4 = '' OR run = ?4) AND (?5 = '' OR instr(rule, ?5) > 0) "
+            "AND (?6 = 0 OR id < ?6) ORDER BY id DESC LIMIT ?7",
+            (asked.kind, asked.severity, asked.session, asked.run, asked.rule, asked.before, asked.limit),
+        )
+        return [_line(row) for row in rows]
+
+    def sweep(self, now: int | None = None) -> int:
+        """Drop what is too old or too much; how many rows."""
+        now, keep = now_ms() if now is None else now, self._keep()
+        with self._store.write() as execute:
+            # A row from before the clock was set is not old: only the number of rows ends it.
+            old = execute(
+                "DELETE FROM audit WHERE at_ms BETWEEN ? AND ? RETURNING 1", (CLOCKLESS_MS, now - int(keep.days * DAY_MS))
+            )
+            return len(old) + self._crop(execute)
+
+    def _crop(self, execute: Callable[..., Sequence[Row]]) -> int:
+        rows = execute("DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - ? RETURNING 1", (self._keep().max_rows,))
+        return len(rows)
+
+    def _detail(self, detail: Mapping[str, Any]) -> str:
+        text = json.dumps(_short(self._clean(dict(detail))), ensure_ascii=False)
+        if len(text) <= MAX_DETAIL:
+            return text
+        return json.dumps({"cut": text[: MAX_DETAIL // 2]}, ensure_ascii=False)
+
+
+def _short(value: Any) -> Any:
+    """A clean value as JSON can hold it, with long texts and long lists cut."""
+    if isinstance(value, dict):
+        return {str(name): _short(item) for name, item in list(value.items())[:MAX_ITEMS]}
+    if isinstance(value, list | tuple):
+        return [_short(item) for item in value[:MAX_ITEMS]]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = str(value).encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} [cut: {len(text)} characters]"
+
+
+def _line(row: Row) -> Line:
+    return replace(Line(*row[:-1]), detail=json.loads(row[-1]))

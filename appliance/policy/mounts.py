@@ -1,0 +1,287 @@
+"""Which folders of the disk a tool may see, and how: the allowlist, what is never shown, and paths inside a root.
+
+Owns resolution: a rule of a person comes before one of a group, that before one for everybody, and among equals the
+first listed; what is not listed is denied. Whether a policy lets any folder be bound at all is for
+`policy.policy_file`. Looks at the disk only to follow links. Not promised: that a path is still the same when it is
+mounted; the sandbox holds the tool then.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from posixpath import normpath
+from typing import Any, Literal, get_args
+
+from appliance.errors import BadInput, ConfigError, Refused, TooLarge
+from appliance.secrets.sensitive_files import is_secret
+
+Mode = Literal["readonly", "readwrite", "denied"]
+Kind = Literal["project", "reference"]
+# Names that are never shown, whatever is listed, beside those that `secrets.sensitive_files` knows.
+BLOCKED = (
+    *(".ssh", ".gnupg", ".aws", ".env", "credentials", ".kube", ".docker", "*.pem", "*.key", "id_rsa"),
+    *(".bash_history", ".zsh_history"),
+)
+PROJECT_ROLES = ("coder",)  # who may see projects
+PROCESSES = "/proc"  # of this machine: what runs, and with what words and variables
+MAX_PATH = 4096  # bytes
+MAX_LOOKED_AT = 200_000  # files of a folder that is to be shown
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One entry of the allowlist. `path` may hold `*`, which stands for any characters, also `/`."""
+
+    path: str
+    mode: Mode = "readonly"
+    kind: Kind = "reference"
+    user: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Who:
+    """On whose behalf a tool runs, and in which role."""
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    role: str = ""
+    is_admin: bool = False
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What may be done at a path. `rule` names what spoke against it or narrowed it, `why` says it, `index` is the entry."""
+
+    path: str
+    mode: Mode
+    rule: str = ""
+    why: str = ""
+    index: int | None = None
+
+
+def clean(path: str) -> str:
+    """The absolute path without `.`, `..` and doubled slashes; BadInput for one that is relative, empty or holds a NUL."""
+    _check(path)
+    if not path.startswith("/"):
+        raise BadInput(f"the path {path!r} is not absolute", hint="begin it with /")
+    return "/" + normpath(path).lstrip("/")
+
+
+def contains(root: str | Path, path: str | Path) -> bool:
+    """Whether a cleaned path is this root or lies in it, by whole names: `/ws` does not hold `/ws-evil/x`."""
+    top, below = str(root).rstrip("/"), str(path)
+    return below == top or below.startswith(f"{top}/")
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether a cleaned path is what an entry names: the same, or with `*` for any characters."""
+    return fnmatchcase(path, _literal(pattern)) if "*" in pattern else path == pattern
+
+
+def listed(path: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
+    """Whether lists let a path pass: an empty `allow` allows all, and a match in `deny` always wins."""
+    path = clean(path)
+    return not any(matches(p, path) for p in deny) and (not allow or any(matches(p, path) for p in allow))
+
+
+def blocked(path: str) -> str:
+    """The part of a path that is never shown to a tool; "" when there is none."""
+    return next((name for name in path.split("/") if is_blocked(name)), "")
+
+
+def is_blocked(name: str) -> bool:
+    """Whether a file or folder of this name is never shown to a tool."""
+    return is_secret(name) or any(fnmatchcase(name.lower(), pattern) for pattern in BLOCKED)
+
+
+@dataclass(frozen=True)
+class Allowlist:
+    """The folders that may be seen. `closed` are never shown: the product's own; `is_open` adds all others, read-only."""
+
+    rules: tuple[Rule, ...] = ()
+    closed: tuple[str, ...] = ()
+    is_open: bool = False
+
+    @classmethod
+    def of(cls, rules: Iterable[Rule] = (), *, closed: Iterable[Path] = (), is_open: bool = False) -> "Allowlist":
+        """Checked and cleaned; ConfigError names an entry that cannot be by its number."""
+        shut = dict.fromkeys(form for path in closed for form in (str(path), os.path.realpath(path)))
+        return cls(tuple(_checked(i, rule) for i, rule in enumerate(rules)), tuple(shut), is_open)
+
+    def resolve(self, path: str, who: Who, *, is_writable: bool = False) -> Resolved:
+        """What this person's tool may do at a path, on which links are followed.
+
+        A link counts as what it leads to: both places have to be allowed, and neither may be one that is never shown.
+        """
+        path = clean(path)
+        real, links = os.path.realpath(path), self._links()
+        for place in dict.fromkeys((path, real)):
+            if reason := self._never(place):
+                return Resolved(path, "denied", "mount.bind.blocked", reason)
+        found = self._entry(path, who, links)
+        if real != path and found.mode != "denied":
+            there = self._entry(real, who, links)
+            if there.mode == "denied":
+                why = f"it leads to {real}, which is not allowed: {there.why}"
+                return Resolved(path, "denied", there.rule, why, found.index)
+            found = Resolved(real, _narrower(found.mode, there.mode), found.rule or there.rule, found.why or there.why, found.index)
+        if is_writable or found.mode != "readwrite":
+            return found
+        return Resolved(found.path, "readonly", found.rule, found.why, found.index)
+
+    def visible(self, who: Who) -> list[Resolved]:
+        """The folders that this person's tools see without asking for them: every entry that is one folder and is there."""
+        found = []
+        for path in dict.fromkeys(rule.path for rule in self.rules if "*" not in rule.path):
+            resolved = self.resolve(path, who, is_writable=True)
+            if resolved.mode != "denied" and os.path.exists(resolved.path):
+                found.append(resolved)
+        return found
+
+    def masks(self, root: str, who: Who, limit: int = MAX_LOOKED_AT, *, is_deep: bool = True) -> Iterator[Path]:
+        """Files and folders below a root that have to be hidden where it is shown: denied ones, and those never shown.
+
+        Sockets and pipes are among these: whoever listens there is outside, and a read-only mount does not stop a
+        message to them. TooLarge when there are too many files to look at; not `is_deep` looks at the root's own alone.
+        """
+        waiting, looked_at, links = [root], 0, self._links()
+        while waiting:
+            for entry in _entries(waiting.pop()):
+                looked_at += 1
+                if looked_at > limit:
+                    raise TooLarge(f"{root} holds more than {limit} files", hint="list the folders below it that are needed")
+                is_shut = is_blocked(entry.name) or entry.path == PROCESSES or entry.path in self.closed
+                if is_shut or _is_door(entry) or self._is_denied(entry.path, who, links):
+                    yield Path(entry.path)
+                elif is_deep and entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+
+    def _never(self, path: str) -> str:
+        if name := blocked(path):
+            return f"{name} is never shown to a tool"
+        if contains(PROCESSES, path):
+            return f"{PROCESSES} shows the processes of this machine, which no tool sees"
+        inside = next((root for root in self.closed if contains(root, path)), "")
+        return f"{inside} belongs to owlbox itself" if inside else ""
+
+    def _links(self) -> Mapping[str, str]:
+        """Where denied entries lead: a folder is denied by every name it has."""
+        return {rule.path: os.path.realpath(rule.path) for rule in self.rules if rule.mode == "denied"}
+
+    def _is_denied(self, path: str, who: Who, links: Mapping[str, str]) -> bool:
+        found = self._winning(path, who, links)
+        return found is not None and self.rules[found].mode == "denied"
+
+    def _winning(self, path: str, who: Who, links: Mapping[str, str]) -> int | None:
+        """The entry that decides about a path: of the person, of one of the groups, or of everybody; the first of these."""
+        best: tuple[int, int] | None = None
+        for index, rule in enumerate(self.rules):
+            if rule.user and rule.user != who.user or rule.group and rule.group not in who.groups:
+                continue
+            priority = 0 if rule.user else 1 if rule.group else 2
+            is_meant = matches(rule.path, path) or rule.mode == "denied" and links[rule.path] == path
+            if is_meant and (best is None or priority < best[0]):
+                best = priority, index
+        return None if best is None else best[1]
+
+    def _entry(self, path: str, who: Who, links: Mapping[str, str]) -> Resolved:
+        index = self._winning(path, who, links)
+        if index is None:
+            if self.is_open:
+                return Resolved(path, "readonly", "", "paths that are not listed are read-only")
+            return Resolved(path, "denied", "mount.bind.source_not_allowed", f"{path} is not in the allowlist")
+        rule = self.rules[index]
+        if rule.mode == "denied":
+            return Resolved(path, "denied", "mount.bind.denied", f"{path} is denied by entry {index}", index)
+        if rule.kind == "project" and who.role not in PROJECT_ROLES:
+            why = f"{path} is a project, which is for the role {' or '.join(PROJECT_ROLES)}"
+            return Resolved(path, "denied", "mount.project.role", why, index)
+        if rule.mode == "readonly":
+            return Resolved(path, "readonly", "", f"entry {index} is read-only", index)
+        if rule.kind == "reference":
+            return Resolved(path, "readonly", "", f"entry {index} is a reference, which is read-only", index)
+        if not rule.user and not who.is_admin:
+            return Resolved(path, "readonly", "", f"entry {index} is shared, and only an admin writes there", index)
+        return Resolved(path, "readwrite", "", "", index)
+
+
+def within(root: Path, text: str, *, is_restricted: bool = True) -> Path:
+    """The file that a tool's argument means in a working folder; Refused outside of it unless it is not restricted.
+
+    Relative to the folder. Links are followed, and what they lead to has to lie in the folder as well. Also where the
+    folder does not hold it in, what is never shown is refused.
+    """
+    if not text:
+        raise BadInput("the path is empty", hint="name a file")
+    _check(text)
+    if ".." in text.split("/"):
+        raise BadInput(f"the path may not go up: {text}", hint="give the path without ..")
+    top = os.path.realpath(root)
+    path = os.path.realpath(os.path.join(top, text))
+    is_inside = contains(top, path)
+    if is_restricted and not is_inside:
+        raise Refused(f"path is outside workspace: {text}", hint="use a path relative to the working folder")
+    shown = path[len(top) :] if is_inside else path
+    if name := blocked(shown) or blocked(text):
+        raise Refused(f"{name} is never shown to a tool", hint="do without it")
+    return Path(path)
+
+
+def masked(path: str, masks: Iterable[Path]) -> bool:
+    """Whether a path is one of the hidden ones or lies in one."""
+    return any(contains(mask, path) for mask in masks)
+
+
+def _check(path: str) -> None:
+    if "\0" in path:
+        raise BadInput("the path holds a NUL byte", hint="remove it")
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise BadInput(f"the path {path!r} holds half a character", hint="write it anew") from None
+    if size > MAX_PATH:
+        raise BadInput(f"the path has more than {MAX_PATH} bytes", hint="shorten it")
+
+
+def _is_door(entry: "os.DirEntry[str]") -> bool:
+    """Whether it is a socket, a pipe or a device."""
+    is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+    return not is_plain and not entry.is_symlink()
+
+
+def _literal(pattern: str) -> str:
+    """The pattern with only `*` meaning something."""
+    return pattern.replace("[", "[[]").replace("?", "[?]")
+
+
+def _narrower(one: Mode, other: Mode) -> Mode:
+    return one if one == other else "readonly"
+
+
+def _checked(index: int, rule: Rule) -> Rule:
+    """The rule with its path cleaned; ConfigError that names the entry's number."""
+    key = f"mounts[{index}]"
+
+    def fail(name: str, value: Any, expected: str) -> ConfigError:
+        return ConfigError(f"{key}.{name} = {value!r}: must be {expected}", key=f"{key}.{name}")
+
+    if not isinstance(rule.path, str) or not rule.path.startswith("/") or "\0" in rule.path:
+        raise fail("path", rule.path, "an absolute path")
+    if rule.mode not in get_args(Mode):
+        raise fail("mode", rule.mode, f"one of {', '.join(get_args(Mode))}")
+    if rule.kind not in get_args(Kind):
+        raise fail("kind", rule.kind, f"one of {', '.join(get_args(Kind))}")
+    if rule.user and rule.group:
+        raise ConfigError(f"{key} has a user and a group: must be for one of them", key=key)
+    return Rule("/" + normpath(rule.path).lstrip("/"), rule.mode, rule.kind, rule.user, rule.group)
+
+
+def _entries(folder: str) -> Iterator["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from entries
+    except OSError:
+        return  # what we cannot look into, the tool cannot either

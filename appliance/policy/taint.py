@@ -1,0 +1,267 @@
+"""The rule about runs in which strangers had a word: what of theirs is held until a person says yes, and why.
+
+A run that was shown a page, a mail, a server's answer or a document is marked. Reading, answering its own person and
+keeping notes stay free. What acts on the world is held: a command, a message to somebody else, a secret, a schedule, a
+skill, a prompt document. An address or a server's tool is held when it carries what the person has not said, for that is
+how a secret leaves. An address that a stranger listed may be followed, a few times a question: whoever lists many and has
+some of them asked learns which. What commands and files of the working folder say marks a run less: commands and searches
+go on. Pure: strings in, verdicts out. Not promised: that a choice among few things carries nothing.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from appliance.text.fences import told
+
+Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin"]
+KINDS: Mapping[str, str] = {
+    "exec": "run a command",
+    "web": "ask the web",
+    "search": "search the web",
+    "send": "write to somebody",
+    "call": "call a server's tool",
+    "secret": "use a secret",
+    "schedule": "change a schedule",
+    "skill": "change a skill",
+    "document": "change a prompt document",
+    "plugin": "use a plugin's tool",
+}
+CARRYING = ("web", "search", "call")  # held only when they carry what the person has not said
+INSIDE = ("command", "file")  # origins of what the working folder says
+STAYING = ("exec", "search")  # which go on in spite of those: one stays in the sandbox, the other asks one engine
+OUTSIDE: Mapping[str, str] = {  # schemes whose texts come from elsewhere
+    "url": "web",
+    "google-docs": "web",
+    "github": "web",
+    "disk": "document",
+    "sh": "command",
+    "env": "command",
+}
+FREE_BITS = 16  # that choices may carry, for each message of the person: two letters
+WAY_BITS = 12  # of how an address is asked for: a time to wait, a number of bytes to read
+MAX_BORROWED = 8  # words of a search that only the web has said; none with a digit in it, which PINs and codes have
+MAX_ASKED = 16  # pages and searches for each message of the person, whatever they carry: in which order says something, too
+CALL_BITS = 4  # at least, of a call of a server's tool: four a message
+MAX_SAID = 3  # words of the person that a call tells a server before it counts which ones, and where, as a choice
+MAX_NAMED = 3  # sources that a text names
+TOOL = "tool"  # the argument of a call that names the server's tool
+LINK = re.compile(r"https?://[^\s<>\"'`\\^{|}]+", re.IGNORECASE)
+AFTER = ".,;:!?)]}*_>'\""  # what stands behind a link in a text and is no part of it
+WORD = re.compile(r"\w+")
+DIGIT = re.compile(r"\d")
+SOURCES: Mapping[str, str] = {"web": "page", "mail": "mail", "document": "document", "skill": "skill", "agent": "agent"}
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How a tool's call reaches beyond its run: `target` is the argument that says whom or what, `named` a fixed one.
+
+    `data` are the arguments that leave, () all of them; `usual` are values that say nothing, because everybody gives them.
+    """
+
+    kind: Kind
+    target: str = ""
+    named: str = ""
+    data: tuple[str, ...] = ()
+    usual: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where strangers had a word: an origin, and which page, mail or tool exactly, as far as is known."""
+
+    origin: str
+    source: str = ""
+
+    @property
+    def scope(self) -> str:
+        """What a grant names: `web:HOST` for a page, `skill:NAME`, `mcp:NAME` for a server, else the origin."""
+        name = host_of(self.source) if self.origin == "web" else self.source if self.origin == "skill" else ""
+        return f"{self.origin}:{name}" if name else self.origin
+
+    @property
+    def text(self) -> str:
+        """In words: `page https://…`, `the server time (time/convert)`."""
+        if not self.source:
+            return told(self.origin)
+        name = SOURCES.get(self.origin)
+        return f"{name} {self.source}" if name else f"{told(self.origin)} ({self.source})"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a call may carry: `own` is what the person said, `links` what strangers listed, `public` what the web said.
+
+    `theirs` is what the called server has said of itself, `followed` how many such calls were made since the person's
+    last message, `names` are the arguments that the called tool has, `tools` is how many tools its server has.
+    """
+
+    own: str = ""
+    links: frozenset[str] = frozenset()
+    public: str = ""
+    theirs: str = ""
+    followed: int = 0
+    names: frozenset[str] = frozenset()
+    tools: int = 0
+
+
+def holding(kind: str, marks: Sequence[Mark]) -> tuple[Mark, ...]:
+    """The marks for which calls of this kind are held; none when they go on."""
+    return tuple(mark for mark in marks if kind not in STAYING or mark.origin not in INSIDE)
+
+
+def of_path(path: str) -> Mark | None:
+    """The mark that a stored path says by itself: a page that was added, a document of the disk, what a command said."""
+    scheme, mark, rest = path.partition("://")
+    origin = OUTSIDE.get(scheme) if mark else None
+    return None if origin is None else Mark(origin, rest)
+
+
+def because(marks: Sequence[Mark]) -> str:
+    """The sources in words, the newest first."""
+    texts = list(dict.fromkeys(mark.text for mark in reversed(marks)))
+    more = f" and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
+    return "; ".join(texts[:MAX_NAMED]) + more
+
+
+def carried(reach: Reach, target: str, arguments: Mapping[str, Any], known: Known) -> tuple[str, ...]:
+    """The arguments of a call that carry what the person has not said; () for one that may go on."""
+    given = {name: value for name, value in arguments.items() if name != reach.target and (not reach.data or name in reach.data)}
+    if reach.kind == "web":
+        if known.followed >= MAX_ASKED or not (is_said(target, known.own) or is_listed(target, known)):
+            return (reach.target or "url",)
+        ways = [name for name, value in given.items() if value not in (None, *reach.usual) and not has(known.own, str(value))]
+        return tuple(ways) if ways and _bits(target, known) + WAY_BITS * len(ways) * (known.followed + 1) > FREE_BITS else ()
+    if reach.kind == "search":  # what the web said is no secret, and only the search engine is told
+        words = {word.casefold() for value in given.values() for leaf in leaves(value) for word in WORD.findall(str(leaf[0]))}
+        borrowed = [word for word in words if not has(known.own, word)]
+        is_free = len(borrowed) <= MAX_BORROWED and all(has(known.public, w) and not DIGIT.search(w) for w in borrowed)
+        return () if is_free and known.followed < MAX_ASKED else tuple(given)
+    given.pop(TOOL, None)
+    held, bits = _told(given, known)
+    return tuple(held or ((*given, TOOL) if bits * (known.followed + 1) > FREE_BITS else ()))
+
+
+def _told(given: Mapping[str, Any], known: Known) -> tuple[list[str], int]:
+    """The arguments that tell a server more than the person's words and choices, and what the choices may say: which tool it is,
+    yes or no, names out of what the server said of itself, and where the words stand."""
+    held: list[str] = []
+    bits, said = max(CALL_BITS, known.tools.bit_length()), 0
+    for name, value in given.items():
+        unknown = [] if name in known.names else [(name, True)]  # a server's tool may be given any
+        for leaf, is_name in (*unknown, *leaves(value), *((None, False) for _ in range(_inner(value)))):
+            if leaf in (None, "", 0, 1):
+                bits += 1 if leaf in (0, 1) else 2
+            elif says(known.own, str(leaf)):
+                said += 1
+                bits += len(set(WORD.findall(known.own))).bit_length() if said > MAX_SAID else 0
+            elif is_name and says(known.theirs, str(leaf)):
+                bits += len(set(WORD.findall(known.theirs))).bit_length()
+            else:
+                held.append(name)
+                break
+    return held, bits
+
+
+def _inner(value: Any) -> int:
+    """How many tables and lists are within a value, which say something by where they are."""
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list | tuple | set):
+        return 0
+    return sum(isinstance(one, Mapping | list | tuple | set) + _inner(one) for one in value)
+
+
+def is_said(url: str, own: str) -> bool:
+    """Whether the person named an address letter by letter, or a host whose first page it is.
+
+    Not its parts one by one: the person may have said a secret in the same breath as the address of a page.
+    """
+    bare = url.strip()
+    if bare in links(own):
+        return True
+    try:
+        parts = urlsplit(bare if "://" in bare else f"https://{bare}")
+        host, port = (parts.hostname or "").removeprefix("www."), parts.port
+    except ValueError:
+        return False
+    if not host or parts.username is not None or parts.password is not None or parts.fragment:
+        return False
+    rest = "".join((f":{port}" if port else "", parts.path.rstrip("/"), f"?{parts.query}" if parts.query else ""))
+    # Of a path capital and small letters are two, and which of them one writes would say something.
+    end = r"(?![^\W_])" if (host + rest)[-1].isalnum() else ""
+    return re.search(rf"(?<![^\W_])(?i:{re.escape(host)}){re.escape(rest)}{end}", own) is not None
+
+
+def is_listed(url: str, known: Known) -> bool:
+    """Whether a stranger listed exactly this address, and following it says little: the more there are, the fewer may be."""
+    if url.strip().rstrip("/") not in {link.rstrip("/") for link in known.links}:
+        return False
+    return _bits(url, known) <= FREE_BITS
+
+
+def _bits(url: str, known: Known) -> int:
+    """What choices among links may have said since the person's last message, this one included; 0 for what the person named."""
+    return 0 if is_said(url, known.own) else (known.followed + 1) * len(known.links).bit_length()
+
+
+def links(text: str) -> frozenset[str]:
+    """The addresses in a text."""
+    found = set()
+    for match in LINK.finditer(text):
+        link = match[0]
+        found |= {link.rstrip(AFTER), link.rstrip(AFTER.replace(")", "") if "(" in link else AFTER)}
+    return frozenset(found)
+
+
+def has(text: str, part: str) -> bool:
+    """Whether a text says a part of it word for word, in whatever case and with whatever white space; not within a word."""
+    return _stands(_flat(text), _flat(part))
+
+
+def says(text: str, part: str) -> bool:
+    """The same letter by letter: only small letters, capitals or first capitals may stand for others, and no blanks for others."""
+    if part != " ".join(part.split()):
+        return _stands(text, part)
+    forms = (part.lower(), part.upper(), part.title(), part.capitalize())
+    return _stands(" ".join(text.split()), part) or (part in forms and has(text, part))
+
+
+def _stands(text: str, part: str) -> bool:
+    at = text.find(part) if part else -1
+    while at >= 0:
+        end = at + len(part)
+        is_begun = at == 0 or not (text[at - 1].isalnum() and part[0].isalnum())
+        is_ended = end == len(text) or not (text[end].isalnum() and part[-1].isalnum())
+        if is_begun and is_ended:
+            return True
+        at = text.find(part, at + 1)
+    return not part
+
+
+def leaves(value: Any) -> Iterator[tuple[Any, bool]]:
+    """Every single value in an argument, and whether it is the name of another one."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield str(name), True
+            yield from leaves(inner)
+    elif isinstance(value, list | tuple | set):
+        for inner in value:
+            yield from leaves(inner)
+    else:
+        yield value, False
+
+
+def host_of(url: str) -> str:
+    """The host of an address, without www; "" for what is none."""
+    try:
+        return (urlsplit(url.strip()).hostname or "").removeprefix("www.")
+    except ValueError:
+        return ""
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split()).casefold()

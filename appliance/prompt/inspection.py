@@ -1,0 +1,138 @@
+"""What a run's model would be sent now, and what it was sent before: for people who want to know why it answers so.
+
+Looks, and lowers nothing: the size told is the one before anything is made to fit. Also summarizes a conversation on
+request. Knows nothing about sockets.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from appliance.errors import NotFound, TooLarge, Unavailable
+from appliance.policy import modes
+from appliance.prompt.compaction import Compactor
+from appliance.prompt.packet import Packets
+from appliance.prompt.packet_types import Packet, Scene
+from appliance.prompt.roles import CHAT, Role
+from appliance.prompt.sent_copies import Copies
+from appliance.records import Route, Terms, ToolSpec, to_plain
+from appliance.sessions.runs import Run, Runs
+
+HISTORY = 80
+
+
+class Sight:
+    """Looks at packets of runs."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        packets: Packets,
+        copies: Copies,
+        compactor: Compactor,
+        plan: Callable[[str], Sequence[Route]],
+        menu: Callable[[str, tuple[str, ...] | None], Sequence[ToolSpec]],
+        role_of: Callable[[str, bool], Role] = lambda name, is_queue: CHAT,
+    ) -> None:
+        self._runs = runs
+        self._packets = packets
+        self._copies = copies
+        self._compactor = compactor
+        self._plan = plan
+        self._menu = menu
+        self._role_of = role_of
+
+    def size(self, ref: str) -> dict[str, Any]:
+        """What fills the packet that would answer a run's newest prompt again, by its best route."""
+        run = self._runs.get(ref)
+        scene = self._scene(run)
+        packet = self._packets.assemble(scene)
+        return {
+            "run": run.id,
+            "layout": scene.layout,
+            "route": scene.route.name,
+            "window": scene.window,
+            "ceiling": packet.ceiling,
+            "tokens": packet.tokens,
+            "is_over": packet.is_over,
+            "table": {**to_plain(packet.table), "usage": packet.table.usage, "free": packet.table.free},
+            "text": packet.table.text(),
+            "notes": list(packet.notes),
+            "parts": _parts(packet),
+            "copies": self._copies.turns(run.id),
+            "telemetry": telemetry(self._runs.turns(run.id)),
+        }
+
+    def copy(self, ref: str, turn: int) -> dict[str, Any]:
+        """What a turn's model was sent and said; the newest turn for 0."""
+        run = self._runs.get(ref)
+        turns = self._copies.turns(run.id)
+        if not turns:
+            hint = 'by default only those of run.ask and run.act are: runs.copies = "all" keeps all from now on'
+            raise NotFound(f"nothing that was sent in thread {run.id} is kept", hint=hint)
+        found = self._copies.get(run.id, turn or turns[-1])
+        texts = {name: found.text(name) for name in ("system", "user", "answer", "reasoning")}
+        return {"run": run.id, "turn": found.turn, "route": found.route, "tokens": found.tokens, "at_ms": found.at_ms, **texts}
+
+    def require_room(self, ref: str, tokens: int) -> None:
+        """TooLarge when a run that is shown its entries has no room for so many tokens more (R-045)."""
+        run = self._runs.get(ref)
+        if run.settings.layout != "entries":
+            return
+        try:
+            packet = self._packets.assemble(self._scene(run))
+        except Unavailable:
+            return  # no model can be asked at all
+        if packet.ceiling is not None and tokens > (free := max(0, packet.ceiling - packet.tokens)):
+            hint = "name fewer files; what was named is followed all the same"
+            raise TooLarge(f"{tokens} tokens more are too many: run {run.alias} has room for {free}", hint=hint)
+
+    def compact(self, ref: str) -> dict[str, Any]:
+        """Summarize the older part of a run's conversation now."""
+        event = self._compactor.compact(ref)
+        given = event.input or {}
+        return {"run": event.run, "seq": event.seq, "covers": len(given["covers"]), "by": given["by"], "summary": event.content}
+
+    def _scene(self, run: Run) -> Scene:
+        messages = tuple(self._runs.recent(run.id, HISTORY))
+        loop, turn = self._runs.moment(run.id)
+        layout = run.settings.layout
+        role = self._role_of(run.role, run.kind == "tick")
+        terms: Terms = modes.terms("act", run.settings)
+        is_shown_entries = layout == "entries" and role.is_chat
+        tools = role.unkept if layout == "entries" else role.tools
+        specs = tuple(modes.menu(terms, self._menu("run" if is_shown_entries else role.menu, tools)))
+        return Scene(
+            run=run.id,
+            route=self._plan(run.settings.model)[0],
+            specs=specs,
+            messages=messages,
+            remembered=HISTORY,
+            layout=layout,
+            role=role.name,
+            about=role.text,
+            documents=role.documents,
+            has_skills=role.has_skills,
+            loop=loop,
+            turn=turn + 1,
+            prompt=next((m.content for m in reversed(messages) if m.role == "user"), ""),
+            persona=run.settings.persona,
+            context_limit=run.settings.context_limit or 0,
+        )
+
+
+def _parts(packet: Packet) -> dict[str, int]:
+    """Characters of every named part."""
+    found = {f"system/{part.name}": len(part.text) for part in packet.system}
+    if packet.blocks:
+        return found | {f"user/{part.name}": len(part.text) for part in packet.blocks}
+    return found | {"messages": sum(len(message.content) for message in packet.messages)}
+
+
+def telemetry(turns: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What a run's calls took: `context_tokens` of its last one, `prompt_tokens` and `output_tokens` of all."""
+    prompts = [int(turn.get("prompt_tokens") or 0) for turn in turns]
+    return {
+        "context_tokens": prompts[-1] if prompts else 0,
+        "prompt_tokens": sum(prompts),
+        "output_tokens": sum(int(turn.get("output_tokens") or 0) for turn in turns),
+    }

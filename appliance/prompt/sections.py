@@ -1,0 +1,99 @@
+"""The blocks of a packet in the `knowledge.entries` layout, each made from what a run sees at one moment.
+
+Words and order within a block, no more: which blocks there are and in what order, `prompt.packet` says. What changes with
+every turn (time, figures) is in the last two blocks alone. Pure but for the clock.
+"""
+
+import platform
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from appliance import __version__
+from appliance.clock import now_ms
+from appliance.prompt import entry_blocks
+from appliance.prompt.entry_blocks import Item
+from appliance.prompt.packet_types import Figures, Scene, Stage
+from appliance.prompt.run_log import DONE, Line, Place
+from appliance.records import Part
+from appliance.text.fences import fenced, quoted
+from appliance.text.tokens import Table
+
+PROMPT_CHARS = 500  # of a prompt that is too long for now
+TURN = re.compile(r"^[a-z]+://turn_(\d+)/")
+
+Section = Callable[[tuple[Part, ...], Stage], tuple[Part, ...]]
+
+
+def section(name: str, text: Callable[[Stage], str]) -> Section:
+    """A filter that adds a block, unless it is empty."""
+
+    def add(parts: tuple[Part, ...], stage: Stage) -> tuple[Part, ...]:
+        inner = text(stage)
+        return (*parts, Part(name, f"<{name}>\n{inner}\n</{name}>")) if inner else parts
+
+    return add
+
+
+def summary(stage: Stage) -> str:
+    """Every entry of knowledge that is not archived, a line each, the one that changed last at the end."""
+    return entry_blocks.of(stage.seen.data)
+
+
+def visible(stage: Stage) -> str:
+    """What is open, in full, the one opened last at the end."""
+    shown = sorted((item for item in stage.seen.data if item.is_visible), key=lambda item: (item.turn, item.changed))
+    return "\n".join(item.full for item in shown)
+
+
+def log(stage: Stage) -> str:
+    """What was said and done so far."""
+    return "\n".join(stage.log)
+
+
+def unknowns(stage: Stage) -> str:
+    """What is still to be found out."""
+    return entry_blocks.of(stage.seen.unknowns, is_full=True)
+
+
+def relevant(stage: Stage) -> str:
+    """What was found for the prompt and is not open."""
+    open_now = {item.path for item in stage.seen.data if item.is_visible}
+    return "\n".join(f"- {part.text} [{part.name}]" for part in stage.found if part.name not in open_now)
+
+
+def instructions(stage: Stage) -> str:
+    """Where and when this turn is, and what is to be done now."""
+    scene = stage.scene
+    now = datetime.fromtimestamp(now_ms() / 1000).astimezone()
+    about = [f"{now:%A %Y-%m-%d %H:%M %z}, owlbox {__version__} on {platform.system()}, turn {scene.turn}"]
+    about += ["Mode ask: answer, and change no files."] if scene.mode == "ask" else []
+    # Tried on the bundled model, which goes on with whatever stands here instead of answering (2026-11-22).
+    return "\n".join([*about, f"Now answer {quoted(scene.person)}'s prompt." if scene.person else "Now answer the prompt."])
+
+
+def prompt(scene: Scene, figures: Figures) -> Part:
+    """The prompt with the figures of its loop's first turn, so that what follows it can stay the same to the byte."""
+    turn, usage, free = figures
+    text, mark = scene.prompt, ""
+    if scene.recovery.is_prompt_short and len(text) > PROMPT_CHARS:
+        text = f"{text[:PROMPT_CHARS]}…\n[{len(text)} characters are too many beside what is open: close something]"
+        mark = ' visibility="summarized"'
+    text = fenced("prompt", text) if "<" in text else text
+    room = "unlimited" if free is None else str(free)
+    return Part("prompt", f'<prompt turn="{turn}" tokenUsage="{usage}" tokensFree="{room}"{mark}>\n{text}\n</prompt>')
+
+
+def budget(table: Table) -> Part:
+    """What fills the packet now; last, because it changes with every turn."""
+    room = "unlimited" if table.free is None else str(table.free)
+    return Part("budget", f'<budget tokenUsage="{table.usage}" tokensFree="{room}">\n{table.text()}\n</budget>')
+
+
+def joined(items: Sequence[Item], lines: Sequence[Line]) -> tuple[str, ...]:
+    """Log entries and what was said, in the order in which it happened."""
+    placed: list[tuple[Place, str]] = [(line.place, line.text) for line in lines]
+    for item in items:
+        found = TURN.match(item.path)
+        placed.append(((int(found[1]) if found else item.turn, DONE, 0, item.view), item.full or item.summary))
+    return tuple(text for _, text in sorted(placed, key=lambda one: one[0]))

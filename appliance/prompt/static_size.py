@@ -1,0 +1,61 @@
+"""How many tokens the static prompt takes, part by part, counted by the broker on what it is sent.
+
+Static is everything but the person's own text: instructions, tools, documents as they ship, skills.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from appliance.ingest import notes
+from appliance.models.client import Models
+from appliance.prompt.packet import Packets
+from appliance.prompt.roles import ASSISTANT, Role, Roles
+from appliance.records import Ask, Message, ToolSpec
+from appliance.runtime import log
+from appliance.text import markdown
+
+
+class Sizes:
+    """Measures prompts; asks a model for nothing but counts."""
+
+    def __init__(
+        self, models: Models, packets: Packets, roles: Roles, specs: Callable[[Role], Sequence[ToolSpec]], pool: Callable[[], str]
+    ) -> None:
+        self._models = models
+        self._packets = packets
+        self._roles = roles
+        self._specs = specs
+        self._pool = pool
+
+    def measure(self, text: str, name: str = "") -> dict[str, Any]:
+        """Tokens of the prompt for a text, as a role would send it: by part, in groups, the static ones, and in all."""
+        role = self._roles.assistant() if name in ("", ASSISTANT) else self._roles.child(name)
+        route = self._models.plan(role.pool or self._pool())[0]
+        specs = tuple(self._specs(role))
+        system = self._packets.system(specs, route.dialect, route.window, role)
+        ask = Ask(
+            system=system, messages=(Message("user", text),), tools=specs, dialect=route.dialect, correlation=log.correlation()
+        )
+        measure = self._models.measure(route, ask)
+        shipped = {n: markdown.visible(notes.shipped(n)) for n in notes.SHIPPED}
+        groups = {"instructions": 0, "tools": 0, "documents": 0, "skills": 0, "person": 0}
+        for name, tokens in measure.parts.items():
+            if name in ("instructions", "style", "profiles"):
+                groups["instructions"] += tokens
+            elif name in ("tools", "skills"):
+                groups[name] += tokens
+            elif any(p.name == name and shipped.get(name) == p.text for p in system):
+                groups["documents"] += tokens
+            elif any(p.name == name for p in system):
+                groups["person"] += tokens
+        static = sum(tokens for name, tokens in groups.items() if name != "person")
+        return {
+            "role": role.name,
+            "route": route.name,
+            "dialect": route.dialect,
+            "model": measure.model,
+            "static": static,
+            "groups": groups,
+            "parts": measure.parts,
+            "total": measure.total,
+        }

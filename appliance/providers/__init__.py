@@ -1,1 +1,0 @@
-"""Model providers: one file per kind of model, each a plug behind `pool`; nothing else imports them."""

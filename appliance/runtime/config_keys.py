@@ -1,0 +1,44 @@
+"""What a configuration key is: a field of a frozen dataclass with a type, a default, a range and what it means.
+
+Owns the shape of such a field, for `runtime.settings` and `runtime.tool_settings`, which list the keys. Knows no key. Units are in
+the names of keys. Seeds are written B (botholomew), R (rummy), A (baaaht), S (squidbot).
+"""
+
+from dataclasses import Field, dataclass, field
+from typing import Any
+
+DAY_S = 86_400
+DAY_MS = DAY_S * 1000
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a key beside its type and default.
+
+    `is_needed`: may not be empty, in a table with an `enabled` switch only when it is on.
+    `is_shown`: `owlbox init` writes it into a new file, as a comment.
+    `is_later`: it is checked, and nothing uses it in this version; on a table or a set of named tables, nothing in it.
+    """
+
+    doc: str = ""
+    seed: str = ""
+    within: tuple[float, float] | None = None
+    is_needed: bool = False
+    is_secret: bool = False
+    is_shown: bool = False
+    is_later: bool = False
+
+
+def setting(default: Any, doc: str, *, seed: str = "", within: tuple[float, float] | None = None, mark: str = "") -> Any:
+    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, later."""
+    known = About(doc, seed, within, "needed" in mark, "secret" in mark, "shown" in mark, "later" in mark)
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata={"about": known}, repr=not known.is_secret)
+    return field(default=default, metadata={"about": known}, repr=not known.is_secret)
+
+
+def about(item: Field[Any]) -> About:
+    """The description of a field."""
+    found = item.metadata.get("about", About())
+    assert isinstance(found, About)
+    return found

@@ -1,0 +1,171 @@
+"""The configuration written out: the Markdown reference, and the file that `owlbox init` writes.
+
+Both are printed from the tree in `settings`, so neither can drift from what is read. Knows nothing
+about any file in use. `python -m appliance.runtime.config_reference > docs/configuration.md` renews the reference.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from inspect import cleandoc
+from typing import Any, Literal, get_args, get_origin
+
+from appliance.runtime.config_keys import about
+from appliance.runtime.settings import Config
+
+INTRO = """\
+# Configuration
+
+<!-- Written by appliance/runtime/config_reference.py from appliance/runtime/settings.py;
+run `python -m appliance.runtime.config_reference` after a change. -->
+
+One file, `owlbox.toml`, in the home folder. No file, or no key: the default holds. A key that is not
+listed here is an error that names the nearest one.
+
+- `OWLBOX__SECTION__KEY=value` in the environment overrides one key (`OWLBOX__MODELS__THREADS=2`,
+  `OWLBOX__CHANNELS__EMAIL__USER=owl`). A list or a table is given as a whole, as JSON
+  (`OWLBOX__SYSTEM__ADMIN_USERS='["ada"]'`). Names chosen by you are looked up in any case of letters.
+  Variables with a single underscore (`OWLBOX_HOME`) are not configuration.
+- `${NAME}` in a text of the file is replaced from the environment, `${NAME:-text}` has a fallback,
+  `$${` stands for `${` itself. Values from `OWLBOX__` variables are taken as they are.
+- A key marked *needed* may not be empty; in a table with `enabled`, only when that is true. A remote
+  provider needs its `key` as soon as a pool or a role names it. Better than the key itself is
+  `secret:NAME`, the name of a secret in the vault.
+- A key that is *not used yet* is checked, and has no effect in this version; the log of the core names those that are set.
+- Relative paths start at the home folder.
+- The last column names the key of the design it stands for: B botholomew, R rummy, A baaaht, S squidbot.
+"""
+HEADER = """\
+# Configuration of this owlbox. Every key is at its default: take away the # and change it.
+# All keys are in docs/configuration.md; ${NAME} is replaced from the environment.
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the file: its name, what it is, its keys, and the entries that exist without a file."""
+
+    name: str
+    doc: str
+    items: tuple[Field[Any], ...]
+    presets: Mapping[str, Any]
+    is_list: bool = False
+    is_later: bool = False
+
+
+def reference() -> str:
+    """docs/configuration.md: every key with type, default, meaning and the seed's name."""
+    parts = [INTRO]
+    for table in tables(Config, ""):
+        heading = f"[[{table.name}]]" if table.is_list else f"[{table.name}]"
+        parts.append(f"## `{heading}`\n\n{table.doc}\n")
+        rows = [_row(table, item) for item in table.items]
+        if rows:
+            parts.append("| key | type | default | meaning | stands for |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
+        if table.presets:
+            lines = [f"- `{name}`: {_differences(preset)}" for name, preset in table.presets.items()]
+            parts.append("Built in:\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def default_toml() -> str:
+    """A commented owlbox.toml with the keys a person would change; loading it gives the defaults."""
+    parts = [HEADER]
+    for table in tables(Config, ""):
+        if "NAME" in table.name or table.is_list:
+            continue
+        lines = [line for item in table.items if about(item).is_shown for line in _commented(item, table.is_later)]
+        if lines:
+            parts.append(f"[{table.name}]\n" + "\n".join(lines) + "\n")
+    note = "# Its models also need models.local_only = false, and a place in a pool. Not used yet."
+    parts.append(f'[providers.anthropic]\n{note}\nkey = ""\n')
+    return "\n".join(parts)
+
+
+def tables(cls: Any, prefix: str, is_later: bool = False) -> Iterator[Table]:
+    """Every table below a class, in the order of the file; entries named by people appear as NAME."""
+    for item in fields(cls):
+        kind: Any = item.type
+        name = f"{prefix}{item.name}"
+        inner = _inner(kind)
+        is_list = get_origin(kind) is tuple
+        is_late = is_later or about(item).is_later
+        if is_dataclass(kind):
+            yield Table(name, cleandoc(kind.__doc__ or ""), _leaves(kind), {}, is_later=is_late)
+            yield from tables(kind, f"{name}.", is_late)
+        elif is_dataclass(inner):
+            presets = {} if is_list else default_of(item)
+            heading = name if is_list else f"{name}.NAME"
+            yield Table(heading, cleandoc(inner.__doc__ or ""), _leaves(inner), presets, is_list, is_late)
+        elif cls is Config:
+            yield Table(name, "Names chosen by you.", (item,), {}, is_later=is_late)
+
+
+def _inner(kind: Any) -> Any:
+    """What a list or a table of named things holds; None for anything else."""
+    origin = get_origin(kind)
+    return get_args(kind)[0 if origin is tuple else 1] if origin in (tuple, Mapping) else None
+
+
+def _leaves(cls: Any) -> tuple[Field[Any], ...]:
+    """The keys of a class that have no heading of their own."""
+    return tuple(item for item in fields(cls) if not is_dataclass(item.type) and not is_dataclass(_inner(item.type)))
+
+
+def toml(value: Any) -> str:
+    """A value as TOML text."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {toml(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(toml(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def default_of(item: Field[Any]) -> Any:
+    """The value of a key that nobody set."""
+    return item.default if item.default_factory is MISSING else item.default_factory()
+
+
+def _row(table: Table, item: Field[Any]) -> str:
+    known = about(item)
+    name = f"{table.name}.NAME" if table.name == item.name else f"{table.name}.{item.name}"
+    meaning = known.doc + (" *Needed.*" if known.is_needed else "")
+    meaning += " *Not used yet.*" if table.is_later or known.is_later else ""
+    default = default_of(item)
+    shown = "unset" if default is None else f"`{toml(default)}`"
+    return f"| `{name}` | {_type(item)} | {shown} | {meaning} | {known.seed} |"
+
+
+def _type(item: Field[Any]) -> str:
+    """What a person may write, with its range."""
+    words = {bool: "true or false", int: "whole number", float: "number", str: "text", tuple[str, ...]: "list of text"}
+    within = about(item).within
+    span = f" {within[0]:.10g} to {within[1]:.10g}" if within else ""
+    kind: Any = item.type
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return ", ".join(f"`{toml(word)}`" for word in args)
+    if origin is tuple:
+        return f"list of {words[args[0]]}{span}"
+    if origin is Mapping:
+        return f"table of {words[args[1]]}{span}"
+    return words[args[0] if args else kind] + span
+
+
+def _commented(item: Field[Any], is_later: bool) -> list[str]:
+    """A key as a comment and a line to uncomment; for a table of names, one line for each of its entries."""
+    default = default_of(item)
+    values = default if isinstance(default, Mapping) else {item.name: default}
+    note = " Not used yet." if is_later or about(item).is_later else ""
+    return [f"# {about(item).doc}{note}", *(f"#{name} = {toml(value)}" for name, value in values.items())]
+
+
+def _differences(preset: Any) -> str:
+    """What a built-in entry sets."""
+    changed = [item.name for item in fields(preset) if getattr(preset, item.name) != default_of(item)]
+    return ", ".join(f"{name} = `{toml(getattr(preset, name))}`" for name in changed) or "the values above"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

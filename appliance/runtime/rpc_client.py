@@ -1,0 +1,141 @@
+"""The caller's side of the socket: one connection, one request at a time, streamed notifications.
+
+Used by the command line, the terminal UI and the core's model client. Starts no threads (but one
+timer when a call is cancelled). Knows nothing about what the methods mean. Retrying is the caller's business.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any
+
+from appliance import __version__
+from appliance.clock import CancelToken, monotonic_s
+from appliance.errors import Cancelled, DeadlineExceeded, Lost, TooLarge
+from appliance.runtime import jsonrpc
+
+CANCEL_GRACE_S = 3.0
+STARTING_S = 30.0  # for a core that is just being started: systemd holds its socket, and a Pi reads Python from a card
+
+Notification = tuple[str, dict[str, Any]]
+
+
+class Client:
+    """A greeted connection to a core or a broker."""
+
+    def __init__(self, path: str, *, name: str, token: str = "", timeout_s: float = 5.0) -> None:
+        self.path = path
+        self.timeout_s = timeout_s
+        self._next_id = 0
+        self._hang_up: threading.Timer | None = None
+        self._wire = jsonrpc.connect(path, timeout_s)
+        try:
+            self.server = self.call("hello", {"client": name, "version": __version__, "token": token})
+        except BaseException:
+            self._wire.close()
+            raise
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; the server cancels what this connection still had running."""
+        self._wire.close()
+
+    def call(
+        self, method: str, params: dict[str, Any] | None = None, *, deadline_s: float | None = None, correlation: str = ""
+    ) -> Any:
+        """The method's result; the server's error is raised here as the same class."""
+        stream = self.stream(method, params, deadline_s=deadline_s, correlation=correlation)
+        while True:
+            try:
+                next(stream)
+            except StopIteration as end:
+                return end.value
+
+    def stream(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        deadline_s: float | None = None,
+        correlation: str = "",
+        cancel: CancelToken | None = None,
+        idle: tuple[float, Callable[[], None]] | None = None,
+    ) -> Generator[Notification, None, Any]:
+        """Notifications as they come; the generator returns the method's result.
+
+        Setting `cancel` asks the server to stop; the generator then ends with the server's answer, or
+        after `CANCEL_GRACE_S` with Cancelled when the server does not even answer that.
+        `deadline_s` bounds the whole call; after each `idle` seconds of silence its function is called,
+        and an error it raises ends the call.
+        """
+        self._next_id += 1
+        request_id = self._next_id
+        frame: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
+        if deadline_s is not None:
+            frame["deadline_s"] = deadline_s
+        if correlation:
+            frame["correlation"] = correlation
+        self._wire.send(frame)
+        if cancel is not None:
+            cancel.then(lambda: self._cancel(request_id))
+        try:
+            return (yield from self._answers(method, request_id, deadline_s, idle))
+        except Lost:
+            if cancel is not None and cancel.is_set():
+                raise Cancelled("stopped; the other side had not answered yet") from None
+            raise
+        finally:
+            self._stop_waiting()
+
+    def _answers(
+        self, method: str, request_id: int, deadline_s: float | None, idle: tuple[float, Callable[[], None]] | None
+    ) -> Generator[Notification, None, Any]:
+        limit_s = self.timeout_s if deadline_s is None else deadline_s
+        end_s = monotonic_s() + limit_s
+        lines = self._wire.lines()
+        while True:
+            # Two seconds of grace: the server knows the deadline too and its own answer is better.
+            left_s = end_s + (0 if deadline_s is None else 2) - monotonic_s()
+            self._wire.wait_at_most(max(0.001, left_s if idle is None else min(left_s, idle[0])))
+            try:
+                line = next(lines, None)
+            except TimeoutError:
+                lines = self._wire.lines()  # a generator that raised is spent; the wire keeps the bytes
+                if idle is not None and left_s > idle[0]:
+                    idle[1]()
+                    continue
+                self.close()
+                raise DeadlineExceeded(f"no answer to {method} within {limit_s:g} s", hint="is it overloaded or hung?") from None
+            if line is None:
+                raise Lost(f"connection lost during {method}", hint="it may be restarting; try again")
+            if isinstance(line, TooLarge):
+                raise line
+            answer = jsonrpc.decode(line)
+            if "method" in answer:
+                yield str(answer["method"]), dict(answer.get("params") or {})
+            elif answer.get("id") == request_id:
+                if "error" in answer:
+                    jsonrpc.raise_error(answer["error"])
+                return answer.get("result")
+            elif answer.get("id") is None and "error" in answer:
+                jsonrpc.raise_error(answer["error"])  # not about our request: no room for us, or a frame it could not read
+
+    def _cancel(self, request_id: int) -> None:
+        """Ask the server to stop; hang up when it stays silent, for it may be hung itself."""
+        try:
+            self._wire.send({"jsonrpc": "2.0", "method": "cancel", "params": {"id": request_id}})
+        except Lost:
+            return  # the reader sees the lost connection and says so
+        self._hang_up = threading.Timer(CANCEL_GRACE_S, self.close)
+        self._hang_up.daemon = True
+        self._hang_up.start()
+
+    def _stop_waiting(self) -> None:
+        if self._hang_up is not None:
+            self._hang_up.cancel()
+            self._hang_up = None

@@ -1,0 +1,425 @@
+"""The server's side of the socket: listens, greets, dispatches marked methods, streams, enforces deadlines.
+
+Transport and manners only: what the methods do, and who may say hello, is handed in. Idle cost is
+zero: one thread is parked in accept, one per connection in recv. Quick methods share a pool; those marked
+long have threads of their own, so that waiting for answers never holds up a question or the shutdown. Every
+request is logged with its sender, operation and result (A-188). Not promised: order of answers on one connection.
+"""
+
+import errno
+import logging
+import os
+import select
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
+from appliance import __version__
+from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, sleep_s
+from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.runtime import jsonrpc, log
+from appliance.runtime.jsonrpc import Mark, Peer, Wire
+from appliance.runtime.signatures import Signature, signature
+
+LOG = logging.getLogger(__name__)
+SEND_TIMEOUT_S = 30
+REFUSED_S = 1.0
+ACCEPT_PAUSE_S = 0.2
+MAX_DEADLINE_S = 7 * 86400.0
+MAX_CORRELATION = 64
+MAX_NAME = 80  # of a method or client, in the log
+BEFORE_HELLO = ("ping", "discover", "hello")
+# Failures of accept that pass: out of descriptors or memory, or a caller that left meanwhile.
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
+
+Gate = Callable[[Peer, dict[str, Any]], None]
+
+
+class Call:
+    """One request being served: who asks, how to stream back, when to stop."""
+
+    def __init__(self, connection: "Connection", request_id: Any, correlation: str) -> None:
+        self.connection = connection
+        self.id = request_id
+        self.correlation = correlation
+        self.cancel = CancelToken()
+        self._answered = threading.Lock()
+        self.is_answered = False
+        self.has_expired = False
+
+    @property
+    def peer(self) -> Peer:
+        """Process, user and group of the caller."""
+        return self.connection.peer
+
+    @property
+    def uid(self) -> int:
+        """The caller's user id, as the kernel says."""
+        return self.connection.peer.uid
+
+    @property
+    def client(self) -> str:
+        """What the caller called itself in hello."""
+        return self.connection.client
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification to the caller; Lost when it has gone."""
+        self.connection.wire.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def answer(self, result: Any = None, error: OwlError | None = None, code: int | None = None) -> None:
+        """Send the response once; a second answer (work that outlived its deadline) is dropped."""
+        with self._answered:
+            if self.is_answered:
+                return
+            self.is_answered = True
+        if self.id is None:
+            return
+        frame = {"jsonrpc": "2.0", "id": self.id, "result": result}
+        if error is not None:
+            frame = jsonrpc.error_frame(self.id, error, code)
+        try:
+            self._send(frame)
+        except TooLarge as too_large:
+            self._send(jsonrpc.error_frame(self.id, too_large))
+        except (TypeError, ValueError, RecursionError):
+            LOG.exception("a result is not JSON")
+            self._send(jsonrpc.error_frame(self.id, OwlError("the result cannot be sent", hint="the log has the details")))
+
+    def _send(self, frame: dict[str, Any]) -> None:
+        try:
+            self.connection.wire.send(frame)
+        except Lost:
+            self.cancel.set()
+
+
+class Connection:
+    """One client: its wire, its name after hello, and the calls it has running."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.peer = wire.peer()
+        self.client = ""
+        self.calls: set[Call] = set()
+
+    def find(self, request_id: object) -> Call | None:
+        """The call with this id that is not answered yet; notifications have none and cannot be found."""
+        return next((c for c in list(self.calls) if request_id is not None and c.id == request_id and not c.is_answered), None)
+
+
+class Listener:
+    """Serves marked methods on a Unix socket until closed."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        name: str,
+        gate: Gate,
+        alarms: Alarms,
+        deadline_s: float = 30.0,
+        threads: int = 32,
+        max_long: int = 32,
+        max_connections: int = 64,
+        is_given: bool = False,
+    ) -> None:
+        self.sock = sock
+        self.name = name
+        self._gate = gate
+        self._alarms = alarms
+        self._deadline_s = deadline_s
+        self._max_connections = max_connections
+        self._max_long = max_long
+        self._long = threading.BoundedSemaphore(max_long)
+        self._methods: dict[str, tuple[Callable[..., Any], Signature]] = {}
+        self._marks: dict[str, Mark] = {}
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-call")
+        self._guard = threading.Lock()
+        self._connections: set[Connection] = set()
+        self._is_closing = False
+        # A socket that systemd gave us outlives us: callers wait in it for the next core. It must not be shut
+        # down, which would close it for systemd too (2026-11-21), so the accepting thread is woken by a bell.
+        self._is_given = is_given
+        self._bell, self._ear = socket.socketpair()
+
+    def add(self, name: str, function: Callable[..., Any]) -> None:
+        """Offer a function under a name; Conflict when the name is taken."""
+        if name in self._methods or name in (*BEFORE_HELLO, "cancel"):
+            raise Conflict(f"method {name} is offered twice")
+        self._methods[name] = (function, signature(function, skip=("self", "call")))
+        self._marks[name] = getattr(function, "rpc", Mark(name))
+
+    def offer(self, *owners: object) -> None:
+        """Offer every function that the owners marked with `@jsonrpc.method`."""
+        for owner in owners:
+            for name, function in jsonrpc.marked(owner).items():
+                self.add(name, function)
+
+    def start(self) -> None:
+        """Begin to accept, in a thread of its own."""
+        knocks = select.poll()
+        knocks.register(self.sock, select.POLLIN)
+        knocks.register(self._ear, select.POLLIN)
+        threading.Thread(target=self._accept, args=(knocks,), name=f"{self.name}-accept", daemon=True).start()
+
+    def stop_accepting(self) -> None:
+        """No new connections; running calls go on."""
+        self._is_closing = True
+        self._bell.close()
+        try:
+            if not self._is_given:
+                self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # a listening socket that nobody used may refuse shutdown
+        self.sock.close()
+
+    def close(self) -> None:
+        """Stop accepting, hang up on everybody, cancel what runs."""
+        self.stop_accepting()
+        with self._guard:
+            connections = list(self._connections)
+        for connection in connections:
+            for call in list(connection.calls):
+                call.cancel.set()
+            connection.wire.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _accept(self, knocks: select.poll) -> None:
+        while True:
+            if any(number == self._ear.fileno() for number, _ in knocks.poll()):
+                self._ear.close()
+                return
+            try:
+                sock, _ = self.sock.accept()
+            except OSError as error:
+                if self._is_closing:
+                    return
+                LOG.error("accept failed on %s: %s", self.name, error)
+                if error.errno not in PASSING:
+                    return
+                sleep_s(ACCEPT_PAUSE_S)
+                continue
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT_S.to_bytes(8, "little") + bytes(8))
+            connection = Connection(Wire(sock))
+            with self._guard:
+                is_full = len(self._connections) >= self._max_connections
+                if not is_full:
+                    self._connections.add(connection)
+            target = self._refuse if is_full else self._read
+            try:
+                threading.Thread(target=target, args=(connection,), name=f"{self.name}-read", daemon=True).start()
+            except RuntimeError as error:  # no thread to be had: this caller is lost, the next one may be luckier
+                LOG.error("a caller of %s is turned away: %s", self.name, error)
+                with self._guard:
+                    self._connections.discard(connection)
+                connection.wire.close()
+
+    def _refuse(self, connection: Connection) -> None:
+        """Say why and wait a moment for its first words: hanging up before they came would lose the reason."""
+        full = Unavailable(f"{self._max_connections} clients are connected already", hint="close one and try again")
+        try:
+            connection.wire.send(jsonrpc.error_frame(None, full))
+            connection.wire.sock.settimeout(REFUSED_S)
+            next(connection.wire.lines(), None)
+        except (Lost, OSError):
+            pass  # it did not wait, or has nothing to say
+        connection.wire.close()
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            for line in connection.wire.lines():
+                if isinstance(line, TooLarge):
+                    self._note(connection, "?", line.outcome)
+                    connection.wire.send(jsonrpc.error_frame(None, line, jsonrpc.INVALID_REQUEST))
+                    continue
+                self._receive(connection, line)
+        except Lost:
+            pass  # it hung up while we answered
+        finally:
+            with self._guard:
+                self._connections.discard(connection)
+            for call in list(connection.calls):
+                call.cancel.set()
+            connection.wire.close()
+
+    def _receive(self, connection: Connection, line: bytes) -> None:
+        try:
+            frame = jsonrpc.decode(line)
+        except BadInput as error:
+            code = jsonrpc.INVALID_REQUEST if "must be an object" in error.message else jsonrpc.PARSE_ERROR
+            self._note(connection, "?", error.outcome)
+            connection.wire.send(jsonrpc.error_frame(None, error, code))
+            return
+        request_id, name, params = frame.get("id"), frame.get("method"), frame.get("params", {})
+        if not isinstance(name, str) or isinstance(request_id, bool) or not isinstance(request_id, str | int | None):
+            bad = BadInput("request needs a method (text) and an id (text or integer)")
+            self._note(connection, name if isinstance(name, str) else "?", bad.outcome)
+            connection.wire.send(jsonrpc.error_frame(None, bad, jsonrpc.INVALID_REQUEST))
+            return
+        call = Call(connection, request_id, _correlation(frame))
+        if not isinstance(params, dict):
+            self._decline(call, name, BadInput(f"params must be an object, got {type(params).__name__}"))
+            return
+        if name == "cancel":
+            running = connection.find(params.get("id"))
+            if running is not None:
+                running.cancel.set()
+            with log.correlated(call.correlation):
+                self._note(connection, name, "ok")
+            call.answer({"cancelled": running is not None})
+            return
+        if name in BEFORE_HELLO:
+            self._serve(call, name, params, None)
+            return
+        if connection.find(request_id) is not None:
+            self._decline(call, name, Conflict(f"id {request_id!r} is already in use on this connection"))
+            return
+        try:
+            limit_s = _limit_s(frame.get("deadline_s"), self._deadline_s)
+        except BadInput as error:
+            self._decline(call, name, error)
+            return
+        self._submit(call, name, params, limit_s)
+
+    def _submit(self, call: Call, name: str, params: dict[str, Any], limit_s: float) -> None:
+        """Serve in the pool, or in its own thread; the deadline counts from now, so that one which waits its turn ends too."""
+
+        def expire() -> None:
+            # In a thread of its own: sending to a caller that does not read would hold up every other alarm.
+            late = threading.Thread(target=self._expire, args=(call, name, limit_s), name=f"{self.name}-late", daemon=True)
+            try:
+                late.start()
+            except RuntimeError as error:
+                LOG.error("%s is late and cannot be told: %s", name, error)
+                call.has_expired = True
+                call.cancel.set()
+
+        is_long = name in self._marks and self._marks[name].is_long
+        if is_long and not self._long.acquire(blocking=False):
+            hint = "try again when one of them has ended"
+            self._decline(call, name, Busy(f"{self._max_long} long calls such as {name} are open already", hint=hint))
+            return
+        call.connection.calls.add(call)
+        alarm = self._alarms.after(limit_s, expire)
+        try:
+            if is_long:
+                work = (call, name, params, alarm)
+                threading.Thread(target=self._serve_long, args=work, name=f"{self.name}-long", daemon=True).start()
+            else:
+                self._pool.submit(self._serve, call, name, params, alarm)
+        except RuntimeError as error:
+            self._alarms.cancel(alarm)
+            call.connection.calls.discard(call)
+            if is_long:
+                self._long.release()
+            why = "is shutting down" if self._is_closing else f"has no room: {error}"
+            self._decline(call, name, Unavailable(f"{self.name} {why}", hint="try again in a moment"))
+
+    def _serve_long(self, call: Call, name: str, params: dict[str, Any], alarm: int) -> None:
+        try:
+            self._serve(call, name, params, alarm)
+        finally:
+            self._long.release()
+
+    def _decline(self, call: Call, name: str, error: OwlError) -> None:
+        """Answer a request that is not run, and log it like the others."""
+        with log.correlated(call.correlation):
+            self._note(call.connection, name, error.outcome)
+        call.answer(error=error)
+
+    def _note(self, connection: Connection, name: str, outcome: str, ms: int = 0) -> None:
+        """The log line of a request (A-188)."""
+        peer = connection.peer
+        # Our own watchdog asking itself twice a minute is no news, and would wear the card; nor is one who looks on.
+        is_quiet = (name == "ping" and peer.pid == os.getpid()) or (name in self._marks and self._marks[name].is_quiet)
+        LOG.log(
+            logging.DEBUG if is_quiet else logging.INFO,
+            "request",
+            extra={
+                "sender": f"{connection.client or '?'} pid={peer.pid} uid={peer.uid}",
+                "operation": name[:MAX_NAME],
+                "result": outcome,
+                "ms": ms,
+            },
+        )
+
+    def _serve(self, call: Call, name: str, params: dict[str, Any], alarm: int | None) -> None:
+        log.correlate(call.correlation)
+        started_s, outcome = monotonic_s(), "ok"
+        try:
+            # A pool that found no thread keeps the request, which was declined, and hands it to the next free one.
+            if not (call.has_expired or call.is_answered):
+                call.answer(self._run(call, name, params))
+        except OwlError as error:
+            outcome = error.outcome
+            call.answer(
+                error=error, code=jsonrpc.METHOD_NOT_FOUND if name not in self._methods and error.outcome == "not_found" else None
+            )
+        except Exception:
+            outcome = "failed"
+            LOG.exception("%s failed", name)
+            call.answer(error=OwlError(f"{name} failed inside {self.name}", hint="the log has the details"))
+        finally:
+            if alarm is not None:
+                self._alarms.cancel(alarm)
+            call.connection.calls.discard(call)
+            outcome = DeadlineExceeded.outcome if call.has_expired else outcome
+            self._note(call.connection, name, outcome, round((monotonic_s() - started_s) * 1000))
+            log.correlate("")
+
+    def _expire(self, call: Call, name: str, deadline_s: float) -> None:
+        call.has_expired = True
+        call.cancel.set()
+        call.answer(error=DeadlineExceeded(f"{name} took longer than {deadline_s:g} s"))
+
+    def _run(self, call: Call, name: str, params: dict[str, Any]) -> Any:
+        if name == "ping":
+            return {"pid": os.getpid(), "name": self.name}
+        if name == "discover":
+            return {n: {"doc": cleandoc(f.__doc__ or ""), "params": s.schema()} for n, (f, s) in sorted(self._methods.items())}
+        if name == "hello":
+            self._gate(call.peer, params)
+            call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
+            return {"name": self.name, "version": __version__, "pid": os.getpid()}
+        if not call.connection.client:
+            raise Refused(f"say hello before {name}", hint='first request: hello {"client": NAME, "token": TOKEN}')
+        if name not in self._methods:
+            raise NotFound(f"unknown method {name}", hint="discover lists the methods")
+        function, sign = self._methods[name]
+        return function(call, **sign.bind(params))
+
+
+def _correlation(frame: dict[str, Any]) -> str:
+    """The caller's correlation id if it is fit for a log line, else a new one."""
+    given = frame.get("correlation")
+    is_fit = isinstance(given, str) and 0 < len(given) <= MAX_CORRELATION and given.isprintable()
+    return str(given) if is_fit else correlation_id()
+
+
+def _limit_s(given: Any, default_s: float) -> float:
+    """How long a request may take; BadInput for what is no number. An alarm set to infinity would break the clock."""
+    if given is None:
+        return default_s
+    if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
+        raise BadInput(f"deadline_s must be a number of seconds, got {given!r:.40}")
+    return float(min(max(given, 0), MAX_DEADLINE_S))
+
+
+def listen(path: Path, mode: int = 0o660) -> socket.socket:
+    """A bound listening socket; a stale file of a dead server is replaced, a live one is AlreadyRunning's business."""
+    jsonrpc.check_path(str(path))
+    if path.exists() and not stat.S_ISSOCK(path.lstat().st_mode):
+        raise BadInput(f"{path} is in the way and is not a socket", hint="move it away")
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    previous = os.umask(0o777 & ~mode)
+    try:
+        sock.bind(str(path))
+    finally:
+        os.umask(previous)
+    sock.listen(64)
+    return sock

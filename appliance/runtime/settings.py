@@ -1,0 +1,542 @@
+"""Every configuration key: its name, type, default, range, meaning, and the key of a seed it stands for.
+
+Owns the shape of `owlbox.toml` as a tree of frozen dataclasses; a table of the file is a class, a key
+is a field. What holds tools is in `runtime.tool_settings`, what a key is in `runtime.config_keys`. Knows nothing about files, the
+environment or how a value is checked: `runtime.config` reads and checks, `runtime.config_reference` prints. To add a key, add one
+line here and run `runtime.config_reference` again.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from appliance.runtime.config_keys import DAY_MS as DAY_MS
+from appliance.runtime.config_keys import DAY_S, setting
+from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Tools
+
+LOCAL = "local"  # the route and the provider that are always there: the local model
+Pruning = Literal["opening", "recent", "ends", "important"]
+Copied = Literal["entries", "all", "none"]
+Level = Literal["", "silent", "error", "warn", "info", "debug"]
+
+
+@dataclass(frozen=True)
+class System:
+    """The box itself."""
+
+    name: str = setting("owlbox", "Name the owl answers to.", seed="A system.name", mark="needed shown later")
+    timezone: str = setting("local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown")
+    log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="shown")
+    debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug")
+    admin_users: tuple[str, ...] = setting((), "People who may manage the whole box.", seed="A system.admin_users", mark="shown")
+    shutdown_s: float = setting(30, "Longest time a shutdown may take.", seed="A shutdown timeout", within=(1, 600))
+    hook_s: float = setting(5, "Longest time one shutdown hook may take.", seed="A hook deadline", within=(0.1, 60))
+
+    @property
+    def level(self) -> str:
+        """The log level in force."""
+        return "debug" if self.debug else self.log_level or "info"
+
+
+@dataclass(frozen=True)
+class Models:
+    """The local model, and what every model call starts from."""
+
+    default: str = setting(
+        "", "Local model: file stem or catalogue name; empty means the newest in models/.", seed="B model", mark="shown"
+    )
+    script: str = setting(
+        "", "Scripted-provider file that replaces every model; relative to the home.", seed="B environment switch"
+    )
+    embedding: str = setting("", "Local embedding model; empty means the newest in models/.", seed="B embedding_model")
+    embedding_dimension: int = setting(384, "Length of a vector.", seed="B embedding_dimension", within=(1, 8192))
+    context: int = setting(0, "Context window in tokens; 0 picks up to 8192.", within=(0, 1_048_576), mark="shown")
+    threads: int = setting(0, "CPU threads; 0 picks.", within=(0, 256), mark="shown")
+    memory_mb: int = setting(0, "Memory a model may take; 0 goes by what is free.", within=(0, 1_048_576), mark="shown")
+    cache_type: Literal["f16", "q8_0"] = setting(
+        "f16", "How a conversation's evaluated tokens are kept in memory; q8_0 takes half of it and a little accuracy."
+    )
+    prefix_mb: int = setting(512, "Disk that saved beginnings of prompts may take; 0 saves none.", within=(0, 1_048_576))
+    temperature: float = setting(0.1, "Randomness of answers.", seed="R temperature", within=(0, 2))
+    max_output_tokens: int = setting(512, "Longest answer of the local model.", within=(1, 131_072))
+    stop_repeats: bool = setting(True, "End an answer of the local model that says the same over and over.")
+    local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown")
+    pool: str = setting("default", "Pool used where none is named.", seed="S default_pool", mark="needed")
+    failover: bool = setting(
+        True, "Ask the next route when one fails; false: the first one's error is what you see.", seed="A failover enabled"
+    )
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A service that offers models over HTTP. Those built in need nothing but their `key`; without one they are never asked."""
+
+    kind: Literal["openai", "anthropic", "gemini"] = setting(
+        "openai", "Wire format; most services speak `openai`.", seed="A providers"
+    )
+    base_url: str = setting("", "Address of its API.", seed="S providers.api_base", mark="needed")
+    key: str = setting(
+        "", "API key, better `secret:llm/NAME` or `${VARIABLE}`.", seed="S providers.api_key; B key", mark="secret shown"
+    )
+    reasoning: bool = setting(False, "Send its reasoning text back to it.", seed="S providers.supports_reasoning_content")
+    images: bool = setting(False, "Its models see pictures.", seed="A vision")
+    tools: bool = setting(True, "Its models call tools; if not, they are told in words how to, and do it in words.")
+    headers: Mapping[str, str] = setting({}, "Sent with each request; `{key}` in a value takes the key's place.", mark="secret")
+    ca_file: str = setting("", "File of authorities that vouch for its certificate; empty means the usual ones.")
+    timeout_s: float = setting(120, "Longest silence of one request.", seed="A request timeout", within=(1, 3600))
+    requests_per_minute: int = setting(60, "More requests than this wait.", seed="A rate limit", within=(1, 100_000))
+    concurrent: int = setting(10, "Requests at a time; more wait.", seed="A concurrent requests", within=(1, 1000))
+    priority: int = setting(100, "Lower is asked first when several could answer.", seed="A provider priority", within=(0, 1000))
+    fallback: tuple[str, ...] = setting((), "Providers to try when this one fails.", seed="A fallback chains")
+    publishers: bool = setting(False, "Its model names begin with who made them, as in `anthropic/claude`.")
+
+    @property
+    def is_remote(self) -> bool:
+        """True unless the address is this machine or this network."""
+        host = (urlsplit(self.base_url).hostname or "").rstrip(".")
+        try:
+            return ipaddress.ip_address(host).is_global
+        except ValueError:
+            return "." in host and not host.endswith((".local", ".localhost", ".lan", ".home.arpa", ".internal"))
+
+
+@dataclass(frozen=True)
+class RouteTable:
+    """One way to reach a model. Pools may also name `provider/model` directly, without a table here."""
+
+    provider: str = setting("", "A provider, or `local`.", seed="S models.provider", mark="needed")
+    model: str = setting("", "The provider's name of the model.", seed="S models.model", mark="needed")
+    also: tuple[str, ...] = setting((), "The same as other `provider/model`: the cheapest goes first.", seed="A alias")
+    max_output_tokens: int = setting(8192, "Longest answer.", seed="S models.max_tokens", within=(1, 1_000_000))
+    context: int = setting(
+        0,
+        "Context window in tokens; 0 means what the provider says, or 100000.",
+        seed="S models.max_context_tokens",
+        within=(0, 10_000_000),
+    )
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a model costs, in US dollars for a million tokens. Lies over the table that ships."""
+
+    input: float = setting(0, "Tokens read.", within=(0, 1_000_000))
+    output: float = setting(0, "Tokens written.", within=(0, 1_000_000))
+    cached: float | None = setting(None, "Tokens found in its cache; unset means as `input`.", within=(0, 1_000_000))
+    cache_write: float | None = setting(None, "Tokens put into its cache; unset means as `input`.", within=(0, 1_000_000))
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What remote models may cost; 0 sets no limit. At a limit they are refused, and pools fall to what is free."""
+
+    day_usd: float = setting(0, "By everybody, each day.", seed="A token budgets", within=(0, 1_000_000))
+    month_usd: float = setting(0, "By everybody, each month.", within=(0, 10_000_000))
+    person_day_usd: float = setting(0, "By one person, each day.", within=(0, 1_000_000))
+    day_tokens: int = setting(0, "Tokens, by everybody, each day.", seed="A token budgets", within=(0, 10**12))
+    person_day_tokens: int = setting(0, "Tokens, by one person, each day.", seed="A token budgets", within=(0, 10**12))
+
+
+@dataclass(frozen=True)
+class Llm:
+    """Patience with models."""
+
+    deadline_ms: int = setting(
+        600_000, "Longest time a model call may take, retries included.", seed="R LLM deadline", within=(1, DAY_MS)
+    )
+    max_backoff_ms: int = setting(30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS))
+    broker_wait_s: float = setting(
+        60, "How long requests wait for a broker that restarts.", seed="A broker health wait", within=(0, 3600)
+    )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What of a model's window may be used, and for what."""
+
+    ceiling: float = setting(0.9, "Part of the window a prompt may fill.", seed="R budget ceiling", within=(0.1, 1))
+    entry_token_limit: int = setting(
+        512, "Longest entry shown whole.", seed="R entry token limit", within=(1, 1_000_000), mark="later"
+    )
+    token_divisor: float = setting(
+        2, "Characters per token where nothing better is known.", seed="R token divisor", within=(0.5, 16)
+    )
+    history_messages: int = setting(
+        80, "Newest messages in a chat's prompt.", seed="S history_context_messages", within=(1, 100_000)
+    )
+    pruning: Pruning = setting("opening", "Which messages of a chat stay when not all fit.", seed="A pruning strategies")
+    compact: bool = setting(True, "Summarize the older part of a chat when it nears its limit.", seed="A automatic compaction")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """When a run ends by itself, and how long it is kept."""
+
+    max_turns: int = setting(99, "Turns in one loop.", seed="R loop turns", within=(1, 100_000))
+    max_commands: int = setting(99, "Commands taken from one answer.", seed="R commands", within=(1, 100_000))
+    max_strikes: int = setting(3, "Bad answers in a row before giving up.", seed="R strikes", within=(1, 1000))
+    max_cycles: int = setting(3, "Repetitions of a pattern before giving up.", seed="R cycles", within=(2, 1000))
+    max_period: int = setting(4, "Longest pattern looked for.", seed="R period", within=(1, 20))
+    retention_days: int = setting(
+        31, "Inner records of a run are kept this long; what was said is never dropped.", seed="R retention", within=(1, 36_500)
+    )
+    titles: Literal["auto", "model", "words"] = setting(
+        "auto",
+        "What a chat is called: by the pool `small` where its model is large enough, always by that pool, or by its first words.",
+        seed="B chat titles",
+    )
+    think: bool = setting(False, "Let models think before they answer.", seed="R think", mark="later")
+    copies: Copied = setting("entries", "Runs that keep what their model was sent: of entries, all, or none.", seed="R audit")
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One role. Any name may be used; those built in start from the values above."""
+
+    model: str = setting("", "A route instead of a pool: name or `provider/model`.", seed="A agents.ROLE.model")
+    pool: str = setting("", "A pool; empty means `models.pool`.", seed="S pool")
+    max_iterations: int = setting(15, "Model calls in one run.", seed="A agents.ROLE.max_iterations", within=(1, 10_000))
+    temperature: float | None = setting(None, "Unset means `models.temperature`.", seed="A agents.ROLE.temperature", within=(0, 2))
+    timeout_s: float = setting(300, "Longest time of one run.", seed="A agents.ROLE.timeout", within=(1, DAY_S))
+
+
+@dataclass(frozen=True)
+class Delegation:
+    """Work that one run hands to another."""
+
+    timeout_s: float = setting(60, "Longest time of an `operation` that names none.", seed="A delegate timeout", within=(1, 3600))
+    max_timeout_s: float = setting(300, "Longest time that may be asked for.", seed="A delegate max timeout", within=(1, DAY_S))
+    attempts: int = setting(3, "Tries when a model cannot be reached.", seed="A delegate retries", within=(1, 20))
+    retry_s: float = setting(1, "Pause before the second try; twice as long each time.", seed="A initial delay", within=(0, 600))
+    retry_max_s: float = setting(10, "Longest such pause.", seed="A max delay", within=(0, 3600))
+    concurrent: int = setting(
+        10, "Pieces of work at a time, 4 in 10 of them in the background.", seed="A concurrent delegations", within=(2, 100)
+    )
+    spawn: bool = setting(True, "Offer `spawn` and `spawn_await`.", seed="S spawn.enabled")
+    keep_days: float = setting(31, "Results are kept this long.", within=(0.01, 3650))
+
+
+@dataclass(frozen=True)
+class Orchestrator:
+    """How the core looks after its parts."""
+
+    message_poll_ms: int = setting(
+        2000, "Pause between looks for messages, where polling is used.", seed="A messages", within=(10, DAY_MS), mark="later"
+    )
+    result_poll_ms: int = setting(
+        1000, "Pause between looks for results, where polling is used.", seed="A results", within=(10, DAY_MS)
+    )
+    health_interval_ms: int = setting(30_000, "Pause between two probes.", seed="A health_check.interval", within=(100, DAY_MS))
+    health_timeout_ms: int = setting(
+        5000, "Time a part has to answer a probe.", seed="A health_check.timeout", within=(10, DAY_MS), mark="later"
+    )
+    health_failures: int = setting(
+        3, "Failed probes in a row before a restart.", seed="A failure_threshold", within=(1, 1000), mark="later"
+    )
+    disk_warn: float = setting(0.90, "Part of the disk in use that gives a warning.", seed="A disk warning", within=(0.1, 1))
+    disk_refuse: float = setting(0.95, "Part of the disk in use that is a problem.", seed="A disk limit", within=(0.1, 1))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A door through Matrix."""
+
+    enabled: bool = setting(False, "Open it.", seed="S channels.matrix.enabled", mark="shown")
+    homeserver: str = setting("https://matrix.org", "Address of the server.", seed="S matrix.homeserver", mark="needed shown")
+    user: str = setting("", "The owl's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed shown")
+    token: str = setting("", "Its access token.", seed="S matrix.access_token", mark="needed secret shown")
+    device: str = setting("SQUIDBOT01", "Its device id.", seed="S matrix.device_id", mark="needed")
+    policy: Literal["open", "mention", "allowlist"] = setting(
+        "mention", "Which messages it reads.", seed="S matrix.policy", mark="shown"
+    )
+    rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
+    allow_from: tuple[str, ...] = setting((), "Senders read under `allowlist`.", seed="S matrix.allowlist")
+
+
+@dataclass(frozen=True)
+class Email:
+    """A door through email."""
+
+    enabled: bool = setting(False, "Open it.", seed="S channels.email.enabled", mark="shown")
+    imap_host: str = setting("", "Server for reading.", seed="S email.imap_host", mark="needed shown")
+    imap_port: int = setting(993, "Its port.", seed="S email.imap_port", within=(1, 65_535))
+    smtp_host: str = setting("", "Server for sending.", seed="S email.smtp_host", mark="needed shown")
+    smtp_port: int = setting(587, "Its port.", seed="S email.smtp_port", within=(1, 65_535))
+    user: str = setting("", "Login name.", seed="S email.username", mark="needed shown")
+    password: str = setting("", "Password.", seed="S email.password", mark="needed secret shown")
+    from_address: str = setting("", "Sender of replies; empty means `user`.", seed="S email.from_address")
+    tls: bool = setting(True, "Encrypt.", seed="S email.use_tls")
+    verify: bool = setting(True, "Check certificates.", seed="S email.tls_verify")
+    imap_starttls: bool = setting(False, "Encrypt after connecting, when reading.", seed="S email.imap_starttls")
+    smtp_starttls: bool = setting(True, "Encrypt after connecting, when sending.", seed="S email.smtp_starttls")
+    poll_s: float = setting(
+        60, "Pause between looks, for servers that cannot call.", seed="S email.poll_interval", within=(1, DAY_S)
+    )
+    allow_from: tuple[str, ...] = setting((), "Only these senders; none means all.", seed="S email.allow_from", mark="shown")
+
+
+@dataclass(frozen=True)
+class Slack:
+    """A door through Slack."""
+
+    enabled: bool = setting(False, "Open it.", seed="A channels.slack.enabled")
+    bot_token: str = setting("", "Token of the bot, `xoxb-`.", seed="A slack bot token", mark="needed secret")
+    app_token: str = setting("", "Token of the app, `xapp-`.", seed="A slack app token", mark="needed secret")
+    trigger: str = setting(r"^@owlbox\b", "Messages in rooms that it reads.", seed="A trigger pattern", mark="needed")
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Doors for people."""
+
+    matrix: Matrix = Matrix()
+    email: Email = Email()
+    slack: Slack = Slack()
+
+
+@dataclass(frozen=True)
+class Skills:
+    """Skills beside those in box/skills."""
+
+    enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled")
+    folders: tuple[str, ...] = setting((), "More folders of skills, searched first.", seed="S skills.extra_dirs")
+    trusted: tuple[str, ...] = setting((), "Your own skills by name: prompts hold their descriptions, reading one marks no thread.")
+    rescan_s: float = setting(
+        300, "Pause between full looks through the folders.", seed="A re-scan interval", within=(1, DAY_S), mark="later"
+    )
+    max_per_owner: int = setting(
+        100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000), mark="later"
+    )
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """Python of your own in the core: docs/plugins.md."""
+
+    enabled: tuple[str, ...] = setting((), "Plugins that are loaded, by name; none is otherwise.", seed="R plugins")
+    load_s: float = setting(10, "Longest time that one may take to load.", within=(0.1, 600))
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """Work that starts at a time."""
+
+    poll_ms: int = setting(60_000, "Pause between looks for due work.", seed="A scheduler; S 60 s", within=(100, DAY_MS))
+    min_interval_s: float = setting(
+        60, "Shortest pause between two evaluations.", seed="B schedule min interval", within=(0, DAY_S)
+    )
+    claim_stale_s: float = setting(
+        300, "An evaluation older than this is taken over.", seed="B schedule claim stale", within=(1, DAY_S)
+    )
+    max_failures: int = setting(5, "Failures in a row before a schedule pauses.", seed="A 5 consecutive failures", within=(1, 1000))
+    timeout_s: float = setting(300, "Longest time of one piece of work.", seed="A task timeout", within=(1, DAY_S))
+    judge_s: float = setting(3600, "Pause before free words that no rule says are judged again.", within=(1, 7 * DAY_S))
+    max_per_person: int = setting(100, "Active schedules one person may have.", within=(1, 100_000))
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """Looking around unasked."""
+
+    enabled: bool = setting(True, "Do it.", seed="S heartbeat.enabled", mark="shown")
+    interval_minutes: float = setting(
+        30, "Pause between two looks.", seed="S heartbeat.interval_minutes", within=(0.01, 10_080), mark="shown"
+    )
+    prompt: str = setting(
+        "Read HEARTBEAT.md and do what is due. If nothing needs attention, answer with HEARTBEAT_OK only.",
+        "What the owl is told.",
+        seed="S heartbeat.prompt",
+        mark="needed",
+    )
+    active_from: str = setting("00:00", "First time of day, HH:MM.", seed="S heartbeat.active_hours_start", mark="shown")
+    active_until: str = setting(
+        "24:00", "End of the day, HH:MM, itself excluded.", seed="S heartbeat.active_hours_end", mark="shown"
+    )
+    timezone: str = setting("local", "Where these hours hold.", seed="S heartbeat.timezone", mark="needed")
+    pool: str = setting("", "A pool; empty means that of role `heartbeat`.", seed="S heartbeat.pool")
+    is_worded: bool = setting(True, "The assistant words what a section came to.", seed="A heartbeat results")
+    after_start: bool = setting(False, "Also while nobody has talked since the start.")
+
+
+@dataclass(frozen=True)
+class Notifications:
+    """What the owl says unasked. Answers and reminders are never held back."""
+
+    quiet_from: str = setting("00:00", "From then on nothing is said unasked, HH:MM.", mark="shown")
+    quiet_until: str = setting("00:00", "Until then; the same time means no quiet hours.", mark="shown")
+    digest: tuple[str, ...] = setting((), "Times of day, HH:MM, at which what came of schedules and tasks is told, all at once.")
+    timezone: str = setting("local", "Where these hours hold.", mark="needed")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Processes that work through the queue."""
+
+    tick_interval_s: float = setting(
+        300, "Pause after a look that found no work.", seed="B tick_interval_seconds", within=(0.1, DAY_S)
+    )
+    max_tick_s: float = setting(
+        120, "Longest piece of work; claims are stale after three of these.", seed="B max_tick_duration_seconds", within=(1, DAY_S)
+    )
+    max_turns: int = setting(
+        0, "Turns of a worker's run; 0 leaves it to `runs.max_turns`.", seed="B max_turns", within=(0, 100_000)
+    )
+    heartbeat_s: float = setting(15, "Pause between signs of life.", seed="B heartbeat", within=(1, 3600))
+    dead_after_s: float = setting(60, "Silence after which a worker counts as dead.", seed="B dead after", within=(2, DAY_S))
+    reap_interval_s: float = setting(30, "Pause between looks for dead workers.", seed="B reap", within=(1, DAY_S))
+    stopped_retention_s: float = setting(
+        3600, "Stopped workers are listed this long.", seed="B stopped retention", within=(0, 365 * DAY_S)
+    )
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """What people are to be told."""
+
+    retry_s: float = setting(5, "Pause after a delivery that failed; twice as long each time.", within=(0.05, DAY_S))
+    retry_max_s: float = setting(3600, "Longest such pause.", within=(0.05, DAY_S))
+    max_attempts: int = setting(24, "Attempts before a letter counts as failed.", within=(1, 1000))
+    max_waiting: int = setting(1000, "Prompts and letters that may wait together.", seed="A queue of 1000", within=(1, 1_000_000))
+
+
+@dataclass(frozen=True)
+class Archival:
+    """Putting sessions away."""
+
+    enabled: bool = setting(True, "Do it.", seed="A sessions.archival.enabled")
+    inactivity_s: float = setting(
+        DAY_S, "Silence after which a session is archived.", seed="A inactivity_timeout", within=(60, 3650 * DAY_S)
+    )
+    memory_extraction: bool = setting(True, "Write memories first.", seed="A memory_extraction", mark="later")
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Conversations."""
+
+    idle_s: float = setting(600, "Silence after which a session is idle.", seed="A active to idle", within=(1, 365 * DAY_S))
+    max_sessions: int = setting(100, "Open sessions at a time.", seed="A maximum sessions", within=(1, 100_000))
+    max_processes: int = setting(
+        0, "Processes that may work in one session at a time; 0 for any number.", seed="A process cap", within=(0, 1000)
+    )
+    archival: Archival = Archival()
+
+
+@dataclass(frozen=True)
+class Api:
+    """The local socket, and fetching."""
+
+    rpc_timeout_ms: int = setting(30_000, "Longest time of a plain request.", seed="R RPC timeout", within=(1, DAY_MS))
+    fetch_timeout_ms: int = setting(300_000, "Longest time of a fetch.", seed="R fetch timeout", within=(1, DAY_MS), mark="later")
+    max_connections: int = setting(64, "Clients at a time.", within=(1, 10_000))
+
+
+@dataclass(frozen=True)
+class Store:
+    """The database."""
+
+    mmap_mb: int = setting(0, "Part of the file mapped into memory; 0 maps none.", seed="R mmap", within=(0, 1_048_576))
+    busy_delays_ms: tuple[int, ...] = setting(
+        (100, 200, 400, 800, 1600, 3200, 6400, 12800), "Pauses before each new try on a busy file.", within=(0, 600_000)
+    )
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is kept, and how it is made findable."""
+
+    chunker: Literal["structure", "model"] = setting(
+        "structure", "What long texts are cut by: their structure, or the small model, when there is time.", seed="B chunking"
+    )
+    describe: bool = setting(False, "Let the small model describe texts that have no description.", seed="B descriptions")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What models are told."""
+
+    system_prompt_override: str = setting("", "Added to our instructions.", seed="B system_prompt_override")
+
+
+@dataclass(frozen=True)
+class Alias:
+    """An address of the owner: plain text counts everywhere, `{address, channel}` in that channel only."""
+
+    address: str = setting("", "The address, in this case of letters.", seed="S owner.aliases.address", mark="needed")
+    channel: str = setting("", "Channel it belongs to; empty means all.", seed="S owner.aliases.channel")
+
+
+@dataclass(frozen=True)
+class People:
+    """Who is who."""
+
+    owner_aliases: tuple[Alias, ...] = setting((), "Addresses of the owner.", seed="S owner.aliases", mark="shown")
+
+
+# Priorities as the seed has them. A provider whose `fallback` names one without a key has none there.
+PROVIDERS = {
+    "anthropic": Provider("anthropic", "https://api.anthropic.com", priority=10, fallback=("openrouter",)),
+    "openai": Provider("openai", "https://api.openai.com/v1", priority=20, fallback=("openrouter",)),
+    "gemini": Provider("gemini", "https://generativelanguage.googleapis.com"),
+    "openrouter": Provider("openai", "https://openrouter.ai/api/v1", publishers=True),
+    "groq": Provider("openai", "https://api.groq.com/openai/v1"),
+    "deepseek": Provider("openai", "https://api.deepseek.com/v1"),
+    "xai": Provider("openai", "https://api.x.ai/v1"),
+    "mistral": Provider("openai", "https://api.mistral.ai/v1"),
+    "ollama": Provider("openai", "http://localhost:11434/v1"),
+    "lmstudio": Provider("openai", "http://localhost:1234/v1"),
+    "vllm": Provider("openai", "http://localhost:8000/v1"),
+    "llamacpp": Provider("openai", "http://localhost:8080/v1"),
+}
+AGENTS = {
+    "assistant": Agent(max_iterations=20, temperature=0.7),
+    "worker": Agent(max_iterations=15),
+    "researcher": Agent(max_iterations=50, timeout_s=600),
+    "coder": Agent(max_iterations=30),
+    "memory": Agent(pool="small", max_iterations=10),
+    "heartbeat": Agent(pool="small", max_iterations=15),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole file."""
+
+    system: System = System()
+    models: Models = Models()
+    pools: Mapping[str, tuple[str, ...]] = setting(
+        {"default": (LOCAL,), "small": (LOCAL,)},
+        "Routes in the order they are tried; `local` is the local model.",
+        seed="S pools; B small_model",
+        mark="shown",
+    )
+    routes: Mapping[str, RouteTable] = setting({}, "Ways to reach models.", seed="S models")
+    providers: Mapping[str, Provider] = setting(PROVIDERS, "Services that offer models.", seed="S providers; A providers")
+    prices: Mapping[str, Price] = setting({}, "What models cost, by their name or `provider/model`, in quotes.")
+    spending: Spending = Spending()
+    llm: Llm = Llm()
+    budget: Budget = Budget()
+    runs: Runs = Runs()
+    prompt: Prompt = Prompt()
+    agents: Mapping[str, Agent] = setting(AGENTS, "Roles, where their files in `box/roles/` do not say it.", seed="A agents")
+    delegation: Delegation = Delegation()
+    orchestrator: Orchestrator = Orchestrator()
+    sandbox: Sandbox = Sandbox()
+    policy: PolicyKeys = PolicyKeys()
+    audit: Audit = Audit()
+    tools: Tools = Tools()
+    channels: Channels = setting(Channels(), "", mark="later")
+    people: People = People()
+    skills: Skills = Skills()
+    plugins: Plugins = Plugins()
+    scheduler: Scheduler = Scheduler()
+    heartbeat: Heartbeat = Heartbeat()
+    notifications: Notifications = Notifications()
+    workers: Workers = setting(Workers(), "")
+    outbox: Outbox = Outbox()
+    sessions: Sessions = Sessions()
+    api: Api = Api()
+    store: Store = Store()
+    context: Context = Context()

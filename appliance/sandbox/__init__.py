@@ -1,0 +1,1 @@
+"""Where commands run: bubblewrap, seccomp, landlock, limits, the workspace of a conversation."""

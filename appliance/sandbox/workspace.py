@@ -1,0 +1,446 @@
+"""Where a conversation's tools work: its folder, the folders it is shown, its limits; asks the policy, then the sandbox.
+
+Owns `sessions/ID/data` of the home and what a path means to a tool. Every call is judged before anything of it exists, and
+a path is looked at here and again in the sandbox, whose mounts hold it in the end. Inside, the working folder is `/work`,
+and folders that the person has listed are `/project/NAME`. Opens no file that a tool wrote. Knows nothing about entries.
+"""
+
+import functools
+import hashlib
+import json
+import logging
+import os
+import posixpath
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from appliance import __version__
+from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.policy import mounts
+from appliance.policy.audit_log import Ledger, Severity
+from appliance.policy.gate import Gate
+from appliance.policy.mounts import Who
+from appliance.policy.rules import Judgement, Policy, Request, Runtime, Usage, Wanted
+from appliance.records import Cancel, Terms
+from appliance.runtime import tool_settings
+from appliance.runtime.settings import Config
+from appliance.sandbox.bubblewrap import SCRIPTS, WORK, Bind, Execution, Limits, Order, Profile
+from appliance.sandbox.launcher import Sandbox
+
+LOG = logging.getLogger(__name__)
+PROJECT = "/project"  # folders that the person has listed, by name
+DISK = "/disk"  # any other place, where the working folder does not hold tools in
+MB = 1 << 20
+ANSWER_BYTES = 16 * MB  # of a file tool, as JSON
+MAX_CONTENT = 16 * MB  # characters that one call writes
+MAX_SCRIPTS, MAX_SCRIPTS_BYTES = 100, 4 * MB  # of the skills that one command names
+SCRIPT = re.compile(rf"{SCRIPTS}/([A-Za-z0-9_][\w.-]{{0,63}})/scripts(?![\w.-])")
+PYTHON, SHELL = "/usr/bin/python3", "/bin/bash"
+FAULTS: Mapping[str, type[OwlError]] = {
+    "bad_input": BadInput, "not_found": NotFound, "permission": Refused, "conflict": Conflict, "too_large": TooLarge,
+}  # fmt: skip
+
+Show = Callable[[int, bytes], None]
+Masks = Literal["none", "near", "all"]  # whether what has to be hidden is looked for: not, in the folder itself, or below too
+
+
+@dataclass(frozen=True)
+class Job:
+    """A call of a tool: which tool of which group, for whom, on what terms, and until when."""
+
+    tool: str
+    group: str
+    cancel: Cancel
+    session: str = ""
+    run: str = ""
+    terms: Terms = Terms()
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A folder that a tool sees, and where."""
+
+    source: Path
+    inside: str
+    is_writable: bool
+
+
+@dataclass(frozen=True)
+class Place:
+    """A path as the sandbox sees it; `folders` are those it is shown for it."""
+
+    inside: str
+    shown: str
+    folders: tuple[Shown, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What it stands on. `person` says who talks in a session, `scripts` where those of a skill are."""
+
+    folder: Path
+    settings: Callable[[], Config]
+    gate: Gate
+    ledger: Ledger
+    sandbox: Sandbox
+    person: Callable[[str], str]
+    scripts: Callable[[str], Path | None]
+
+
+class Workbench:
+    """Has files touched and commands run for conversations."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._program = Path(__file__).with_name("file_program.py").read_text("utf-8")
+        digest = hashlib.sha256(self._program.encode()).hexdigest()
+        self._files = Runtime("inside", __version__, digest)
+
+    # -- what tools ask for -------------------------------------------------------------------------
+
+    def touch(self, job: Job, verb: str, path: str, **given: Any) -> dict[str, Any]:
+        """What one verb of `inside` did to a path: its answer, or an error of the tree."""
+        is_writing = verb in ("write", "edit")
+        place = self.place(job, path)
+        if any(isinstance(value, str) and len(value) > MAX_CONTENT for value in given.values()):
+            raise TooLarge(f"more than {MAX_CONTENT} characters in one call", hint="write it in parts")
+        masks: Masks = "all" if verb in ("grep", "find") else "near" if verb == "list" else "none"
+        order, granted = self._order(job, place.folders, self._files, is_writing=is_writing, masks=masks)
+        if is_writing and place.folders and not all(one.is_writable for one in granted):
+            raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
+        tops = [one.inside for one in place.folders] or [WORK]
+        asked = {"verb": verb, "path": place.inside, "shown": place.shown, "tops": tops, **given}
+        profile: Profile = "project" if place.folders else "files"
+        done = self._run(
+            job,
+            replace(
+                order,
+                argv=(PYTHON, "-I", "-S", "-B", "-c", self._program),
+                stdin=json.dumps(asked).encode(),
+                profile=profile,
+                limits=replace(order.limits, output_bytes=ANSWER_BYTES),
+            ),
+        )
+        return self._answer(job, done)
+
+    def judge(self, job: Job, command: str, *, is_read_only: bool = False) -> Judgement:
+        """What the policy says to a command; Refused when it may not run. Nothing is started."""
+        return self._judged(job, self._listed(job), _runtime(SHELL), command=command, is_writing=not is_read_only)
+
+    def judge_write(self, job: Job, path: str) -> None:
+        """Refused when a file may not be changed here. Nothing is started."""
+        place = self.place(job, path)
+        judgement = self._judged(job, place.folders, self._files)
+        if not all(one.is_writable for one in judgement.mounts if one.kind == "bind"):
+            raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
+
+    def prepared(self, job: Job, command: str, *, is_read_only: bool = False) -> Order:
+        """A command line as the sandbox takes it, judged; `is_read_only` writes to /tmp alone."""
+        folders = self._listed(job)
+        order, _ = self._order(job, folders, _runtime(SHELL), command=command, is_writing=not is_read_only, masks="all")
+        files = dict(_files(self._scripts(command)))
+        return replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only, files=files)
+
+    def carry_out(self, job: Job, command: str, order: Order, show: Show | None = None) -> Execution:
+        """Run what was prepared; whatever becomes of it is in the result, and in the audit."""
+        done = self._run(job, order, show)
+        detail = {"command": command, "execution": done.id, "status": done.status, "exit_code": done.exit_code}
+        detail |= {"duration_ms": done.duration_ms, "stdout_bytes": len(done.stdout), "stderr_bytes": len(done.stderr)}
+        severity: Severity = "info" if done.status == "completed" else "warning"
+        self._ground.ledger.note("exec", severity=severity, session=job.session, run=job.run, actor=job.tool, detail=detail)
+        return done
+
+    def has_project(self, job: Job) -> bool:
+        """Whether a command of this caller could change more than the conversation's own folder."""
+        return self._workspace is not None or any(one.is_writable for one in self._listed(job))
+
+    def is_own(self, job: Job, path: str) -> bool:
+        """Whether a path lies in the conversation's own folder and nowhere else."""
+        return self._workspace is None and not self.place(job, path).folders
+
+    # -- places -------------------------------------------------------------------------------------
+
+    def folder(self, session: str) -> Path:
+        """The data folder of a conversation; it may not be there yet."""
+        return self._ground.folder / label(session) / "data"
+
+    def forget(self, session: str) -> None:
+        """Remove the folder of a conversation with all that is in it; a workspace stays."""
+        folder = self._ground.folder / label(session)
+        if folder.is_dir():
+            shutil.rmtree(folder, onerror=_left)
+
+    def root(self, session: str) -> Path:
+        """The working folder: the one that the configuration names, else the conversation's. Refused for one of our own."""
+        if self._workspace is None:
+            return self.folder(session)
+        found = self._ground.gate.policy.allowlist.resolve(str(self._workspace), Who())
+        if found.rule == "mount.bind.blocked":
+            raise Refused(f"tools cannot work in {self._workspace}: {found.why}", hint="name another folder as sandbox.workspace")
+        return self._workspace
+
+    def place(self, job: Job, path: str) -> Place:
+        """Where a path that a tool was given leads; Refused when it leads out of everything the tool is shown."""
+        if not path:
+            raise BadInput("the path is empty", hint="name a file", outcome="invalid_arguments")
+        mounts.clean(f"/{path}")  # NUL bytes and length
+        root = Path(os.path.realpath(self.root(job.session)))
+        text, is_restricted = path, self._ground.settings().sandbox.restrict_to_workspace
+        if text == WORK or text.startswith(f"{WORK}/"):
+            text = f"{root}{text[len(WORK) :]}"
+        listed = self._listed(job)
+        for one in listed:
+            if mounts.contains(one.inside, posixpath.normpath(text)):
+                text = f"{one.source}{posixpath.normpath(text)[len(one.inside) :]}"
+        lexical = posixpath.normpath(posixpath.join(str(root), text))
+        tops = (root, *(one.source for one in listed))
+        if ".." in path.split("/") and (not is_restricted or any(mounts.contains(top, lexical) for top in tops)):
+            raise BadInput(f"the path may not go up: {path}", hint="give the path without ..", outcome="invalid_arguments")
+        real = os.path.realpath(lexical)
+        if mounts.contains(root, lexical) and mounts.contains(root, real):
+            found = mounts.within(root, os.path.relpath(lexical, root))
+            self._require_unmasked(job, str(root), str(found))
+            return Place(_below(WORK, root, found), _plain(path))
+        for one in listed:
+            if mounts.contains(one.source, lexical) and mounts.contains(one.source, real):
+                self._require_unmasked(job, str(one.source), real)
+                return Place(_below(one.inside, one.source, Path(real)), _plain(path), (one,))
+        if is_restricted or not lexical.startswith("/"):
+            raise Refused(f"path is outside workspace: {path}", hint="use a path relative to the working folder")
+        return self._anywhere(path, Path(real))
+
+    def _anywhere(self, path: str, real: Path) -> Place:
+        """A place that nobody listed, read-only; its folder is shown, or itself when it is one."""
+        if not real.exists():
+            raise NotFound(f"{path} does not exist")
+        if name := mounts.blocked(str(real)):
+            raise Refused(f"{name} is never shown to a tool", hint="do without it")
+        inside = posixpath.normpath(f"{DISK}{real}")
+        return Place(inside, _plain(path), (Shown(real, inside, False),))
+
+    def _require_unmasked(self, job: Job, top: str, real: str) -> None:
+        """Refused for what is never shown or denied, also where a folder above it is shown."""
+        allowlist, who = self._policy(job).allowlist, self._who(job)
+        below = os.path.relpath(real, top)
+        if name := mounts.blocked(below):
+            raise Refused(f"{name} is never shown to a tool", hint="do without it")
+        path, is_own = top, self._workspace is None and top == os.path.realpath(self.folder(job.session))
+        for part in Path(below).parts if not is_own else ():
+            path = os.path.join(path, part)
+            if part != "." and allowlist.resolve(path, who).rule in ("mount.bind.blocked", "mount.bind.denied"):
+                raise Refused(f"{path} is never shown to a tool", hint="do without it")
+
+    def _listed(self, job: Job) -> tuple[Shown, ...]:
+        """The folders that this caller is shown beside the working folder."""
+        policy, who = self._policy(job), self._who(job)
+        if not policy.has_binds:
+            return ()
+        found: dict[str, Shown] = {}
+        for one in policy.allowlist.visible(who):
+            if not mounts.listed(one.path, policy.mounts.allow, policy.mounts.deny):
+                continue
+            name = os.path.basename(one.path) or "root"
+            number = next(n for n in range(1, 1000) if _numbered(name, n) not in found)
+            inside = f"{PROJECT}/{_numbered(name, number)}"
+            found[_numbered(name, number)] = Shown(Path(one.path), inside, one.mode == "readwrite")
+        return tuple(found.values())
+
+    # -- one call -----------------------------------------------------------------------------------
+
+    def _judged(
+        self, job: Job, folders: Iterable[Shown], runtime: Runtime, *, command: str = "", is_writing: bool = True
+    ) -> Judgement:
+        limits = self._limits(job)
+        usage = Usage(limits.cpus, limits.memory_bytes, 0, limits.pids, limits.tmp_bytes, limits.disk_bytes)
+        wanted = [Wanted(str(self.root(job.session)), WORK, is_writing, "volume"), Wanted("", "/tmp", True, "tmpfs")]
+        wanted += [Wanted(str(one.source), one.inside, is_writing and one.is_writable) for one in folders]
+        wanted += [Wanted(str(source), inside, False, "volume") for inside, source in self._scripts(command).items()]
+        request = Request(
+            job.tool,
+            self._who(job),
+            job.session,
+            job.run,
+            tuple(wanted),
+            usage,
+            command=command,
+            runtime=runtime,
+        )
+        return self._ground.gate.judge(request).require()
+
+    def _order(
+        self,
+        job: Job,
+        folders: tuple[Shown, ...],
+        runtime: Runtime,
+        *,
+        command: str = "",
+        is_writing: bool = True,
+        masks: Masks = "none",
+    ) -> tuple[Order, tuple[Shown, ...]]:
+        """An order without words, judged; the folders that were granted, which may be less than was asked for."""
+        judgement = self._judged(job, folders, runtime, command=command, is_writing=is_writing)
+        granted = tuple(Shown(Path(one.source), one.inside, one.is_writable) for one in judgement.mounts if one.kind == "bind")
+        hidden = self._masks(job, granted, is_writing=is_writing, is_deep=masks == "all") if masks != "none" else ()
+        binds = (*(Bind(one.source, one.inside, one.is_writable) for one in granted), *hidden)
+        order = Order(
+            job.tool,
+            label(job.session),
+            ("true",),
+            folder=self._made(job.session),
+            binds=binds,
+            limits=self._limits(job),
+        )
+        return order, granted
+
+    def _run(self, job: Job, order: Order, show: Show | None = None) -> Execution:
+        return self._ground.sandbox.run(order, job.cancel, show)
+
+    def _answer(self, job: Job, done: Execution) -> dict[str, Any]:
+        """What the program inside said."""
+        if done.status == "timeout":
+            raise DeadlineExceeded(f"{job.tool} took longer than {job.timeout_s:g} s and was stopped", hint="ask for less at once")
+        if done.status == "cancelled":
+            raise Cancelled(f"{job.tool} was stopped")
+        try:
+            said: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            if done.exit_code == 127:
+                raise Unavailable(f"{PYTHON} is not there", hint="apt-get install python3") from None
+            said_last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise OwlError(f"{job.tool} failed: {done.error or 'no answer'}; {said_last}".rstrip("; ")) from None
+        if "error" in said:
+            raise FAULTS.get(str(said["error"]), OwlError)(str(said["message"]))
+        found: dict[str, Any] = said["done"]
+        return found
+
+    def _masks(self, job: Job, granted: tuple[Shown, ...], *, is_writing: bool, is_deep: bool) -> tuple[Bind, ...]:
+        """What is hidden in the folders that are shown: an empty folder or a file that cannot be opened in its place."""
+        allowlist, who = self._policy(job).allowlist, self._who(job)
+        tops = [one for one in granted if one.source.is_dir()]
+        if self._workspace is not None:
+            tops.append(Shown(self._workspace, WORK, is_writing))
+        found: list[Bind] = []
+        pins: dict[str, Bind] = {}
+        for top in tops:
+            for path in allowlist.masks(str(top.source), who, is_deep=is_deep):
+                if path.is_symlink():
+                    continue  # what it leads to is judged where it is
+                hidden, inside = self._empty() if path.is_dir() else Path(os.devnull), _below(top.inside, top.source, path)
+                if top.is_writable and not mounts.is_blocked(path.name) and (path.is_dir() or path.is_file()):
+                    pins |= {one.inside: one for one in _pins(top, path)}
+                found.append(Bind(hidden, inside))
+        # First the folders, outer ones before inner ones: each would uncover what was hidden in it before.
+        return (*(pins[inside] for inside in sorted(pins)), *found)
+
+    def _limits(self, job: Job) -> Limits:
+        settings = self._ground.settings()
+        found = tool_settings.bounds_of(settings.sandbox, settings.tools, job.tool, job.group, job.terms.role)
+        return Limits(
+            found.cpus,
+            found.memory_mb * MB,
+            found.pids,
+            found.disk_mb * MB,
+            found.tmp_mb * MB,
+            job.timeout_s,
+            found.output_kb << 10,
+        )
+
+    def _who(self, job: Job) -> Who:
+        """On whose behalf it is; whoever talks on this machine itself is its admin."""
+        user = self._ground.person(job.session) if job.session else ""
+        is_admin = job.session.partition(":")[0] in ("", "local")
+        return Who(user, self._ground.gate.groups_of(user), job.terms.role, is_admin)
+
+    def _scripts(self, command: str) -> dict[str, Path]:
+        """The folders of scripts that a command names, by where it sees them: those of a skill that is there (A-056)."""
+        known = ((name, self._ground.scripts(name)) for name in dict.fromkeys(SCRIPT.findall(command)))
+        return {f"{SCRIPTS}/{name}/scripts": folder for name, folder in known if folder is not None}
+
+    def _policy(self, job: Job) -> Policy:
+        return self._ground.gate.of(job.session)
+
+    @property
+    def _workspace(self) -> Path | None:
+        named = self._ground.settings().sandbox.workspace
+        return Path(os.path.realpath(Path(named).expanduser())) if named else None
+
+    def _made(self, session: str) -> Path:
+        """The working folder, which is there from now on."""
+        folder = self.root(session)
+        try:
+            folder.mkdir(mode=0o770 if self._workspace is None else 0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"the working folder {folder} cannot be made: {error.strerror}") from None
+        return Path(os.path.realpath(folder))
+
+    def _empty(self) -> Path:
+        folder = self._ground.folder / ".empty"
+        folder.mkdir(mode=0o555, exist_ok=True)
+        return Path(os.path.realpath(folder))
+
+
+def _files(scripts: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    """Every file of these folders as a sandbox is handed it: no links, and nothing that is never shown."""
+    count = size = 0
+    for inside, top in scripts.items():
+        for folder, names, files in os.walk(top):
+            names[:] = [name for name in names if not mounts.is_blocked(name)]
+            for name in sorted(files):
+                path = Path(folder, name)
+                if mounts.is_blocked(name) or path.is_symlink() or not path.is_file():
+                    continue
+                count, size = count + 1, size + path.stat().st_size
+                if count > MAX_SCRIPTS or size > MAX_SCRIPTS_BYTES:
+                    most = f"{MAX_SCRIPTS} files or {MAX_SCRIPTS_BYTES >> 20} MB"
+                    raise TooLarge(f"{inside} holds more than {most}", hint="keep large files elsewhere")
+                yield f"{inside}/{path.relative_to(top)}", path.read_bytes()
+
+
+def label(session: str) -> str:
+    """A session as the name of a folder and of a process: readable, and never that of another session."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", session).strip(".-")[:40] or "nobody"
+    return plain if plain == session else f"{plain}-{hashlib.sha256(session.encode()).hexdigest()[:10]}"
+
+
+def _left(function: object, path: str, error: tuple[object, BaseException, object]) -> None:
+    LOG.warning("%s was not removed: %s", path, error[1])
+
+
+def _below(inside: str, top: Path, path: Path) -> str:
+    return posixpath.normpath(posixpath.join(inside, os.path.relpath(path, top)))
+
+
+def _pins(top: Shown, path: Path) -> list[Bind]:
+    """The folders above a hidden path, each mounted on itself: what is hidden by its path would be found by the next call
+    if a command gave one of them another name, and nobody renames a mount."""
+    above = [folder for folder in path.parents if top.source in folder.parents]
+    return [Bind(folder, _below(top.inside, top.source, folder), True) for folder in above]
+
+
+def _plain(path: str) -> str:
+    return path if path == "/" else path.rstrip("/") or "."
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
+
+
+def _runtime(program: str) -> Runtime:
+    """A program of this machine as it is now."""
+    real = os.path.realpath(program)
+    try:
+        info = os.stat(real)
+    except OSError:
+        raise Unavailable(f"{program} is not there", hint="apt-get install bash") from None
+    return _read(program, real, info.st_mtime_ns, info.st_size)
+
+
+@functools.lru_cache(8)
+def _read(program: str, real: str, changed_ns: int, size_bytes: int) -> Runtime:
+    digest = hashlib.sha256(Path(real).read_bytes()).hexdigest()
+    return Runtime(os.path.basename(program), digest[:12], digest)

@@ -1,0 +1,1 @@
+"""Keys and passwords: encryption, the vault, the core's way to it."""

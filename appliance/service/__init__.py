@@ -1,0 +1,1 @@
+"""The core as a running service: builds and wires every part, serves it, maintains and repairs it."""

@@ -1,0 +1,230 @@
+"""Keeps the broker running: starts it as a child, waits for it without polling, starts it again when it ends.
+
+Each child gets a fresh random token in its environment, valid for its lifetime and written nowhere
+(A-186). Its output goes to a folder of its own (A-211). It is started from a thread that lives as long
+as we do, because the kernel ends it when the thread that started it ends. One that ends at once three times
+is started again only when it is needed. A broker that systemd looks after instead is a `Given`.
+"""
+
+import logging
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from appliance.clock import monotonic_s, process
+from appliance.errors import ConfigError, OwlError
+from appliance.runtime import config, jsonrpc, sd_notify
+from appliance.runtime.paths import Home
+from appliance.store.process_registry import Leases
+
+LOG = logging.getLogger(__name__)
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 30.0
+HEALTHY_S = 5.0
+READY_S = 30.0
+QUICK_ENDS = 3  # so many ends right after the start mean that the next start would end the same way
+
+
+class Keeper(Protocol):
+    """Whoever looks after the broker."""
+
+    @property
+    def socket(self) -> Path: ...
+    @property
+    def token(self) -> str: ...
+    @property
+    def restarts(self) -> int: ...
+    def is_running(self) -> bool: ...
+    def start(self) -> None: ...
+    def revive(self, reason: str) -> str: ...
+    def stop(self) -> None: ...
+
+
+class Given:
+    """A broker that systemd starts, watches and stops: we only know where it is. It knows us by our user, not by a token."""
+
+    token = ""
+    restarts = 0
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = Path(jsonrpc.check_path(str(socket)))
+
+    def is_running(self) -> bool:
+        """True: the socket is there, and asking at it starts the broker if need be."""
+        return True
+
+    def start(self) -> None:
+        """Nothing to do: the first question starts it."""
+
+    def revive(self, reason: str) -> str:
+        """Nothing we may do; its own watchdog ends it when it hangs."""
+        if reason != "needed":
+            LOG.error("broker is left to its watchdog: %s", reason)
+        return ""
+
+    def stop(self) -> None:
+        """Nothing to do: it is not ours to stop."""
+
+
+class Broker:
+    """A broker child on its own socket."""
+
+    def __init__(self, home: Home, socket: Path, environ: Mapping[str, str], leases: Leases) -> None:
+        self.socket = socket
+        self.token = ""
+        self.restarts = 0
+        self._home = home
+        self._environ = environ
+        self._leases = leases
+        self._guard = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._born_s = monotonic_s()
+        self._wanted = threading.Event()
+        self._quick_ends = 0
+        self._read_bytes = 0
+        self._config = b""
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while it runs."""
+        child = self._child
+        return child.pid if child is not None and child.poll() is None else None
+
+    def is_running(self) -> bool:
+        """True while the child lives."""
+        return self.pid is not None
+
+    def start(self) -> None:
+        """Start it if it was never started; returns at once."""
+        with self._guard:
+            if self._thread is None and not self._stop.is_set():
+                jsonrpc.check_path(str(self.socket))
+                # A killed core's broker may still listen there for a moment, and would refuse our token.
+                self.socket.unlink(missing_ok=True)
+                self._thread = threading.Thread(target=self._keep, name="broker-keeper", daemon=True)
+                self._thread.start()
+
+    def revive(self, reason: str) -> str:
+        """Make sure it runs; any reason but "needed" means it is sick, and it is killed first.
+
+        Returns its last words when it ends at every start.
+        """
+        self.start()
+        self._wanted.set()
+        if reason == "needed" and monotonic_s() - self._born_s > READY_S and not self.socket.exists():
+            reason = f"its socket {self.socket} is gone"  # a cleaner of /tmp took it
+        if reason != "needed" and (child := self._child) is not None and child.poll() is None:
+            LOG.error("broker is killed to be restarted: %s", reason)
+            child.kill()
+        return self._last_words() if self._quick_ends >= QUICK_ENDS else ""
+
+    def stop(self) -> None:
+        """End it: asked first, killed after 5 s."""
+        self._stop.set()
+        self._wanted.set()
+        child = self._child
+        if child is not None and child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(5)
+            except subprocess.TimeoutExpired:
+                child.kill()
+        if self._thread is not None:
+            self._thread.join(10)
+        self.socket.unlink(missing_ok=True)
+
+    def _keep(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while not self._stop.is_set():
+            started_s = monotonic_s()
+            try:
+                child = self._spawn()
+            except OSError as error:
+                LOG.error("broker cannot be started: %s", error)
+            else:
+                if self._stop.is_set():
+                    child.terminate()  # stop came while it was being born
+                lease = self._begin_lease(child.pid)
+                code = child.wait()
+                LOG.log(logging.INFO if self._stop.is_set() else logging.ERROR, "broker ended with %d", code)
+                self._end_lease(lease, f"exit {code}")
+            self.restarts += 1
+            is_quick = monotonic_s() - started_s <= HEALTHY_S
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2) if is_quick else FIRST_PAUSE_S
+            self._quick_ends = self._quick_ends + 1 if is_quick else 0
+            self._wanted.clear()
+            self._stop.wait(pause_s)
+            if self._quick_ends >= QUICK_ENDS and not self._stop.is_set():
+                LOG.error("broker ends at every start and waits until it is needed: %s", self._last_words())
+                self._wanted.wait()
+
+    def _begin_lease(self, pid: int) -> str:
+        """Put it on record, "" when the database does not let us: that must not cost us the broker."""
+        try:
+            return self._leases.begin("broker", process(pid))
+        except OwlError as error:
+            LOG.error("broker %d is not on record: %s", pid, error)
+            return ""
+
+    def _end_lease(self, lease: str, reason: str) -> None:
+        try:
+            self._leases.end(lease, reason)
+        except OwlError as error:
+            LOG.error("the end of a broker is not on record: %s", error)
+
+    def _configuration(self) -> int:
+        """A descriptor of the last configuration that could be used: a file broken meanwhile does not stop a restart."""
+        try:
+            config.load(self._home, self._environ)
+            self._config = self._home.config.read_bytes()
+        except FileNotFoundError:
+            self._config = b""
+        except (ConfigError, OSError) as error:
+            LOG.error("broker starts with the configuration from before: %s", error)
+        fd = os.memfd_create("owlbox.toml")
+        os.write(fd, self._config)
+        return fd
+
+    def _last_words(self) -> str:
+        try:
+            with (self._home.logs / "broker/output.log").open("rb") as output:
+                output.seek(self._read_bytes)
+                lines = output.read().decode("utf-8", "replace").strip().splitlines()
+        except OSError as error:
+            lines = [f"its output cannot be kept: {error.strerror}"]
+        return lines[-1].removeprefix("owlbox: ") if lines else "the log of the core says why"
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        folder = self._home.logs / "broker"
+        folder.mkdir(parents=True, exist_ok=True)
+        environ = {k: v for k, v in self._environ.items() if not k.startswith("OWLBOX_") or k.startswith("OWLBOX__")}
+        for name in sd_notify.PRIVATE:
+            environ.pop(name, None)
+        # Before the child exists: whoever finds it listening already has its token.
+        self.token, self._born_s = secrets.token_urlsafe(32), monotonic_s()
+        environ |= {"OWLBOX_TOKEN": self.token, "OWLBOX_CHILD": "1", "OWLBOX_PARENT": str(os.getpid())}
+        command = [sys.executable, "-m", "appliance", "--home", str(self._home.root), "broker", "--socket", str(self.socket)]
+        given = self._configuration()
+        try:
+            with (folder / "output.log").open("ab") as output:
+                self._read_bytes = output.tell()
+                self._child = subprocess.Popen(
+                    command,
+                    env={**environ, "OWLBOX_CONFIG": f"/proc/self/fd/{given}"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    pass_fds=(given,),
+                    cwd="/",
+                )
+        finally:
+            os.close(given)
+        return self._child

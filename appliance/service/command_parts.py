@@ -1,0 +1,151 @@
+"""The parts that work with files and commands, built once and tied together: sandbox, workbench, channels, messages.
+
+Here stands what follows from what: a command that is accepted begins, one whose run is stopped ends, a chat that waited for
+one goes on. Owns no table. Apart from `service.core`, which builds everything else, as `service.queue_parts` is for the queue.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from appliance.agent.approvals import ACCEPTED, VETO
+from appliance.agent.command_output import Ended, Streams
+from appliance.agent.command_runs import Executions, Means
+from appliance.agent.tool_messages import Postbox
+from appliance.channels.rpc import command_output as doors
+from appliance.errors import OwlError
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.verbs import Verbs
+from appliance.knowledge.views import Views
+from appliance.records import LoopEnded
+from appliance.runtime import paths
+from appliance.runtime.hooks import Hooks
+from appliance.runtime.paths import Home
+from appliance.runtime.settings import Config
+from appliance.runtime.subscriptions import Notice, Notices
+from appliance.sandbox.launcher import Plan, Sandbox
+from appliance.sandbox.workspace import Ground, Workbench
+from appliance.service.policy_parts import Warden
+from appliance.sessions.outbox import Outbox
+from appliance.sessions.runs import STOPPED, Runs
+from appliance.store.database import Store
+
+LOG = logging.getLogger(__name__)
+SLOTS = "sandboxes"  # in the runtime folder: one lock file for each that runs
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What the workshop stands on."""
+
+    home: Home
+    environ: Mapping[str, str]
+    runtime: Path
+    settings: Callable[[], Config]
+    store: Store
+    runs: Runs
+    entries: Entries
+    views: Views
+    verbs: Verbs
+    warden: Warden
+
+
+class Workshop:
+    """Sandbox, workbench, commands and channels of one core."""
+
+    def __init__(
+        self,
+        floor: Floor,
+        hooks: Hooks,
+        outbox: Outbox,
+        notices: Notices,
+        scripts: Callable[[str], Path | None],
+        *,
+        clean: Callable[[str], str],
+        go_on: Callable[[str], object],
+    ) -> None:
+        """`scripts` says where a skill's are; `clean` hides secrets; `go_on` takes up a run's loop that waited for a command."""
+        self._floor = floor
+        self._notices = notices
+        sandbox = floor.settings().sandbox
+        slots = floor.runtime / SLOTS
+        slots.mkdir(mode=0o700, exist_ok=True)
+        plan = Plan(sandbox.max_concurrent, slots=slots, unit=paths.tool_socket(floor.home, floor.environ))
+        self.sandbox = Sandbox(plan)
+        ledger, gate = floor.warden.ledger, floor.warden.gate
+        person = floor.runs.person
+        ground = Ground(floor.home.root / "sessions", floor.settings, gate, ledger, self.sandbox, person, scripts)
+        self.bench = Workbench(ground)
+        self.streams = Streams(floor.store, floor.entries, floor.views, floor.runs.process, clean)
+        means = Means(self.bench, self.streams, floor.verbs, floor.runs, floor.entries, clean, self._deadline_s, go_on, self._tell)
+        self.executions = Executions(means)
+        self.postbox = Postbox(outbox, gate, person)
+        hooks.add(VETO, self.executions.check)
+        hooks.add(ACCEPTED, self.executions.accepted)
+        self.door = doors.Streams(doors.Pours(self._append, self._complete, self._abort, self._cancel, self.executions.tails))
+
+    def services(self) -> dict[str, Any]:
+        """What tools may ask for by name."""
+        return {"workbench": self.bench, "executions": self.executions, "postbox": self.postbox}
+
+    def status(self) -> dict[str, Any]:
+        """Where tools work, and how the sandboxes of this process are doing."""
+        workspace = self._floor.settings().sandbox.workspace or str(self._floor.home.root / "sessions")
+        return {"workspace": workspace, "sandbox": self.sandbox.health(is_tried=False)}
+
+    def recover(self, *, is_shared: bool = True) -> None:
+        """End the channels that nobody fills any more, and as the one core also what others have left running."""
+        if is_shared:
+            self.sandbox.sweep()
+        try:
+            if count := self.streams.clear():
+                LOG.warning("%d commands were interrupted and are marked so", count)
+        except OwlError as error:
+            LOG.warning("what commands left open was not ended: %s", error)
+
+    def ended(self, run: str, end: LoopEnded) -> None:
+        """A loop of a run has ended; what was begun in it does not outlive its being stopped."""
+        if end.status == STOPPED:
+            self.executions.stop(run)
+
+    def drop(self, drop: Callable[[str], bool]) -> Callable[[str], bool]:
+        """What gives up a loop that waits, and stops the commands it waits for."""
+
+        def both(run: str) -> bool:
+            count = self.executions.stop(run)
+            return drop(run) or count > 0
+
+        return both
+
+    def close(self) -> None:
+        """Stop every command."""
+        self.executions.close()
+
+    def _deadline_s(self, tool: str, group: str, own_s: float) -> float:
+        return self._floor.settings().tools.deadline_of(tool, group, own_s)
+
+    def _tell(self, run: str, text: str) -> None:
+        person = self._floor.runs.person(self._floor.runs.get(run).session)
+        self._notices.put(Notice(person, text, run))
+
+    # -- for the door -------------------------------------------------------------------------------
+
+    def _append(self, run: str, path: str, text: str) -> int:
+        return self.streams.append(self._floor.runs.get(run).id, path, text)
+
+    def _complete(self, run: str, path: str, exit_code: int, duration_ms: int) -> None:
+        self._end(run, path, Ended(exit_code, duration_ms))
+
+    def _abort(self, run: str, path: str, reason: str) -> None:
+        self._end(run, path, Ended(-1, 0, reason or "aborted", is_stopped=True))
+
+    def _end(self, run: str, path: str, ended: Ended) -> None:
+        self.streams.end(self._floor.runs.get(run).id, path, ended)
+
+    def _cancel(self, run: str, path: str, reason: str) -> int:
+        known = self._floor.runs.get(run).id
+        count = self.executions.cancel(known, path, reason or "stopped")
+        self._floor.warden.ledger.note("exec_cancelled", run=known, detail={"path": path, "reason": reason, "stopped": count})
+        return count + (0 if path else self.streams.clear(known))

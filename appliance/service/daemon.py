@@ -1,0 +1,229 @@
+"""Runs the core as a service: the lock against a second core, the socket, signals and the orderly end.
+
+What it serves is built by `core`. Nothing here decides anything about a turn.
+"""
+
+import fcntl
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from appliance import __version__
+from appliance.clock import Alarms
+from appliance.errors import AlreadyRunning, ConfigError, OwlError, Refused, StoreError
+from appliance.runtime import config, paths, sd_notify
+from appliance.runtime.jsonrpc import Peer
+from appliance.runtime.paths import Home
+from appliance.runtime.rpc_server import Listener, listen
+from appliance.runtime.signals import Signals
+from appliance.secrets import plaintext_migration
+from appliance.service.core import Core
+
+LOG = logging.getLogger(__name__)
+AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
+
+
+class Lock:
+    """One core per home: a lock on a file of the home, which the kernel releases however we end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = open(path, "a+b", buffering=0)
+        except OSError as error:
+            raise StoreError(f"cannot open {path}: {error.strerror}", hint="check owner and mode of the home folder") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            pid = self._file.readline(32).decode("ascii", "replace").strip() or "?"
+            self._file.close()
+            raise AlreadyRunning(
+                f"a core (pid {pid}) is already running on {path.parent}",
+                hint="owlbox status shows it; stop it before starting another",
+            ) from None
+        self.tell("")
+
+    def tell(self, socket_path: str) -> None:
+        """Write down who holds it and where it listens, for `places.find_core`."""
+        self._file.truncate(0)
+        self._file.write(os.fsencode(f"{os.getpid()}\n{socket_path}"))
+
+    def release(self) -> None:
+        """Let another core start."""
+        self._file.truncate(0)
+        self._file.close()
+
+
+def serve(home: Home, environ: Mapping[str, str]) -> int:
+    """Run the core until a signal or a client ends it; returns the exit code."""
+    lock = Lock(home.require().lock)
+    try:
+        settle(home, environ)
+        code = _serve(home, environ, lock)
+        if stuck := [t.name for t in threading.enumerate() if not t.daemon and t is not threading.main_thread() and _is_stuck(t)]:
+            # Python would wait for them, without a lock on the home and without a core to ask.
+            print(f"owlbox: left behind: {', '.join(stuck)}", file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        return code
+    finally:
+        lock.release()
+
+
+def settle(home: Home, environ: Mapping[str, str], *, is_worker: bool = False) -> None:
+    """Move plain keys into the vault and begin this process anew, so that none is left in its memory or environment.
+
+    Returns when there is nothing to move, or when it cannot be done.
+    """
+    is_again = environ.get(AGAIN) == str(os.getpid())
+    is_found = bool(plaintext_migration.found(home, environ))
+    if is_again or environ is not os.environ or not (is_found or plaintext_migration.spare(home, environ)):
+        return
+    if is_found:
+        core = Core(home, environ, process="worker" if is_worker else "core", is_shared=not is_worker)
+        try:
+            moved = core.strongbox.settle(home, environ)
+        finally:
+            core.close("keys are being moved into the vault")
+    else:
+        moved = plaintext_migration.move(home, environ, lambda name, value: False)
+    for line in moved.notices if moved else ("keys in plain could not be moved into the vault; the log says why",):
+        print(f"owlbox: {line}", file=sys.stderr, flush=True)
+    if moved:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**moved.environ, AGAIN: str(os.getpid())})
+
+
+def _is_stuck(thread: threading.Thread) -> bool:
+    thread.join(0.2)
+    return thread.is_alive()
+
+
+def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
+    signals = Signals((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    notifier = sd_notify.Notifier(environ)
+    given = sd_notify.given_socket(environ)
+    core = Core(home, environ)
+    listener: Listener | None = None
+    try:
+        was_clean = all(lease.ended_ms is not None for lease in core.leases.listing() if lease.kind == "core")
+        if not was_clean:
+            notifier.status("checking the database after an unclean end")
+        problems = [] if was_clean else core.store.problems(is_quick=True)
+        if problems:
+            raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint="owlbox doctor; backups are in backups/")
+        core.office.take_drops()
+        core.recover()
+        _settle(core)
+        listener = _listener(core, given)
+        lease = core.leases.begin("core")
+        core.shutdown.before("listener", listener.stop_accepting)
+        core.shutdown.before("folder", core.watch.stop)
+        core.shutdown.after("hang up", listener.close)
+        core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
+        core.broker.start()
+        listener.start()
+        lock.tell(listener.sock.getsockname())
+        core.office.courier.start()
+        core.hours.start()
+        core.watch.start()
+        core.indexer.start()
+        again = core.inbox.start_waiting()
+        _announce(core)
+        LOG.info("core is up", extra={"home": str(home.root), "waiting": again})
+        _wait(core, signals, notifier, listener.sock.getsockname())
+        return 0
+    finally:
+        notifier.stopping(core.shutdown.reason or "failed to start")
+        core.close("failed to start" if core.shutdown.state == "running" else core.shutdown.reason)
+        if listener is not None and given is None:
+            paths.core_socket(core.runtime).unlink(missing_ok=True)
+
+
+def _settle(core: Core) -> None:
+    """Bring the owl's own schedules in line, before anybody can ask; what cannot be done now is done at the next change."""
+    try:
+        core.unasked.sync()
+    except OwlError as error:
+        LOG.error("the owl's own schedules are as they were: %s", error)
+
+
+def _announce(core: Core) -> None:
+    """Say on stderr who is up, and in the log which channels are; `serve` itself never opens a terminal."""
+    print(f"owlbox {__version__} serves {core.home.root}", file=sys.stderr, flush=True)
+    if too_early := config.not_used(core.live.current):
+        LOG.warning("set, but not used in this version: %s", ", ".join(too_early))
+    channels = core.live.current.channels
+    for name, is_enabled in (("matrix", channels.matrix.enabled), ("email", channels.email.enabled)):
+        if is_enabled:
+            LOG.warning("channel %s is enabled, but this version has none", name)
+        else:
+            LOG.info("channel %s is disabled", name)
+
+
+def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str) -> None:
+    """Parked until a signal; SIGHUP reloads, the others end. A client's shutdown arrives as SIGTERM.
+
+    Under a watchdog it wakes up to say that this thread and the socket at `path` both respond.
+    """
+    notifier.ready(f"serves {core.home.root}")
+    while True:
+        number = signals.wait(notifier.interval_s)
+        if number is None:
+            notifier.pulse(path)
+            continue
+        if number == signal.SIGHUP:
+            notifier.reloading()
+            try:
+                core.reload()
+                core.office.take_drops()
+                notifier.ready(f"serves {core.home.root}")
+            except ConfigError as error:
+                notifier.ready(f"keeps the old configuration: {error}")  # logged too
+            except (OwlError, OSError) as error:  # a busy database or a full disk is no reason to end
+                LOG.error("reload was not finished: %s", error)
+                notifier.ready(f"reload was not finished: {error}")
+            continue
+        if core.shutdown.state == "running":
+            core.shutdown.initiate(f"signal {signal.Signals(number).name}")
+        return
+
+
+def _listener(core: Core, given: socket.socket | None) -> Listener:
+    settings = core.live.current
+    allowed = {os.getuid(), 0}
+
+    def gate(peer: Peer, params: dict[str, Any]) -> None:
+        # Socket mode 0660 admits the group; its members are people of this box (host trust).
+        if peer.uid not in allowed and os.getgid() not in (peer.gid, *peer.groups):
+            LOG.warning("refused hello of uid %d", peer.uid)
+            raise Refused(f"user {peer.uid} may not talk to this owl", hint="ask its admin")
+        if params.get("token"):
+            LOG.warning("refused hello of pid %d: a token that was not issued", peer.pid)
+            raise Refused("this token was not issued here", hint="people need no token")
+
+    path = paths.core_socket(core.runtime)
+    try:
+        sock = listen(path) if given is None else given
+    except OSError as error:
+        raise OwlError(f"cannot listen at {path}: {error.strerror}") from None
+    listener = Listener(
+        sock,
+        name="core",
+        gate=gate,
+        alarms=Alarms(),
+        deadline_s=settings.api.rpc_timeout_ms / 1000,
+        max_connections=settings.api.max_connections,
+        is_given=given is not None,
+    )
+    listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance, core.customs.door, core.servers.door)
+    listener.offer(core.warden.door, core.workshop.door, core.secrets, core.costs, core.office.live, core.guests, core.troupe.door)
+    listener.offer(core.unasked.door)
+    return listener

@@ -1,0 +1,260 @@
+"""Looks the home over and says what is wrong, in words, with the next step. Repairs only what is derived.
+
+Works with or without a running core and starts nothing that stays. Each check is a function that
+returns a finding; one that raises becomes a finding too.
+"""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from appliance.agent import plugins
+from appliance.errors import OwlError
+from appliance.ingest import notes, skills
+from appliance.knowledge.index import Passages
+from appliance.models import catalogue
+from appliance.policy import policy_file
+from appliance.prompt.roles import Roles
+from appliance.runtime import config, paths
+from appliance.runtime.paths import Home
+from appliance.runtime.rpc_client import Client
+from appliance.sandbox.launcher import Plan, Sandbox
+from appliance.secrets import plaintext_migration
+from appliance.sessions.outbox import Outbox
+from appliance.sessions.runs import Runs
+from appliance.store.database import Store
+from appliance.store.process_registry import Leases, Roster
+from appliance.work.tasks import Tasks
+
+LOG = logging.getLogger(__name__)
+State = Literal["ok", "warning", "problem"]
+STATUS_S = 10.0
+LARGE_MB = 100  # of a database (R-042)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's result; `hint` is the next step when it is not ok."""
+
+    name: str
+    state: State
+    message: str
+    hint: str = ""
+
+
+def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = False) -> list[Finding]:
+    """Every finding about a home."""
+    checks: list[tuple[str, Callable[[], Finding]]] = [
+        ("home", lambda: _home(home)),
+        ("configuration", lambda: _configuration(home, environ)),
+        ("database", lambda: _database(home, is_repairing)),
+        ("model", lambda: _model(home, environ)),
+        ("documents", lambda: _documents(home)),
+        ("folder", lambda: _folder(home)),
+        ("runtime", lambda: _runtime(home, environ)),
+        ("queue", lambda: _queue(home, environ)),
+        ("disk", lambda: _disk(home, environ)),
+        ("sandbox", lambda: _sandbox(home, environ)),
+        ("vault", lambda: _vault(home, environ)),
+        ("plugins", lambda: _plugins(home, environ)),
+        ("roles", lambda: _roles(home, environ)),
+    ]
+    findings = []
+    for name, check in checks:
+        try:
+            findings.append(check())
+        except OwlError as error:
+            findings.append(Finding(name, "problem", error.message, error.hint))
+        except Exception as error:
+            LOG.exception("check %s failed", name)
+            findings.append(Finding(name, "problem", f"the check itself failed: {type(error).__name__}: {error}"))
+    return findings
+
+
+def _home(home: Home) -> Finding:
+    home.require()
+    missing = [name for name in paths.FOLDERS if not (home.root / name).is_dir()]
+    if missing:
+        return Finding("home", "warning", f"missing folders: {', '.join(missing)}", f"owlbox init --force --home {home.root}")
+    mode = home.root.stat().st_mode & 0o777
+    if mode & 0o007:
+        return Finding("home", "warning", f"{home.root} can be read by everybody (mode {mode:o})", f"chmod o= {home.root}")
+    return Finding("home", "ok", str(home.root))
+
+
+def _configuration(home: Home, environ: Mapping[str, str]) -> Finding:
+    settings = config.load(home, environ)
+    policy_file.load(home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
+    return Finding("configuration", "ok", str(home.config) if home.config.exists() else "all defaults")
+
+
+def _database(home: Home, is_repairing: bool) -> Finding:
+    store = Store.open(home.database)
+    try:
+        passages = Passages(store)
+        problems = store.problems() or passages.problems()
+        if problems and is_repairing and all("index" in p for p in problems):
+            copy = home.backups / "before-repair.db"
+            store.snapshot(copy)
+            passages.rebuild()
+            problems = store.problems() or passages.problems()
+            if not problems:
+                return Finding("database", "ok", f"search index rebuilt; a copy from before is {copy}")
+        if problems:
+            return Finding("database", "problem", "; ".join(problems), "owlbox doctor --repair, else restore from backups/")
+        if lost := Runs(store, "").cut_off():
+            return Finding("database", "warning", f"{lost} interrupted answers", "the next start of the core marks them")
+        size_mb = home.database.stat().st_size // 1_000_000
+        if size_mb > LARGE_MB:
+            return Finding("database", "warning", f"{size_mb} MB, intact", "delete threads you no longer need: owlbox thread list")
+        return Finding("database", "ok", f"version {store.version}, intact")
+    finally:
+        store.close()
+
+
+def _model(home: Home, environ: Mapping[str, str]) -> Finding:
+    settings = config.load(home, environ)
+    if settings.models.script:
+        return Finding("model", "warning", f"every model is replaced by the script {settings.models.script}", "unset models.script")
+    here = [m for m in catalogue.listing(home) if m.is_installed]
+    bad = [m for m in here if m.problem]
+    if bad:
+        return Finding("model", "problem", f"{bad[0].name}: {bad[0].problem}", f"owlbox model add {bad[0].name}")
+    if not any(m.kind == "chat" for m in here):
+        what = "no model that can talk" if here else "no model"
+        return Finding("model", "problem", f"{what} in {home.models}", catalogue.FIRST)
+    return Finding("model", "ok", ", ".join(f"{m.name} ({m.size_bytes // 1_000_000} MB)" for m in here))
+
+
+def _documents(home: Home) -> Finding:
+    parts, problems = notes.documents(home.box)
+    if problems:
+        return Finding("documents", "problem", "; ".join(problems), f"mend it in {home.box}")
+    return Finding("documents", "ok", f"in the prompt: {', '.join(p.name for p in parts) or 'none'}")
+
+
+def _folder(home: Home) -> Finding:
+    """Reads every file of box/: what could not become an entry is worth a look, and nothing is broken."""
+    problems = [*notes.check(home.box), *skills.check(home.box)]
+    if problems:
+        more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+        return Finding(
+            "folder", "warning", f"not taken: {'; '.join(problems[:5])}{more}", f"mend or move them; they lie in {home.box}"
+        )
+    return Finding("folder", "ok", "every file of box/ can be read")
+
+
+def _runtime(home: Home, environ: Mapping[str, str]) -> Finding:
+    folder = paths.runtime_folder(home, environ, make=True)
+    places_used = max(len(os.fsencode(str(path(folder)))) for path in (paths.core_socket, paths.broker_socket))
+    if places_used > 107:
+        return Finding(
+            "runtime", "problem", f"socket path of {places_used} bytes: {folder}", "set XDG_RUNTIME_DIR to a shorter folder"
+        )
+    return Finding("runtime", "ok", str(folder))
+
+
+def _queue(home: Home, environ: Mapping[str, str]) -> Finding:
+    """Whether what waits has somebody to do it, and what was to be told has been."""
+    store = Store.open(home.database)
+    try:
+        roster = Roster(store, Leases(store), paths.runtime_folder(home, environ) / "workers")
+        tasks, letters = Tasks(store), Outbox(store, "")
+        if gone := roster.gone(None):
+            return Finding("queue", "warning", f"{len(gone)} workers died; what they held waits", "owlbox worker reap")
+        if failed := letters.counts().get("failed", 0):
+            return Finding("queue", "warning", f"{failed} letters could not be delivered", "the log of the core says why")
+        if tasks.is_work() and not roster.running():
+            return Finding("queue", "warning", "tasks wait and no worker runs", "owlbox worker start --persist")
+        if waiting := tasks.counts()["waiting"]:
+            return Finding("queue", "ok", f"{waiting} tasks wait for a person: owlbox task list --status waiting")
+        return Finding("queue", "ok", f"{len(roster.running())} workers run")
+    finally:
+        store.close()
+
+
+def _disk(home: Home, environ: Mapping[str, str]) -> Finding:
+    orchestrator: Any = config.load(home, environ).orchestrator
+    usage = shutil.disk_usage(home.root)
+    part, free = usage.used / usage.total, usage.free // 1_000_000
+    text = f"{part:.0%} used, {free} MB free"
+    if part >= orchestrator.disk_refuse:
+        return Finding("disk", "problem", text, "the disk is nearly full: free some space")
+    return Finding(
+        "disk",
+        "warning" if part >= orchestrator.disk_warn else "ok",
+        text,
+        "free some space soon" if part >= orchestrator.disk_warn else "",
+    )
+
+
+def _sandbox(home: Home, environ: Mapping[str, str]) -> Finding:
+    """Whether there can be sandboxes; a trial one is made and thrown away."""
+    health = Sandbox(Plan(unit=paths.tool_socket(home, environ))).health()
+    if health["reason"]:
+        message, _, hint = str(health["reason"]).partition(": ")
+        return Finding("sandbox", "problem", f"tools that touch files or run commands are unavailable: {message}", hint)
+    uid = f"a user of its own ({health['uid']})" if health["runner"] == "unit" else f"own uid ({health['uid']})"
+    landlock = f"Landlock {health['landlock']}" if health["has_landlock"] else "no Landlock in this kernel"
+    return Finding("sandbox", "ok", f"tool uid = {uid}, system calls filtered ({health['seccomp']}), {landlock}")
+
+
+def _vault(home: Home, environ: Mapping[str, str]) -> Finding:
+    """How the vault is kept, as its broker says, else as its folder looks; and keys that stand in plain."""
+    if plain := plaintext_migration.found(home, environ):
+        keys = ", ".join(find.key for find in plain)
+        return Finding("vault", "warning", f"in plain: {keys}", "the next start of the core moves them into the vault")
+    status = _told_of_vault(home, environ)
+    if status.get("is_locked"):
+        return Finding("vault", "warning", "locked: what needs a key cannot work", "owlbox secret unlock")
+    kept = {secret["name"] for secret in status.get("secrets", ())}
+    if status and (missing := [name for name in plaintext_migration.named(home, environ) if name not in kept]):
+        hint = "; ".join(f"owlbox secret set {name}" for name in missing)
+        return Finding("vault", "warning", f"owlbox.toml names what is not there: {', '.join(missing)}", hint)
+    for count, words, hint in (
+        (status.get("expired", 0), "secrets have expired", "owlbox secret list, then set them again or purge them"),
+        (status.get("expiring", 0), "secrets end within 7 days", "owlbox secret list"),
+    ):
+        if count:
+            return Finding("vault", "warning", f"{count} {words}", hint)
+    if status.get("key") == "file" or list(home.vault.glob("key-*")):
+        hint = "owlbox secret rotate --to passphrase, or --to credential: docs/secrets.md"
+        return Finding("vault", "warning", "its key lies beside it: who reads the disk reads the secrets", hint)
+    return Finding("vault", "ok", f"{status['count']} secrets, key: {status['key']}" if status.get("count") else "no secrets")
+
+
+def _plugins(home: Home, environ: Mapping[str, str]) -> Finding:
+    """Whether what is enabled can be read; nothing of it is run here."""
+    enabled = config.load(home, environ).plugins.enabled
+    problems = plugins.check(home.box, enabled)
+    if enabled and not problems:
+        problems = [one for one in _asked(home, environ, "core.status").get("folder", {}).get("problems", ()) if "plugin " in one]
+    if problems:
+        return Finding("plugins", "warning", "; ".join(problems), "mend it, or take it out of [plugins] enabled")
+    return Finding("plugins", "ok", ", ".join(enabled) or "none")
+
+
+def _roles(home: Home, environ: Mapping[str, str]) -> Finding:
+    """Whether the files of roles can be used."""
+    settings = config.load(home, environ)
+    known = Roles(home.box, lambda: settings)
+    if problems := known.problems:
+        return Finding("roles", "warning", "; ".join(problems), "mend the file, docs/roles.md explains every key")
+    return Finding("roles", "ok", ", ".join(one.name for one in known.listing()))
+
+
+def _told_of_vault(home: Home, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What a running core's broker says about the vault."""
+    return _asked(home, environ, "secret.list")
+
+
+def _asked(home: Home, environ: Mapping[str, str], method: str) -> dict[str, Any]:
+    """What a running core says; nothing without one, for nothing is started here."""
+    try:
+        with Client(str(paths.find_core(home, environ)), name="doctor") as client:
+            return dict(client.call(method, deadline_s=STATUS_S))
+    except (OwlError, OSError):
+        return {}

@@ -1,0 +1,73 @@
+"""Making a home: folders, prompt documents, configuration, database. Nothing outside the home is touched.
+
+Completing an existing home never overwrites a file in it. No service is installed (B-007).
+"""
+
+import errno
+from pathlib import Path
+
+from appliance.errors import BadInput, Conflict, DiskFull, OwlError
+from appliance.ingest import notes
+from appliance.runtime import config, paths
+from appliance.runtime.paths import Home
+from appliance.store.database import Store
+
+IGNORE = """\
+# Keep the database, models, logs and sessions of this home out of version control.
+*
+!.gitignore
+!owlbox.toml
+!box/
+!box/**
+"""
+
+# Tables whose names people choose cannot be shown as keys at their default.
+MCP = """
+# A server of tools that speaks MCP; NAME is yours to choose.
+#[tools.mcp.NAME]
+#command = "program"
+#args = []
+"""
+
+
+def init(home: Home, *, is_forced: bool = False) -> list[Path]:
+    """Make a home and return what was made; Conflict when there is one, unless forced to complete it."""
+    try:
+        if (home.config.exists() or home.database.exists()) and not is_forced:
+            raise Conflict(
+                f"{home.root} is an owlbox home already", hint="complete what is missing with --force; nothing is overwritten"
+            )
+        if home.root.exists() and not is_forced and any(home.root.iterdir()):
+            raise Conflict(f"{home.root} is not empty", hint="choose another folder, or use it all the same with --force")
+        return _make(home)
+    except OSError as error:
+        raise _host_error(error, home) from None
+
+
+def _make(home: Home) -> list[Path]:
+    made = []
+    if not home.root.exists():
+        home.root.mkdir(mode=0o700, parents=True)
+        made.append(home.root)
+    for name in paths.FOLDERS:
+        folder = home.root / name
+        if not folder.is_dir():
+            folder.mkdir(parents=True, mode=0o700)
+            made.append(folder)
+    made += notes.install(home.box)
+    if not home.database.exists():
+        Store.create(home.database).close()
+        made.append(home.database)
+    # The configuration is written last: with it, the home is complete.
+    for path, text in ((home.root / ".gitignore", IGNORE), (home.config, config.default_toml() + MCP)):
+        if not path.exists():
+            paths.put(path, text.encode())
+            made.append(path)
+    return made
+
+
+def _host_error(error: OSError, home: Home) -> OwlError:
+    where = error.filename or home.root
+    if error.errno == errno.ENOSPC:
+        return DiskFull(f"disk full: cannot write {where}", hint="free some space and run owlbox init --force")
+    return BadInput(f"cannot make {where}: {error.strerror}", hint="choose another folder with --home")

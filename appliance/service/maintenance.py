@@ -1,0 +1,154 @@
+"""One round of maintenance, run by a timer: checks the database, forgets what is old, then ends.
+
+Safe beside a running core, whose transactions it waits for, and without one. Twice at a time never. When
+nothing is due it opens no database and writes nothing; what it found is said, and only a round that found
+no problem counts as done. When that was is kept in the runtime folder, so a reboot makes a check due.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.agent.result_pages import Overflow
+from appliance.channels.session_control import rules
+from appliance.clock import now_ms
+from appliance.errors import AlreadyRunning, ConfigError
+from appliance.knowledge.entries import Entries
+from appliance.policy.audit_log import Keep, Ledger
+from appliance.prompt.sent_copies import Copies
+from appliance.runtime import config, paths
+from appliance.runtime.log import MAX_BYTES
+from appliance.runtime.paths import Home
+from appliance.runtime.settings import DAY_MS, Config
+from appliance.sessions.outbox import Outbox
+from appliance.sessions.runs import Runs
+from appliance.sessions.sessions import Sessions
+from appliance.store.database import Store
+from appliance.store.process_registry import Leases
+
+CHECK_EVERY_MS = 24 * 3600 * 1000
+KEEP_LOGS_MS = 31 * 24 * 3600 * 1000
+OF_A_WORKER = "????????-????-7???-????-????????????.log"  # named by its id
+STAMP = "maintained"
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did; `problems` is what somebody must look at."""
+
+    is_due: bool
+    problems: tuple[str, ...] = ()
+    processes: int = 0
+    letters: int = 0
+    sessions: int = 0
+    records: int = 0
+    audits: int = 0
+    statistics: tuple[str, ...] = ()
+    log_bytes: int = 0
+    logs: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """For people; one line when nothing was done."""
+        done = [f"problem: {problem}" for problem in self.problems]
+        done += [f"forgot {self.processes} ended processes"] if self.processes else []
+        done += [f"forgot {self.letters} old letters"] if self.letters else []
+        done += [f"put {self.sessions} silent sessions to rest"] if self.sessions else []
+        done += [f"dropped {self.records} old inner records of runs"] if self.records else []
+        done += [f"dropped {self.audits} old audit rows"] if self.audits else []
+        done += [f"refreshed the statistics of {', '.join(self.statistics)}"] if self.statistics else []
+        done += [f"took {self.log_bytes} bytes of the log into the database"] if self.log_bytes else []
+        done += [f"cut or removed {name}" for name in self.logs]
+        return done or ["the database is well; nothing to do" if self.is_due else "nothing is due"]
+
+
+def maintain(
+    home: Home, environ: Mapping[str, str], *, now: int | None = None, is_forced: bool = False, early_ms: int = 0
+) -> Round:
+    """One round, due a day after the last one, or that much earlier; AlreadyRunning while another one runs on this home."""
+    now = now_ms() if now is None else now
+    with _alone(home.require()):
+        logs = tuple(_prune_logs(home.logs, now))
+        stamp = paths.runtime_folder(home, environ, make=True) / STAMP
+        if not is_forced and 0 <= now - _at_ms(stamp) < CHECK_EVERY_MS - early_ms:
+            return Round(is_due=False, logs=logs)
+        store = Store.open(home.database)
+        try:
+            problems = tuple(store.problems(is_quick=True))
+            if problems:
+                return Round(True, problems, logs=logs)
+            settings = _settings(home, environ)
+            idle, archived = Sessions(store, "", lambda: rules(settings.sessions)).settle(now)
+            done = Round(
+                True,
+                processes=Leases(store).forget(),
+                letters=Outbox(store, "").forget(),
+                sessions=idle + archived,
+                records=_expire(store, settings.runs.retention_days, now),
+                audits=Ledger(store, keep=lambda: Keep(settings.audit.keep_days, settings.audit.max_rows)).sweep(now),
+                statistics=tuple(store.optimize()),
+                log_bytes=store.checkpoint(),
+                logs=logs,
+            )
+        finally:
+            store.close()
+        stamp.touch(mode=0o600)
+        os.utime(stamp, ns=(now * 1_000_000, now * 1_000_000))
+        return done
+
+
+def _settings(home: Home, environ: Mapping[str, str]) -> Config:
+    """The configuration; the defaults while it cannot be read, because the database needs its care all the same."""
+    try:
+        return config.load(home, environ)
+    except ConfigError:
+        return Config()
+
+
+def _expire(store: Store, days: int, now: int) -> int:
+    """Drop the inner records of runs that came to an end long ago; how many. What was said stays (R-042)."""
+    overflow = Overflow(store, Entries(store))
+    pages = sum(overflow.clear(run) for run in Runs(store, "").expired(now - days * DAY_MS))
+    return pages + Copies(store).expire(days)
+
+
+@contextmanager
+def _alone(home: Home) -> Iterator[None]:
+    """Hold the home's folder itself locked: no lock file to write, and the kernel lets go however we end."""
+    folder = os.open(home.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise AlreadyRunning(f"maintenance of {home.root} is already running", hint="wait for it to end") from None
+    finally:
+        os.close(folder)
+
+
+def _prune_logs(folder: Path, now: int) -> Iterator[str]:
+    """Remove turned-over logs of more than a month; turn over what a child's output has grown to."""
+    for path in sorted(folder.rglob("*.log.[0-9]")):
+        if now - _at_ms(path) > KEEP_LOGS_MS:
+            path.unlink(missing_ok=True)
+            yield str(path.relative_to(folder))
+    for path in sorted(folder.glob(OF_A_WORKER)):
+        if now - _at_ms(path) > KEEP_LOGS_MS:
+            path.unlink(missing_ok=True)
+            yield path.name
+    for path in sorted(folder.rglob("output.log")):
+        if path.stat().st_size > MAX_BYTES:
+            # The child goes on writing at the end of the same file: copied and emptied, not renamed.
+            shutil.copyfile(path, path.with_name("output.log.1"))
+            os.truncate(path, 0)
+            yield str(path.relative_to(folder))
+
+
+def _at_ms(path: Path) -> int:
+    """When a file was last written; 0 when there is none."""
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0

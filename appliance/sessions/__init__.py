@@ -1,0 +1,1 @@
+"""The record of conversations: sessions, runs, turns, events, branches, transcripts, the outbox."""

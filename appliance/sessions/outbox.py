@@ -1,0 +1,376 @@
+"""What people are to be told: put in the transaction of what it is about, kept until a channel has it.
+
+Owns the `outbox` table. A letter is put once by its key, and waits; where it goes is chosen when it is sent, never
+out of its context. Letters put for the same context, session and channel go in the order in which they were put.
+Here are rows and rules; `channels.delivery` sends. Not promised: that something was delivered once when a channel cannot
+tell. A letter whose sender died in the middle is sent again, marked, unless its channel knows it by its key.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from appliance.clock import is_alive, now_ms
+from appliance.errors import BadInput, Busy, Conflict, NotFound
+from appliance.store.database import Row, Store
+
+WAITING, SENDING, SENT, LOGGED, FAILED, CANCELLED = "waiting", "sending", "sent", "logged", "failed", "cancelled"
+COLUMNS = (
+    "id, key, person, text, context, session, channel, run, attachment, metadata, correlation, "
+    "status, via, attempts, may_repeat, error, process, due_ms, created_ms, ended_ms, held_ms"
+)
+OPEN = "status IN ('waiting', 'sending')"  # as the index has it
+# Of letters put for the same context, session and channel only the oldest may go.
+# One that is held back is out of the row: what comes after it goes first.
+HEADS = f"SELECT MIN(id) FROM outbox WHERE {OPEN} AND (held_ms IS NULL OR held_ms <= ?) GROUP BY context, session, channel"
+DAY_MS = 24 * 3600 * 1000
+CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A text for somebody. `person` may name a group as `group:ID`; `context` follows from it unless given.
+
+    `channel` insists on one, `session` says in which conversation it was asked for, `run` in which thread.
+    """
+
+    key: str
+    person: str
+    text: str
+    context: str = ""
+    session: str = ""
+    channel: str = ""
+    run: str | None = None
+    attachment: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    correlation: str = ""
+
+
+@dataclass(frozen=True)
+class Posting:
+    """A letter and what has become of it; `via` is the channel that had it last, `held_ms` until when it is held back."""
+
+    id: int
+    letter: Letter
+    status: str
+    via: str
+    attempts: int
+    may_repeat: bool
+    error: str
+    process: str
+    due_ms: int
+    created_ms: int
+    ended_ms: int | None
+    held_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Address:
+    """A conversation at a channel, with what its door wants back."""
+
+    channel: str
+    session: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long it is tried, how much may wait, and how long what has ended is kept."""
+
+    retry_s: float = 5
+    retry_max_s: float = 3600
+    max_attempts: int = 8
+    max_waiting: int = 1000
+    keep_days: float = 31
+
+    def delay_ms(self, attempts: int) -> int:
+        """The pause after so many attempts."""
+        return int(min(self.retry_max_s, self.retry_s * 2.0 ** min(max(attempts, 1) - 1, 60)) * 1000)
+
+
+def context_of(person: str) -> str:
+    """The context of a person, or of a group named `group:ID`."""
+    return person if person.startswith("group:") else f"user:{person}"
+
+
+def _silence() -> None:
+    """Nobody waits for letters."""
+
+
+class Outbox:
+    """Reads and writes letters. `bell` is rung within a transaction in which there is something new to send."""
+
+    def __init__(self, store: Store, process: str, patience: Patience | None = None) -> None:
+        self._store = store
+        self.process = process
+        self.patience = patience or Patience()
+        self.bell: Callable[[], None] = _silence
+
+    # -- putting ------------------------------------------------------------------------------------
+
+    def put(self, letter: Letter, *, durable: bool = False) -> int:
+        """Keep a letter until it is delivered; its id. The same key a second time changes nothing.
+
+        Inside a transaction of the caller it stands or falls with that. Never refused for want of room, because
+        the end of a task cannot be: whoever can be told to come back asks `require_room` first.
+        """
+        missing = [name for name in ("key", "person", "text") if not getattr(letter, name).strip()]
+        if missing:
+            raise BadInput(f"a letter needs {' and '.join(missing)}", hint="say who is to be told what, and once by which key")
+        context, now = letter.context or context_of(letter.person), now_ms()
+        said = (letter.key, letter.person, letter.text, context, letter.session, letter.channel)
+        with self._store.write(durable=durable) as execute:
+            rows = execute(
+                "INSERT INTO outbox (key, person, text, context, session, channel, run, attachment, metadata, correlation, "
+                "status, due_ms, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'waiting', ?11, ?11) "
+                "ON CONFLICT (key) DO NOTHING RETURNING id",
+                (*said, letter.run, letter.attachment, json.dumps(letter.metadata, ensure_ascii=False), letter.correlation, now),
+            )
+            if rows:
+                self.bell()
+                return int(rows[0][0])
+            return int(execute("SELECT id FROM outbox WHERE key = ?", (letter.key,))[0][0])
+
+    def require_room(self) -> None:
+        """Busy "queue full" when as many prompts and letters wait as may."""
+        waiting = int(
+            self._store.value(
+                f"SELECT (SELECT COUNT(*) FROM outbox WHERE {OPEN}) + "
+                "(SELECT COUNT(*) FROM loops WHERE status IN (100, 102) AND status = 100)"  # as their index has it
+            )
+        )
+        if waiting >= self.patience.max_waiting:
+            raise Busy(
+                f"queue full: {waiting} messages wait to be answered or delivered",
+                hint="try again when some are done; owlbox status shows what is being done",
+            )
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def get(self, letter_id: int) -> Posting:
+        """One letter."""
+        found = self._postings("id = ?", (letter_id,))
+        if not found:
+            raise NotFound(f"no letter {letter_id}")
+        return found[0]
+
+    def find(self, key: str) -> Posting | None:
+        """The letter with this key, None when there is none."""
+        return next(iter(self._postings("key = ?", (key,))), None)
+
+    def listing(self, *, status: str = "", context: str = "", session: str = "", limit: int = 20, offset: int = 0) -> list[Posting]:
+        """Letters, newest first."""
+        where = "?1 IN ('', status) AND ?2 IN ('', context) AND ?3 IN ('', session) ORDER BY id DESC LIMIT ?4 OFFSET ?5"
+        return self._postings(where, (status, context, session, limit, offset))
+
+    def counts(self) -> dict[str, int]:
+        """How many letters there are of each status that has any."""
+        return {str(s): int(n) for s, n in self._store.rows("SELECT status, COUNT(*) FROM outbox GROUP BY status ORDER BY status")}
+
+    # -- by hand ------------------------------------------------------------------------------------
+
+    def cancel(self, letter_id: int) -> Posting:
+        """Never send it; Conflict when a channel has it already, or it has ended."""
+        return self._decide(letter_id, (WAITING,), "status = 'cancelled', ended_ms = ?2", "cancelled")
+
+    def clear(self, session: str) -> int:
+        """Cancel everything that waits to be told in a session; how many."""
+        with self._store.write(durable=True) as execute:
+            sql = "UPDATE outbox SET status = 'cancelled', ended_ms = ? WHERE session = ? AND status = 'waiting' RETURNING id"
+            return len(execute(sql, (now_ms(), session)))
+
+    def retry(self, letter_id: int) -> Posting:
+        """Send it now, with all attempts before it again; Conflict when it was sent or is being sent."""
+        change = "status = 'waiting', attempts = 0, error = '', due_ms = ?2, ended_ms = NULL"
+        return self._decide(letter_id, (WAITING, LOGGED, FAILED, CANCELLED), change, "sent again")
+
+    def _decide(self, letter_id: int, wanted: Sequence[str], change: str, what: str) -> Posting:
+        with self._store.write(durable=True) as execute:
+            known = self.get(letter_id)
+            if known.status not in wanted:
+                raise Conflict(f"letter {letter_id} is {known.status} and cannot be {what}")
+            execute(f"UPDATE outbox SET {change} WHERE id = ?1", (letter_id, now_ms()))
+            self.bell()
+        return self.get(letter_id)
+
+    # -- where to -----------------------------------------------------------------------------------
+
+    def addresses(self, context: str, *, channel: str = "", session: str = "") -> list[Address]:
+        """The conversations of a context, last used first; only those of a channel, or one session, when given."""
+        rows = self._store.rows(
+            # A task's session is nobody's door: a hundred of them would hide the one that is.
+            "SELECT channel, id, metadata FROM sessions "
+            "WHERE context = ?1 AND channel <> 'task' AND ?2 IN ('', channel) AND ?3 IN ('', id) "
+            "ORDER BY last_active_ms DESC, id LIMIT 100",
+            (context, channel, session),
+        )
+        return [Address(str(row[0]), str(row[1]), json.loads(row[2])) for row in rows]
+
+    def thread(self, letter: Letter) -> str:
+        """The thread a letter belongs to; "" for none, one that is gone, and one of another context."""
+        sql = "SELECT r.id FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ? AND s.context = ?"
+        return str(self._store.value(sql, (letter.run, letter.context)) or "")
+
+    # -- holding back -------------------------------------------------------------------------------
+
+    def hold(self, letter_id: int, until_ms: int) -> None:
+        """Do not send it before then; what comes after it may go."""
+        with self._store.write() as execute:
+            execute("UPDATE outbox SET held_ms = ? WHERE id = ? AND status = 'waiting'", (until_ms, letter_id))
+
+    def free(self, context: str) -> int:
+        """What is held back for a context may be looked at again; how many letters."""
+        with self._store.write() as execute:
+            held = f"{OPEN} AND status = 'waiting' AND context = ?2 AND held_ms > ?1"
+            count = len(execute(f"UPDATE outbox SET held_ms = ?1 WHERE {held} RETURNING id", (now_ms(), context)))
+            if count:
+                self.bell()
+        return count
+
+    def released(self, now: int) -> list[Posting]:
+        """Letters that were held back and may go now, oldest first."""
+        return self._postings(f"{OPEN} AND status = 'waiting' AND held_ms <= ? ORDER BY id", (now,))
+
+    def join(self, letters: Sequence[Posting], text: str) -> None:
+        """Let the first of these letters say what all of them do; the others are not sent any more."""
+        first, rest = letters[0].id, [one.id for one in letters[1:]]
+        with self._store.write(durable=True) as execute:
+            execute("UPDATE outbox SET text = ? WHERE id = ? AND status = 'waiting'", (text, first))
+            for one in rest:
+                execute(
+                    "UPDATE outbox SET status = 'cancelled', error = ?, ended_ms = ? WHERE id = ? AND status = 'waiting'",
+                    (f"told together with letter {first}", now_ms(), one),
+                )
+
+    # -- sending ------------------------------------------------------------------------------------
+
+    def due(self, now: int | None = None) -> tuple[list[Posting], int | None]:
+        """The letters to be sent now, oldest first, and when the next of the others is due; None for never.
+
+        Begins with the write lock, so that a letter is seen whose bell has rung and whose transaction is not over.
+        One due later than the longest pause says that the clock was set back: it is due now.
+        """
+        now = now_ms() if now is None else now
+        with self._store.write():
+            heads = self._postings(f"id IN ({HEADS}) AND status = 'waiting' ORDER BY id", (now,))
+            held = f"SELECT MIN(held_ms) FROM outbox WHERE {OPEN} AND status = 'waiting' AND held_ms > ?"
+            released = self._store.value(held, (now,))
+        limit_ms = now + int(self.patience.retry_max_s * 1000)
+        ready = [head for head in heads if head.due_ms <= now or head.due_ms > limit_ms]
+        later = [head.due_ms for head in heads if now < head.due_ms <= limit_ms] + ([int(released)] if released else [])
+        return ready, min(later, default=None)
+
+    def take(self, letter_id: int, via: str, *, durable: bool = True) -> bool:
+        """This process begins to send it; False when it does not wait any more."""
+        with self._store.write(durable=durable) as execute:
+            sql = "UPDATE outbox SET status = 'sending', via = ?, process = ?, attempts = attempts + 1 "
+            return bool(execute(f"{sql} WHERE id = ? AND status = 'waiting' RETURNING id", (via, self.process, letter_id)))
+
+    def end(self, letter_id: int, status: str, error: str = "") -> None:
+        """It is sent, logged or failed; nothing when it was decided otherwise."""
+        with self._store.write(durable=True) as execute:
+            execute(
+                "UPDATE outbox SET status = ?1, error = ?2, process = '', ended_ms = ?3 "
+                "WHERE id = ?4 AND (status = 'waiting' OR status = 'sending' AND process = ?5)",
+                (status, error, now_ms(), letter_id, self.process),
+            )
+
+    def put_off(self, letter_id: int, error: str, *, is_free: bool = False, may_repeat: bool = False) -> Posting:
+        """It could not be sent: later again, longer each time, or failed after the last attempt.
+
+        `is_free` counts no attempt, `may_repeat` says that it may have arrived.
+        """
+        with self._store.write() as execute:
+            known = self.get(letter_id)
+            if known.status not in (WAITING, SENDING) or (known.status == SENDING and known.process != self.process):
+                return known
+            attempts = max(0, known.attempts + (known.status == WAITING) - is_free)
+            is_over = attempts >= self.patience.max_attempts
+            now = now_ms()
+            due = now + self.patience.delay_ms(attempts)
+            execute(
+                "UPDATE outbox SET status = ?, attempts = ?, error = ?, due_ms = ?, ended_ms = ?, may_repeat = may_repeat OR ?, "
+                "process = '' WHERE id = ?",
+                (FAILED if is_over else WAITING, attempts, error, due, now if is_over else None, may_repeat, letter_id),
+            )
+        return self.get(letter_id)
+
+    @contextmanager
+    def handing_over(self, key: str, status: str = SENT) -> Iterator[bool]:
+        """One durable transaction for a channel of this database, in which a letter is delivered and becomes `status`.
+
+        Yields whether it is to be delivered: not when that was done before, or the letter is gone.
+        """
+        with self._store.write(durable=True) as execute:
+            rows = execute(
+                "UPDATE outbox SET status = ?1, error = '', process = '', ended_ms = ?2 WHERE key = ?3 AND status = 'sending' "
+                "RETURNING id",
+                (status, now_ms(), key),
+            )
+            yield bool(rows)
+
+    def recover(self, mine: Collection[int], is_idempotent: Callable[[str], bool]) -> list[Posting]:
+        """Take back letters whose sender is gone; they are sent again, marked unless their channel refuses repeats.
+
+        `mine` are those that this process is busy with. Writes nothing when there are none.
+        """
+        left = []
+        for posting in self._postings(f"{OPEN} AND status = 'sending' ORDER BY id"):
+            if posting.id in mine or (posting.process != self.process and is_alive(posting.process)):
+                continue
+            may_repeat = posting.may_repeat or not is_idempotent(posting.via)
+            is_over = posting.attempts >= self.patience.max_attempts
+            error = f"its sender ended in the middle of attempt {posting.attempts}"
+            status, now = (FAILED if is_over else WAITING), now_ms()
+            with self._store.write(durable=True) as execute:
+                rows = execute(
+                    "UPDATE outbox SET status = ?, may_repeat = ?, error = ?, due_ms = ?, ended_ms = ?, process = '' "
+                    "WHERE id = ? AND status = 'sending' AND process = ? RETURNING id",
+                    (status, may_repeat, error, now, now if is_over else None, posting.id, posting.process),
+                )
+            if rows:
+                left.append(replace(posting, status=status, may_repeat=may_repeat, error=error))
+        return left
+
+    def hasten(self, channel: str) -> int:
+        """A channel is open now: what insists on it need not wait any longer; how many letters."""
+        if not self._store.value(f"SELECT 1 FROM outbox WHERE {OPEN} AND status = 'waiting' AND channel = ?", (channel,)):
+            return 0
+        with self._store.write() as execute:
+            sql = f"UPDATE outbox SET due_ms = ?1 WHERE {OPEN} AND status = 'waiting' AND channel = ?2 AND due_ms > ?1 RETURNING id"
+            return len(execute(sql, (now_ms(), channel)))
+
+    # -- care ---------------------------------------------------------------------------------------
+
+    def forget(self, now: int | None = None) -> int:
+        """Give up what has waited for too long, delete what ended as long ago; how many. Writes nothing for none."""
+        now = now_ms() if now is None else now
+        before_ms = now - int(self.patience.keep_days * DAY_MS)
+        old = "status = 'waiting' AND created_ms < ?1 OR ended_ms < ?1"
+        if not self._store.value(f"SELECT 1 FROM outbox WHERE {old}", (before_ms,)):
+            return 0
+        with self._store.write() as execute:
+            # Put before the clock was set (a Pi without a battery begins in 1970): nobody knows how old they are.
+            execute(
+                "UPDATE outbox SET created_ms = ?1 WHERE status = 'waiting' AND created_ms < ?2 AND ?1 > ?2", (now, CLOCKLESS_MS)
+            )
+            gone = execute("DELETE FROM outbox WHERE ended_ms < ? RETURNING id", (before_ms,))
+            error = f"not delivered within {self.patience.keep_days:g} days"
+            given_up = execute(
+                "UPDATE outbox SET status = 'failed', error = ?, ended_ms = ? "
+                "WHERE status = 'waiting' AND created_ms < ? RETURNING id",
+                (error, now, before_ms),
+            )
+        return len(gone) + len(given_up)
+
+    def _postings(self, where: str, bindings: Sequence[Any] = ()) -> list[Posting]:
+        return [_posting(row) for row in self._store.rows(f"SELECT {COLUMNS} FROM outbox WHERE {where}", bindings)]
+
+
+def _posting(row: Row) -> Posting:
+    values: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
+    values |= {"metadata": json.loads(values["metadata"]), "may_repeat": bool(values["may_repeat"])}
+    letter = Letter(**{f.name: values.pop(f.name) for f in fields(Letter)})
+    return Posting(letter=letter, **values)

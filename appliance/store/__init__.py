@@ -1,0 +1,1 @@
+"""The one SQLite file: opening, migrations, SQL functions, row visibility, the registry of processes."""

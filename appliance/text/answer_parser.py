@@ -1,0 +1,512 @@
+"""A model's text becomes commands: never raises, never drops silently, never shows a raw call to a person.
+
+Three dialects, one list of commands: the provider's own calls, tags (`<get path="x"/>`), and the formats
+that models fall into when they write calls as text. What is tried where, in this order: a format of its
+own; code, which is never run and stays in the text; then tags, mended if need be. Whatever is left out is
+named in the warnings. Knows tools by their schemas alone, and runs nothing.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from appliance.records import ToolCall, ToolSpec
+from appliance.text import scanner, tool_call_formats
+from appliance.text.scanner import Source
+from appliance.text.tool_call_formats import Found, Written
+from appliance.text.xml_tags import Tag, Tags, pattern
+
+AS_TEXT = "a tool call was written as text"
+ORDINARY = (AS_TEXT, tool_call_formats.THOUGHTS, tool_call_formats.MARKS)  # warnings that a model needs not be told
+TWICE = "a tool call was also written as text"
+MAX_TARGET_CHARS = 512
+MAX_DEPTH = 64
+SUMMARY_CHARS = 500
+
+# Where something may begin that is not prose.
+MARKS = r"`+|^[ ]{{0,3}}~{{3,}}|{marks}|{tags}|\[TOOL_CALLS\]|^[ \t]*[{{\[](?!TOOL_CALLS\])"
+# The argument that the text between a tag and its close fills: the first that the tool has and that was not given.
+BODIES = {
+    "get": ("path",), "rm": ("path",), "search": ("path", "query"), "mv": ("to",), "cp": ("to",),
+    "sh": ("command",), "env": ("command",), "ask_user": ("question", "options"),
+    "set": ("body",), "update": ("body",), "unknown": ("body",), "known": ("body",), "think": ("body",),
+}  # fmt: skip
+NAMELIKE = ("path", "to", "query", "ref", "question", "options", "id")  # blanks around them mean nothing
+# Other names of an argument, each for the first of these that the tool has.
+ALIASES = {
+    "key": ("path", "ref"), "file": ("path", "ref"), "path": ("ref", "query"), "query": ("path",), "ref": ("path",),
+    "value": ("body", "text", "search"), "content": ("body", "text"), "text": ("body",), "body": ("text",),
+    "results": ("limit",), "max_results": ("limit",), "destination": ("to",), "cmd": ("command",),
+}  # fmt: skip
+# Names that mean the same tool: an unknown one stands for the first known one beside it.
+SAME = (
+    ("read", "read_file", "context_read", "get"), ("sh", "exec", "shell", "bash"), ("fetch_url", "web_fetch"),
+    ("list_files", "list_dir"), ("set", "write_file"), ("search", "context_search"), ("update", "summarize"),
+)  # fmt: skip
+TARGETS = ("path", "to", "query", "question")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+TRUTHS = {"true": True, "yes": True, "1": True, "": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model said and what it wants done; `warnings` name everything that was left out or mended.
+
+    `is_malformed` when it meant to call a tool and no call of it can be run: not a final answer.
+    """
+
+    text: str
+    calls: tuple[ToolCall, ...]
+    warnings: tuple[str, ...] = ()
+    is_malformed: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The first words, as the result of a loop that ended without saying so."""
+        return self.text[:SUMMARY_CHARS]
+
+
+def read(
+    text: str | None, calls: Sequence[ToolCall], tools: Iterable[ToolSpec], limit: int = 99, *, is_cut: bool = False
+) -> Answer:
+    """Commands of an answer, at most `limit`. `calls` are the provider's own; with any, none is taken from the text.
+
+    With `is_cut` the model was stopped: a tag whose body it never finished is not run.
+    """
+    names, bare = Names(tools), _whole(text or "").strip()
+    reader = Reader(bare, names, limit=limit, is_cut=is_cut)
+    reader.read()
+    warnings, made, count = list(reader.warnings), list(reader.calls), reader.count
+    if calls:
+        warnings = [TWICE] if reader.calls or reader.is_malformed else warnings
+        made = []
+        for call in calls:
+            if (arguments := _whole_arguments(call.arguments)) is None:
+                warnings.append(tool_call_formats.UNREADABLE)
+            else:
+                made.append(replace(call, arguments=names.renamed(call.name, arguments)))
+        count = len(made)
+    if count > limit:
+        warnings.append(f"{count} calls in one answer: only the first {limit} are run")
+    is_malformed = not made and (reader.is_malformed or bool(calls))
+    return Answer(reader.text(), tuple(made[:limit]), tuple(dict.fromkeys(warnings)), is_malformed)
+
+
+def refusal(call: ToolCall) -> str:
+    """Why a call cannot be meant: a target that is too long, or with control characters; "" when it can."""
+    for name, value in call.arguments.items():
+        if name == "command" and isinstance(value, str):  # what follows its first line may be a document
+            value = value.strip().partition("\n")[0].replace("\t", " ")
+        elif name not in TARGETS or not isinstance(value, str):
+            continue
+        if len(value) > MAX_TARGET_CHARS:
+            return f"{name} has {len(value)} characters, more than {MAX_TARGET_CHARS}"
+        if found := CONTROL.search(value):
+            return f"{name} has a control character: {found.group()!r}"
+    return ""
+
+
+class Names:
+    """The tools by every name that means one of them."""
+
+    def __init__(self, tools: Iterable[ToolSpec]) -> None:
+        self._specs = {spec.name: spec for spec in tools}
+        self._folded = {name.casefold(): name for name in reversed(self._specs)}
+        for group in SAME:
+            if known := next((name for name in group if name in self._specs), ""):
+                self._folded.update({name: known for name in group if name not in self._folded})
+        self.tag = pattern(self._folded)
+        tags, marks = self.tag.pattern if self.tag else "(?!)", tool_call_formats.MARK.pattern
+        self.mark = re.compile(MARKS.format(marks=marks, tags=f"(?i:{tags})"), re.MULTILINE)
+        self.flags = {key.lower() for spec in self._specs.values() for key in _properties(spec)}
+
+    def all(self) -> Sequence[str]:
+        """Every name in small letters."""
+        return tuple(self._folded)
+
+    def find(self, name: str) -> ToolSpec | None:
+        """The tool that a name means, in whatever letters."""
+        return self._specs.get(name) or self._specs.get(self._folded.get(name.casefold(), ""))
+
+    def renamed(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arguments as they are, except for other names of one that the tool has."""
+        spec = self._specs.get(name)
+        return arguments if spec is None else {_meant(spec, key, arguments) or key: value for key, value in arguments.items()}
+
+
+class Reader:
+    """Reads one answer from left to right."""
+
+    def __init__(self, text: str, names: Names, *, limit: int = 99, is_inner: bool = False, is_cut: bool = False) -> None:
+        self.calls: list[ToolCall] = []
+        self.count = 0  # of calls, with those past the limit, which are not made
+        self.warnings: list[str] = []
+        self.is_malformed = False
+        self._source = Source(text)
+        self._names = names
+        self._tags = Tags(self._source, names.tag, names.flags)
+        self._limit = limit
+        self._is_inner = is_inner
+        self._is_cut = is_cut
+        self._kept: list[str] = []
+
+    def read(self) -> None:
+        """Find every call; afterwards `calls`, `warnings` and `text()` say what was found."""
+        text, at, kept = self._source.text, 0, 0
+        while match := self._names.mark.search(text, at):
+            found = self.at(match)
+            at = max(found.end, match.end()) if found.is_prose else found.end
+            if not found.is_prose:
+                self._kept.append(text[kept : match.start()])
+                self._take(found)
+                kept = at
+        self._kept.append(text[kept:])
+
+    def text(self) -> str:
+        """The prose, without what was a call."""
+        whole = ""
+        for part in self._kept:
+            if whole.endswith("\n\n") or not whole:
+                part = part.lstrip()
+            elif whole.endswith("\n"):
+                part = part.lstrip(" \t").removeprefix("\n")
+            whole += part
+        return whole.strip()
+
+    def at(self, match: re.Match[str]) -> Found:
+        """What stands where something may begin."""
+        token, at, source = match.group().lstrip(" \t"), match.start(), self._source
+        if token[0] in "`~":
+            return self._code(match.end() - len(token), len(token))
+        if token == tool_call_formats.LIST_MARK:
+            return tool_call_formats.listed(source, at)
+        if token[0] in "{[":
+            return tool_call_formats.line_json(source, match.end() - 1)
+        tag = self._tags.at(at)
+        if tag is None:
+            return tool_call_formats.marked(source, at) or Found(at + 1, is_prose=True)
+        return self._element(tag) if isinstance(tag, Tag) else Found(tag.end, notes=(f"a stray end of {tag.name} was left out",))
+
+    def _code(self, at: int, length: int) -> Found:
+        """A code span or a fenced block: prose, unless the block is a call by itself."""
+        text = self._source.text
+        block = scanner.fence(self._source, at) if length >= 3 else None
+        if block is not None:
+            is_alone = at <= 3 and block.end == len(text)  # the text has no blanks around it
+            live = None if self._is_inner else tool_call_formats.fenced(self._source, block, is_alone, self._names.all())
+            return live or Found(block.end, is_prose=True)
+        return Found(scanner.span_end(self._source, at, length), is_prose=True)
+
+    def _element(self, tag: Tag) -> Found:
+        spec = self._names.find(tag.name)
+        if tag.is_cut or spec is None:
+            return Found(tag.end, problems=(f"the tag {tag.name} was cut off",))
+        given = {_meant(spec, key, tag.attributes) or key: value for key, value in tag.attributes.items()}
+        body = self._tags.body(tag, _filled(spec, given) is not None and "replace" not in given)
+        if self._is_cut and body.text is not None and body.notes and body.end == len(self._source.text):
+            return Found(body.end, problems=(f"the tag {tag.name} was cut off",))
+        call = Written(spec.name, dict(tag.attributes), body.text, is_text=True)
+        self._call(call, spec)
+        return Found(body.end, notes=(*tag.notes, *body.notes))
+
+    def _take(self, found: Found) -> None:
+        for call in found.calls:
+            spec = self._names.find(call.name)
+            if spec is None:
+                self.warnings.append(f"unknown tool {_plain(call.name)}")
+                self.is_malformed = True
+            elif self._call(call, spec):
+                self.warnings.append(AS_TEXT)
+        self.warnings += (*found.problems, *found.notes)
+        self.is_malformed = self.is_malformed or bool(found.problems)
+        if found.inner is not None:
+            self._block(found.inner)
+
+    def _block(self, text: str) -> None:
+        """The inside of a block that was meant to be run."""
+        inner = Reader(text, self._names, limit=self._limit - len(self.calls), is_inner=True)
+        inner.read()
+        self.calls += [replace(call, id=f"call_{len(self.calls) + n}") for n, call in enumerate(inner.calls, 1)]
+        self.count += inner.count
+        self.warnings += inner.warnings
+        if not inner.calls:
+            self.is_malformed = True
+            self.warnings += [] if inner.warnings else [tool_call_formats.UNREADABLE]
+        elif inner.text():
+            self.warnings.append("words beside a call in a block of code were left out")
+
+    def _call(self, written: Written, spec: ToolSpec) -> bool:
+        if self.count >= self._limit:
+            self.count += 1
+            return True
+        arguments = _whole_arguments(_arguments(written, spec, self.warnings))
+        if arguments is None:
+            self.warnings.append(tool_call_formats.UNREADABLE)
+            self.is_malformed = True
+            return False
+        self.count += 1
+        self.calls.append(ToolCall(f"call_{len(self.calls) + 1}", spec.name, arguments))
+        return True
+
+
+# -- arguments ----------------------------------------------------------------------------------------
+
+
+def _properties(spec: ToolSpec) -> dict[str, Any]:
+    found = spec.schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def _is_open(spec: ToolSpec) -> bool:
+    """True for a tool that takes whatever it is given."""
+    return not _properties(spec) and spec.schema.get("additionalProperties") is not False
+
+
+def _meant(spec: ToolSpec, key: str, given: Iterable[str]) -> str:
+    """The tool's own name of an argument; "" when it has none."""
+    known = {name.lower(): name for name in _properties(spec)}
+    if key in known.values() or (_is_open(spec) and key not in ("key", "file", "value")):
+        return key
+    if found := known.get(key.lower().replace("-", "_")):
+        return found
+    taken = {name.lower() for name in given}
+    options = ALIASES.get(key.lower(), ())
+    return next((name for name in options if name not in taken and (name in known or _is_open(spec))), "")
+
+
+def _filled(spec: ToolSpec, given: Iterable[str]) -> str | None:
+    """The argument that a body fills; None when there is none, or it was given."""
+    properties, taken = _properties(spec), set(given)
+    own = [name for name in BODIES.get(spec.name, ()) if name in properties or _is_open(spec)]
+    if spec.name == "ask_user":
+        return next((name for name in own if name not in taken), None)
+    if own:
+        return None if taken & set(own) else own[0]
+    texts = [name for name in spec.schema.get("required", ()) if properties.get(name, {}).get("type") == "string"]
+    return texts[0] if texts and texts[0] not in taken else None
+
+
+def _arguments(written: Written, spec: ToolSpec, notes: list[str]) -> dict[str, Any]:
+    """What the tool is given: its own names, values of its own types, the body where it belongs."""
+    properties, found = _properties(spec), {}
+    for key, value in written.arguments.items():
+        name = _meant(spec, key, written.arguments)
+        if not name and written.is_text:
+            notes.append(f"{_plain(key)} of {spec.name} means nothing and was left out")
+        elif name in found:
+            notes.append(f"{_plain(key)} of {spec.name} was given twice")
+        else:
+            found[name or key] = _typed(value, properties.get(name, {})) if written.is_text else value
+    if written.body is None:
+        return found
+    name = _filled(spec, found) or ""
+    if written.body.strip():
+        if name:
+            found[name] = _typed(written.body.strip() if name in NAMELIKE else written.body, properties.get(name, {}))
+        else:
+            notes.append(f"the text in {spec.name} was left out")
+    elif name == "body" and set(found) <= {"path"}:  # emptied on purpose
+        found[name] = written.body
+    return found
+
+
+def _typed(value: str | None, schema: Any) -> Any:
+    """Text as the type that a schema asks for; as it is when it is none of that type."""
+    options = [schema, *schema.get("anyOf", ())] if isinstance(schema, dict) else []
+    types = {option.get("type") for option in options if isinstance(option, dict)}
+    if value is None:
+        return "" if "string" in types else True
+    if "string" in types or not types:
+        return value
+    word = value.strip()
+    choices = [choice for option in options if isinstance(option, dict) for choice in option.get("enum", ())]
+    if (chosen := next((choice for choice in choices if str(choice) == word), None)) is not None:
+        return chosen
+    if "boolean" in types and word.lower() in TRUTHS:
+        return TRUTHS[word.lower()]
+    if types & {"integer", "number"} and INTEGER.fullmatch(word):
+        return int(word)
+    if types & {"number", "array", "object"}:
+        try:
+            read = json.loads(word)
+        except (ValueError, RecursionError):
+            return value
+        if "number" in types and isinstance(read, float) and math.isfinite(read):
+            return read
+        if ("array" in types and isinstance(read, list)) or ("object" in types and isinstance(read, dict)):
+            return read
+    return value
+
+
+def _plain(name: str) -> str:
+    """A name that a model made up, fit for a note."""
+    return re.sub(r"[^\w.:-]+", " ", name[:60]).strip() or "without a name"
+
+
+def _whole(text: str) -> str:
+    """Text that can be stored and sent: half a surrogate, which a model can escape its way to, becomes "?"."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _whole_arguments(arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """Arguments that can be stored and sent; None when they are nested beyond reason."""
+    level: list[Any] = [arguments]
+    for _ in range(MAX_DEPTH):
+        if not level:
+            break
+        inner = [value for value in level if isinstance(value, (dict, list))]
+        level = [v for value in inner for v in (value.values() if isinstance(value, dict) else value)]
+    if level:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(_whole(json.dumps(arguments, ensure_ascii=False)))
+    except ValueError:  # a number of thousands of digits
+        return None
+    return found
+
+
+# -- what may be shown while it is still coming ----------------------------------------------------------
+
+FEW_TILDES = re.compile(r" {0,3}~{1,2}\Z")
+KEPT = 64  # how much of what is decided stays, for a look back
+PASSING = re.compile(MARKS.format(marks="<(?=[A-Za-z/|])", tags="(?!)"), re.MULTILINE)
+STARTS = (*tool_call_formats.OPENERS, *tool_call_formats.NOISE, tool_call_formats.LIST_MARK)
+
+
+class Showing:
+    """Lets through what is certainly prose, as an answer comes in; from a call's first sign on it holds back."""
+
+    def __init__(self, tools: Iterable[ToolSpec]) -> None:
+        self.said = ""
+        self._names = Names(tools)
+        self._starts = tuple(f"<{slash}{name}" for name in self._names.all() for slash in ("", "/")) + STARTS
+        self._text = ""
+        self._base = 0  # everything before is decided
+        self._shown = 0
+        self._is_held = False
+        self._is_begun = False
+        self._fence = ""  # the marks that opened the block that we are in
+
+    def more(self, piece: str) -> str:
+        """What can be shown now that this piece has come."""
+        self._text += _whole(piece)
+        if not self._shown and not self._base:
+            self._text = self._text.lstrip()
+        if self._is_held:
+            return ""
+        end = self._settled()
+        new = self._text[self._shown : end]
+        new = new if self.said else new.lstrip()
+        self.said += new
+        self._shown = max(end, self._shown) if self.said else self._shown
+        cut = min(self._base, self._shown) - KEPT
+        if cut > KEPT:  # what is decided is not looked at again
+            self._text, self._base, self._shown = self._text[cut:], self._base - cut, self._shown - cut
+            self._is_begun = True
+        return new
+
+    def rest(self, text: str) -> str:
+        """What is left to show of the text that the answer turned out to have."""
+        said, at = "".join(self.said.split()), 0
+        for char in said:  # blanks may differ where something was taken out
+            while text[at : at + 1].isspace():
+                at += 1
+            if text[at : at + 1] != char:
+                return f"\n{text}"
+            at += 1
+        left = text[at:]
+        return left.lstrip() if self.said[-1:].isspace() or not self.said else left
+
+    def _settled(self) -> int:
+        """How far the text is certainly prose."""
+        text, source = self._text, Source(self._text)
+        if self._fence and not self._left_fence():
+            return len(text)
+        at = self._base
+        while match := PASSING.search(text, at):
+            passed = self._passed(match, source)
+            if passed <= match.start():
+                if passed < 0:
+                    return len(text)
+                self._base = match.start()
+                return self._base
+            at = passed
+        line = text.rfind("\n", 0, len(text)) + 1
+        if line >= at and FEW_TILDES.match(text, line):
+            self._base = line
+            return line
+        tail = max(text.rfind("<", at), text.rfind("[", at))
+        if tail >= at and any(start.startswith(text[tail:]) for start in self._starts):
+            self._base = tail
+            return tail
+        self._base = max(at, line if not text[line:].strip(" \t") else len(text))
+        return len(text)
+
+    def _left_fence(self) -> bool:
+        """True once the end of the block that we are in has come for certain."""
+        for closed in scanner.FENCE_END.finditer(self._text, self._base):
+            if closed.group(1).startswith(self._fence) and closed.end() < len(self._text):
+                self._base, self._fence = closed.end(), ""
+                return True
+        self._base = max(self._base, self._text.rfind("\n") + 1)
+        return False
+
+    def _passed(self, match: re.Match[str], source: Source) -> int:
+        """Where the prose at a mark ends; the mark's own place to wait there, -1 when all that follows is code."""
+        token, wait, text = match.group().lstrip(" \t"), match.start(), self._text
+        if token[0] in "`~":
+            return self._code_passed(match.end() - len(token), len(token), wait, source)
+        if token[0] in "{[" and token != tool_call_formats.LIST_MARK:
+            return self._json_passed(match.end() - 1, wait, source)
+        rest = text[wait : wait + 60]
+        if any(start.startswith(rest.lower()) for start in self._starts):
+            return wait
+        if self._names.tag is not None and self._names.tag.match(text, wait):
+            self._is_held = True
+            return wait
+        mark = tool_call_formats.MARK.match(text, wait)
+        if mark is not None and "think" in mark.group():
+            thought = tool_call_formats.marked(source, wait)
+            if thought is None or (self.said and self._shown < wait):  # what stands before it is shown first
+                return wait
+            self._shown = thought.end
+            return thought.end
+        if mark is not None or token == tool_call_formats.LIST_MARK:
+            self._is_held = True
+            return wait
+        return match.end()
+
+    def _code_passed(self, at: int, length: int, wait: int, source: Source) -> int:
+        text = self._text
+        if at + length == len(text):
+            return wait
+        block = scanner.fence(source, at) if length >= 3 else None
+        if block is None:
+            end = scanner.span_end(source, at, length)
+            is_open = end == at + length and source.paragraph_end(at) == len(text)
+            return wait if is_open or end == len(text) else end  # marks at the end may become more
+        if block.start == len(text) and not text.endswith("\n"):
+            return wait
+        first = text[block.start : block.stop].lstrip()[:1]
+        is_alone = not self._is_begun and not text[:at].strip()
+        if block.label in tool_call_formats.LIVE or (block.label in tool_call_formats.PLAIN and first in ("", "{", "[")):
+            if not block.is_closed or tool_call_formats.fenced(source, block, is_alone, self._names.all()) is not None:
+                return wait
+        if block.is_closed and block.end < len(text):
+            return block.end
+        self._base, self._fence = block.start, text[at] * length
+        return -1
+
+    def _json_passed(self, at: int, wait: int, source: Source) -> int:
+        text, opened = self._text, tool_call_formats.OPENED.match(self._text, at)
+        inner = opened.end() if opened else at
+        if inner == len(text):
+            return wait
+        if text[inner] != '"':
+            return wait if tool_call_formats.LIST_MARK.startswith(text[at:]) else at + 1
+        end = tool_call_formats.data_end(source, at) if text.rstrip().endswith(("}", "]")) else 0
+        return end or wait

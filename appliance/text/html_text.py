@@ -1,0 +1,143 @@
+"""The text of an HTML page: headings, paragraphs, lists and tables as Markdown, without scripts and menus.
+
+With `trafilatura` (extra `web.web_tools`) the main text of a page is found; without it, or where it finds nothing, every
+visible word is kept. Pure: bytes in, text out, and no network. Not promised: that a page made by scripts has
+any text. Parsers may take long over hostile input: `ingest.extract_process` runs this where a deadline can end it.
+"""
+
+import importlib.metadata
+import re
+from html.parser import HTMLParser
+
+CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+MIN_CHARS = 1000  # of a page's words: a shorter one is taken whole, for little of it can be a frame
+UNSEEN = frozenset("script style noscript template svg math head iframe object canvas select".split())
+BREAKING = frozenset(
+    "address article aside blockquote dd details div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li "
+    "main nav ol p pre section summary table tr ul".split()
+)
+HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
+
+
+def is_refined() -> bool:
+    """Whether the main text of a page can be told from its frame."""
+    try:
+        return bool(importlib.metadata.version("trafilatura"))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def decoded(data: bytes, charset: str = "") -> str:
+    """The characters of a page: by its byte order mark, what was said of it, what it says itself, else as UTF-8."""
+    for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if data.startswith(mark):
+            return data.decode(name, "replace")
+    said = CHARSET.search(data[:4096])
+    for name in (charset, said[1].decode("ascii") if said else "", "utf-8"):
+        try:
+            return data.decode(name)
+        except (LookupError, UnicodeDecodeError, ValueError):
+            continue
+    return data.decode("cp1252", "replace")  # what browsers do with a page that says nothing
+
+
+def page(data: bytes, charset: str = "", *, has_frame: bool = True) -> tuple[str, str]:
+    """Title and text of a page; one without a frame of menus, such as a mail, is taken whole."""
+    source = decoded(data, charset)
+    seen = _Page()
+    seen.feed(source)
+    seen.close()
+    title, text = seen.title(), seen.text()
+    if has_frame and len(text) > MIN_CHARS and is_refined() and (main := _main(source)) and len(main) * 10 > len(text):
+        text = main  # a tenth or less of what is to be seen would not be the main text
+    return title, text
+
+
+def _main(source: str) -> str:
+    """The main text of a page; "" when none is found, or what finds it is not whole."""
+    try:
+        import trafilatura  # takes half a second, and most files are no pages
+    except ImportError:
+        return ""
+    return str(trafilatura.extract(source, output_format="markdown", include_tables=True, include_comments=False) or "")
+
+
+class _Page(HTMLParser):
+    """Collects what a reader would see."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._parts: list[str] = []
+        self._title: list[str] = []
+        self._heading: list[str] = []
+        self._hidden: list[str] = []
+        self._is_title = self._is_first_heading = False
+        self._pre = self._lists = 0
+
+    def title(self) -> str:
+        """What the page calls itself, else its first heading."""
+        return " ".join("".join(self._title).split()) or " ".join("".join(self._heading).split())
+
+    def text(self) -> str:
+        """The text, with no more than one blank line at a time."""
+        lines = [line.rstrip() for line in "".join(self._parts).split("\n")]
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A tag opens."""
+        self._is_title = tag == "title" and not self._title  # a title that was never closed ends here
+        if self._hidden or tag in UNSEEN:
+            if tag in UNSEEN:
+                self._hidden.append(tag)
+            elif tag == "body" and "head" in self._hidden:
+                self._hidden.clear()  # a head that was never closed
+            return
+        if tag in BREAKING:
+            self._break(1 if tag in ("li", "tr", "dt", "dd") else 2)
+        if tag in HEADINGS:
+            self._parts.append(f"{HEADINGS[tag]} ")
+            self._is_first_heading = not self._heading
+        elif tag == "li":
+            self._parts.append(f"{'  ' * max(0, self._lists - 1)}- ")
+        elif tag in ("ul", "ol"):
+            self._lists += 1
+        elif tag == "pre":
+            self._pre += 1
+            self._parts.append("```\n")
+        elif tag == "br":
+            self._parts.append("\n")
+        elif tag in ("td", "th"):
+            self._parts.append("| ")
+
+    def handle_endtag(self, tag: str) -> None:
+        """A tag closes."""
+        if tag == "title":
+            self._is_title = False
+        if self._hidden:
+            if tag in self._hidden:
+                del self._hidden[len(self._hidden) - 1 - self._hidden[::-1].index(tag) :]
+            return
+        if tag in HEADINGS:
+            self._is_first_heading = False
+        elif tag in ("ul", "ol"):
+            self._lists = max(0, self._lists - 1)
+        elif tag == "pre" and self._pre:
+            self._pre -= 1
+            self._parts.append("\n```")
+        if tag in BREAKING:
+            self._break(1 if tag in ("li", "tr", "dt", "dd") else 2)
+
+    def handle_data(self, data: str) -> None:
+        """Words."""
+        if self._is_title:
+            self._title.append(data)
+        elif not self._hidden:
+            text = data if self._pre else re.sub(r"\s+", " ", data)
+            if self._is_first_heading:
+                self._heading.append(text)
+            is_at_start = not self._parts or self._parts[-1].endswith("\n")
+            self._parts.append(text.lstrip(" ") if is_at_start and not self._pre else text)
+
+    def _break(self, lines: int) -> None:
+        if self._parts and not self._parts[-1].endswith("\n" * lines):
+            self._parts.append("\n" * lines)

@@ -1,0 +1,99 @@
+"""Values as JSON, JavaScript or Python would write them: names without quotes, either quote, trailing commas.
+
+For the arguments of tool calls that models write in those manners. Hopeless says how far was looked.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.text.scanner import Hopeless, Source
+
+NAME = r"[A-Za-z_][\w.-]{0,99}"
+QUOTED = re.compile(r'"""(.*?)"""|"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|<\|"\|>(.*?)<\|"\|>', re.DOTALL)
+BARE = re.compile(r"[^,:=(){}\[\]\"'\s]+(?: [^,:=(){}\[\]\"'\s]+)*")
+KEY = re.compile(rf"\s*[\"']?({NAME})[\"']?\s*[:=]")
+WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
+
+
+@dataclass
+class Loose:
+    """Reads values as JSON, JavaScript or Python would write them; Hopeless when they are neither."""
+
+    source: Source
+    depth: int = 0
+
+    def read(self, at: int) -> tuple[Any, int]:
+        """The value at `at` and where it ends."""
+        text, at = self.source.text, self.source.after_blanks(at)
+        if self.depth > 32:
+            raise Hopeless(at)
+        if text.startswith("{", at):
+            return self._keyed(at + 1, "}")
+        if text.startswith("[", at):
+            return self._items(at + 1)
+        if quoted := QUOTED.match(text, at):
+            plain = quoted.group(1) if quoted.group(1) is not None else quoted.group(4)
+            inner = quoted.group(2) if quoted.group(2) is not None else quoted.group(3)
+            return (plain if plain is not None else _unescaped(inner)), quoted.end()
+        bare = BARE.match(text, at)
+        if bare is None:
+            raise Hopeless(at)
+        return _word(bare.group()), bare.end()
+
+    def arguments(self, at: int) -> tuple[dict[str, Any], int]:
+        """The arguments of a Python call, up to and with its bracket; the one without a name is ""."""
+        return self._keyed(at, ")")
+
+    def _keyed(self, at: int, close: str) -> tuple[dict[str, Any], int]:
+        self.depth += 1
+        found: dict[str, Any] = {}
+        for place in self._places(at, close):
+            key = KEY.match(self.source.text, place)
+            if key is None and (close == "}" or "" in found):
+                raise Hopeless(place)
+            found[key.group(1) if key else ""], self._at = self.read(key.end() if key else place)
+        self.depth -= 1
+        return found, self._at
+
+    def _items(self, at: int) -> tuple[list[Any], int]:
+        self.depth += 1
+        found = []
+        for place in self._places(at, "]"):
+            value, self._at = self.read(place)
+            found.append(value)
+        self.depth -= 1
+        return found, self._at
+
+    def _places(self, at: int, close: str) -> Iterator[int]:
+        """Where each member begins; afterwards `_at` is behind the closing bracket."""
+        self._at, is_first = at, True
+        while True:
+            at = self.source.after_blanks(self._at)
+            if self.source.text.startswith(close, at):
+                self._at = at + 1
+                return
+            if not is_first:
+                if not self.source.text.startswith(",", at):
+                    raise Hopeless(at)
+                at = self.source.after_blanks(at + 1)
+                if self.source.text.startswith(close, at):
+                    self._at = at + 1
+                    return
+            is_first = False
+            yield at
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda m: ESCAPES.get(m.group(1), m.group(1)), text, flags=re.DOTALL)
+
+
+def _word(word: str) -> Any:
+    if word in WORDS:
+        return WORDS[word]
+    if NUMBER.fullmatch(word):
+        return float(word) if "." in word else int(word)
+    return word

@@ -1,0 +1,405 @@
+"""Tool calls that models write into their text in formats of their own: where each ends and what it asks for.
+
+Every reader takes a `Source` and a position and hands back a `Found`, or None when what stands there is
+prose. Nothing is run and no tool is known here: names and arguments come out as they were written, and
+`text.answer_parser` decides about them. A fragment that cannot be read is passed over as a whole and named in
+`problems`; none of it is handed on. Reading takes time linear in the text: what was looked at is passed.
+"""
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.text.lenient_values import NAME, Loose
+from appliance.text.scanner import Fence, Hopeless, Source
+
+UNREADABLE = "a tool call could not be read"
+BESIDE_WORDS = "a tool call with words on its line was not run"
+THOUGHTS = "thoughts were left out of the answer"
+MARKS = "control marks were left out of the answer"
+
+# Fences whose content is meant to be run, and fences that are a call only when all of them is one.
+LIVE = ("tool_code", "tool_call", "tool_calls", "tool_use", "function_call")
+PLAIN = ("", "json")
+
+# What JSON is made of; the whole of a value is found first, so that nothing is decoded twice.
+TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*+"|(?P<open>[{\[])|(?P<close>[}\]])|[\s,:0-9.+\-]++|[eE]|true|false|null|NaN|Infinity', re.DOTALL
+)
+MAX_LEVELS = 100
+# Broken JSON that was meant as a call: it begins like one, or has both words of one.
+BROKEN_START = re.compile(r'[\[{\s]*"(?:name|tool_calls)"\s*:')
+BROKEN_WORDS = (re.compile(r'"(?:name|function)"'), re.compile(r'"(?:arguments|parameters)"'))
+BROKEN_CHARS = 2000  # how far into a fragment those are looked for
+OPENED = re.compile(r"[\[{\s]{1,200}")
+BRACKETS = re.compile(r'["{}\[\]]|\\.', re.DOTALL)
+CALLED = re.compile(rf"\s*(?:print\(\s*)?(?:(?:default_api|functions|tools)\.)?({NAME}?)(?:\.call)?\(")
+NAMED = re.compile(rf"\s*({NAME})(?:\[ARGS\])?\s*(?=\{{)")
+COLON_CALL = re.compile(rf"\s*,?\s*call:({NAME})\s*(?=\{{)")
+USED = re.compile(r"\s*<(?:tool_)?name>\s*([^<\s]{1,100})\s*</(?:tool_)?name>\s*<(?:input|arguments|parameters)>\s*")
+INVOKED = re.compile(rf"""\s*(?:<function=["']?({NAME})["']?>|<invoke\s+name=["']({NAME})["']\s*>)""")
+PARAMETER = re.compile(rf"""\s*<parameter(?:=|\s+name=)["']?({NAME})["']?\s*>""")
+CHANNEL = re.compile(r"(?:<\|start\|>([^<]{0,200}))?<\|channel\|?>([^<\n]{0,200})(?:<\|constrain\|>\s*\w*\s*)?(<\|message\|>)?")
+RECIPIENT = re.compile(rf"to=(?:functions\.)?({NAME})")
+SPOKEN_END = re.compile(r"<\|(?:end|call|return|start|channel)\|?>|<channel\|>")
+
+# What begins a call of one of these formats, and marks that say nothing to a person.
+OPENERS = (
+    "<tool_call> <|tool_call> <|tool_call|> <tool_use> <tool_calls> <function_calls> <function= <invoke <|python_tag|> <|channel|> "
+    "<|channel> <|start|> <think> <thinking>"
+).split()
+NOISE = (
+    "</tool_call> <tool_call|> <|/tool_call|> </tool_use> </tool_calls> </function_calls> </function> </invoke> <channel|> "
+    "<|message|> <|im_start|> <|im_end|> <|eot_id|> <|eom_id|> <|end|> <|call|> <|return|> <|endoftext|>"
+).split()
+MARK = re.compile("|".join(re.escape(mark) for mark in (*OPENERS, *NOISE)).replace("<invoke", r"<invoke(?=\s)"))
+ROLE = re.compile(r"(?:assistant|user|system|model)?\n?")
+LIST_MARK = "[TOOL_CALLS]"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A call as it was written. `body` is the text between its tags; with `is_text` every value is text."""
+
+    name: str
+    arguments: dict[str, Any]
+    body: str | None = None
+    is_text: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read up to `end`: calls, problems, notes, and whether it was meant to be a call at all."""
+
+    end: int
+    calls: tuple[Written, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    inner: str | None = None  # text that is live and still to be read
+    is_prose: bool = False
+
+
+# -- code ------------------------------------------------------------------------------------------------
+
+
+def fenced(source: Source, block: Fence, is_alone: bool, names: Collection[str]) -> Found | None:
+    """The calls of a fenced block, or None when it is code to be shown."""
+    content = Source(source.text[block.start : block.stop].strip())
+    if block.label in LIVE:
+        found = _values(content, 0, is_marked=True) or _pythonic(content, 0)
+        if found is not None and not found.problems and not content.text[found.end :].strip():
+            return Found(block.end, found.calls)
+        return Found(block.end, inner=content.text)
+    if block.label not in PLAIN or not content.text.startswith(("{", "[")):
+        return None
+    found = _values(content, 0, is_marked=False)
+    if found is None or found.is_prose or (not found.problems and content.text[found.end :].strip()):
+        return None
+    # Beside words it may be somebody's data that happens to have a name and parameters: then it names no tool.
+    is_named = any(f'"{name}"' in content.text for name in names)
+    return Found(block.end, found.calls, found.problems) if is_alone or is_named else None
+
+
+# -- JSON ---------------------------------------------------------------------------------------------
+
+
+def line_json(source: Source, at: int) -> Found:
+    """The calls in JSON that begins a line at `at`, or how far it is prose."""
+    opened = OPENED.match(source.text, at)
+    if opened is None or not source.text.startswith('"', opened.end()):
+        return Found(at + 1, is_prose=True)
+    found = _values(source, at, is_marked=False) or Found(at + 1, is_prose=True)
+    if found.is_prose or found.problems:
+        return found
+    rest = source.text[found.end : source.line_end(found.end)].strip()
+    if rest and not rest.startswith("<"):
+        return Found(found.end, problems=(BESIDE_WORDS,))
+    return found
+
+
+def data_end(source: Source, at: int) -> int:
+    """Where JSON that is whole and no call ends; 0 when it is not whole, or a call."""
+    try:
+        value, end = _decoded(source, at)
+    except Hopeless:
+        return 0
+    return end if calls_in(value) is None else 0
+
+
+def calls_in(value: Any, *, is_marked: bool = False) -> tuple[list[Written], bool] | None:
+    """The calls that a JSON value is, and whether one of them could not be read; None when it is data."""
+    if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
+        value = value["tool_calls"]
+    if isinstance(value, list):
+        parts = [calls_in(item, is_marked=is_marked) for item in value]
+        if not parts or any(part is None for part in parts):
+            return None
+        whole = [part for part in parts if part is not None]
+        return [call for calls, _ in whole for call in calls], any(is_bad for _, is_bad in whole)
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("function"), dict):
+        value = value["function"]
+    name = next((value[key] for key in ("name", "function", "tool") if isinstance(value.get(key), str)), "")
+    keys = ("arguments", "parameters", "input", "args") if is_marked else ("arguments", "parameters")
+    key = next((key for key in keys if key in value), "")
+    if not name or "description" in value or not (key or is_marked):
+        return None
+    arguments = value.get(key, {})
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return [], True
+    if arguments is None:
+        arguments = {}
+    return ([Written(name, arguments)], False) if isinstance(arguments, dict) else ([], True)
+
+
+def _values(source: Source, at: int, *, is_marked: bool) -> Found | None:
+    """One JSON value or several in a row, as calls; None without any, prose when the first is data."""
+    end = at = source.after_blanks(at)
+    calls: list[Written] = []
+    while source.text[at : at + 1] in ("{", "["):
+        try:
+            value, stop = _decoded(source, at)
+        except Hopeless as error:
+            if is_marked or _is_call_like(source.text[at : at + BROKEN_CHARS]):
+                return Found(_hopeless_end(source, at, error.at), tuple(calls), (UNREADABLE,))
+            return Found(end, tuple(calls)) if calls else Found(max(error.at, at + 1), is_prose=True)
+        found = calls_in(value, is_marked=is_marked)
+        if found is None and not is_marked:
+            return Found(end, tuple(calls)) if calls else Found(stop, is_prose=True)
+        calls += found[0] if found else []
+        if found is None or found[1]:
+            return Found(stop, tuple(calls), (UNREADABLE,))
+        end, at = stop, source.after_blanks(stop)
+        if source.text[at : at + 1] in (",", ";"):
+            at = source.after_blanks(at + 1)
+    return Found(end, tuple(calls)) if calls else None
+
+
+def _decoded(source: Source, at: int) -> tuple[Any, int]:
+    """The JSON value at `at` and where it ends."""
+    end, depth, broken = at, 0, len(source.text)
+    while match := TOKEN.match(source.text, end):
+        if match.lastgroup is None and "\n" in match.group() and match.group()[0] == '"':
+            broken = min(broken, match.start() + match.group().index("\n"))
+            if source.has_failed:
+                break
+        end = match.end()
+        depth += (match.lastgroup == "open") - (match.lastgroup == "close")
+        if not 0 < depth <= MAX_LEVELS:
+            break
+    if end > at and not depth:
+        try:
+            # Models write line ends into strings. On a whole text this error would count lines for ever.
+            return json.loads(source.text[at:end], strict=False), end
+        except ValueError:
+            pass
+    source.has_failed = True
+    raise Hopeless(min(end, broken))
+
+
+def _is_call_like(fragment: str) -> bool:
+    return bool(BROKEN_START.match(fragment)) or all(word.search(fragment) for word in BROKEN_WORDS)
+
+
+def _hopeless_end(source: Source, at: int, looked_at: int) -> int:
+    """Where broken JSON ends: at its last bracket, else with its paragraph."""
+    looked_at = at + len(source.text[at:looked_at].rstrip())
+    stop, depth, is_quoted = source.before_code(at, source.paragraph_end(looked_at)), 0, False
+    for token in BRACKETS.finditer(source.text, at, stop):
+        if token.group() == '"':
+            is_quoted = not is_quoted
+        elif not is_quoted and token.group() in "{[":
+            depth += 1
+        elif not is_quoted and token.group() in "}]":
+            depth -= 1
+            if depth <= 0 and token.end() >= looked_at:
+                return token.end()
+    return stop
+
+
+# -- formats with marks of their own ------------------------------------------------------------------
+
+
+def marked(source: Source, at: int) -> Found | None:
+    """What stands at a mark: calls of one of the known formats, thoughts, or a mark without meaning."""
+    match = MARK.match(source.text, at)
+    if match is None:
+        return None
+    mark, after = match.group(), match.end()
+    if mark in ("<think>", "<thinking>"):
+        close = source.find(mark.replace("<", "</"), after)
+        return Found(close + len(mark) + 1, notes=(THOUGHTS,)) if close < len(source.text) else None
+    if mark in ("<|channel|>", "<|channel>", "<|start|>"):
+        return _channel(source, at, after)
+    if mark == "<|python_tag|>":
+        return _values(source, after, is_marked=True) or _pythonic(source, after) or _unread(source, after, "<|eom_id|>")
+    if mark == "<tool_use>":
+        return _used(source, after) or _block(source, after, mark)
+    if mark in ("<function=", "<invoke"):
+        return _invoked(source, at) or _unread(source, after, "</function>" if mark == "<function=" else "</invoke>")
+    if mark in OPENERS:
+        return _block(source, after, mark)
+    role = ROLE.match(source.text, after) if mark == "<|im_start|>" else None
+    return Found(role.end() if role else after, notes=(MARKS,))
+
+
+def listed(source: Source, at: int) -> Found:
+    """The calls after `[TOOL_CALLS]`: a JSON list, or names each with its arguments."""
+    after = at + len(LIST_MARK)
+    found = _values(source, after, is_marked=True)
+    if found is not None:
+        return found
+    end = after
+    calls: list[Written] = []
+    while named := NAMED.match(source.text, end):
+        try:
+            value, end = _decoded(source, named.end())
+        except Hopeless as error:
+            return Found(_hopeless_end(source, named.end(), error.at), tuple(calls), (UNREADABLE,))
+        calls.append(Written(named.group(1), value))
+        end = end + len(LIST_MARK) if source.text.startswith(LIST_MARK, end) else end
+    return Found(end, tuple(calls)) if calls else Found(source.before_code(after, source.line_end(after)), problems=(UNREADABLE,))
+
+
+def _block(source: Source, after: int, mark: str) -> Found | None:
+    """Calls between a mark and its close, which may be missing; None when a person may have meant the mark."""
+    closes = {"<tool_call>": "</tool_call>", "<|tool_call|>": "<|/tool_call|>", "<|tool_call>": "<tool_call|>"}
+    close = closes.get(mark, mark.replace("<", "</"))
+    found = _values(source, after, is_marked=True) or _colon_calls(source, after) or _invoked(source, after)
+    if found is None:
+        found = _pythonic(source, after) if mark.startswith("<|") else None
+    if found is None:
+        inner = source.after_blanks(after)
+        if mark in ("<tool_calls>", "<function_calls>") and MARK.match(source.text, inner):
+            return Found(after)
+        return _unread(source, after, close) if source.find(close, after) < len(source.text) or mark.startswith("<|") else None
+    end = source.after_blanks(found.end)
+    if found.problems:
+        closed = source.find(close, found.end)
+        is_near = closed <= source.paragraph_end(found.end)
+        return Found(closed + len(close), found.calls, found.problems) if is_near and closed < len(source.text) else found
+    return Found(end + len(close) if source.text.startswith(close, end) else found.end, found.calls, found.problems)
+
+
+def _unread(source: Source, after: int, close: str) -> Found:
+    """A fragment that was meant as a call and is none: up to its close, else to the end of its paragraph."""
+    place = source.find(close, after)
+    is_closed = place < min(len(source.text), source.code(after))
+    end = place + len(close) if is_closed else source.before_code(after, source.paragraph_end(after))
+    return Found(end, problems=(UNREADABLE,))
+
+
+def _used(source: Source, after: int) -> Found | None:
+    match = USED.match(source.text, after)
+    if match is None:
+        return None
+    try:
+        value, end = _decoded(source, match.end())
+    except Hopeless:
+        return None
+    close = source.find("</tool_use>", end)
+    end = close + len("</tool_use>") if re.fullmatch(r"\s*(?:</\w+>)?\s*", source.text[end : min(close, end + 100)]) else end
+    if not isinstance(value, dict):
+        return Found(end, problems=(UNREADABLE,))
+    return Found(end, (Written(match.group(1), value),))
+
+
+def _invoked(source: Source, at: int) -> Found | None:
+    """`<function=NAME>` or `<invoke name="NAME">` with JSON or parameters in it; several in a row."""
+    calls: list[Written] = []
+    while match := INVOKED.match(source.text, at):
+        name, close = match.group(1) or match.group(2), "</function>" if match.group(1) else "</invoke>"
+        start = source.after_blanks(match.end())
+        if source.text.startswith("{", start):
+            try:
+                value, at = _decoded(source, start)
+            except Hopeless as error:
+                return Found(_hopeless_end(source, start, error.at), tuple(calls), (UNREADABLE,))
+            calls.append(Written(name, value))
+        else:
+            arguments, at = _parameters(source, match.end())
+            if at < 0 or (not arguments and not source.text.startswith(close, source.after_blanks(at))):
+                return Found(_unread(source, start, close).end, tuple(calls), (UNREADABLE,))
+            calls.append(Written(name, arguments, is_text=True))
+        end = source.after_blanks(at)
+        at = end + len(close) if source.text.startswith(close, end) else at
+    return Found(at, tuple(calls)) if calls else None
+
+
+def _parameters(source: Source, at: int) -> tuple[dict[str, Any], int]:
+    """Parameters in tags, and where they end; -1 when one has no end."""
+    arguments: dict[str, Any] = {}
+    while match := PARAMETER.match(source.text, at):
+        close = source.find("</parameter>", match.end())
+        if close == len(source.text):
+            return {}, -1
+        arguments[match.group(1)] = source.text[match.end() : close].removeprefix("\n").removesuffix("\n")
+        at = close + len("</parameter>")
+    return arguments, at
+
+
+def _channel(source: Source, at: int, after: int) -> Found:
+    """A channel's header: a call when it is addressed to a tool, thoughts when it is not for the person."""
+    match = CHANNEL.match(source.text, at)
+    if match is None:
+        role = ROLE.match(source.text, after)
+        return Found(role.end() if role else after, notes=(MARKS,))
+    header = f"{match.group(1) or ''} {match.group(2)}"
+    if to := RECIPIENT.search(header):
+        try:
+            value, end = _decoded(source, source.after_blanks(match.end()))
+        except Hopeless as error:
+            end = source.before_code(match.end(), max(error.at, _spoken_end(source, match.end())))
+            return Found(end, problems=(UNREADABLE,))
+        if not isinstance(value, dict):
+            return Found(end, problems=(UNREADABLE,))
+        return Found(end, (Written(to.group(1), value),))
+    word = (match.group(2).split() or [""])[0]
+    if word in ("analysis", "thought", "thinking"):
+        return Found(_spoken_end(source, match.end()), notes=(THOUGHTS,))
+    is_header = match.group(3) or word in ("final", "commentary")
+    return Found(
+        match.end() if match.group(3) else source.text.index(word, after) + len(word) if is_header else after, notes=(MARKS,)
+    )
+
+
+def _spoken_end(source: Source, at: int) -> int:
+    match = SPOKEN_END.search(source.text, at)
+    return match.start() if match else len(source.text)
+
+
+# -- loose arguments ----------------------------------------------------------------------------------
+
+
+def _colon_calls(source: Source, at: int) -> Found | None:
+    """`call:NAME{key:value}`, one or several."""
+    calls: list[Written] = []
+    while match := COLON_CALL.match(source.text, at):
+        try:
+            value, at = Loose(source).read(match.end())
+        except Hopeless as error:
+            return Found(_hopeless_end(source, match.end(), error.at), tuple(calls), (UNREADABLE,))
+        calls.append(Written(match.group(1), value))
+    return Found(at, tuple(calls)) if calls else None
+
+
+def _pythonic(source: Source, at: int) -> Found | None:
+    """`name(key="value")`, one or several, as Python writes it."""
+    calls: list[Written] = []
+    while match := CALLED.match(source.text, at):
+        try:
+            arguments, at = Loose(source).arguments(match.end())
+        except Hopeless as error:
+            end = source.before_code(match.end(), max(error.at, source.line_end(match.end())))
+            return Found(end, tuple(calls), (UNREADABLE,))
+        if "print(" in match.group() and source.text.startswith(")", at):
+            at += 1
+        body = arguments.pop("", None)
+        calls.append(Written(match.group(1), arguments, body if isinstance(body, str) else None))
+    return Found(at, tuple(calls)) if calls else None

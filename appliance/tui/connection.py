@@ -1,0 +1,160 @@
+"""The way to the core: one watched connection that says whether it is there, and calls on their own ones.
+
+`keep` runs in a thread of its own and is parked while the core is there. When it goes, `keep` tries
+again: 0.2 s, doubling to 10 s, each a little shorter by chance, so that many screens do not come back at
+the same moment (A-022). Knows nothing about screens; what it learns goes to `tell`, called in its thread.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from appliance import __version__
+from appliance.errors import Lost, OwlError, TooLarge
+from appliance.runtime import jsonrpc
+from appliance.runtime.jsonrpc import Wire
+from appliance.runtime.rpc_client import Client
+
+LOG = logging.getLogger(__name__)
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 10.0
+HELLO_S = 10.0
+CALL_S = 20.0
+NAME = "tui"
+
+
+@dataclass(frozen=True)
+class Contact:
+    """Whether the core is there; `why` says what is wrong, `wait_s` when it is tried again."""
+
+    is_up: bool
+    why: str = ""
+    wait_s: float = 0.0
+
+
+def pauses(chance: Callable[[], float] = random.random) -> Iterator[float]:
+    """Seconds to wait before each new attempt, without end."""
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s * (0.75 + 0.25 * chance())
+        pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+
+
+class Link:
+    """Reaches the core at a socket path."""
+
+    def __init__(self, path: str, tell: Callable[[Contact], None], revive: Callable[[], str]) -> None:
+        self.path = path
+        self._tell = tell
+        self._revive = revive
+        self._closing = threading.Event()
+        self._hurry = threading.Event()
+        self._up = threading.Event()
+        self._guard = threading.Lock()
+        self._open: set[Wire | Client] = set()
+
+    @property
+    def is_up(self) -> bool:
+        """True while the core is connected."""
+        return self._up.is_set()
+
+    @property
+    def is_closing(self) -> bool:
+        """True from the moment the screen is left."""
+        return self._closing.is_set()
+
+    def keep(self) -> None:
+        """Stay connected until `close`; `revive` is asked before each new attempt and may say what is wrong."""
+        waits = pauses()
+        while not self._closing.is_set():
+            why = "the core has gone"
+            try:
+                self._attend()
+                waits = pauses()  # it was there
+            except OwlError as error:
+                why = str(error)
+            if self._closing.is_set():
+                return
+            why = self._revive() or why
+            wait_s = next(waits)
+            LOG.info("core is away: %s", why, extra={"wait_s": round(wait_s, 2)})
+            self._tell(Contact(False, why, wait_s))
+            self._hurry.wait(wait_s)
+            self._hurry.clear()
+
+    def hurry(self) -> None:
+        """Try again now."""
+        self._hurry.set()
+
+    def wait(self) -> bool:
+        """Block until the core is there; False when the screen is left instead."""
+        self._up.wait()
+        return not self._closing.is_set()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, but not beyond the end; False when the screen is left."""
+        return not self._closing.wait(seconds)
+
+    def call(self, method: str, params: dict[str, Any] | None = None, deadline_s: float = CALL_S) -> Any:
+        """The result of one call; its error is raised."""
+        with self.client() as client:
+            return client.call(method, params, deadline_s=deadline_s)
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        """A connection that `close` ends too, whoever is waiting on it."""
+        client = Client(self.path, name=NAME)
+        with self._held(client):
+            yield client
+
+    def close(self) -> None:
+        """Hang up everywhere and let every waiting thread go."""
+        self._closing.set()
+        self._hurry.set()
+        self._up.set()
+        with self._guard:
+            left = list(self._open)
+        for one in left:
+            one.close()
+
+    def _attend(self) -> None:
+        """Greet the core and return when it goes; raises what keeps us from greeting it."""
+        wire = jsonrpc.connect(self.path)
+        with self._held(wire):
+            wire.sock.settimeout(HELLO_S)
+            wire.send({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": {"client": NAME, "version": __version__}})
+            try:
+                answer = next(wire.lines(), None)
+            except TimeoutError:
+                raise Lost(f"the core does not answer within {HELLO_S:g} s", hint="is it overloaded or hung?") from None
+            if answer is None or isinstance(answer, TooLarge):
+                raise Lost("the core hung up")
+            frame = jsonrpc.decode(answer)
+            if "error" in frame:
+                jsonrpc.raise_error(frame["error"])
+            wire.sock.settimeout(None)
+            self._up.set()
+            self._tell(Contact(True))
+            try:
+                for _ in wire.lines():
+                    pass
+            finally:
+                if not self._closing.is_set():
+                    self._up.clear()
+
+    @contextmanager
+    def _held(self, one: Wire | Client) -> Iterator[None]:
+        with self._guard:
+            self._open.add(one)
+        try:
+            if self._closing.is_set():
+                raise Lost("the screen is being left")
+            yield
+        finally:
+            with self._guard:
+                self._open.discard(one)
+            one.close()

@@ -1,0 +1,79 @@
+"""What the chat does with that which comes by itself: drawn into the talk, or named as new somewhere else.
+
+What was typed here is on the screen already, and its answer comes with the message; the rest of the thread waits until
+that has ended, so that nothing stands between a question and its answer.
+"""
+
+from typing import Any, Protocol
+
+from appliance.tui.approvals import Waits
+from appliance.tui.follower import Came, Sight, Stands, Told
+from appliance.tui.panel import Means
+from appliance.tui.sender import PROPOSED, RUNNING, Outgoing, Talk
+
+
+class Chat(Protocol):
+    """What of the chat is needed here."""
+
+    means: Means
+    talk: Talk
+    waits: Waits
+
+    @property
+    def running(self) -> Outgoing | None: ...
+    async def draw_once(self, event: dict[str, Any]) -> None: ...
+    def note(self, text: str) -> None: ...
+    def go_after(self) -> None: ...
+
+
+class Onlooker:
+    """Knows what is new. `mine` are the correlations of what was typed here, `unread` the threads with something new."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._late: list[dict[str, Any]] = []
+        self.mine: set[str] = set()
+        self.unread: set[str] = set()
+
+    def turn_to(self, talk: Talk) -> None:
+        """Another talk is on the screen."""
+        self._late.clear()
+        self.unread.discard(talk.thread)
+
+    async def take(self, sight: Sight) -> None:
+        """Something came."""
+        talk = self._chat.talk
+        if isinstance(sight, Came) and sight.thread == talk.thread:
+            self._late.append(sight.event)
+            await self.catch_up()
+        elif isinstance(sight, Stands) and sight.state["id"] == talk.thread:
+            self._stand(sight.state)
+        elif isinstance(sight, Told):
+            self._tell(str(sight.notice["run"]), str(sight.notice["text"]))
+
+    async def catch_up(self) -> None:
+        """Draw what came by itself, unless something that was typed here is being answered."""
+        running = self._chat.running
+        if running is not None and running.text:
+            return
+        late, self._late = self._late, []
+        for event in late:
+            self._chat.talk.seq = max(self._chat.talk.seq, int(event["seq"]))
+            if event["role"] != "user" or event["correlation"] not in self.mine:
+                await self._chat.draw_once(event)
+
+    def _tell(self, run: str, text: str) -> None:
+        if not run:
+            self._chat.note(text)
+        elif run != self._chat.talk.thread:
+            self.unread.add(run)
+            self._chat.means.say(f"new in another thread: {text}", False)
+
+    def _stand(self, state: dict[str, Any]) -> None:
+        """Somebody else has set something going in the talk, or it waits for a decision."""
+        chat = self._chat
+        chat.talk.title = chat.talk.title or str(state["title"])
+        if state["status"] == RUNNING and chat.running is None:
+            chat.go_after()
+        if chat.waits.here is not None or (state["status"] == PROPOSED and chat.running is None):
+            chat.waits.look(chat.talk.thread)

@@ -1,0 +1,147 @@
+"""Schedules: what is done again and again, reminders, and the one under the cursor with its next times and how it went."""
+
+import getpass
+from datetime import datetime
+from typing import Any
+
+from textual.binding import Binding
+from textual.content import Content
+from textual.widgets import Input, OptionList
+
+from appliance.clock import now_ms
+from appliance.tui.list_panel import REFRESH, SCROLL, Lister
+from appliance.tui.panel import Means, until
+
+LIMIT = 200
+MARKS = {"active": "●", "paused": "‖", "completed": "✓", "failed": "✗"}
+STYLES = {"active": "$success", "paused": "bold $warning", "completed": "dim", "failed": "bold $error"}
+EMPTY = """Nothing is scheduled. Press a and type what, a dash, and when:
+
+  read the news - every weekday at 7am
+  remind me to call Ada in 20 minutes"""
+FACTS = (("status", "is"), ("words", "when"), ("action", "does"), ("role", "as"), ("said", "last said"))
+
+
+class Schedules(Lister):
+    """The tab of what is to happen when."""
+
+    LABEL = "Schedules"
+    LINE = "a adds one: what - when, or: remind me to call Ada tomorrow at 9"
+    EVERY_S = 5.0
+    BINDINGS = [
+        Binding("a", "type", "Add", priority=True),  # what is typed right after it must not get lost
+        Binding("p", "pause", "Pause"),
+        Binding("t", "trigger", "Now"),
+        Binding("o", "own", "Owl's own"),
+        Binding("d,delete", "delete", "Delete", key_display="d"),
+        REFRESH,
+        *SCROLL,
+    ]
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._has_own = False
+        self._me = getpass.getuser()
+
+    # -- keys ---------------------------------------------------------------------------------------
+
+    def action_own(self) -> None:
+        """Show what the owl looks after by itself too, or leave it out."""
+        self._has_own = not self._has_own
+        self.means.say("with the owl's own" if self._has_own else "without the owl's own", False)
+        self.action_refresh()
+
+    def action_refresh(self) -> None:
+        """Fetch the list."""
+        self.call_tool("list_schedules", {"limit": LIMIT, "soonest": True}, self._listed)
+
+    def action_pause(self) -> None:
+        """Pause the schedule under the cursor, or resume it."""
+        if known := self.chosen():
+            self.change("disable_schedule" if known["status"] == "active" else "enable_schedule", known)
+
+    def action_trigger(self) -> None:
+        """Do it now, whatever its time."""
+        if known := self.chosen():
+            self.means.say(f"doing “{known['name']}” now", False)
+            self.change("trigger_schedule", known)
+
+    def action_delete(self) -> None:
+        """Delete the schedule under the cursor, after asking."""
+        if known := self.chosen():
+            question = f"Delete schedule {known['id']}, “{known['name']}”?"
+            self.sure(question, "Delete", lambda: self.change("delete_schedule", known))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Add one; what does not say when after a dash is a reminder."""
+        text = self.typed(event)
+        what, dash, rest = text.partition(" - ")
+        when, _, about = rest.partition(" - ")
+        if not what:
+            return
+        if dash:
+            given = {"name": what.strip(), "frequency": when.strip(), "description": about.strip()}
+            self.call_tool("create_schedule", given, self._added, typed=text)
+        else:
+            self.call_tool("remind", {"text": what}, self._added, typed=text)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Show the schedule."""
+        if known := self.chosen():
+            self.call_tool("view_schedule", {"id": known["id"]}, self._viewed)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Return goes to the thread in which it was asked for."""
+        event.stop()
+        known = self.chosen()
+        if known and known["source"]:
+            self.means.resume(known["source"])
+        elif known:
+            self.means.say("it was not asked for in a thread", False)
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    def _added(self, outcome: dict[str, Any]) -> None:
+        self.means.say(outcome["message"], False)
+        self._wanted = outcome["data"]["schedule"]["id"]
+        self.action_refresh()
+
+    # -- showing ------------------------------------------------------------------------------------
+
+    def _listed(self, outcome: dict[str, Any]) -> None:
+        found = list((outcome.get("data") or {}).get("schedules") or [])
+        found = [one for one in found if self._has_own or one["type"] != "system"]
+        found.sort(key=lambda one: (one["next_ms"] is None, one["next_ms"] or 0, one["created_ms"]))
+        now = now_ms()
+        seen = [(s["id"], s["status"], s["name"], s["words"], until(s["next_ms"], now), s["updated_ms"]) for s in found]
+        self.fill(found, _row, EMPTY, seen=seen)
+
+    def _viewed(self, outcome: dict[str, Any]) -> None:
+        data = outcome.get("data") or {}
+        known = data.get("schedule")
+        if not known:
+            return
+        lines = [Content.assemble((known["name"], "bold")), Content.assemble((known["id"], "dim"))]
+        lines += [Content.assemble((f"{word} ", "dim"), str(known[key])) for key, word in FACTS if known.get(key)]
+        if known["person"] not in ("", self._me):
+            lines.append(Content.assemble(("for ", "dim"), known["person"]))
+        if known["failures"]:
+            lines.append(Content.assemble((f"{known['failures']} failures in a row", "bold $error")))
+        lines += [Content.assemble((known["text"] or known["description"], ""))] if known["text"] or known["description"] else []
+        lines.append(Content.assemble(("\nNext", "bold")))
+        lines += [Content(f"  {moment(at_ms)}") for at_ms in known["next"]] or [Content.assemble(("  never", "dim"))]
+        if fired := data.get("firings"):
+            lines.append(Content.assemble(("\nWas", "bold")))
+            lines += [Content(f"  {moment(one['due_ms'])}  {one['status']} {one['outcome']}") for one in fired[:10]]
+        self.tell(Content("\n").join(lines))
+
+
+def moment(at_ms: int) -> str:
+    """A time of this box, as short as it is clear."""
+    return datetime.fromtimestamp(at_ms / 1000).strftime("%a %d %b %Y %H:%M")
+
+
+def _row(known: dict[str, Any]) -> Content:
+    mark = (MARKS.get(known["status"], " "), STYLES.get(known["status"], "dim"))
+    ahead = f"{until(known['next_ms'], now_ms()):>7}"
+    return Content.assemble(mark, (ahead, "dim"), " ", known["name"], (f"  {known['words']}", "dim"))

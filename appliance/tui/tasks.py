@@ -1,0 +1,154 @@
+"""Tasks: what is to be done, what is being done and what became of it, and the task under the cursor in full."""
+
+from typing import Any
+
+from textual.binding import Binding
+from textual.content import Content
+from textual.widgets import Input, OptionList
+
+from appliance.clock import now_ms
+from appliance.tui.list_panel import REFRESH, SCROLL, Lister
+from appliance.tui.panel import Means, ago
+
+LIMIT = 200
+STATES = ("", "pending", "in_progress", "waiting", "complete", "failed")
+MARKS = {"pending": "·", "in_progress": "▸", "waiting": "?", "complete": "✓", "failed": "✗"}
+STYLES = {"in_progress": "bold $primary", "waiting": "bold $warning", "complete": "$success", "failed": "bold $error"}
+URGENT = {"high": "!", "low": "↓"}
+EMPTY = "No tasks yet. Press a and say what is to be done, or ask the owl in Chat to do something later."
+NONE = "No task is {state} now."
+FACTS = (("claimed_by", "worker"), ("origin", "asked in"), ("thread", "thread"), ("person", "for"))
+TEXTS = (("description", ""), ("waiting_reason", "Waits: "), ("failure", "Failed: "), ("output", ""))
+
+
+class Tasks(Lister):
+    """The tab of the queue."""
+
+    LABEL = "Tasks"
+    LINE = "a adds a task"
+    EVERY_S = 3.0
+    BINDINGS = [
+        Binding("a", "type", "Add", priority=True),  # what is typed right after it must not get lost
+        Binding("s", "state", "State"),
+        Binding("x", "cancel", "Cancel"),
+        Binding("e", "reset", "Again"),
+        Binding("d,delete", "delete", "Delete", key_display="d"),
+        REFRESH,
+        *SCROLL,
+    ]
+
+    def __init__(self, means: Means) -> None:
+        super().__init__(means)
+        self._state = ""
+
+    def leave(self) -> bool:
+        """Esc in the line clears it and goes to the list; with a state chosen it shows all states again."""
+        if super().leave():
+            return True
+        if self._state:
+            self._state = ""
+            self.action_refresh()
+            return True
+        return False
+
+    # -- keys ---------------------------------------------------------------------------------------
+
+    def action_refresh(self) -> None:
+        """Fetch the list."""
+        self.call_tool("list_tasks", {"status": self._state, "limit": LIMIT}, self._listed)
+
+    def action_state(self) -> None:
+        """Show only the next state, after the last one all."""
+        self._state = STATES[(STATES.index(self._state) + 1) % len(STATES)]
+        self.means.say(f"tasks: {_named(self._state) or 'all'}", False)
+        self.action_refresh()
+
+    def action_cancel(self) -> None:
+        """Give the task under the cursor up."""
+        if task := self.chosen():
+            self.change("cancel_task", task)
+
+    def action_reset(self) -> None:
+        """Begin the task under the cursor anew; one that is done or being done only after asking."""
+        task = self.chosen()
+        if task is None:
+            return
+        if task["status"] not in ("complete", "in_progress"):
+            self.change("reset_task", task)
+            return
+        question = f"Do “{task['name']}” again? It is {_named(task['status'])}."
+        self.sure(question, "Again", lambda: self.change("reset_task", task))
+
+    def action_delete(self) -> None:
+        """Delete the task under the cursor, after asking."""
+        if task := self.chosen():
+            self.sure(f"Delete task {task['id']}, “{task['name']}”?", "Delete", lambda: self.change("delete_task", task))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Add a task; what follows the first " - " is its description."""
+        text = self.typed(event)
+        name, _, about = text.partition(" - ")
+        if name:
+            self.call_tool("create_task", {"name": name.strip(), "description": about.strip()}, self._added, typed=text)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Show the task."""
+        if task := self.chosen():
+            self.call_tool("view_task", {"id": task["id"]}, self._viewed)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Return goes to the thread in which it was done."""
+        event.stop()
+        if task := self.chosen():
+            self.call_tool("view_task", {"id": task["id"]}, self._open)
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    def _added(self, outcome: dict[str, Any]) -> None:
+        self.means.say(outcome["message"], False)
+        self._wanted = outcome["data"]["id"]
+        self._state = ""
+        self.action_refresh()
+
+    # -- showing ------------------------------------------------------------------------------------
+
+    def _listed(self, outcome: dict[str, Any]) -> None:
+        tasks = list((outcome.get("data") or {}).get("tasks") or [])
+        seen = [(t["id"], t["status"], t["name"], t["priority"], t["open_blockers"], ago(t["created_ms"], now_ms())) for t in tasks]
+        nothing = NONE.format(state=_named(self._state)) if self._state else EMPTY
+        self.fill(tasks, _row, nothing, seen=seen)
+
+    def _viewed(self, outcome: dict[str, Any]) -> None:
+        task = outcome.get("data")
+        if not task:
+            return
+        state = (_named(task["status"]), STYLES.get(task["status"], "dim"))
+        lines = [Content.assemble((f"{task['id']}. {task['name']}", "bold")), Content.assemble(state, f" · {task['priority']}")]
+        if task["blocked_by"]:
+            lines.append(Content.assemble(("after ", "dim"), ", ".join(map(str, task["blocked_by"]))))
+        lines += [Content.assemble((f"{word} ", "dim"), str(task[key])) for key, word in FACTS if task.get(key)]
+        for one in task["attempts"]:
+            lines.append(Content.assemble((f"attempt {one['number']} ", "dim"), one["outcome"] or "goes on"))
+        for key, word in TEXTS:
+            if task.get(key):
+                lines += [Content(""), Content.assemble((word, "bold"), str(task[key]))]
+        self.tell(Content("\n").join(lines))
+
+    def _open(self, outcome: dict[str, Any]) -> None:
+        task = outcome.get("data") or {}
+        if task.get("thread"):
+            self.means.resume(task["thread"])
+        else:
+            self.means.say(f"nobody has begun task {task.get('id', '')} yet", False)
+
+
+def _named(state: str) -> str:
+    return state.replace("_", " ")
+
+
+def _row(task: dict[str, Any]) -> Content:
+    mark = (MARKS.get(task["status"], " "), STYLES.get(task["status"], "dim"))
+    waits = ("⋯ ", "dim") if task["open_blockers"] and task["status"] == "pending" else ""
+    age = f"{ago(task['created_ms'], now_ms()):>6}"
+    urgent = (f"{URGENT[task['priority']]} ", "bold") if task["priority"] in URGENT else ""
+    return Content.assemble(mark, f"{task['id']:>4} ", (age, "dim"), " ", urgent, waits, task["name"])

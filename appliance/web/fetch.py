@@ -1,0 +1,326 @@
+"""The only way out to the web: one GET after another, each to an address that was checked, none for longer than allowed.
+
+Owns what every request goes through: the URL and every redirect are judged by `hosts`, a name is resolved once and
+all its addresses are judged, the connection goes to a judged address and nowhere else. Redirects, bytes (as they are
+after unpacking), time and requests per minute are limited. No proxy of the environment, no cookies, no credentials.
+Each request is noted. Pages that can be asked about again are kept in a cache that is given. Knows nothing about
+models, nor what a page says. Not promised: that a URL of a public server carries no secret out.
+"""
+
+import ipaddress
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from appliance import __version__
+from appliance.clock import monotonic_s
+from appliance.errors import NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.records import Cancel
+from appliance.web import dns, hosts
+from appliance.web.dns import Deadline, Resolve
+from appliance.web.hosts import Rules, Target
+
+if TYPE_CHECKING:
+    from appliance.web.http_request import Answer, Exchange
+
+REDIRECTS = (301, 302, 303, 307, 308)
+WIDE = (b"\xff\xfe", b"\xfe\xff")  # how texts begin that have zero bytes in them
+MINUTE_S = 60.0
+FILE_S = 300.0  # for a document that a person adds
+TEXTUAL = (
+    "application/json application/xml application/javascript application/x-javascript application/ecmascript application/yaml "
+    "application/x-yaml application/toml application/x-ndjson application/x-sh application/sql application/graphql"
+).split()
+ACCEPT = "text/html,application/xhtml+xml,text/plain,application/json;q=0.9,*/*;q=0.5"
+
+Note = Callable[..., None]  # an audit's `note(kind, severity=, session=, run=, rule=, detail=)`
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What nobody can ask beyond."""
+
+    per_minute: int = 60  # requests of one session
+    at_once: int = 10
+    max_redirects: int = 5
+    max_bytes: int = 1 << 20
+    file_bytes: int = 16 << 20  # of a document that a person adds
+    max_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class Want:
+    """What a request wants beside the page: `headers` go to the URL's own origin only, never along with a redirect.
+
+    `kind` "file" takes any type, whole or not at all. `trusted` is one origin that a person configured, which may be
+    reached wherever it is; what it redirects to is judged like everything else.
+    """
+
+    kind: Literal["text", "file"] = "text"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    trusted: str = ""
+    accept: str = ACCEPT
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the answer is a page as anybody gets it."""
+        return self.kind == "text" and not self.headers and self.accept == ACCEPT
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """An answer: `url` is where the last redirect led, `hops` every URL that was asked, `headers` have lower-case names."""
+
+    status: int
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    content_type: str = ""
+    charset: str = ""
+    is_cut: bool = False
+    hops: tuple[str, ...] = ()
+    from_cache: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A page as it was, and what asks whether it still is so."""
+
+    url: str
+    etag: str
+    modified: str
+    content_type: str
+    charset: str
+    body: bytes
+
+
+class Cache(Protocol):
+    """Keeps pages; it may forget them at any time."""
+
+    def find(self, url: str) -> Copy | None: ...
+    def keep(self, copy: Copy) -> None: ...
+
+
+PAGE = Want()
+
+
+class Fetch:
+    """Fetches for sessions. One for a whole process: its limits are of all callers together."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        caps: Caps | None = None,
+        note: Note = lambda kind, **about: None,
+        cache: Cache | None = None,
+        resolve: Resolve = dns.look_up,
+        authorities: Path | None = None,
+    ) -> None:
+        """`rules` and `authorities` (a file of certificates, beside the system's) are set by a person alone."""
+        self._rules = rules
+        self._caps = caps or Caps()
+        self._note = note
+        self._cache = cache
+        self._resolve = resolve
+        self._authorities = authorities
+        self._line: Exchange | None = None
+        self._guard = threading.Lock()
+        self._free = threading.BoundedSemaphore(self._caps.at_once)
+        self._asked: dict[str, deque[float]] = {}
+
+    def use(self, rules: Rules) -> None:
+        """Other rules from now on; requests that run already go on."""
+        self._rules = rules
+
+    def get(
+        self,
+        url: str,
+        *,
+        session: str,
+        run: str = "",
+        timeout_s: float = 20.0,
+        max_bytes: int = 1 << 19,
+        cancel: Cancel | None = None,
+        want: Want = PAGE,
+    ) -> Fetched:
+        """The page at a URL, whatever its status; an error of our tree when there is none to be had. Noted either way."""
+        started_s = monotonic_s()
+        about: dict[str, Any] = {"url": url[: hosts.MAX_URL]}
+        most_s, most = (self._caps.max_s, self._caps.max_bytes) if want.kind == "text" else (FILE_S, self._caps.file_bytes)
+        deadline = Deadline(started_s + min(max(timeout_s, 0.05), most_s), f"fetching {url[:200]!r}", cancel)
+        limit = min(max(1, max_bytes), most)
+        try:
+            found = self._get(url, session, deadline, limit, want, about)
+        except OwlError as error:
+            self._tell(session, run, about, started_s, error)
+            if "address" in about:  # where it redirects to, what it calls its page: from then on an error quotes a stranger
+                error.saying("web", url[: hosts.MAX_URL])
+            raise
+        about |= {"to": found.url} if len(found.hops) > 1 else {}
+        about |= {"status": found.status, "bytes": len(found.body), "type": found.content_type, "hops": len(found.hops)}
+        self._tell(session, run, about | ({"cached": True} if found.from_cache else {}), started_s)
+        return found
+
+    # -- limits -------------------------------------------------------------------------------------
+
+    def _tell(self, session: str, run: str, about: dict[str, Any], started_s: float, error: OwlError | None = None) -> None:
+        about["ms"] = round(1000 * (monotonic_s() - started_s))
+        is_refused = isinstance(error, Refused) or (error is not None and error.outcome == "rate_limited")
+        if error is not None:
+            about["error"] = error.message
+        rule = error.outcome if error is not None and is_refused else ""
+        self._note("fetch", severity="warning" if is_refused else "info", session=session, run=run, rule=rule, detail=about)
+
+    def _count(self, session: str) -> None:
+        """One request more of this session; Unavailable when it had too many within a minute."""
+        now_s = monotonic_s()
+        with self._guard:
+            for name in [name for name, times in self._asked.items() if times[-1] < now_s - MINUTE_S]:
+                del self._asked[name]
+            times = self._asked.setdefault(session, deque(maxlen=self._caps.per_minute))
+            if len(times) == self._caps.per_minute and times[0] > now_s - MINUTE_S:
+                wait_s = round(times[0] + MINUTE_S - now_s) + 1
+                text = f"more than {self._caps.per_minute} web requests in a minute"
+                raise Unavailable(text, hint=f"wait {wait_s} s, or ask for less", outcome="rate_limited")
+            times.append(now_s)
+
+    # -- a request ----------------------------------------------------------------------------------
+
+    def _get(self, url: str, session: str, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched:
+        target = hosts.parse(url)
+        self._check(target, want)  # what is refused anyway costs nothing of the minute
+        if want.kind == "text":
+            self._count(session)  # what a person adds is no part of a conversation
+        while not self._free.acquire(timeout=min(dns.SLICE_S, deadline.left_s())):
+            pass
+        try:
+            return self._follow(target, deadline, limit, want, about)
+        finally:
+            self._free.release()
+
+    def _follow(self, target: Target, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched:
+        hops: list[str] = []
+        headers, origin = want.headers, target.origin
+        while True:
+            self._check(target, want)
+            hops.append(target.url)
+            if target.origin != origin:
+                headers = {}
+            found = self._ask(target, deadline, limit, replace(want, headers=headers), about)
+            if isinstance(found, Fetched):
+                return replace(found, hops=tuple(hops))
+            if len(hops) > self._caps.max_redirects:
+                raise Unavailable(
+                    f"{hops[0]} redirects more than {self._caps.max_redirects} times",
+                    hint="fetch another page",
+                    outcome="too_many_redirects",
+                )
+            target = hosts.follow(target, found)
+
+    def _check(self, target: Target, want: Want) -> None:
+        if not want.trusted or hosts.parse(want.trusted).origin != target.origin:
+            self._rules.check(target)
+
+    def _ask(self, target: Target, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched | str:
+        """The answer of one server, or where it redirects to."""
+        known = self._cache.find(target.url) if self._cache is not None and want.is_plain else None
+        addresses = self._addresses(target, deadline, want)
+        about["address"] = addresses[0]
+        with self._exchange().ask(target, addresses, _lines(want, known), deadline) as answer:
+            if answer.status in REDIRECTS:
+                if not answer.location:
+                    text = f"{target.url} redirects ({answer.status}) without saying where"
+                    raise Unavailable(text, hint="fetch another page", outcome="bad_redirect")
+                return answer.location
+            found = self._unchanged(answer, known, target, limit) if known is not None else None
+            return found or self._taken(answer, target, limit, want)
+
+    def _addresses(self, target: Target, deadline: Deadline, want: Want) -> list[str]:
+        """Where a host is; Refused when one of its addresses may not be reached."""
+        found = [str(target.address)] if target.address else dns.resolved(self._resolve, target.host, deadline)
+        if want.trusted and hosts.parse(want.trusted).origin == target.origin:
+            return found
+        near = dns.neighbours() if any(":" in text for text in found) else []
+        for text in found:
+            try:
+                address = ipaddress.ip_address(text)
+            except ValueError:
+                raise Refused(f"{target.url}: its address is {text!r}", hint=hosts.HINT) from None
+            why = self._rules.why_not(address)
+            if not why and not any(address in network for network in self._rules.networks):
+                is_near = any(address in network for network in near)
+                why = "is this machine" if dns.is_ours(text) else "is on this network" if is_near else ""
+            if why:
+                raise Refused(f"{target.url}: {target.host} is at {text}, which {why}", hint=hosts.HINT)
+        return found
+
+    def _exchange(self) -> "Exchange":
+        from appliance.web.http_request import Exchange  # TLS: most commands fetch nothing
+
+        with self._guard:
+            if self._line is None:
+                self._line = Exchange(self._authorities)
+            return self._line
+
+    # -- an answer ----------------------------------------------------------------------------------
+
+    @staticmethod
+    def _unchanged(answer: "Answer", known: Copy, target: Target, limit: int) -> Fetched | None:
+        """What is kept of a page, when it is still so."""
+        if answer.status != 304:
+            return None
+        body, is_cut = known.body[:limit], len(known.body) > limit
+        kind = (known.content_type, known.charset)
+        return Fetched(200, target.url, answer.headers, body, *kind, is_cut, from_cache=True, reason="OK")
+
+    def _taken(self, answer: "Answer", target: Target, limit: int, want: Want) -> Fetched:
+        """What a server says, if it is of a kind that is wanted."""
+        is_page = want.kind == "text" and answer.status < 400
+        if is_page and answer.mime and not _is_text(answer.mime):
+            raise Refused(f"{target.url} is {answer.mime}, not a text", hint="fetch a page of text", outcome="bad_type")
+        body, is_cut = answer.body(limit)
+        if is_page and not answer.mime and b"\0" in body[:1024] and not body.startswith(WIDE):
+            raise Refused(f"{target.url} is of no known type, and not a text", hint="fetch a page of text", outcome="bad_type")
+        if want.kind == "file" and is_cut:
+            raise TooLarge(f"{target.url} has more than {limit} bytes", hint="save it, then add the file")
+        found = Fetched(answer.status, target.url, answer.headers, body, answer.mime, answer.charset, is_cut, reason=answer.reason)
+        self._keep(found, want)
+        return found
+
+    def _keep(self, found: Fetched, want: Want) -> None:
+        """Remember a page that can be asked about again."""
+        etag, modified = found.headers.get("etag", ""), found.headers.get("last-modified", "")
+        is_kept = found.status == 200 and not found.is_cut and (etag or modified) and want.is_plain
+        if self._cache is not None and is_kept and "no-store" not in found.headers.get("cache-control", "").lower():
+            self._cache.keep(Copy(found.url, etag, modified, found.content_type, found.charset, found.body))
+
+
+def check_found(found: Fetched) -> Fetched:
+    """The same; NotFound or Unavailable when the server had no page to give."""
+    if found.status < 400:
+        return found
+    text = f"{found.url} answered {found.status} {found.reason}".strip()
+    if found.status in (404, 410):
+        raise NotFound(text, hint="check the URL, or search for the page").saying("web", found.url)
+    raise Unavailable(text, hint="try again later, or fetch another page", outcome="http_error").saying("web", found.url)
+
+
+def _lines(want: Want, known: Copy | None) -> dict[str, str]:
+    """The header lines of a request."""
+    lines = {"User-Agent": f"Mozilla/5.0 (compatible; owlbox/{__version__})", "Accept": want.accept, **want.headers}
+    if known is not None and known.etag:
+        lines["If-None-Match"] = known.etag
+    if known is not None and known.modified:
+        lines["If-Modified-Since"] = known.modified
+    return lines
+
+
+def _is_text(mime: str) -> bool:
+    if mime.startswith(("image/", "audio/", "video/", "font/")):
+        return False
+    return mime.startswith("text/") or mime in TEXTUAL or mime.endswith(("+xml", "+json", "+yaml"))

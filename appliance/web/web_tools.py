@@ -1,0 +1,80 @@
+"""The web's parts tied together: what the core builds once, and hands to tools and to whoever adds pages.
+
+Owns what the configuration keys mean to `fetch`, `hosts` and `web.search_engines`, and how an added page is fetched. Knows
+nothing about tools.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.ingest import pipeline
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.views import Views
+from appliance.runtime.tool_settings import Tools
+from appliance.store.database import Store
+from appliance.web import dns, fetch, hosts
+from appliance.web.dns import Resolve
+from appliance.web.fetch import Caps, Fetch, Note, Want, check_found
+from appliance.web.hosts import Rules
+from appliance.web.page_cache import Visits
+from appliance.web.page_text import Readable
+from appliance.web.result_pages import Harvest
+from appliance.web.search_engines import Engine
+
+AT_ONCE = ("tools.web.allow_hosts", "tools.web.block_hosts", "tools.web.private_networks")  # keys that `reload` takes into use
+ADDING = "adding"  # the session whose minute the pages count in that people add
+FILE_S = 30.0  # for one of them
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the parts need of a core: its store, where audit rows go, what a child may know, who knows secrets."""
+
+    store: Store
+    entries: Entries
+    views: Views
+    environ: Mapping[str, str]
+    note: Note
+    secret: Callable[[str], str] | None = None
+    resolve: Resolve = dns.look_up
+
+
+class Web:
+    """What there is of the web in one process."""
+
+    def __init__(self, given: Given, tools: Tools) -> None:
+        """ConfigError for a search engine that cannot be asked and for hosts and networks that are none."""
+        keys = tools.web
+        caps = Caps(keys.requests_per_minute, keys.max_concurrent, keys.max_redirects, keys.max_bytes, max_s=keys.timeout_s)
+        cache = Visits(given.store, keys.cache_days)
+        self.fetch = Fetch(rules(tools), caps=caps, note=given.note, cache=cache, resolve=given.resolve)
+        self.readable = Readable(given.environ)
+        self.harvest = Harvest(self.fetch, self.readable, given.entries, given.views)
+        self.engine = engine(self.fetch, tools, given.secret)
+
+    def services(self) -> dict[str, Any]:
+        """What tools may ask for by name."""
+        found = {"fetch": self.fetch, "readable": self.readable, "harvest": self.harvest}
+        return found if self.engine is None else {**found, "engine": self.engine}
+
+    def reload(self, tools: Tools) -> None:
+        """Take changed lists of hosts and networks into use; ConfigError leaves everything as it was."""
+        self.fetch.use(rules(tools))
+
+    def page(self, url: str) -> pipeline.Fetched:
+        """A page or a file that a person adds, of any type and whole."""
+        found = check_found(self.fetch.get(url, session=ADDING, timeout_s=FILE_S, max_bytes=1 << 30, want=Want(kind="file")))
+        return pipeline.Fetched(found.body, found.content_type, found.charset)
+
+
+def rules(tools: Tools) -> Rules:
+    """What may be reached, as the configuration says."""
+    keys = tools.web
+    return hosts.rules(keys.block_hosts, keys.allow_hosts, keys.private_networks)
+
+
+def engine(through: fetch.Fetch, tools: Tools, secret: Callable[[str], str] | None = None) -> Engine | None:
+    """The search engine that is configured, None when searching is switched off."""
+    keys = tools.web_search
+    return Engine(through, keys.provider, url=keys.url, key=keys.key, secret=secret) if keys.enabled else None

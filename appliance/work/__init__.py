@@ -1,0 +1,1 @@
+"""What is done without a person waiting: tasks, workers, jobs, schedules, the heartbeat."""

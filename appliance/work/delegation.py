@@ -1,0 +1,411 @@
+"""Delegation: the work of jobs is begun, watched over and brought home, side by side in threads of this process.
+
+Each attempt at a job is a run of its own in the session of whoever asked, as a role that sees its documents, what is
+asked and its tools, and nothing of the conversation. Whoever waits holds no thread that work needs: children wait for
+nobody, so nobody starves. A job's end, its result, the note in the asking run and a letter about it are one transaction,
+that of the end of its loop. Owns no table; knows nothing about sockets. Not promised: that work which a dead process
+had begun is done again; whoever asked is told what was completed.
+"""
+
+import heapq
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from appliance.agent.loop import Loops
+from appliance.agent.stop_conditions import OFFLINE
+from appliance.clock import Alarms, CancelToken, correlation_id
+from appliance.errors import NotFound, OwlError
+from appliance.prompt.roles import CHILD, Role, Roles
+from appliance.records import Event, LoopEnded, RunSettings
+from appliance.runtime import log
+from appliance.runtime.settings import Delegation as Bounds
+from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.runs import DONE as ANSWERED
+from appliance.sessions.runs import PROPOSED, STOPPED, Loop, Runs, Start
+from appliance.store.database import Store
+from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Job, Jobs
+
+LOG = logging.getLogger(__name__)
+TITLE_CHARS = 60
+MAX_NAMED = 12  # completed calls that a failure names
+BACKGROUND_SHARE = 0.4  # of the threads, so that long work leaves room for what somebody waits for
+# Through no fault of the work: worth another try, unless something has been changed by then.
+PASSING = ("connection_lost", "provider_timeout", "stream_error", "busy", "unavailable", "upstream_error", "rate_limited", OFFLINE)
+TOO_LONG = "timeout"
+NOBODY = "it needs approval, and nobody is here to give it"
+
+
+@dataclass(frozen=True)
+class Means:
+    """What it works with. `is_reading` says whether a tool changes nothing."""
+
+    store: Store
+    runs: Runs
+    jobs: Jobs
+    roles: Roles
+    loops: Loops
+    outbox: Outbox
+    bounds: Callable[[], Bounds]
+    is_reading: Callable[[str], bool]
+
+
+@dataclass
+class _Attempt:
+    """One try at a job. `why` says what made it stop; `is_last` that its end is the job's."""
+
+    job: Job
+    role: Role
+    cancel: CancelToken = field(default_factory=CancelToken)
+    why: str = ""
+    is_last: bool = True
+    end: LoopEnded | None = None
+
+    @property
+    def limit_s(self) -> float:
+        """How long the job may take, 0 for ever."""
+        return self.job.given.timeout_s or self.role.timeout_s
+
+    @property
+    def reason(self) -> str:
+        """Why it was stopped, in words."""
+        return f"it took longer than {self.limit_s:g} s" if self.why == TOO_LONG else self.why
+
+    def stop(self, why: str) -> None:
+        """The first reason stays."""
+        self.why = self.why or why
+        self.cancel.set()
+
+
+class _Line:
+    """Work that waits for a thread: the highest rank first, then what came first."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._guard = threading.Lock()
+        self._waiting: list[tuple[int, int, str]] = []
+        self._count = 0
+
+    def put(self, rank: int, name: str, work: Callable[[str], object]) -> None:
+        """Have something done under a name when its turn comes."""
+        with self._guard:
+            self._count += 1
+            heapq.heappush(self._waiting, (-rank, self._count, name))
+        self._pool.submit(self._next, work)
+
+    def _next(self, work: Callable[[str], object]) -> None:
+        with self._guard:
+            *_, name = heapq.heappop(self._waiting)
+        work(name)
+
+    def close(self) -> None:
+        """Wait until all of it is done."""
+        self._pool.shutdown(wait=True)
+
+
+class Delegation:
+    """Does jobs. `is_lasting` is for a process that stays: others leave to it what nobody waits for."""
+
+    def __init__(self, means: Means, *, is_lasting: bool = True) -> None:
+        self._means = means
+        self._is_lasting = is_lasting
+        self._guard = threading.Lock()
+        self._mine: dict[str, _Attempt] = {}  # by job, from the moment it is ours
+        self._loops: dict[int, _Attempt] = {}
+        self._alarms = Alarms()
+        self._is_closing = False
+        most = means.bounds().concurrent
+        behind = max(1, int(most * BACKGROUND_SHARE))
+        self._front = _Line(max(1, most - behind), "job")
+        self._behind = _Line(behind, "job-behind")
+        means.jobs.bell, means.jobs.halt = self.start, self.stop
+
+    # -- for whoever asks ---------------------------------------------------------------------------
+
+    def start(self, job: Job) -> None:
+        """Begin a job when there is a thread for it; one that nobody waits for is left to a process that stays."""
+        is_behind = job.priority == "background"
+        with self._guard:
+            is_left = self._is_closing or (is_behind and not self._is_lasting)
+            if not is_left:
+                self._mine[job.id] = _Attempt(job, Role(CHILD))
+                (self._behind if is_behind else self._front).put(job.given.rank, job.id, self._work)
+        if is_left:
+            self._means.jobs.release(job.id)
+
+    def stop(self, job_id: str, why: str = "stopped") -> None:
+        """End the work on a job, or let it not begin: one that nobody has begun ends at once, whoever's it is."""
+        with self._guard:
+            attempt = self._mine.get(job_id)
+        if attempt is not None:
+            attempt.stop(why)
+        job = self._means.jobs.get(job_id)
+        if job.status == WAITING:
+            with self._means.store.write(durable=True):
+                if self._means.jobs.get(job_id).status == WAITING:
+                    self._end(job, CANCELLED, "cancelled", self._failure(job, why))
+            self._means.jobs.committed()
+
+    def ended(self, loop: Loop, end: LoopEnded) -> bool:
+        """To be called in the transaction that ends a loop; False when the loop is no job's."""
+        if end.status == STOPPED and not self._is_closing:
+            self._stop_those_of(loop.run)
+        attempt = self._loops.get(loop.id)
+        if attempt is None:
+            return self._means.jobs.of_run(loop.run) is not None
+        attempt.end = end
+        attempt.is_last = not self._is_worth_again(attempt, loop, end)
+        if attempt.is_last:
+            self._settle(attempt, loop.id, end)
+        return True
+
+    def heard(self, loop: Loop, end: LoopEnded) -> None:
+        """To be called in the transaction that ends any loop: it knows what came of the work it waited for."""
+        if not (end.status == STOPPED and self._is_closing):  # then the person is told after the next start
+            self._means.jobs.heard(loop.run)
+
+    def recover(self) -> None:
+        """See to what a process left behind that is gone; writes nothing when there is nothing."""
+        for job in self._means.jobs.left():
+            if job.status == RUNNING:
+                with self._means.store.write(durable=True):
+                    self._end(job, FAILED, "interrupted", self._failure(job, "it was cut off when the owl ended"))
+                LOG.warning("job %s of role %s was cut off and is marked so", job.id, job.role)
+        for job in self._means.jobs.unheard():
+            with self._means.store.write(durable=True):
+                if self._means.jobs.told(job.id):
+                    self._tell(job)
+        self.look()
+
+    def look(self) -> None:
+        """Begin what other processes have left to us."""
+        if not self._is_lasting:
+            return
+        for job in self._means.jobs.left():
+            if job.status == WAITING and (mine := self._means.jobs.take(job.id)) is not None:
+                self.start(mine)
+
+    def close(self) -> None:
+        """Stop what runs, leave what has not begun to the next process, wait for both."""
+        with self._guard:
+            self._is_closing = True
+            mine = list(self._mine.values())
+        for attempt in mine:
+            attempt.stop("shutdown")
+        self._front.close()
+        self._behind.close()
+
+    # -- working ------------------------------------------------------------------------------------
+
+    def _work(self, job_id: str) -> None:
+        with self._guard:
+            first = self._mine[job_id]
+        try:
+            with log.correlated(first.job.correlation or correlation_id()):
+                self._try(first)
+        except OwlError as error:
+            LOG.error("job %s: %s", job_id, error)
+            self._fail(first.job, error)
+        except Exception:  # the last line of a thread of ours: whoever waits is told all the same
+            LOG.exception("job %s failed", job_id)
+            self._fail(first.job, OwlError("internal error"))
+        finally:
+            with self._guard:
+                self._mine.pop(job_id, None)
+            self._means.jobs.committed()
+
+    def _try(self, attempt: _Attempt) -> None:
+        """One attempt after another, until one is the last, all of them within the time that the job has."""
+        if not self._is_put_off(attempt):
+            attempt.role = self._role(attempt.job)
+            alarm = self._alarms.after(attempt.limit_s, lambda: attempt.stop(TOO_LONG)) if attempt.limit_s else None
+            try:
+                self._attempts(attempt)
+            finally:
+                if alarm is not None:
+                    self._alarms.cancel(alarm)
+
+    def _attempts(self, attempt: _Attempt) -> None:
+        bounds = self._means.bounds()
+        for number in range(1, bounds.attempts + 1):
+            if self._is_put_off(attempt):
+                return
+            self._attempt(attempt, is_last=number == bounds.attempts)
+            if attempt.is_last:
+                return
+            pause_s = min(bounds.retry_max_s, bounds.retry_s * 2.0 ** (number - 1))
+            LOG.warning("job %s is tried again in %g s", attempt.job.id, pause_s)
+            attempt.cancel.wait(pause_s)
+        self._is_put_off(attempt)
+
+    def _is_put_off(self, attempt: _Attempt) -> bool:
+        """Whether it was stopped between two attempts, or before the first."""
+        if not attempt.cancel.is_set():
+            return False
+        if self._is_closing and attempt.job.status == WAITING:
+            self._means.jobs.release(attempt.job.id)
+            return True
+        status, outcome = (FAILED, "timeout") if attempt.why == TOO_LONG else (CANCELLED, "cancelled")
+        with self._means.store.write(durable=True):
+            self._end(attempt.job, status, outcome, self._failure(attempt.job, attempt.reason or "stopped"))
+        return True
+
+    def _attempt(self, attempt: _Attempt, *, is_last: bool) -> None:
+        means, job = self._means, attempt.job
+        attempt.is_last, attempt.end = is_last, None
+        loop = self._begin(attempt)
+        attempt.job = means.jobs.get(job.id)
+        self._loops[loop.id] = attempt
+        try:
+            end = means.loops.answer(loop, attempt.cancel, attempt.role)
+            if attempt.end is None:  # the database did not let its end be recorded
+                attempt.end = end
+            if attempt.is_last and not means.jobs.get(job.id).is_over:
+                with means.store.write(durable=True):
+                    self._settle(attempt, loop.id, end)
+            if end.status == PROPOSED:
+                means.runs.end_paused(loop, STOPPED, "unattended")
+        finally:
+            del self._loops[loop.id]
+
+    def _role(self, job: Job) -> Role:
+        """As whom a job is done: the role, with what the order says instead."""
+        found = self._means.roles.child("" if job.role == CHILD else job.role)
+        given = job.given
+        tools = found.tools if given.tools is None else given.tools
+        text = found.text if given.text is None else given.text
+        return replace(found, tools=tools, text=text, is_background=job.priority == "background")
+
+    def _begin(self, attempt: _Attempt) -> Loop:
+        """A run with its first message and its loop begun: all of it, or nothing of it."""
+        means, job, role = self._means, attempt.job, attempt.role
+        parent = means.runs.get(job.parent) if job.parent else None
+        settings = replace(parent.settings if parent else RunSettings(), model="", persona="", layout="chat", temperature=None)
+        said = " ".join(job.task.split())
+        title = f"{role.name}: {said if len(said) <= TITLE_CHARS else said[: TITLE_CHARS - 1] + '…'}"
+        with means.store.write(durable=True):
+            session = self._session(job)
+            run = means.runs.begin(session, "child", title=title, start=Start(role=role.name, settings=settings))
+            if parent is not None:
+                means.runs.marks.inherit(f"run:{run.id}", f"run:{parent.id}")
+            means.runs.marks.inherit(f"run:{run.id}", f"job:{job.id}")
+            for origin in job.given.origins:
+                means.runs.taint(run.id, origin)
+            prompt = means.runs.append(Event(run.id, "message", "user", asked(job), correlation=log.correlation()))
+            loop_id = means.runs.enqueue(run.id, prompt.id, log.correlation(), job.given.mode)
+            means.jobs.begin(job.id, run.id)
+            means.runs.start_loop(loop_id)  # at once: a prompt that only waits is one that the core would answer as a chat
+            return means.runs.loop(loop_id)
+
+    def _session(self, job: Job) -> str:
+        """Where the work is done: where it was asked for, else in a session of its own."""
+        try:
+            return str(self._means.runs.session(job.session)["id"])
+        except NotFound:
+            made = job.session or f"task:job-{job.id}"
+            self._means.runs.open_session(made, made.partition(":")[2], f"user:{made.partition(':')[2]}")
+            return made
+
+    # -- how it ended -------------------------------------------------------------------------------
+
+    def _is_worth_again(self, attempt: _Attempt, loop: Loop, end: LoopEnded) -> bool:
+        """Whether trying again may help, and would do nothing twice."""
+        if attempt.is_last or attempt.why or end.outcome not in PASSING:
+            return False
+        return all(self._means.is_reading(event.tool) for event in self._means.runs.events(loop.run) if event.kind == "tool_use")
+
+    def _settle(self, attempt: _Attempt, loop_id: int, end: LoopEnded) -> None:
+        """Record a job's end. Call inside a transaction."""
+        job, why = attempt.job, attempt.why
+        if end.status == ANSWERED:
+            self._end(job, DONE, "ok", self._means.runs.said(loop_id).strip() or "(no words)")
+            return
+        if end.status == PROPOSED:
+            self._end(job, FAILED, "permission", self._failure(job, f"{NOBODY}: {end.message}"))
+            return
+        if why == TOO_LONG:
+            self._end(job, FAILED, "timeout", self._failure(job, attempt.reason))
+            return
+        status = CANCELLED if end.outcome in ("cancelled", "stopped") else FAILED
+        reason = "the owl was shut down" if why == "shutdown" else end.message or end.outcome
+        self._end(job, status, end.outcome, self._failure(job, reason))
+
+    def _end(self, job: Job, status: str, outcome: str, result: str) -> None:
+        """The end of a job, and what follows from it. Call inside a transaction."""
+        means = self._means
+        ended = means.jobs.end(job.id, status, outcome, result)
+        if ended is None:
+            return
+        if ended.parent:
+            given = {"agent": ended.role, "task": ended.task, "job": ended.id, "run": ended.run, "priority": ended.priority}
+            number = 200 if status == DONE else 499 if status == CANCELLED else 500
+            event = Event(ended.parent, "delegate", "system", ended.told(), tool=ended.tool, input=given, status=number)
+            with suppress(NotFound):  # its thread was deleted
+                means.runs.append(replace(event, outcome=outcome, duration_ms=round(ended.duration_s * 1000)))
+                if ended.run:
+                    means.runs.marks.inherit(f"run:{ended.parent}", f"run:{ended.run}", seq=means.runs.get(ended.parent).last_seq)
+        if ended.priority == "background" and not ended.is_told and means.jobs.told(ended.id):
+            self._tell(ended)
+        LOG.info("job %s: %s", ended.id, outcome, extra={"role": ended.role, "run": ended.run, "result": status})
+
+    def _tell(self, job: Job) -> None:
+        """A letter to whoever asked."""
+        try:
+            session = self._means.runs.session(job.session)
+        except NotFound:
+            return
+        if session["person"]:
+            letter = Letter(f"job:{job.id}", session["person"], job.told(), session["context"], job.session, run=job.parent or None)
+            self._means.outbox.put(replace(letter, correlation=job.correlation))
+
+    def _failure(self, job: Job, why: str) -> str:
+        """Why it failed, and what was completed all the same (A-017)."""
+        run = self._means.jobs.get(job.id).run
+        done = completed(self._means.runs.events(run)) if run else []
+        if not done:
+            return f"{why}. Nothing was completed."
+        return f"{why}. Completed before that, and not taken back: {'; '.join(done)}."
+
+    def _fail(self, job: Job, error: OwlError) -> None:
+        """It could not even be begun, or its end was lost."""
+        try:
+            with self._means.store.write(durable=True):
+                self._end(job, FAILED, error.outcome, self._failure(job, str(error)))
+        except OwlError as again:
+            LOG.error("the end of job %s could not be recorded: %s", job.id, again)
+
+    def _stop_those_of(self, run: str) -> None:
+        """What a run has set to work does not outlive its being stopped, but for what it does not wait for."""
+        with self._guard:
+            mine = [one for one in self._mine.values() if one.job.parent == run and one.job.priority == "normal"]
+        for attempt in mine:
+            attempt.stop("stopped")
+
+
+def asked(job: Job) -> str:
+    """What a child reads: what was given beside, then the task, then how the answer is wanted (S-088)."""
+    given = job.given
+    parts = [given.context.strip(), job.task.strip()]
+    if given.form.strip():
+        parts.append(f"Answer in this form: {given.form.strip()}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def completed(events: list[Event]) -> list[str]:
+    """The calls of a run that were completed, each with its main argument."""
+    given = {event.call_id: event for event in events if event.kind == "tool_use"}
+    done = []
+    for event in events:
+        if event.kind != "tool_result" or event.status >= 400:
+            continue
+        call = given.get(event.call_id)
+        name, values = event.tool, (call.input or {}) if call else {}
+        if name == "use" and isinstance(inner := values.get("arguments"), dict):
+            name, values = str(values.get("tool") or name), inner
+        about = next((str(value) for value in values.values() if isinstance(value, str)), "")
+        about = " ".join(about.split())
+        done.append(f"{name}({about if len(about) <= 60 else about[:59] + '…'})")
+    return [*done[:MAX_NAMED], *([f"and {len(done) - MAX_NAMED} more"] if len(done) > MAX_NAMED else [])]

@@ -1,0 +1,238 @@
+"""What becomes of a schedule that is due: claimed once, its effect made sure of, its end recorded.
+
+A reminder and tasks are written in the transaction of the firing. A message, a prompt and a job of the system are begun
+right after it, by a key that makes a second beginning harmless; whoever finds such a firing of a dead process begins it
+again. A failing schedule is logged and counted, and never keeps the others from their time. Owns no table: rows are those of
+`schedules`. Knows nothing about threads and sleeping (`work.timer`), nor about how each effect is brought about.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from appliance.errors import BadInput, Busy, DiskFull, OwlError, StoreError
+from appliance.store.database import Store
+from appliance.work import schedules as rows
+from appliance.work.conditions import Verdict
+from appliance.work.schedules import Act, Gates, Schedule, Schedules
+
+LOG = logging.getLogger(__name__)
+RETRY_MS = 300_000  # after a model could not be asked
+LATE_MS = 300_000  # what is later says so
+NOT_NOW = (Busy, DiskFull, StoreError)  # the database's fault: nothing has happened, and it is tried again
+
+
+@dataclass(frozen=True)
+class Due:
+    """A schedule at a time that it is due, and what a model had to say of it."""
+
+    schedule: Schedule
+    due_ms: int
+    now_ms: int
+    verdict: Verdict | None = None
+
+    @property
+    def key(self) -> str:
+        """What follows from it is known by this."""
+        return rows.key(self.schedule.id, self.due_ms)
+
+    @property
+    def late_ms(self) -> int:
+        """How late it is; 0 for less than is worth a word."""
+        return late if (late := self.now_ms - self.due_ms) > LATE_MS else 0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What an effect came to so far: `running` when its end is told later."""
+
+    outcome: str
+    status: Literal["running", "done", "skipped"] = "done"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How an action is brought about: either within the transaction of the firing, or by its key after it."""
+
+    make: Callable[[Due], Done]
+    is_inside: bool
+
+
+@dataclass(frozen=True)
+class Told:
+    """Who hears of what: a schedule is paused after too many failures, one has failed, an error for the log of errors."""
+
+    paused: Callable[[Schedule, str], None]
+    failed: Callable[[Schedule, int, str], None]
+
+
+class Firing:
+    """Fires what is due."""
+
+    def __init__(
+        self,
+        store: Store,
+        schedules: Schedules,
+        effects: Mapping[Act, Effect],
+        gates: Callable[[], Gates],
+        told: Told,
+        judge: Callable[[Schedule, int], Verdict],
+    ) -> None:
+        self._store = store
+        self.schedules = schedules
+        self._effects = effects
+        self.gates = gates
+        self._told = told
+        self._judge = judge
+
+    # -- a round ------------------------------------------------------------------------------------
+
+    def round(self, now: int, *, is_alone: bool = True, later: Callable[[Schedule], object] | None = None) -> int:
+        """Fire everything that is due; how many. What has to be judged goes to `later` when given.
+
+        Unless we are alone, what goes on after its firing is left to the process that stays.
+        """
+        count, is_mended = 0, False
+        for known in self.schedules.due(now):
+            try:
+                if (known.state.next_ms or now + 1) > now or known.state.rule != known.rule.fingerprint:
+                    if not is_mended:  # mends all of them
+                        self.schedules.mend(now, self.gates())
+                    is_mended = True
+                elif not is_alone and not self._is_inside(known):
+                    continue
+                elif not known.rule.is_judged:
+                    count += self.fire(known, now)
+                elif later is not None:
+                    later(known)
+                else:
+                    count += self.judge(known, now)
+            except BadInput:
+                self.schedules.mend(now, self.gates())  # its rule makes no sense: it is left out from now on
+            except OwlError as error:
+                LOG.error("schedule %s (%s): %s", known.ref, known.name, error)
+        return count
+
+    def fire(self, known: Schedule, now: int, *, due_ms: int = 0, verdict: Verdict | None = None, is_asked: bool = False) -> bool:
+        """Do what a schedule is for, once for its due time; False when that is done already, or it may not run yet."""
+        due = Due(known, due_ms or known.state.next_ms or now, now, verdict)
+        effect = self._effects.get(known.action.kind)
+        if effect is None:
+            return self._give_up(due, f"nobody does {known.action.kind} here", is_asked)
+        try:
+            if effect.is_inside:
+                return self._inside(due, effect, is_asked)
+        except NOT_NOW:
+            raise
+        except OwlError as first:
+            LOG.warning("schedule %s (%s) is tried once more: %s", known.ref, known.name, first)
+            try:
+                return self._inside(due, effect, is_asked)
+            except NOT_NOW:
+                raise
+            except OwlError as error:
+                return self._give_up(due, str(error), is_asked)
+        if not self.schedules.take(known, due.due_ms, now, self.gates(), is_asked=is_asked):
+            return False
+        self._begin(due, effect)
+        return True
+
+    def judge(self, known: Schedule, now: int, *, is_asked: bool = False) -> bool:
+        """Have a model judge whether a schedule is due, and fire it then; False when it is not, or judged elsewhere."""
+        if not self.schedules.claim(known, now, self.gates()):
+            return False
+        due_ms = known.state.next_ms or now
+        try:
+            verdict = self._judge(known, now)
+        except OwlError as error:
+            LOG.error("schedule %s (%s) could not be judged: %s", known.ref, known.name, error)
+            self.schedules.release(known.id, next_ms=now + RETRY_MS, said=f"could not be judged: {error}", now=now)
+            return False
+        except BaseException:
+            self.schedules.release(known.id)
+            raise
+        LOG.info("schedule %s is %s: %s", known.ref, "due" if verdict.is_due else "not due", verdict.reasoning)
+        if not verdict.is_due:
+            self.schedules.pass_over(known, due_ms, now, self.gates(), verdict.reasoning or "not due")
+            return False
+        try:
+            return self.fire(known, now, due_ms=due_ms, verdict=verdict)
+        finally:
+            self.schedules.release(known.id)  # a firing has done so; whatever kept it from firing has not (B-046)
+
+    def trigger(self, known: Schedule, now: int) -> str:
+        """Do it now because a person says so, whatever its rule says (B-049); what came of it in words."""
+        verdict, note = None, ""
+        if known.rule.is_judged and known.action.kind == "tasks" and not known.action.details.get("tasks"):
+            try:
+                verdict = self._judge(known, now)
+                note = verdict.reasoning
+            except OwlError as error:
+                note = f"no model could be asked: {error.message}"
+        self.fire(known, now, due_ms=now, verdict=verdict, is_asked=True)
+        last = next(iter(self.schedules.firings(known.id, 1)), None)
+        said = f"{last.status}: {last.outcome}" if last is not None and last.outcome else "done"
+        return f"{said} ({note})" if note else said
+
+    # -- ends ---------------------------------------------------------------------------------------
+
+    def ended(self, schedule: int, due_ms: int, is_ok: bool, outcome: str) -> None:
+        """How a firing ended that was running. Within the transaction of what ended, or alone; nothing the second time."""
+        with self._store.write(durable=True):
+            known = self.schedules.find(schedule)
+            paused = self.schedules.end(schedule, due_ms, "done" if is_ok else "failed", outcome, self.gates())
+            if known is None or is_ok:
+                return
+            LOG.error("schedule %s (%s) failed: %s", known.ref, known.name, outcome)
+            if paused is not None:
+                self._told.paused(paused, outcome)
+            elif known.notify.on_failure and known.mode != "silent":
+                self._told.failed(known, due_ms, outcome)
+
+    def recover(self, now: int) -> int:
+        """Begin again what a dead process had claimed and perhaps not begun; how many. Writes nothing when there is none."""
+        count = 0
+        for known, due_ms in self.schedules.left_running():
+            effect = self._effects.get(known.action.kind)
+            if effect is not None and not effect.is_inside and self.schedules.adopt(known.id, due_ms):
+                count += 1
+                self._begin(Due(known, due_ms, now), effect)
+        return count
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _is_inside(self, known: Schedule) -> bool:
+        effect = self._effects.get(known.action.kind)
+        return effect is not None and effect.is_inside
+
+    def _inside(self, due: Due, effect: Effect, is_asked: bool) -> bool:
+        with self._store.write(durable=True):
+            if not self.schedules.take(due.schedule, due.due_ms, due.now_ms, self.gates(), is_asked=is_asked):
+                return False
+            self._note(due, effect.make(due))
+        return True
+
+    def _begin(self, due: Due, effect: Effect) -> None:
+        """An effect after the transaction of its firing: tried twice, then a failure."""
+        for attempt in (1, 2):
+            try:
+                self._note(due, effect.make(due))
+                return
+            except OwlError as error:
+                LOG.warning("schedule %s (%s), attempt %d: %s", due.schedule.ref, due.schedule.name, attempt, error)
+                failure = str(error)
+        self.ended(due.schedule.id, due.due_ms, False, failure)
+
+    def _note(self, due: Due, done: Done) -> None:
+        if done.status == "skipped":
+            LOG.warning("schedule %s (%s) is skipped: %s", due.schedule.ref, due.schedule.name, done.outcome)
+        if done.status != "running":
+            self.schedules.end(due.schedule.id, due.due_ms, done.status, done.outcome, self.gates())
+
+    def _give_up(self, due: Due, why: str, is_asked: bool) -> bool:
+        with self._store.write(durable=True):
+            if not self.schedules.take(due.schedule, due.due_ms, due.now_ms, self.gates(), is_asked=is_asked):
+                return False
+            self.ended(due.schedule.id, due.due_ms, False, why)
+        return True

@@ -1,0 +1,279 @@
+"""The heartbeat: looking after what HEARTBEAT.md says, unasked, and telling somebody only when something needs attention.
+
+Owns no table: what is due when is kept by `schedules`, one for the lines of a file and one for each of its sections, made
+anew when what they say has changed. `sync` writes nothing when nothing has. Before a model is asked: nothing to look after,
+hours in which nothing is looked after, nobody there to tell; each of these costs nothing more. What a model says then is a
+job of role `work.heartbeat`, which nobody's history shows; an alert becomes a letter in the conversation last talked in.
+"""
+
+import logging
+import random
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from appliance.clock import CancelToken, now_ms
+from appliance.errors import OwlError
+from appliance.runtime.settings import Heartbeat as Settings
+from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.runs import Runs
+from appliance.sessions.sessions import Session, Wanted
+from appliance.work import heartbeat_file, recurrence, timezones
+from appliance.work.day_windows import window
+from appliance.work.heartbeat_file import Checklist, Section
+from appliance.work.jobs import DONE, Given, Job, Jobs, Order, Priority
+from appliance.work.recurrence import Rule
+from appliance.work.schedules import Action, New, Notify, Schedule
+
+LOG = logging.getLogger(__name__)
+FILE = "HEARTBEAT.md"
+JOB = "heartbeat"
+KEY = "heartbeat:"
+LINES = "checklist"  # the schedule of what stands outside of sections
+TOKEN = "HEARTBEAT_OK"
+MAX_BYTES = 64 * 1024
+MAX_ALERT = 1500  # characters: a screenful; a small model may not find its end
+FIRST_HOUR, LAST_HOUR = 6, 22  # of cadences of a day and longer (A-252)
+SOMETIME_MS = 345_600_000  # a Monday, from which two weeks are counted
+QUIET = f"If nothing needs attention, answer with {TOKEN} only."
+NOBODY = "nobody has talked yet"
+WORDING = (
+    "Something that was looked after unasked needs the person's attention. Say it to them in a few plain words. Add nothing, "
+    "leave out no fact, greet nobody.\n\n"
+)
+
+
+@dataclass(frozen=True)
+class Means:
+    """What it works with. `ensure` and `drop` are the timetable's; `is_able` says whether a model is fit to word a message.
+
+    In the background people's questions go first, and what is in memory for them stays; only a process that stays does such
+    work.
+    """
+
+    box: Path
+    settings: Callable[[], Settings]
+    runs: Runs
+    jobs: Jobs
+    outbox: Outbox
+    ensure: Callable[[New], object]
+    drop: Callable[[str, Collection[str]], object]
+    is_able: Callable[[], bool]
+    started_ms: int
+    priority: Priority = "background"
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What one look came to: `skipped` with the reason, `quiet`, `alert` with its text, or `failed`."""
+
+    outcome: str
+    text: str = ""
+
+    def line(self) -> str:
+        """In one line, for a log."""
+        return f"{self.outcome}: {' '.join(self.text.split())[:200]}" if self.text else self.outcome
+
+
+class Heartbeat:
+    """Looks after things."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._cancel = CancelToken()
+        self.problems: tuple[str, ...] = ()
+
+    # -- what there is to look after ------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Bring the schedules in line with the files and the configuration; those of what has not changed stay."""
+        settings, keep, problems = self._means.settings(), list[str](), list[str]()
+        if settings.enabled:
+            if not timezones.is_known(settings.timezone):
+                problems.append(f"heartbeat.timezone {settings.timezone!r} is not known: the box's own is used")
+            for context, path in self._files():
+                found = self._read(path)
+                problems += found.problems if found is not None else ()
+                for new in self._wanted(context, found, settings):
+                    keep.append(new.key)
+                    self._means.ensure(new)
+        self._means.drop(KEY, keep)
+        for problem in problems:
+            if problem not in self.problems:
+                LOG.warning("%s", problem)
+        self.problems = tuple(problems)
+
+    def _files(self) -> list[tuple[str, Path]]:
+        """Every HEARTBEAT.md with whose it is: "" for the box's own, which may be missing."""
+        found = [("", self._means.box / FILE)]
+        for kind, folder in (("user", "users"), ("group", "groups")):
+            found += [(f"{kind}:{path.parent.name}", path) for path in sorted((self._means.box / folder).glob(f"*/{FILE}"))]
+        return found
+
+    @staticmethod
+    def _read(path: Path) -> Checklist | None:
+        """What a file says; None when there is none."""
+        try:
+            with path.open("rb") as file:
+                return heartbeat_file.read(file.read(MAX_BYTES).decode("utf-8", "replace"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return Checklist("", (), (), (f"{path.name} cannot be read: {error.strerror}",))
+
+    def _wanted(self, context: str, found: Checklist | None, settings: Settings) -> list[New]:
+        """The schedules of one file. Without anything to look after there is none, so that nothing is ever due."""
+        wanted = []
+        if found is None or found.lines:
+            seconds = max(1, round(settings.interval_minutes * 60))
+            rule = recurrence.interval(seconds, _zone(settings))
+            said = f"every {settings.interval_minutes:g} min"
+            wanted.append(_new(context, LINES, "HEARTBEAT.md", rule, "", f"{seconds} {rule.zone}", said))
+        for section in found.sections if found is not None else ():
+            rule = jittered(section, f"{self._means.box}|{context}", _zone(settings))
+            hashed = f"{section.hash} {rule.zone}"
+            wanted.append(_new(context, section.title, section.title, rule, section.prompt, hashed, section.cadence))
+        return wanted
+
+    # -- one look ---------------------------------------------------------------------------------------
+
+    def beat(self, schedule: Schedule, due_ms: int) -> str:
+        """The job of a schedule that is due; what came of it. Never raises: what went wrong is logged, and it goes on."""
+        context, title = str(schedule.action.details.get("context", "")), str(schedule.action.details.get("section", LINES))
+        try:
+            return self.look(context, title, f"{schedule.key}:{due_ms}").line()
+        except OwlError as error:
+            LOG.error("heartbeat: %s", error)
+            return f"failed: {error}"
+
+    def look(self, context: str, title: str, key: str, *, is_forced: bool = False) -> Beat:
+        """Look after the lines of a file, or one section, and put a letter when something needs attention.
+
+        `is_forced` leaves out whether it is time for it. An alert with the same key is put once.
+        """
+        settings = self._means.settings()
+        path = dict(self._files()).get(context)
+        found = self._read(path) if path is not None else None
+        section = next((one for one in found.sections if one.title == title), None) if found else None
+        prompt = self._prompt(settings, found, title, section)
+        session = self._last(context)
+        why = "nothing to look after" if not prompt else "" if is_forced else self._why_not(settings, session)
+        if why or session is None:
+            LOG.debug("heartbeat: %s", why or NOBODY)
+            return Beat("skipped", why or NOBODY)
+        job = self._do(Order(JOB, prompt, Given(), session.id, is_told=True))
+        if job is None:
+            return Beat("failed", "the work could not be done; the log says why")
+        if heartbeat_file.is_quiet(job.result, TOKEN):
+            LOG.debug("heartbeat: nothing needs attention")
+            return Beat("quiet")
+        text = self._worded(job.result, session) if section is not None else job.result
+        text = bounded(text, job.id)
+        self._alert(text, session, key)
+        return Beat("alert", text)
+
+    def now(self) -> list[tuple[str, Beat]]:
+        """Look after everything at once, whatever the time; what came of each."""
+        key, done = f"asked:{now_ms()}", []
+        for context, path in self._files():
+            found = self._read(path)
+            titles = [LINES] if found is None or found.lines else []
+            for title in [*titles, *(one.title for one in (found.sections if found is not None else ()))]:
+                done.append((title, self.look(context, title, f"{key}:{context}:{title}", is_forced=True)))
+        return done
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        self._cancel.set()
+
+    @staticmethod
+    def _prompt(settings: Settings, found: Checklist | None, title: str, section: Section | None) -> str:
+        """What the model is told; "" when there is nothing to look after."""
+        if section is not None:
+            return f"{section.prompt}\n\n{QUIET}"
+        if title != LINES or (found is not None and not found.lines):
+            return ""
+        return settings.prompt if found is None else f"{settings.prompt}\n\n<{FILE}>\n{found.text.strip()}\n</{FILE}>"
+
+    def _why_not(self, settings: Settings, session: Session | None) -> str:
+        if not settings.enabled:
+            return "heartbeat.enabled is false"
+        if not window(settings.active_from, settings.active_until).has(now_ms(), timezones.find(_zone(settings))):
+            return "outside of the active hours"
+        if session is not None and session.last_active_ms < self._means.started_ms and not settings.after_start:
+            return "nobody has talked since the start"
+        return ""
+
+    def _last(self, context: str) -> Session | None:
+        """The conversation last talked in: of a context, or of the box."""
+        listed = self._means.runs.people.listing(Wanted(), limit=1000)
+        return next((one for one in listed if one.channel != "task" and context in ("", one.context)), None)
+
+    def _do(self, order: Order) -> Job | None:
+        """A job that was done; None when it failed, which is logged."""
+        job = self._means.jobs.add(replace(order, priority=self._means.priority))
+        done = self._means.jobs.wait([job.id], self._cancel)[0]
+        if done.status == DONE:
+            return done
+        LOG.error("heartbeat: job %s as %s ended %s: %s", done.id, order.role, done.outcome or done.status, done.result)
+        return None
+
+    def _worded(self, text: str, session: Session) -> str:
+        """The same in the assistant's words; as it is when its model is not fit for that."""
+        if not self._means.is_able():
+            return text
+        order = Order("assistant", WORDING + text, Given(tools=()), session.id, is_told=True)
+        done = self._do(order)
+        return (done.result.strip() if done is not None else "") or text
+
+    def _alert(self, text: str, session: Session, key: str) -> None:
+        """A letter in the thread last talked in."""
+        thread = next((run.id for run in self._means.runs.listing(kind="chat", session=session.id, limit=1)), None)
+        letter = Letter(f"{KEY}{key}", session.person, text, session.context, session.id, run=thread)
+        self._means.outbox.put(Letter(**{**vars(letter), "metadata": {"urgency": "alert"}}), durable=True)
+
+
+def bounded(text: str, job: str) -> str:
+    """A text as it is told unasked: not longer than a screenful; where the rest is."""
+    if len(text) <= MAX_ALERT:
+        return text
+    return f"{text[:MAX_ALERT].rstrip()} …\n({len(text)} characters in all: owlbox job view {job})"
+
+
+def jittered(section: Section, seed: str, zone: str) -> Rule:
+    """The rule of a cadence, at times drawn for this box and section: the same at every start."""
+    drawn = random.Random(f"{seed}|{section.hash}")
+    minute, hour = drawn.randrange(60), drawn.randint(FIRST_HOUR, LAST_HOUR)
+    if section.cadence == "hourly":
+        return recurrence.cron(f"{minute} * * * *", zone)
+    if section.cadence == "daily":
+        return recurrence.cron(f"{minute} {hour} * * *", zone)
+    if section.cadence == "weekly":
+        return recurrence.cron(f"{minute} {hour} * * {drawn.randint(1, 5)}", zone)
+    if section.cadence == "monthly":
+        return recurrence.cron(f"{minute} {hour} {drawn.randint(1, 28)} * *", zone)
+    return recurrence.cadence("biweekly", SOMETIME_MS + drawn.randrange(14) * 86_400_000 + (hour * 60 + minute) * 60_000, zone=zone)
+
+
+def _new(context: str, name: str, title: str, rule: Rule, prompt: str, hashed: str, said: str) -> New:
+    slug = f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'section'}-{hashed[:6]}" if name != LINES else LINES
+    details = {"job": JOB, "section": name, "context": context, "prompt": prompt}
+    return New(
+        f"Heartbeat: {title}"[:200],
+        rule,
+        Action("system", details),
+        said,
+        type="heartbeat",
+        mode="silent",
+        context=context,
+        notify=Notify(on_success=False, on_failure=False),
+        created_by="system",
+        key=f"{KEY}{context or 'box'}:{slug}",
+        hash=hashed,
+    )
+
+
+def _zone(settings: Settings) -> str:
+    """The zone of the active hours, the box's own when nobody knows it."""
+    return settings.timezone if timezones.is_known(settings.timezone) else timezones.LOCAL

@@ -1,0 +1,294 @@
+"""Jobs: pieces of work that one run hands to another, and what came of them.
+
+Owns the `jobs` table. A job is written down before anything of it is begun, and its end with its result before anybody
+is told, so that neither dies with a process. Whoever waits here sleeps until it has ended. Who does the work is told by
+`bell`, and is `work.delegation`. Knows nothing about models, tools or roles but their names. Not promised: that a job which a
+dead process had begun is done again; what it had completed is in its run.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from appliance.clock import CancelToken, is_alive, monotonic_s, new_id, now_ms
+from appliance.errors import Conflict, NotFound
+from appliance.records import Cancel, Mode, from_plain
+from appliance.store.database import Row, Store
+
+WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
+OPEN = "status IN ('waiting', 'running')"  # as the index has it
+COLUMNS = (
+    "id, tool, role, task, given, session, parent, run, priority, status, outcome, result, is_told, attempts, process, "
+    "correlation, created_ms, started_ms, ended_ms"
+)
+DAY_MS = 86_400_000
+FOLLOW_S = 1.0
+STOP_S = 5.0  # for work that was told to end
+Priority = Literal["normal", "background"]
+USUAL = 2  # the rank of work for which nobody says how urgent it is, of 1 to 4
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a job is given beside its task. `tools` None leaves them to the role; `text` stands in for the role's own words.
+
+    `timeout_s` 0 leaves it to the role. `origins` are those of strangers who had a word in what is asked. Of those that
+    wait for a thread the one with the highest `rank` begins first.
+    """
+
+    context: str = ""
+    form: str = ""
+    operation: str = ""
+    timeout_s: float = 0
+    tools: tuple[str, ...] | None = None
+    text: str | None = None
+    mode: Mode = "act"
+    origins: tuple[str, ...] = ()
+    rank: int = USUAL
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is wanted. `session` says for whom, and in whose folder; `parent` is the run that asks, "" for none.
+
+    In the background its result is told to the person of the session, unless `is_told`: then somebody else sees to that.
+    """
+
+    role: str
+    task: str
+    given: Given = Given()
+    session: str = ""
+    parent: str = ""
+    priority: Priority = "normal"
+    tool: str = "prompt"
+    is_told: bool = False
+    correlation: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as it stands; `run` is where its work is recorded, the newest of its attempts."""
+
+    id: str
+    tool: str
+    role: str
+    task: str
+    given: Given = field(default_factory=Given)
+    session: str = ""
+    parent: str = ""
+    run: str = ""
+    priority: Priority = "normal"
+    status: str = WAITING
+    outcome: str = ""
+    result: str = ""
+    is_told: bool = False
+    attempts: int = 0
+    process: str = ""
+    correlation: str = ""
+    created_ms: int = 0
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True once it has ended, however."""
+        return self.status not in (WAITING, RUNNING)
+
+    @property
+    def duration_s(self) -> float:
+        """How long it took, or has taken."""
+        return max(0, (self.ended_ms or now_ms()) - (self.started_ms or self.created_ms)) / 1000
+
+    def told(self) -> str:
+        """In words for whoever asked: who did what, how long it took, what came of it (A-096)."""
+        what = f" ({self.given.operation})" if self.given.operation else ""
+        if self.status == DONE:
+            return f"{self.role}{what} finished in {self.duration_s:.1f} s:\n{self.result}"
+        word = "was stopped" if self.status == CANCELLED else "failed"
+        return f"{self.role}{what} {word} after {self.duration_s:.1f} s: {self.result}"
+
+
+def _nobody(job: Job) -> None:
+    """Nobody does any work."""
+
+
+class Jobs:
+    """Reads and writes jobs. `bell` is rung for a job that was added, `ended` are called within the transaction of its end."""
+
+    def __init__(self, store: Store, process: str) -> None:
+        self._store = store
+        self.process = process
+        self.bell: Callable[[Job], object] = _nobody
+        self.halt: Callable[[str], object] = bool  # a job's work is to end
+        self.ended: list[Callable[[Job], object]] = []
+        self._changed = threading.Condition()
+
+    # -- asking for work ----------------------------------------------------------------------------
+
+    def add(self, order: Order) -> Job:
+        """Write down what is wanted, durably, and have it begun; returns at once."""
+        made = Job(
+            new_id()[-8:],
+            *(order.tool, order.role, order.task, order.given, order.session, order.parent),
+            priority=order.priority,
+            is_told=order.is_told,
+            process=self.process,
+            correlation=order.correlation,
+            created_ms=now_ms(),
+        )
+        with self._store.write(durable=True) as execute:
+            execute(
+                "INSERT INTO jobs (id, tool, role, task, given, session, parent, priority, status, is_told, process, correlation, "
+                "created_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?)",
+                (
+                    *(made.id, made.tool, made.role, made.task, json.dumps(asdict(made.given), ensure_ascii=False), made.session),
+                    *(made.parent or None, made.priority, made.is_told, made.process, made.correlation, made.created_ms),
+                ),
+            )
+        self.bell(made)
+        return made
+
+    def wait(self, ids: Sequence[str], cancel: Cancel, timeout_s: float | None = None) -> list[Job]:
+        """These jobs, once all have ended, or a stop, or so much time has passed. NotFound for one that is none."""
+        end_s = None if timeout_s is None else monotonic_s() + timeout_s
+        if isinstance(cancel, CancelToken):
+            cancel.then(self._wake)
+        while True:
+            with self._changed:
+                found = [self.get(one) for one in ids]
+                left_s = None if end_s is None else end_s - monotonic_s()
+                if all(job.is_over for job in found) or cancel.is_set() or (left_s is not None and left_s <= 0):
+                    return found
+                # What another process does rings no bell here.
+                pause_s = None if all(job.process in ("", self.process) for job in found) else FOLLOW_S
+                self._changed.wait(min((s for s in (left_s, pause_s) if s is not None), default=None))
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def cancel(self, job_id: str) -> Job:
+        """Have the work on a job end, and wait a moment for that; Conflict when it has ended, or another process does it."""
+        if (found := self.get(job_id)).is_over:
+            raise Conflict(f"job {job_id} has ended: {found.status}", hint=f"owlbox job view {job_id} shows what came of it")
+        self.halt(job_id)
+        found = self.get(job_id)
+        if not found.is_over and found.process not in ("", self.process):
+            hint = f"end what waits for it: owlbox run abort {found.parent}"
+            raise Conflict(f"job {job_id} is done by another process", hint=hint)
+        return self.wait([job_id], CancelToken(), STOP_S)[0]
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> Job:
+        """One job."""
+        found = self._jobs("id = ?", (job_id,))
+        if not found:
+            raise NotFound(f"no job {job_id}")
+        return found[0]
+
+    def find(self, job_id: str) -> Job | None:
+        """One job, None when there is none."""
+        return next(iter(self._jobs("id = ?", (job_id,))), None)
+
+    def of(self, parent: str, tool: str = "") -> list[Job]:
+        """The jobs that a run has handed out, oldest first."""
+        return self._jobs("parent = ?1 AND ?2 IN ('', tool) ORDER BY created_ms, rowid", (parent, tool))
+
+    def of_run(self, run: str) -> Job | None:
+        """The job that a run works on; None for any other run."""
+        return next(iter(self._jobs("run = ?", (run,))), None)
+
+    def left(self) -> list[Job]:
+        """Jobs that have not ended and of which nobody who lives takes care, oldest first."""
+        found = self._jobs(f"{OPEN} ORDER BY created_ms, rowid", ())
+        return [job for job in found if not job.process or (job.process != self.process and not is_alive(job.process))]
+
+    def unheard(self) -> list[Job]:
+        """Jobs that have ended, of which the one that waited died before it heard of it."""
+        found = self._jobs(f"NOT ({OPEN}) AND is_told = 0 AND priority = 'normal' AND tool = 'delegate' ORDER BY ended_ms", ())
+        return [job for job in found if job.process != self.process and not is_alive(job.process)]
+
+    def listing(self, status: str = "", limit: int = 20) -> list[Job]:
+        """Jobs, newest first."""
+        return self._jobs("?1 IN ('', status) ORDER BY created_ms DESC, rowid DESC LIMIT ?2", (status, limit))
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of each status that has any."""
+        return {str(s): int(n) for s, n in self._store.rows("SELECT status, COUNT(*) FROM jobs GROUP BY status ORDER BY status")}
+
+    # -- doing it -----------------------------------------------------------------------------------
+
+    def take(self, job_id: str) -> Job | None:
+        """This process sees to a job that nobody has begun; None when somebody else does."""
+        with self._store.write() as execute:
+            sql = "UPDATE jobs SET process = ? WHERE id = ? AND status = 'waiting' RETURNING 1"
+            is_mine = bool(execute(sql, (self.process, job_id)))
+        return self.get(job_id) if is_mine else None
+
+    def release(self, job_id: str) -> None:
+        """This process will not begin it: the next one may."""
+        with self._store.write() as execute:
+            execute("UPDATE jobs SET process = '' WHERE id = ? AND status = 'waiting' AND process = ?", (job_id, self.process))
+
+    def begin(self, job_id: str, run: str) -> Job:
+        """An attempt begins, recorded in a run; Conflict when it was stopped meanwhile. Call inside a transaction."""
+        with self._store.write() as execute:
+            sql = (
+                "UPDATE jobs SET status = 'running', run = ?, attempts = attempts + 1, process = ?, "
+                f"started_ms = COALESCE(started_ms, ?) WHERE id = ? AND {OPEN} RETURNING 1"
+            )
+            if not execute(sql, (run, self.process, now_ms(), job_id)):
+                raise Conflict(f"job {job_id} has ended", hint="ask anew")
+        return self.get(job_id)
+
+    def end(self, job_id: str, status: str, outcome: str, result: str) -> Job | None:
+        """It has ended; None when it had before. Call inside a transaction: what follows from it is part of that."""
+        with self._store.write(durable=True) as execute:
+            sql = f"UPDATE jobs SET status = ?, outcome = ?, result = ?, ended_ms = ? WHERE id = ? AND {OPEN} RETURNING 1"
+            if not execute(sql, (status, outcome, result, now_ms(), job_id)):
+                return None
+            ended = self.get(job_id)
+            for callback in self.ended:
+                callback(ended)
+        return ended
+
+    def committed(self) -> None:
+        """The end of a job is on record: who waits may look."""
+        self._wake()
+
+    def told(self, job_id: str) -> bool:
+        """Whoever waited has heard of it; False when that was so before."""
+        with self._store.write() as execute:
+            return bool(execute("UPDATE jobs SET is_told = 1 WHERE id = ? AND is_told = 0 RETURNING 1", (job_id,)))
+
+    def heard(self, parent: str) -> None:
+        """The run that waited for its work has gone on with what came of it. Call inside a transaction."""
+        with self._store.write() as execute:
+            sql = "UPDATE jobs SET is_told = 1 WHERE parent = ? AND is_told = 0 AND priority = 'normal' AND tool = 'delegate'"
+            execute(sql, (parent,))
+
+    def forget(self, keep_days: float, now: int = 0) -> int:
+        """Delete what ended so long ago; how many. Writes nothing for none."""
+        before_ms = (now or now_ms()) - int(keep_days * DAY_MS)
+        if not self._store.value("SELECT 1 FROM jobs WHERE ended_ms < ? LIMIT 1", (before_ms,)):
+            return 0
+        with self._store.write() as execute:
+            return len(execute("DELETE FROM jobs WHERE ended_ms < ? RETURNING id", (before_ms,)))
+
+    def _jobs(self, where: str, bindings: Sequence[Any]) -> list[Job]:
+        return [_job(row) for row in self._store.rows(f"SELECT {COLUMNS} FROM jobs WHERE {where}", bindings)]
+
+
+def _job(row: Row) -> Job:
+    values: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
+    values |= {"given": from_plain(Given, json.loads(values["given"])), "is_told": bool(values["is_told"])}
+    values |= {"parent": values["parent"] or "", "run": values["run"] or ""}
+    return Job(**values)
+
+
+def plain(job: Job) -> dict[str, Any]:
+    """A job as JSON-ready values."""
+    return asdict(replace(job)) | {"duration_s": job.duration_s}

@@ -1,0 +1,256 @@
+"""What people and models may do with schedules: make, look, pause, resume, delete, each only with their own.
+
+A text about time becomes a rule here (`work.english_rules`), and a schedule a thing with words and its next times. What a schedule
+itself began may make none: a few of those would beget a heap that never ends. Owns no table; rows are those of `schedules`.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from appliance.clock import now_ms
+from appliance.errors import BadInput, Exhausted, NotFound, Refused
+from appliance.policy.taint_marks import Marks
+from appliance.store.database import Store
+from appliance.work import english_rules, recurrence, reminders, rules_in_words, schedules
+from appliance.work.lineage import Lineage
+from appliance.work.recurrence import Rule
+from appliance.work.schedules import New, Schedule, Schedules
+from appliance.work.timezones import LOCAL
+
+EVERYBODY = ""  # whose schedules somebody outside of every thread sees
+NEXT = 5
+MOST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Who:
+    """Who asks: the thread, "" outside of any; the person, `EVERYBODY` for who may see all."""
+
+    run: str = ""
+    person: str = EVERYBODY
+
+
+@dataclass(frozen=True)
+class View:
+    """A schedule as people see it; times in milliseconds, `next` the next of them."""
+
+    id: str
+    name: str
+    status: str
+    frequency: str
+    words: str
+    kind: str
+    spec: str
+    zone: str
+    condition: str
+    is_judged: bool
+    action: str
+    text: str
+    type: str
+    mode: str
+    person: str
+    session: str
+    source: str
+    role: str
+    description: str
+    notify: str
+    tell: str
+    is_enabled: bool
+    next_ms: int | None
+    next: tuple[int, ...]
+    last_run_ms: int | None
+    failures: int
+    said: str
+    created_by: str
+    created_ms: int
+    updated_ms: int
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The time zone of schedules that name none, how many a person may have, and who manages everybody's."""
+
+    zone: str = LOCAL
+    max_per_person: int = 100
+    admins: tuple[str, ...] = ()
+
+
+def silence() -> None:
+    """Nobody wants to know."""
+
+
+class Timetable:
+    """Makes, shows and changes schedules; `changed` is called after each change."""
+
+    def __init__(self, store: Store, rows: Schedules, marks: Marks, bounds: Callable[[], Bounds] = Bounds) -> None:
+        self._store = store
+        self.rows = rows
+        self._marks = marks
+        self._bounds = bounds
+        self.lineage = Lineage(store)
+        self.changed: Callable[[], None] = silence
+        self.trigger: Callable[[Schedule], str] | None = None
+
+    # -- rules --------------------------------------------------------------------------------------
+
+    def read(self, text: str, zone: str = "", *, is_frequency: bool = True, now: int | None = None) -> Rule:
+        """What a text about time means."""
+        return english_rules.read(text, now_ms() if now is None else now, zone or self._bounds().zone, is_frequency=is_frequency)
+
+    def split(self, text: str, zone: str = "", *, now: int | None = None) -> tuple[str, str]:
+        """What a text says and when, "" where it names no time."""
+        return reminders.split(text, now_ms() if now is None else now, zone or self._bounds().zone)
+
+    def simple(self, text: str, zone: str = "") -> Rule:
+        """Five fields of cron, or `every N`."""
+        return recurrence.simple(text, zone or self._bounds().zone)
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def view(self, known: Schedule, now: int | None = None) -> View:
+        """A schedule with its words and next times."""
+        rule, state = known.rule, known.state
+        ahead: list[int] = []
+        try:
+            said = rules_in_words.words(recurrence.made(rule.kind, rule.spec, rule.zone, rule.condition))
+            if known.status == "active" and state.next_ms is not None:
+                ahead = [state.next_ms]
+                if rule.kind != "text":
+                    ahead += recurrence.upcoming(rule, max(state.next_ms, now_ms() if now is None else now), NEXT - 1)
+        except BadInput as error:
+            said = f"never: {error.message}"
+        same = {name: getattr(known, name) for name in View.__dataclass_fields__ if name in SAME}
+        return View(
+            **same,
+            notify=known.notify.channel,
+            tell=known.notify.word,
+            id=known.ref,
+            action=known.action.kind,
+            text=known.action.text,
+            words=said,
+            is_judged=rule.is_judged,
+            next_ms=ahead[0] if ahead else None,
+            kind=rule.kind,
+            spec=rule.spec,
+            zone=rule.zone,
+            condition=rule.condition,
+            last_run_ms=state.last_run_ms,
+            failures=state.failures,
+            said=state.said,
+            next=tuple(ahead),
+        )
+
+    def get(self, ref: str, who: Who) -> Schedule:
+        """A schedule by its id, or by its name when only one has that; NotFound when it is none of theirs."""
+        named = self.listing(who, name=ref, limit=2) if ref else []
+        if len(named) == 1:
+            return named[0]
+        found = self.rows.find(schedules.number(ref))
+        if found is None or not self._is_theirs(found, who):
+            raise NotFound(f"no schedule {ref}", hint="list_schedules shows them" if who.run else "owlbox schedule list shows them")
+        return found
+
+    def listing(
+        self, who: Who, *, name: str = "", is_enabled: bool | None = None, limit: int = 1000, offset: int = 0
+    ) -> list[Schedule]:
+        """Their schedules, in the order in which they were made; only those of a name."""
+        person = "" if self.sees_all(who) else who.person
+        if not person and not self.sees_all(who):
+            return []
+        return self.rows.listing(person=person, name=name, is_enabled=is_enabled, limit=limit, offset=offset)
+
+    # -- changing -------------------------------------------------------------------------------------
+
+    def add(self, new: New, who: Who) -> Schedule:
+        """A new schedule; Refused when a schedule wants to make one, Exhausted for one too many."""
+        self._require_free(who)
+        limit = self._bounds().max_per_person
+        with self._store.write(run=new.run, durable=True):
+            if new.created_by == "user" and self.rows.count(new.person) >= limit:
+                raise Exhausted(f"{new.person or 'nobody'} has {limit} schedules already", hint="delete one that is not needed")
+            made = self.rows.add(new)
+            if who.run:
+                self._marks.inherit(f"schedule:{made.ref}", f"run:{who.run}")
+        self.changed()
+        return made
+
+    def change(self, known: Schedule, who: Who, **given: Any) -> Schedule:
+        """Change one: see `Schedules.change`."""
+        self._require_free(who)
+        with self._store.write(run=who.run, durable=True):
+            found = self.rows.change(known.id, run=who.run, **given)
+            if who.run:
+                self._marks.inherit(f"schedule:{found.ref}", f"run:{who.run}")
+        self.changed()
+        return found
+
+    def enable(self, known: Schedule, is_enabled: bool, who: Who) -> Schedule:
+        """Pause or resume one; what a schedule began resumes none."""
+        if is_enabled:
+            self._require_free(who)
+        found = self.rows.enable(known.id, is_enabled, run=who.run)
+        self.changed()
+        return found
+
+    def delete(self, known: Schedule, who: Who) -> Schedule:
+        """Remove one."""
+        gone = self.rows.delete(known.id, run=who.run)
+        self.changed()
+        return gone
+
+    def fire(self, known: Schedule, who: Who) -> str:
+        """Do one now; what came of it."""
+        self._require_free(who)
+        if self.trigger is None:
+            raise Refused("nobody fires schedules in this process", hint="owlbox schedule trigger does")
+        return self.trigger(known)
+
+    # -- the owl's own ----------------------------------------------------------------------------------
+
+    def ensure(self, new: New) -> Schedule:
+        """The schedule of a key as it should be: made, changed, or left alone. The same hash keeps its rule and times."""
+        known = self.rows.by_key(new.key)
+        if known is None:
+            made = self.rows.add(replace(new, created_by="system"))
+            self.changed()
+            return made
+        rule = known.rule if new.hash and new.hash == known.hash else new.rule
+        wanted: dict[str, Any] = {"name": new.name, "description": new.description, "rule": rule, "action": new.action}
+        wanted["hash"] = new.hash
+        differs = {name: value for name, value in wanted.items() if value != getattr(known, name)}
+        if not differs:
+            return known
+        found = self.rows.change(known.id, **differs)
+        self.changed()
+        return found
+
+    def drop(self, prefix: str, keep: Collection[str] = ()) -> int:
+        """Remove the owl's own schedules whose key begins so, but for some; how many."""
+        gone = [one for one in self.rows.listing(prefix=prefix, limit=MOST) if one.key not in keep]
+        for one in gone:
+            self.rows.delete(one.id)
+        if gone:
+            self.changed()
+        return len(gone)
+
+    def sees_all(self, who: Who) -> bool:
+        """Whether everybody's schedules are theirs to see and change."""
+        return not who.run or who.person in self._bounds().admins
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _is_theirs(self, known: Schedule, who: Who) -> bool:
+        return self.sees_all(who) or (bool(who.person) and known.person == who.person)
+
+    def _require_free(self, who: Who) -> None:
+        if who.run and self.lineage.is_scheduled(who.run):
+            what = "what a schedule began makes, changes and fires no schedules"
+            raise Refused(what, hint="tell the person, who may", outcome="scheduled")
+
+
+SAME = {
+    *("name", "status", "frequency", "type", "mode", "person", "session", "source", "role", "description", "is_enabled"),
+    *("created_by", "created_ms", "updated_ms", "metadata"),
+}

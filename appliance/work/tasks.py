@@ -1,0 +1,600 @@
+"""The queue's rows: tasks, what they wait for, and every attempt at them.
+
+Owns `tasks`, `task_deps` and `task_attempts`. A claim is one conditional statement: of any number of workers
+one gets the task. Whatever a worker does to its task afterwards holds only while it still has that very claim,
+so one that was taken for dead and comes back changes nothing. A task's end is handed to `settled` within its
+transaction. Not promised: that a claim survives a power cut before the next durable write; then the task is
+pending again. Knows nothing about processes or models; `work.tick` works on one, `work.worker` keeps workers alive.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from appliance import clock
+from appliance.clock import now_ms
+from appliance.errors import BadInput, Conflict, NotFound, StoreError
+from appliance.runtime import crash_points
+from appliance.runtime.crash_points import Step
+from appliance.store.database import Store
+
+LOG = logging.getLogger(__name__)
+Priority = Literal["low", "medium", "high"]
+Status = Literal["pending", "in_progress", "waiting", "complete", "failed"]
+MAX_NAME = 200
+MAX_TEXT = 100_000  # characters of a description or an output
+MAX_BLOCKERS = 1000
+MAX_DEATHS = 3  # of a task's workers; then it waits for a person
+CANCELLED = "cancelled"
+TEXT_OF = {"complete": "output", "failed": "failure", "waiting": "waiting_reason"}
+OVERDUE = "its deadline passed before it was begun"
+SLOW = "it took too long"
+URGENCY = "CASE priority WHEN 'high' THEN 0 WHEN 'medium' THEN 1 ELSE 2 END"  # as the index tasks_ready has it
+READY = "status = 'pending' AND open_blockers = 0"
+COLUMNS = (
+    "id, name, description, priority, status, waiting_reason, failure, output, claimed_by, claimed_ms, attempts, deaths, "
+    "deadline_ms, cancel_ms, context_ids, person, session, origin, open_blockers, created_ms, updated_ms, ended_ms"
+)
+LINKED = (
+    "(SELECT json_group_array(blocker) FROM (SELECT blocker FROM task_deps WHERE task = tasks.id ORDER BY id)), "
+    "(SELECT run FROM task_attempts WHERE task = tasks.id ORDER BY number DESC LIMIT 1)"
+)
+BACK = "status = 'pending', claimed_by = NULL, claimed_ms = NULL, waiting_reason = '', failure = '', output = '', ended_ms = NULL"
+
+Execute = Callable[..., list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work; `run` is the thread of the last attempt, `origin` the one it was asked for in, "" for none."""
+
+    id: int
+    name: str
+    description: str
+    priority: Priority
+    status: Status
+    waiting_reason: str
+    failure: str
+    output: str
+    claimed_by: str | None
+    claimed_ms: int | None
+    attempts: int
+    deaths: int
+    deadline_ms: int | None
+    cancel_ms: int | None
+    context_ids: tuple[str, ...]
+    person: str
+    session: str
+    origin: str | None
+    open_blockers: int
+    created_ms: int
+    updated_ms: int
+    ended_ms: int | None
+    blocked_by: tuple[int, ...] = ()
+    run: str = ""
+
+    @property
+    def text(self) -> str:
+        """What its state has to say: the output, why it failed, or what it waits for."""
+        return str(getattr(self, TEXT_OF[self.status])) if self.status in TEXT_OF else ""
+
+
+@dataclass(frozen=True)
+class NewTask:
+    """A task to be added. The same `key` gives the first one again; `run` is the thread whose undo takes it back."""
+
+    name: str
+    description: str = ""
+    priority: str = "medium"
+    blocked_by: Sequence[int] = ()
+    context_ids: Sequence[str] = ()
+    deadline_ms: int | None = None
+    person: str = ""
+    session: str = ""
+    origin: str | None = None
+    key: str | None = None
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That a worker has a task: `number` counts the task's attempts, so no two claims are ever the same."""
+
+    task: Task
+    worker: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at a task; without `ended_ms` it goes on."""
+
+    number: int
+    worker: str
+    run: str
+    outcome: str
+    started_ms: int
+    ended_ms: int | None
+
+
+def nothing(task: Task) -> None:
+    """Nothing follows."""
+
+
+def unknown(worker: str) -> None:
+    """Nobody knows."""
+
+
+class Tasks:
+    """Reads and writes the queue.
+
+    `settled` is called within the transaction in which a task becomes complete, failed or waiting; `nudge`
+    after one in which a task, as it was before, is to be stopped or may begin now, for whoever can tell workers.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        settled: Callable[[Task], None] = nothing,
+        nudge: Callable[[Task], None] = nothing,
+        passed: crash_points.Passed = crash_points.nobody,
+    ) -> None:
+        self._store = store
+        self._settled = settled
+        self._nudge = nudge
+        self._passed = passed
+        self._malformed: set[int] = set()  # rows that cannot be used, each reported once
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def find(self, task: int) -> Task | None:
+        """A task by its number; None when there is none, StoreError when its row makes no sense."""
+        try:
+            row = self._store.row(f"SELECT {COLUMNS}, {LINKED} FROM tasks WHERE id = ?", (task,))
+        except UnicodeDecodeError:
+            raise _nonsense(task, "a text is not UTF-8") from None
+        return None if row is None else _task(row)
+
+    def get(self, task: int) -> Task:
+        """A task by its number."""
+        found = self.find(task)
+        if found is None:
+            raise NotFound(f"no task {task}", hint="owlbox task list shows them")
+        return found
+
+    def listing(self, *, status: str = "", priority: str = "", person: str = "", limit: int = 20, offset: int = 0) -> list[Task]:
+        """Tasks, newest first; only those of a status, priority or person. Malformed ones are left out with a warning."""
+        rows = self._store.rows(
+            "SELECT id FROM tasks WHERE ?1 IN ('', status) AND ?2 IN ('', priority) AND ?3 IN ('', person) "
+            "ORDER BY created_ms DESC, id DESC LIMIT ?4 OFFSET ?5",
+            (status, priority, person, limit, offset),
+        )
+        return self._sound(int(row[0]) for row in rows)
+
+    def counts(self) -> dict[str, int]:
+        """How many tasks there are in each state."""
+        found: dict[str, int] = dict(self._store.rows("SELECT status, COUNT(*) FROM tasks GROUP BY status"))
+        return {status: found.get(status, 0) for status in get_args(Status)}
+
+    def predecessors(self, task: int) -> list[Task]:
+        """The complete tasks that one waited for, in the order given; somebody else's output is nobody's business."""
+        rows = self._store.rows(
+            "SELECT b.id FROM task_deps d JOIN tasks t ON t.id = d.task JOIN tasks b ON b.id = d.blocker "
+            "WHERE d.task = ? AND b.status = 'complete' AND t.person IN ('', b.person) ORDER BY d.id",
+            (task,),
+        )
+        return self._sound(int(row[0]) for row in rows)
+
+    def blocking(self, task: int) -> list[int]:
+        """The tasks that cannot begin before this one is complete."""
+        return [int(row[0]) for row in self._store.rows("SELECT task FROM task_deps WHERE blocker = ? ORDER BY task", (task,))]
+
+    def attempts(self, task: int) -> list[Attempt]:
+        """Every try at a task, oldest first."""
+        rows = self._store.rows(
+            "SELECT number, worker, COALESCE(run, ''), outcome, started_ms, ended_ms FROM task_attempts "
+            "WHERE task = ? ORDER BY number",
+            (task,),
+        )
+        return [Attempt(*row) for row in rows]
+
+    def has_worker(self) -> bool:
+        """True while some worker that takes any task runs, by the kernel's word."""
+        rows = self._store.rows("SELECT process FROM workers WHERE status = 'running' AND mode = 'persist'")
+        return any(clock.is_alive(str(process)) for (process,) in rows)
+
+    # -- what people and models do --------------------------------------------------------------------
+
+    def add(self, new: NewTask) -> Task:
+        """A new pending task; BadInput for values that cannot be, Conflict when it would wait for itself."""
+        name, blocked_by = _named(new.name), _numbers(new.blocked_by)
+        _check(new.priority, new.description, new.deadline_ms)
+        context_ids = json.dumps([str(ref) for ref in new.context_ids], ensure_ascii=False)
+        with self._store.write(run=new.run, durable=True) as execute:
+            known = execute("SELECT id FROM tasks WHERE key = ?", (new.key,)) if new.key else []
+            if known:
+                return self.get(int(known[0][0]))
+            now = now_ms()
+            columns = "name, description, priority, deadline_ms, context_ids, person, session, origin, key, created_ms, updated_ms"
+            values: tuple[Any, ...] = (name, new.description, new.priority, new.deadline_ms, context_ids)
+            values = (*values, new.person, new.session, new.origin, new.key)
+            marks = ", ".join("?" * 11)
+            task = int(execute(f"INSERT INTO tasks ({columns}) VALUES ({marks}) RETURNING id", (*values, now, now))[0][0])
+            self._block(execute, task, blocked_by)
+            made = self.get(task)
+        self._passed(Step.TASK_ADDED)
+        return made
+
+    def update(
+        self,
+        task: int,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        priority: str | None = None,
+        blocked_by: Sequence[int] | None = None,
+        deadline_ms: int | None = None,
+        run: str = "",
+    ) -> Task:
+        """Change a pending task; what is None stays, and a `deadline_ms` of 0 takes the deadline away."""
+        given = {"name": None if name is None else _named(name), "description": description, "priority": priority}
+        given = {column: value for column, value in given.items() if value is not None}
+        _check(priority or "medium", description or "", deadline_ms or None)
+        with self._store.write(run=run, durable=True) as execute:
+            found = self.get(task)
+            if not given and blocked_by is None and deadline_ms is None:
+                return found
+            if found.status != "pending":
+                raise Conflict(f"task {task} is {found.status}, only a pending one can be changed", hint=f"reset task {task} first")
+            changes: dict[str, Any] = {**given, "updated_ms": max(now_ms(), found.updated_ms + 1)}
+            if deadline_ms is not None:
+                changes["deadline_ms"] = deadline_ms or None
+            words = ", ".join(f"{column} = ?" for column in changes)
+            execute(f"UPDATE tasks SET {words} WHERE id = ?", (*changes.values(), task))
+            if blocked_by is not None:
+                self._block(execute, task, _numbers(blocked_by))
+            changed = self.get(task)
+        self._nudge(changed)
+        return changed
+
+    def delete(self, task: int, *, run: str = "") -> list[int]:
+        """Delete a task that is not being worked on; the tasks that waited for it, which now never begin by themselves."""
+        with self._store.write(run=run, durable=True) as execute:
+            rows = execute("SELECT status, claimed_by FROM tasks WHERE id = ?", (task,))
+            if not rows:
+                raise NotFound(f"no task {task}", hint="owlbox task list shows them")
+            status, worker = rows[0]
+            if status == "in_progress":
+                raise Conflict(f"task {task} is being worked on by worker {worker}", hint=f"reset or cancel task {task} first")
+            execute("DELETE FROM tasks WHERE id = ?", (task,))
+        return self.blocking(task)
+
+    def reset(self, task: int, *, run: str = "") -> Task:
+        """Begin anew: pending whatever it was, without claim, reason and output; a worker that has it loses it."""
+        run = self._undoable(task, run)
+        with self._store.write(run=run, durable=True) as execute:
+            self._undoable(task, run, is_begun=True)
+            before, now = self.get(task), now_ms()
+            self._close_attempt(execute, task, "reset", now)
+            execute(
+                f"UPDATE tasks SET {BACK}, cancel_ms = NULL, deaths = 0, updated_ms = ?1, "
+                "deadline_ms = CASE WHEN deadline_ms > ?1 THEN deadline_ms END WHERE id = ?2",
+                (now, task),
+            )
+            found = self.get(task)
+        self._nudge(before)
+        return found
+
+    def cancel(self, task: int, *, run: str = "") -> Task:
+        """Give a task up: failed at once, or as soon as its worker has stopped; Conflict for one that has ended."""
+        run = self._undoable(task, run)
+        with self._store.write(run=run, durable=True) as execute:
+            self._undoable(task, run, is_begun=True)
+            found = self.get(task)
+            if found.status in ("complete", "failed"):
+                raise Conflict(f"task {task} is {found.status} already", hint=f"task {task} can be reset or deleted")
+            if found.status != "in_progress":
+                return self._settle(execute, found, "failed", CANCELLED)
+            now = now_ms()
+            execute("UPDATE tasks SET cancel_ms = COALESCE(cancel_ms, ?1), updated_ms = ?1 WHERE id = ?2", (now, task))
+            found = self.get(task)
+        self._nudge(found)
+        return found
+
+    # -- what workers do ------------------------------------------------------------------------------
+
+    def is_work(self, now: int | None = None) -> bool:
+        """True when `claim` has something to do: a task that can begin, or one whose deadline has passed."""
+        return self._is_ready() or bool(self._overdue(now or now_ms()))
+
+    def claim(self, worker: str, only: int | None = None, now: int | None = None) -> Claim | None:
+        """The most urgent, then oldest task that can begin, for this worker alone; None when there is none.
+
+        With `only`, that task or none. Tasks whose deadline has passed become failed first; rows that make no
+        sense are left out with a warning.
+        """
+        at_ms = now_ms() if now is None else now
+        self._expire(at_ms)
+        while self._is_ready():
+            try:
+                with self._store.write() as execute:
+                    claim = self._claim(execute, worker, only, at_ms)
+            except _Skipped:
+                continue
+            if claim is not None:
+                self._passed(Step.TASK_CLAIMED)
+            return claim
+        return None
+
+    def attach(self, claim: Claim, run: str) -> None:
+        """Note in which thread the task is worked on; Conflict when the claim is lost."""
+        with self._store.write() as execute:
+            self._require(claim)
+            execute("UPDATE task_attempts SET run = ? WHERE task = ? AND number = ?", (run, claim.task.id, claim.number))
+
+    def holds(self, claim: Claim) -> bool:
+        """True while the worker still has the task."""
+        return self._held(claim) is not None
+
+    def wanted_cancel(self, claim: Claim) -> bool:
+        """True when the task is still this worker's and somebody wants it stopped."""
+        return (held := self._held(claim)) is not None and held.cancel_ms is not None
+
+    def finish(self, claim: Claim, status: Literal["complete", "failed", "waiting"], text: str) -> Task:
+        """The task's end, or what it waits for; Conflict when the claim is lost."""
+        with self._store.write(durable=True) as execute:
+            done = self._settle(execute, self._require(claim), status, text[:MAX_TEXT])
+        self._passed(Step.TASK_SETTLED)
+        return done
+
+    def decided(self, run: str, failure: str = "") -> bool:
+        """What a task waits for in its thread is decided: it is pending again, or failed; False when none waits there."""
+        with self._store.write(durable=True) as execute:
+            last = "SELECT id FROM task_attempts a WHERE a.task = t.id AND a.number = t.attempts AND a.run = ?"
+            rows = execute(f"SELECT id FROM tasks t WHERE status = 'waiting' AND EXISTS ({last})", (run,))
+            for (task,) in rows:
+                if failure:
+                    self._settle(execute, self.get(task), "failed", failure)
+                else:
+                    execute(f"UPDATE tasks SET {BACK}, updated_ms = ? WHERE id = ?", (now_ms(), task))
+        return bool(rows)
+
+    def claim_of(self, run: str) -> Claim | None:
+        """The claim under which a thread works on a task, lost or not; None when it works on none."""
+        row = self._store.row("SELECT task, worker, number FROM task_attempts WHERE run = ? ORDER BY id DESC LIMIT 1", (run,))
+        return None if row is None else Claim(self.get(int(row[0])), str(row[1]), int(row[2]))
+
+    def give_back(self, claim: Claim, why: str) -> bool:
+        """Somebody else may do it, and it is nobody's fault: pending again. False when the claim is lost already."""
+        with self._store.write(durable=True) as execute:
+            held = self._held(claim)
+            if held is not None:
+                self._reopen(execute, held, why)
+        return held is not None
+
+    def release(self, worker: str, why: str) -> list[Task]:
+        """The tasks of a worker that has died are pending again; one whose worker died three times waits for a person."""
+        with self._store.write(durable=True) as execute:
+            rows = execute("SELECT id FROM tasks WHERE claimed_by = ? AND status = 'in_progress' ORDER BY id", (worker,))
+            return [self._bereave(execute, task, why) for task in self._freed(execute, rows, why)]
+
+    def release_stale(self, before_ms: int, is_slow: Callable[[str], bool | None] = unknown) -> list[Task]:
+        """Tasks claimed before a moment are pending again, as if their workers, which hang, had died.
+
+        `is_slow` knows better than the wall clock, which may have been set, for the workers it does not answer None for.
+        """
+        claimed = "SELECT id, claimed_by, claimed_ms FROM tasks INDEXED BY tasks_claimed WHERE status = 'in_progress' ORDER BY id"
+
+        def stale(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+            return [row for row in rows if ((row[2] or 0) < before_ms if (known := is_slow(str(row[1]))) is None else known)]
+
+        if not stale(self._store.rows(claimed)):
+            return []  # the usual case costs no write
+        with self._store.write(durable=True) as execute:
+            return [self._bereave(execute, task, SLOW) for task in self._freed(execute, stale(execute(claimed)), SLOW)]
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _undoable(self, task: int, run: str, is_begun: bool = False) -> str:
+        """The run whose undo takes a change back: none for a task in progress, because a lost claim must never come back."""
+        if not run or self.get(task).status != "in_progress":
+            return run
+        if is_begun:
+            raise Conflict(f"a worker has just begun with task {task}", hint="do it once more")
+        return ""
+
+    def _sound(self, tasks: Iterable[int]) -> list[Task]:
+        """Those of the tasks that exist and make sense."""
+        found = []
+        for task in tasks:
+            try:
+                found.append(self.find(task))
+            except StoreError as error:
+                self._skip(task, error)
+        return [task for task in found if task is not None]
+
+    def _freed(self, execute: Execute, rows: Iterable[Sequence[Any]], why: str) -> list[Task]:
+        """Those of the claimed tasks that make sense; the others are pending at once, or nobody could ever delete them."""
+        ids = [int(row[0]) for row in rows]
+        found = self._sound(ids)
+        for task in set(ids).difference(one.id for one in found):
+            self._close_attempt(execute, task, why, now_ms())
+            execute(f"UPDATE tasks SET {BACK} WHERE id = ?", (task,))
+        return found
+
+    def _skip(self, task: int, error: StoreError) -> None:
+        if task not in self._malformed:
+            LOG.warning("task left out: %s", error)
+            self._malformed.add(task)
+
+    def _usable(self) -> str:
+        """A condition that leaves out the rows known to make no sense."""
+        return f"id NOT IN ({', '.join(map(str, sorted(self._malformed)))})" if self._malformed else "TRUE"
+
+    def _is_ready(self) -> bool:
+        return self._store.row(f"SELECT 1 FROM tasks WHERE {READY} AND {self._usable()} LIMIT 1") is not None
+
+    def _overdue(self, at_ms: int) -> list[int]:
+        sql = f"SELECT id FROM tasks WHERE status = 'pending' AND deadline_ms <= ? AND {self._usable()} ORDER BY deadline_ms"
+        return [int(row[0]) for row in self._store.rows(sql, (at_ms,))]
+
+    def _expire(self, at_ms: int) -> None:
+        if not self._overdue(at_ms):
+            return  # the usual case costs no write
+        with self._store.write(durable=True) as execute:
+            for task in self._sound(self._overdue(at_ms)):
+                self._settle(execute, task, "failed", OVERDUE)
+
+    def _claim(self, execute: Execute, worker: str, only: int | None, at_ms: int) -> Claim | None:
+        wanted = f"SELECT id FROM tasks WHERE {READY} AND {self._usable()} "
+        wanted += f"ORDER BY {URGENCY}, id LIMIT 1" if only is None else f"AND id = {int(only)}"
+        rows = execute(
+            "UPDATE tasks SET status = 'in_progress', claimed_by = ?1, claimed_ms = ?2, updated_ms = ?2, attempts = attempts + 1, "
+            f"cancel_ms = NULL, ended_ms = NULL WHERE id = ({wanted}) AND {READY} RETURNING id",
+            (worker, at_ms),
+        )
+        if not rows:
+            return None
+        try:
+            task = self.get(int(rows[0][0]))
+        except StoreError as error:
+            self._skip(int(rows[0][0]), error)
+            raise _Skipped from None
+        sql = "INSERT INTO task_attempts (task, number, worker, started_ms) VALUES (?, ?, ?, ?)"
+        execute(sql, (task.id, task.attempts, worker, at_ms))
+        return Claim(task, worker, task.attempts)
+
+    def _held(self, claim: Claim) -> Task | None:
+        """The task as it is now, None when the claim is lost."""
+        task = self.find(claim.task.id)
+        is_held = task is not None and (task.status, task.claimed_by, task.attempts) == ("in_progress", claim.worker, claim.number)
+        return task if is_held else None
+
+    def _require(self, claim: Claim) -> Task:
+        held = self._held(claim)
+        if held is None:
+            now = self.find(claim.task.id)
+            how = "it is gone" if now is None else f"it is {now.status}" + (" elsewhere" if now.status == "in_progress" else "")
+            raise Conflict(f"task {claim.task.id} is not worked on here any more: {how}", hint="nothing was changed; stop here")
+        return held
+
+    def _settle(self, execute: Execute, task: Task, status: Literal["complete", "failed", "waiting"], text: str) -> Task:
+        now, texts = now_ms(), {"output": "", "failure": "", "waiting_reason": "", TEXT_OF[status]: text}
+        ended_ms = None if status == "waiting" else now
+        execute(
+            "UPDATE tasks SET status = ?, claimed_by = NULL, claimed_ms = NULL, cancel_ms = NULL, "
+            "output = ?, failure = ?, waiting_reason = ?, ended_ms = ?, updated_ms = ? WHERE id = ?",
+            (status, *texts.values(), ended_ms, now, task.id),
+        )
+        self._close_attempt(execute, task.id, text if text == CANCELLED else status, now)
+        gone = {"claimed_by": None, "claimed_ms": None, "cancel_ms": None}
+        done = replace(task, status=status, ended_ms=ended_ms, updated_ms=now, **gone, **texts)  # type: ignore[arg-type]
+        self._settled(done)
+        return done
+
+    def _reopen(self, execute: Execute, task: Task, why: str, deaths: int = 0) -> Task:
+        """Pending again; a task that was to be cancelled is that now."""
+        if task.cancel_ms is not None:
+            return self._settle(execute, task, "failed", CANCELLED)
+        now = now_ms()
+        self._close_attempt(execute, task.id, why, now)
+        execute(f"UPDATE tasks SET {BACK}, deaths = deaths + ?, updated_ms = ? WHERE id = ?", (deaths, now, task.id))
+        return self.get(task.id)
+
+    def _bereave(self, execute: Execute, task: Task, why: str) -> Task:
+        """What becomes of a task whose worker died, or hangs."""
+        task = self._reopen(execute, task, why, deaths=1)
+        if task.status != "pending" or task.deaths < MAX_DEATHS:
+            return task
+        tries = [one for one in self.attempts(task.id) if one.ended_ms is not None][-MAX_DEATHS:]
+        told = "; ".join(f"attempt {one.number}: {self._last_step(one.run)}, then {one.outcome}" for one in tries)
+        return self._settle(execute, task, "waiting", f"its worker died {task.deaths} times. {told}. Reset it to try again.")
+
+    def _last_step(self, run: str) -> str:
+        """What a thread recorded last, in a few words."""
+        row = self._store.row("SELECT seq, kind, tool FROM events WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,)) if run else None
+        if row is None:
+            return f"thread {run}, nothing recorded" if run else "no thread yet"
+        return f"thread {run}, step {row[0]} ({f'{row[1]} {row[2]}'.strip()})"
+
+    def _close_attempt(self, execute: Execute, task: int, outcome: str, at_ms: int) -> None:
+        execute("UPDATE task_attempts SET outcome = ?, ended_ms = ? WHERE task = ? AND ended_ms IS NULL", (outcome, at_ms, task))
+
+    def _block(self, execute: Execute, task: int, blockers: Sequence[int]) -> None:
+        """Let a task wait for exactly these; Conflict when it would wait for itself."""
+        known = {int(row[0]) for row in execute("SELECT blocker FROM task_deps WHERE task = ?", (task,))}
+        for blocker in sorted(known.difference(blockers)):
+            execute("DELETE FROM task_deps WHERE task = ? AND blocker = ?", (task, blocker))
+        for blocker in blockers:
+            if blocker not in known:
+                execute("INSERT INTO task_deps (task, blocker) VALUES (?, ?)", (task, blocker))
+        circle = self.circle(task)
+        if circle:
+            way = " → ".join(map(str, circle))
+            raise Conflict(f"task {task} would wait for itself: {way}", hint="leave one of these out of blocked_by")
+
+    def circle(self, task: int) -> list[int]:
+        """The way on which a task waits for itself, from it to it; [] when it does not."""
+        came: dict[int, int] = {}
+        waiting = [task]
+        while waiting:
+            current = waiting.pop(0)
+            for (blocker,) in self._store.rows("SELECT blocker FROM task_deps WHERE task = ?", (current,)):
+                if blocker == task:
+                    way = [task, current]
+                    while way[-1] != task:
+                        way.append(came[way[-1]])
+                    return way[::-1]
+                if blocker not in came:
+                    came[blocker] = current
+                    waiting.append(blocker)
+        return []
+
+
+class _Skipped(Exception):
+    """Leaves the transaction of a claim so that it is rolled back."""
+
+
+def _task(row: Sequence[Any]) -> Task:
+    """A row as a task; StoreError when it makes no sense."""
+    values = dict(zip(COLUMNS.split(", "), row, strict=False))
+    refs = json.loads(values["context_ids"])
+    if not isinstance(refs, list) or not all(isinstance(ref, str) for ref in refs):
+        raise _nonsense(values["id"], f"context_ids is {values['context_ids'][:100]}")
+    if not values["name"].strip():
+        raise _nonsense(values["id"], "it has no name")
+    return Task(**{**values, "context_ids": tuple(refs)}, blocked_by=tuple(json.loads(row[-2])), run=row[-1] or "")
+
+
+def _nonsense(task: int, what: str) -> StoreError:
+    return StoreError(f"task {task} is malformed: {what}", hint=f"owlbox task delete {task}, then add it anew")
+
+
+def _named(name: str) -> str:
+    """A task's name as one line."""
+    name = " ".join(name.split())
+    if not 1 <= len(name) <= MAX_NAME:
+        raise BadInput(f"name has {len(name)} characters", hint=f"use 1 to {MAX_NAME}; more goes into the description")
+    return name
+
+
+def _numbers(tasks: Sequence[int]) -> list[int]:
+    """Numbers of tasks, each once."""
+    found = list(dict.fromkeys(tasks))
+    wrong = [task for task in found if not 0 < task < 2**63]
+    if wrong or len(found) > MAX_BLOCKERS:
+        what = f"blocked_by names task {wrong[0]}" if wrong else f"blocked_by names {len(found)} tasks"
+        raise BadInput(what, hint=f"use numbers of tasks, at most {MAX_BLOCKERS}; owlbox task list shows them")
+    return found
+
+
+def _check(priority: str, description: str, deadline_ms: int | None) -> None:
+    if priority not in get_args(Priority):
+        raise BadInput(f"priority {priority!r}", hint="use low, medium or high")
+    if len(description) > MAX_TEXT:
+        raise BadInput(f"description has {len(description)} characters", hint=f"use at most {MAX_TEXT}")
+    if deadline_ms is not None and deadline_ms <= now_ms():
+        raise BadInput(f"the deadline {clock.iso(deadline_ms)} has passed", hint="give a later one, or none")

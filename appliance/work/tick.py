@@ -1,0 +1,416 @@
+"""One tick of a worker: stale claims back, schedules, one claim, one loop of the model, the task's end.
+
+Owns no table. A task's end is recorded in the transaction that ends its thread's loop, or before, by the tool that
+the model called; what ended so is not ended again. What keeps a worker from its work through no fault of the task
+(it is stopped, the model's process goes away) gives the claim back. Knows nothing about processes and signals:
+`work.worker` calls this in a thread and interrupts it. Not promised: that a tool which hears no stop ends in time.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from appliance.agent.loop import Loops, Subscription
+from appliance.agent.stop_conditions import OFFLINE
+from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms
+from appliance.errors import Conflict, NotFound, OwlError, StoreError, Unavailable
+from appliance.prompt.packet import Packets
+from appliance.prompt.roles import WORKER, Role
+from appliance.records import Event, LoopEnded, Model, Route
+from appliance.runtime import log
+from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.settings import Workers
+from appliance.sessions.runs import DONE, PROPOSED, WAITING, Loop, Runs
+from appliance.store.database import Store
+from appliance.work.briefing import Briefing
+from appliance.work.tasks import CANCELLED, Claim, Tasks, unknown
+from appliance.work.worker_log import Phases
+
+LOG = logging.getLogger(__name__)
+STALE_TICKS = 3  # a claim is stale after so many longest ticks (B-023)
+MARGIN = 0.9  # of that, after which a worker ends its own tick
+READ = 0.5  # of the model's window, for the first message
+CHANNEL = "task"
+NO_CALL = "(The answer ended without a call of complete_task, fail_task or wait_task, so it was taken as the result.)"
+MAX_TURNS = "Max turns exceeded"
+UNDECIDED = "a change waits for a decision (owlbox entry waiting)"
+STOPPED, LOST = "its worker was stopped", "the claim was lost"
+# Through no fault of the task: our own process, the model's, or the database.
+OURS = ("busy", "disk_full")
+BLAMELESS = ("interrupted", "connection_lost", "provider_timeout", "stream_error", *OURS)
+INTERRUPTED, UNBEGUN = "interrupted", "could not be begun"
+WAITS = "it waits for the network"
+UNKNOWN = LoopEnded(500, "failed", "internal error")
+MAX_INTERRUPTIONS = 3  # a task that ends the model's process each time, or fits nowhere, is not begun for ever
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a tick works with."""
+
+    store: Store
+    tasks: Tasks
+    runs: Runs
+    loops: Loops
+    model: Model
+    packets: Packets
+    briefing: Briefing
+    held_s: Callable[[str], float | None] = unknown  # for how long a worker has held its claim
+    go_on: Callable[[str], object] = bool  # a run: what it waits for may have been decided before it was put down
+    marked: Callable[[str, int, Sequence[int], Sequence[str], str], None] | None = None  # run, task, those before, texts, notes
+    role: Callable[[int], Role] = lambda turns: Role(WORKER, max_turns=turns, is_background=True, menu=WORKER)
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """Whatever makes tasks of its own; judged before a task is claimed."""
+
+    are_enabled: Callable[[], bool]
+    evaluate: Callable[[], object]
+
+
+@dataclass
+class Job:
+    """The task a worker has now; `why` says what made it stop."""
+
+    claim: Claim
+    loop: Loop
+    cancel: CancelToken = field(default_factory=CancelToken)
+    why: str = ""
+    end: LoopEnded = UNKNOWN
+
+    def stop(self, why: str) -> None:
+        """End the model's work; the first reason stays."""
+        self.why = self.why or why
+        self.cancel.set()
+
+
+def nothing() -> None:
+    """There is nothing to prepare."""
+
+
+def unseen(is_held: bool) -> None:
+    """Nobody looks."""
+
+
+class Ticks:
+    """Works on tasks, one at a time; `interrupt` and `look` may be called from other threads."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        pace: Callable[[], Workers],
+        phases: Phases,
+        *,
+        schedules: Schedules | None = None,
+        alarms: Alarms | None = None,
+        prepare: Callable[[], None] = nothing,
+        passed: Passed = nobody,
+    ) -> None:
+        """`prepare` is called before a model is needed."""
+        self._parts = parts
+        self._pace = pace
+        self._phases = phases
+        self._schedules = schedules
+        self._alarms = alarms or Alarms()
+        self._prepare = prepare
+        self._passed = passed
+        self._guard = threading.Lock()
+        self._job: Job | None = None
+        self._unsettled: dict[int, Job] = {}  # by loop
+        self._unreturned: list[Callable[[], object]] = []  # claims that the database did not let us give back
+        self.hold: Callable[[bool], None] = unseen  # told before a claim is made, and when none is held any more
+        self._is_stopping = False
+        self._number = 0
+        self.was_interrupted = False  # the last tick, by something that trying again at once would not mend
+
+    def tick(self, worker: str, only: int | None = None) -> bool:
+        """One round; True when there was a task to work on. Unavailable when no model can be asked: nothing is claimed."""
+        self._number += 1
+        self.was_interrupted = False
+        started_s, did_work = monotonic_s(), False
+        self._phases.say("tick-start", f"#{self._number}")
+        try:
+            self._parts.loops.pay_all()
+            for job in list(self._unsettled.values()):
+                self._make_sure(job)
+            self._return_claims()
+            self._release_stale()
+            if self._has_schedules(only) and self._schedules is not None:
+                self._phases.say("evaluating-schedules")
+                self._schedules.evaluate()
+            did_work = self._work(worker, only)
+        finally:
+            spent_s = monotonic_s() - started_s
+            self._phases.say("tick-end", f"#{self._number} {spent_s:.1f}s didWork={'true' if did_work else 'false'}")
+            if did_work:
+                self._passed(Step.TICK_ENDED)
+        return did_work
+
+    def is_due(self, only: int | None = None) -> bool:
+        """True when a tick would have something to do; writes nothing when it would not."""
+        self._release_stale()
+        return self._has_schedules(only) or self._is_due(only)
+
+    def is_busy(self) -> bool:
+        """True while a claim is held."""
+        return self._job is not None or bool(self._unsettled or self._unreturned)
+
+    def interrupt(self, why: str) -> None:
+        """End what is being worked on, and begin nothing more when the worker is `STOPPED`."""
+        with self._guard:
+            self._is_stopping = self._is_stopping or why == STOPPED
+            job = self._job
+        if job is not None:
+            job.stop(why)
+
+    def look(self) -> None:
+        """See whether somebody wants the task stopped, or it is no longer ours."""
+        job = self._job
+        if job is None:
+            return
+        try:
+            task = self._parts.tasks.find(job.claim.task.id)
+        except StoreError:
+            return  # seen when it ends
+        if task is not None and task.attempts == job.claim.number:
+            if task.status in ("complete", "failed", "waiting"):
+                return  # a tool has ended it, and the loop is about to
+            if task.status == "in_progress" and task.claimed_by == job.claim.worker:
+                if task.cancel_ms is not None:
+                    job.stop(CANCELLED)
+                return
+        job.stop(LOST)
+
+    def ended(self, loop: Loop, end: LoopEnded) -> bool:
+        """To be called in the transaction that ends a loop; False when the loop is none of ours."""
+        job = self._unsettled.get(loop.id)
+        if job is not None:
+            self._settle(job, end)
+        return job is not None
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _release_stale(self) -> None:
+        limit_s = STALE_TICKS * self._pace().max_tick_s
+
+        def is_slow(worker: str) -> bool | None:
+            held_s = self._parts.held_s(worker)
+            return None if held_s is None else held_s > limit_s
+
+        for task in self._parts.tasks.release_stale(now_ms() - round(limit_s * 1000), is_slow):
+            LOG.warning("task %d was claimed for too long and is %s again", task.id, task.status)
+
+    def _has_schedules(self, only: int | None) -> bool:
+        return self._schedules is not None and only is None and self._schedules.are_enabled()
+
+    def _work(self, worker: str, only: int | None) -> bool:
+        self._phases.say("claiming-task")
+        if not self._is_due(only):
+            return False
+        self._prepare()
+        routes = self._parts.model.plan("")
+        self.hold(True)
+        try:
+            claim = None if self._is_stopping else self._parts.tasks.claim(worker, only)
+            if claim is None:
+                return False
+            LOG.info("task %d claimed", claim.task.id, extra={"worker": worker, "attempt": claim.number})
+            with log.correlated(correlation_id()):
+                self._carry_out(claim, routes[0])
+            return True
+        finally:
+            if not self.is_busy():
+                self.hold(False)
+
+    def _is_due(self, only: int | None) -> bool:
+        if only is None:
+            return self._parts.tasks.is_work()
+        task = self._parts.tasks.find(only)
+        if task is None:
+            self._phases.note(f"there is no task {only}: nothing claimed")
+        elif task.status != "pending":
+            self._phases.note(f"task {only} is {task.status}: nothing claimed")
+        elif task.open_blockers:
+            self._phases.note(f"task {only} waits for {task.open_blockers} others: nothing claimed")
+        else:
+            return True
+        return False
+
+    def _carry_out(self, claim: Claim, route: Route) -> None:
+        loop, why, is_its_own = None, "internal error", True
+        try:
+            loop = self._begin(claim, route)
+        except OwlError as error:
+            why, is_its_own = error.message, not isinstance(error, Unavailable)
+            if not isinstance(error, Conflict | NotFound):
+                raise
+        finally:
+            if loop is None:
+                LOG.error("task %d %s: %s", claim.task.id, UNBEGUN, why)
+                self._unreturned.append(partial(self._give_up, claim, f"{UNBEGUN}: {why}", is_its_own))
+                self._return_claims()
+        if loop is None:
+            return
+        job = Job(claim, loop)
+        self._unsettled[loop.id] = job
+        with self._guard:
+            self._job = job
+            if self._is_stopping:
+                job.stop(STOPPED)
+        self._passed(Step.TASK_ATTACHED)
+        try:
+            self._answer(job)
+        finally:
+            with self._guard:
+                self._job = None
+
+    def _give_up(self, claim: Claim, why: str, is_its_own: bool) -> None:
+        """A claim on which nothing was begun: pending again, failed when the task is to blame, time after time."""
+        tasks = self._parts.tasks
+        if is_its_own and self._streak(claim, UNBEGUN) + 1 >= MAX_INTERRUPTIONS:
+            if tasks.holds(claim):
+                tasks.finish(claim, "failed", f"it {why}")
+        else:
+            tasks.give_back(claim, why)
+
+    def _return_claims(self) -> None:
+        """Give back what is not worked on; with the next tick what a full or busy database keeps us from."""
+        for give_up in list(self._unreturned):
+            try:
+                give_up()
+            except OwlError as error:
+                LOG.error("a claim is given back later: %s", error)
+            else:
+                self._unreturned.remove(give_up)
+
+    def _begin(self, claim: Claim, route: Route) -> Loop:
+        """The task's thread with its first message, begun: all of it, or nothing of it. One that was put down goes on."""
+        parts, task = self._parts, claim.task
+        for loop in parts.runs.queue(task.run) if task.run else ():
+            if loop.seq == 1 and loop.status == WAITING:  # what it waited for is decided
+                with parts.store.write(durable=True):
+                    parts.runs.open_session(loop.session, task.person, self._context(task.person, task.session))
+                    parts.tasks.attach(claim, loop.run)
+                    parts.runs.start_loop(loop.id)
+                    return parts.runs.loop(loop.id)
+        text = parts.briefing.text(claim, int(route.window * READ * parts.packets.divisor))
+        relevant = parts.packets.relevant(f"{task.name} {task.description}"[:2000])
+        session, correlation = f"{CHANNEL}:{task.id}", log.correlation()
+        with parts.store.write(durable=True):
+            parts.runs.open_session(session, task.person, self._context(task.person, task.session))
+            run = parts.runs.begin(session, "tick", title=f"Working: {task.name}", task=task.id)
+            if parts.marked is not None:
+                parts.marked(run.id, task.id, task.blocked_by, task.context_ids, relevant)
+            given: dict[str, Any] | None = {"relevant": relevant} if relevant else None
+            first = Event(run.id, "message", "user", text, input=given, channel=CHANNEL, correlation=correlation)
+            prompt = parts.runs.append(first)
+            loop_id = parts.runs.enqueue(run.id, prompt.id, correlation)
+            parts.tasks.attach(claim, run.id)
+            # Begun at once: a prompt that only waits is one that the core would answer as a chat.
+            parts.runs.start_loop(loop_id)
+            return parts.runs.loop(loop_id)
+
+    def _context(self, person: str, session: str) -> str:
+        """Whose task it is: the person's or group's in whose conversation it was asked for."""
+        try:
+            found = self._parts.runs.session(session) if session else {}
+        except NotFound:
+            found = {}
+        return str(found.get("context") or f"user:{person}")
+
+    def _answer(self, job: Job) -> None:
+        parts, pace = self._parts, self._pace()
+        limit_s = STALE_TICKS * pace.max_tick_s * MARGIN
+        alarms = [self._alarms.after(limit_s, lambda: job.stop(f"it took longer than {limit_s:.0f} s (workers.max_tick_s)"))]
+        if (deadline_ms := job.claim.task.deadline_ms) is not None:
+            left_s = max(0.0, (deadline_ms - now_ms()) / 1000)
+            alarms.append(self._alarms.after(left_s, lambda: job.stop("its deadline passed")))
+        told = parts.loops.feed.subscribe(job.loop.id)
+        listener = threading.Thread(target=self._show, args=(told,), name="phases", daemon=True)
+        listener.start()
+        end = UNKNOWN
+        try:
+            end = parts.loops.answer(job.loop, job.cancel, parts.role(pace.max_turns))
+        finally:
+            for alarm in alarms:
+                self._alarms.cancel(alarm)
+            parts.loops.feed.put(job.loop.id, end)
+            parts.loops.feed.leave(job.loop.id, told)
+            listener.join(5)
+            job.end = end
+            self._make_sure(job)
+            if end.status == PROPOSED:
+                parts.go_on(job.loop.run)
+
+    def _show(self, told: Subscription) -> None:
+        try:
+            for item in told:
+                self._phases.show(item)
+        except OSError as error:
+            LOG.warning("nobody looks on any more: %s", error)
+
+    def _make_sure(self, job: Job) -> None:
+        """Settle what the end of the loop did not: its thread was deleted, or the database was busy."""
+        try:
+            if self._parts.tasks.holds(job.claim):
+                with self._parts.store.write(durable=True):
+                    self._settle(job, job.end)
+            self._unsettled.pop(job.loop.id, None)
+        except OwlError as error:
+            LOG.error("the end of task %d is kept for later: %s", job.claim.task.id, error)
+
+    def _settle(self, job: Job, end: LoopEnded) -> None:
+        """Record how the task stands, unless a tool has, or it is not ours any more. Call inside a transaction."""
+        parts, claim = self._parts, job.claim
+        try:
+            if parts.tasks.holds(claim):
+                status, text = self._verdict(job, end)
+                if status == "pending":
+                    parts.tasks.give_back(claim, text)
+                else:
+                    parts.tasks.finish(claim, status, text)
+            task = parts.tasks.find(claim.task.id)
+        except StoreError as error:
+            LOG.error("task %d: %s", claim.task.id, error)
+            task = None
+        is_ours = task is not None and task.attempts == claim.number
+        became = f"in_progress -> {task.status}" if task is not None and is_ours else f"left as it is: {LOST}"
+        change = Event(job.loop.run, "status_change", "system", f"task {claim.task.id}: {became}")
+        try:
+            parts.runs.append(change)
+        except NotFound:
+            pass  # its thread was deleted
+        LOG.info("task %d: %s", claim.task.id, became, extra={"result": end.outcome, "run": job.loop.run})
+
+    def _verdict(self, job: Job, end: LoopEnded) -> tuple[Literal["pending", "complete", "failed", "waiting"], str]:
+        """How a task ends whose model called no tool for that."""
+        is_stopped = job.why == STOPPED or end.outcome == "stopped"
+        if is_stopped and end.status != DONE:  # what was finished just in time need not be done twice
+            return "pending", STOPPED
+        if job.why and not is_stopped:
+            return "failed", job.why
+        if end.status == DONE:
+            said = self._parts.runs.said(job.loop.id).strip()
+            return "complete", f"{said}\n\n{NO_CALL}" if said else NO_CALL
+        if end.status == PROPOSED:
+            return "waiting", f"{UNDECIDED}: {end.message or 'see its thread'}. It goes on once that is decided."
+        if end.outcome == "max_turns":
+            return "failed", MAX_TURNS
+        if end.outcome == OFFLINE:  # however long that takes: nobody is to blame
+            self.was_interrupted = True
+            return "pending", f"{WAITS}: {end.message}"
+        if end.outcome in BLAMELESS:
+            self.was_interrupted = True
+            if end.outcome in OURS or self._streak(job.claim, INTERRUPTED) + 1 < MAX_INTERRUPTIONS:
+                return "pending", f"{INTERRUPTED}: {end.message or end.outcome}"
+            return "failed", f"it was interrupted {MAX_INTERRUPTIONS} times, the last time: {end.message or end.outcome}"
+        return "failed", end.message or end.outcome
+
+    def _streak(self, claim: Claim, how: str) -> int:
+        """How many attempts right before this one ended like that: the model's process gone, or never begun."""
+        before = [one.outcome for one in self._parts.tasks.attempts(claim.task.id) if one.number < claim.number]
+        return next((i for i, outcome in enumerate(reversed(before)) if not outcome.startswith(how)), len(before))

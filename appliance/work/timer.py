@@ -1,0 +1,115 @@
+"""The thread of a core that knows what time it is: it sleeps until the next schedule is due, fires, and sleeps again.
+
+Parked while nothing is active; else it looks at least every `poll_s`, because the wall clock may be set: a Pi has no clock
+of its own, starts years behind and leaps when it hears the time. A leap is seen by comparing with the clock that never
+jumps, and has the schedules put right before anything is fired. What a model must judge, and jobs of the system, have a
+thread of their own, so that no reminder is late for them.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from appliance.clock import monotonic_s, now_ms
+from appliance.errors import OwlError
+from appliance.runtime.periodic import RETRY_S, Rounds
+from appliance.work.firing import Firing
+from appliance.work.schedules import Schedule
+
+LOG = logging.getLogger(__name__)
+LEAP_MS = 5000  # by less the clock is only trimmed
+SHORTEST_S = 0.01
+
+
+class Timekeeper:
+    """Fires schedules in a thread; `now` and `steady_s` are the two clocks."""
+
+    def __init__(
+        self,
+        firing: Firing,
+        poll_s: Callable[[], float],
+        *,
+        now: Callable[[], int] = now_ms,
+        steady_s: Callable[[], float] = monotonic_s,
+    ) -> None:
+        self._firing = firing
+        self._poll_s = poll_s
+        self._now = now
+        self._steady_s = steady_s
+        self._rounds = Rounds("timekeeper", self.look, "schedules", LOG)
+        self._lock = threading.Lock()
+        self._judging: set[int] = set()
+        self._judges = ThreadPoolExecutor(1, thread_name_prefix="judge")
+        self._offset_ms: int | None = None
+
+    def start(self) -> None:
+        """Begin with what was due meanwhile, and what a dead process left."""
+        self._rounds.start()
+
+    def wake(self) -> None:
+        """Something about schedules has changed; never blocks."""
+        self._rounds.wake()
+
+    def close(self, limit_s: float = 5.0) -> None:
+        """Begin nothing more, and wait for what is being begun."""
+        self._rounds.stop()
+        with self._lock:
+            self._judges.shutdown(wait=False, cancel_futures=True)
+        self._rounds.join(limit_s)
+
+    def look(self) -> float | None:
+        """Fire what is due; for how long there is nothing to do then, None until somebody wakes us."""
+        now = self._now()
+        self._settle(now)
+        self._firing.round(now, later=self._judge)
+        with self._lock:
+            busy = frozenset(self._judging)
+        next_ms = self._firing.schedules.next_ms(busy)
+        if next_ms is None:
+            return self._poll_s() if busy else None
+        wait_s = (next_ms - self._now()) / 1000
+        if wait_s <= 0 and next_ms <= now:
+            return RETRY_S  # others hold it, or it may not run yet
+        return min(max(wait_s, SHORTEST_S), self._poll_s())
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _settle(self, now: int) -> None:
+        """At the start, and after the clock was set: put right what does not fit it."""
+        offset_ms = now - round(self._steady_s() * 1000)
+        before_ms, self._offset_ms = self._offset_ms, offset_ms
+        leapt_ms = 0 if before_ms is None else offset_ms - before_ms
+        if before_ms is not None and abs(leapt_ms) < LEAP_MS:
+            self._offset_ms = before_ms  # trims add up to a leap
+            return
+        if before_ms is None:
+            self._firing.recover(now)
+        else:
+            LOG.warning("the clock was set by %+.1f s", leapt_ms / 1000)
+        try:
+            count = self._firing.schedules.mend(now, self._firing.gates(), leapt_ms=leapt_ms)
+        except OwlError:
+            self._offset_ms = before_ms
+            raise
+        if count:
+            LOG.info("%d schedules were counted anew", count)
+
+    def _judge(self, known: Schedule) -> None:
+        with self._lock:
+            if known.id in self._judging or self._rounds.is_closing:
+                return
+            self._judging.add(known.id)
+            self._judges.submit(self._judged, known)
+
+    def _judged(self, known: Schedule) -> None:
+        try:
+            self._firing.judge(known, self._now())
+        except OwlError as error:
+            LOG.error("schedule %s (%s): %s", known.ref, known.name, error)
+        except Exception:
+            LOG.exception("schedule %s (%s)", known.ref, known.name)
+        finally:
+            with self._lock:
+                self._judging.discard(known.id)
+            self.wake()

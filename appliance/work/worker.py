@@ -1,0 +1,275 @@
+"""The life of a worker's process: registered, alive to others, working tick by tick, stopped in good order.
+
+The main thread waits for signals, gives signs of life and buries dead workers; a second one works. So a worker in a
+model call of five minutes goes on beating, and one that is asked to stop does so at once: SIGTERM and SIGINT give
+the claim back, SIGUSR1 means that there is something to look at, a task that was added or is to be stopped. Idle
+it sleeps. A terminal that is closed (SIGHUP) asks it to stop too. One that was taken for dead ends when it learns of
+it, and has changed nothing meanwhile. Not promised: that a tool which hears no stop ends in time; then the process
+ends with it, and the claim is given back by others.
+"""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.clock import monotonic_s
+from appliance.errors import OwlError, Unavailable
+from appliance.runtime.settings import Workers
+from appliance.runtime.signals import Signals
+from appliance.sessions.runs import Runs
+from appliance.store.process_registry import Mode, Pulse, Roster
+from appliance.work.tick import LOST, STOPPED, Ticks
+from appliance.work.worker_control import Crew
+from appliance.work.worker_log import Phases
+
+LOG = logging.getLogger(__name__)
+WORKED, NOTHING, NO_MODEL, DECLARED_DEAD = 0, 0, 5, 1  # exit codes
+RETRY_S = 5.0  # after no model could be asked, doubling
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SECOND_LOOK_S = 2.0  # a signal may come before the commit that it tells of
+
+
+@dataclass(frozen=True)
+class Post:
+    """Who works, and how: `task` is the only one it may take, `log` its file unless it is in the foreground."""
+
+    id: str
+    mode: Mode
+    task: int | None = None
+    log: Path | None = None
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What a worker has besides its ticks: the list of workers, its colleagues, and whom to tell when it did something.
+
+    `tell` lets others know that something changed, `rest` gives back what only work needs, `quit` ends what runs.
+    """
+
+    roster: Roster
+    crew: Crew
+    runs: Runs
+    tell: Callable[[], None]
+    rest: Callable[[], None]
+    quit: Callable[[], None]
+
+
+class Shift:
+    """One worker from its registration to its end. Run it from the main thread of its process."""
+
+    def __init__(self, post: Post, ties: Ties, ticks: Ticks, pace: Callable[[], Workers], phases: Phases) -> None:
+        self._post = post
+        self._ties = ties
+        self._ticks = ticks
+        self._pace = pace
+        self._phases = phases
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._ended = threading.Event()
+        self.did_work = False
+        self._code = NOTHING
+        self.reason = "its work was done"
+        self._signals: Signals | None = None
+        self._reaped_s = float("-inf")
+        self._grace_s, self._stop_at_s = 0.0, float("inf")
+        self._was_woken = False
+
+    def run(self, registered: Callable[[], None] = lambda: None, *, grace_s: float = 30.0) -> int:
+        """Work until there is nothing more to do, or a signal; the exit code. `registered` is called once that is so.
+
+        Once and in the foreground, with nothing due, it does not even register.
+        A thread that does not stop in `grace_s` is left behind: end the process then.
+        """
+        if self._post.mode == "once" and self._post.log is None and not self._ticks.is_due(self._post.task):
+            # A timer may start us every minute: that leaves no trace while there is nothing to do.
+            self._ended.set()
+            self._idle()
+            return NOTHING
+        # Before anybody can know of us, and for those who are told too late that we have left: an unhandled SIGUSR1
+        # would end the process.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        # Under nohup a closed terminal is no reason to stop.
+        ends = [one for one in ENDS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+        self._signals = Signals((*ends, signal.SIGUSR1))
+        pulse = self._ties.roster.begin(self._post.id, self._post.mode, task=self._post.task, log=self._post.log)
+        self._ticks.hold = pulse.hold
+        worker = threading.Thread(target=self._work, name="tick", daemon=True)
+        try:
+            registered()
+            LOG.info("worker %s works", self._post.id, extra={"mode": self._post.mode, "task": self._post.task})
+            worker.start()
+            self._watch(pulse, grace_s)
+        finally:
+            self._leave(pulse)
+        return self._code
+
+    @property
+    def is_left_behind(self) -> bool:
+        """True when its thread did not stop in time."""
+        return not self._ended.is_set()
+
+    # -- the main thread ------------------------------------------------------------------------------
+
+    def _watch(self, pulse: Pulse, grace_s: float) -> None:
+        assert self._signals is not None
+        self._grace_s, due_s = grace_s, monotonic_s()
+        while not self._ended.is_set() and (now_s := monotonic_s()) < self._stop_at_s:
+            if now_s >= due_s:
+                self._guarded("beat", lambda: self._beat(pulse))
+                self._guarded("reap", self._reap)
+                pace = self._pace()
+                due_s = now_s + min(pace.heartbeat_s, pace.reap_interval_s if self._is_persistent() else pace.heartbeat_s)
+            number = self._signals.wait(max(0.01, min(due_s, self._stop_at_s) - monotonic_s()))
+            if number in ENDS and number is not None and not self._stop.is_set():
+                self._end(STOPPED, signal.Signals(number).name)
+            elif number == signal.SIGUSR1:
+                self._guarded("look", self._ticks.look)
+                self._wake.set()
+
+    def _beat(self, pulse: Pulse) -> None:
+        """A sign of life: in memory, and in the row while a claim is held."""
+        pulse.beat()
+        if self._ticks.is_busy():
+            if not self._ties.roster.beat(self._post.id):
+                self._declared_dead()
+            self._ticks.look()
+
+    def _reap(self) -> None:
+        """Only persistent workers look after the others (B-019)."""
+        if not self._is_persistent() or monotonic_s() - self._reaped_s < self._pace().reap_interval_s:
+            return
+        self._reaped_s = monotonic_s()
+        if self._ties.crew.reap():
+            self._ties.runs.recover(lambda event: None)
+            self._wake.set()
+
+    def _guarded(self, what: str, step: Callable[[], object]) -> None:
+        """A busy database or a full disk must not end the worker."""
+        try:
+            step()
+        except OwlError as error:
+            LOG.error("%s: %s", what, error)
+        except Exception:
+            LOG.exception("%s failed", what)
+
+    def _end(self, why: str, reason: str) -> None:
+        LOG.info("worker %s stops: %s", self._post.id, reason)
+        self.reason, self._stop_at_s = reason, monotonic_s() + self._grace_s
+        self._stop.set()
+        if why == STOPPED:
+            self._ties.quit()
+        self._ticks.interrupt(why)
+        self._wake.set()
+
+    def _declared_dead(self) -> None:
+        """Others took us for dead: what we held is theirs."""
+        if not self._stop.is_set():
+            LOG.error("worker %s was taken for dead and ends", self._post.id)
+            self._code = DECLARED_DEAD
+            self._end(LOST, "taken for dead")
+
+    def _leave(self, pulse: Pulse) -> None:
+        """Say that we have ended, unless we hold something still: then others find it when we are gone."""
+        assert self._signals is not None
+        if self.is_left_behind or self._ticks.is_busy():
+            LOG.error("worker %s ends with a claim that could not be given back", self._post.id)
+        else:
+            self._guarded("end", lambda: self._ties.roster.end(self._post.id, "stopped", self.reason))
+        pulse.end()
+        if not self.is_left_behind:
+            self._signals.close()
+
+    def _is_persistent(self) -> bool:
+        return self._post.mode == "persist"
+
+    # -- the thread that works --------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        assert self._signals is not None
+        try:
+            if self._is_persistent():
+                self._go_on()
+            else:
+                self._once()
+        finally:
+            self._ended.set()
+            self._signals.ring()
+
+    def _once(self) -> None:
+        try:
+            did_work = self._ticks.tick(self._post.id, self._post.task)
+        except OwlError as error:
+            LOG.error("worker %s: %s", self._post.id, error)
+            self._phases.note(f"nothing done: {error}")
+            self._code, self.reason = error.exit_code, error.message
+        except Exception as error:
+            LOG.exception("the tick failed")
+            self._phases.note(f"the tick failed: {type(error).__name__}: {error}")
+            self._code, self.reason = 1, f"the tick failed: {type(error).__name__}"
+        else:
+            if did_work:
+                self.did_work = True
+                self._told()
+            else:
+                self._idle()
+
+    def _idle(self) -> None:
+        self._phases.note("nothing to do")
+        self.reason = "there was nothing to do"
+
+    def _go_on(self) -> None:
+        pause_s = 0.0
+        while not self._stop.is_set():
+            is_second_look = False
+            if not self._is_standing():
+                return
+            try:
+                self._wake.clear()
+                did_work, trouble = self._ticks.tick(self._post.id), ""
+                if self._ticks.was_interrupted:
+                    trouble = "interrupted"
+            except OwlError as error:
+                did_work, trouble = False, str(error)
+                LOG.log(logging.WARNING if isinstance(error, Unavailable) else logging.ERROR, "no work done: %s", error)
+            except Exception as error:  # the worker's loop survives its task (B-012)
+                did_work, trouble = False, f"{type(error).__name__}: {error}"
+                LOG.exception("the tick failed")
+            if did_work:
+                self.did_work = True
+                self._told()
+            if did_work and not trouble:
+                pause_s = 0.0
+                continue
+            interval_s = self._pace().tick_interval_s
+            if trouble:
+                self._phases.note(trouble)
+                pause_s = min(interval_s, max(RETRY_S, pause_s * 2))
+            else:
+                pause_s, is_second_look = 0.0, self._was_woken
+            self._sleep(pause_s or (min(interval_s, SECOND_LOOK_S) if is_second_look else interval_s))
+
+    def _sleep(self, pause_s: float) -> None:
+        """Until it is time, or somebody says that there is something to do."""
+        self._ties.rest()
+        if self._stop.is_set():
+            return
+        self._phases.say("sleeping", f"{pause_s:g}s")
+        self._was_woken = self._wake.wait(pause_s)
+
+    def _is_standing(self) -> bool:
+        """False when others took us for dead meanwhile."""
+        try:
+            is_standing = self._ties.roster.get(self._post.id).status == "running"
+        except OwlError as error:
+            LOG.error("cannot see whether we still count: %s", error)
+            return True
+        if not is_standing:
+            self._declared_dead()
+        return is_standing
+
+    def _told(self) -> None:
+        """Others may go on with what has become possible, and letters may leave."""
+        self._guarded("tell", self._ties.tell)

@@ -1,0 +1,265 @@
+"""Workers as seen from outside: started, listed, stopped, and buried when they have died.
+
+Owns no table: the rows are those of `store.process_registry`, what the dead held is given back by `tasks`. A worker that is started
+here has a session of its own, so it outlives the command, the chat or the screen that asked for it; under systemd
+it ends with the unit that started it, and gives its claim back. Knows nothing about what a worker does.
+"""
+
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from appliance.clock import iso, monotonic_s, new_id, now_ms, sleep_s
+from appliance.errors import BadInput, Conflict, NotFound, Unavailable
+from appliance.runtime import sd_notify
+from appliance.runtime.paths import Home
+from appliance.runtime.settings import Workers
+from appliance.store.database import Store
+from appliance.store.process_registry import DEAD, RUNNING, STOPPED, Mode, Roster, Worker
+from appliance.work.tasks import Claim, Task, Tasks
+
+LOG = logging.getLogger(__name__)
+READY_S = 30.0  # how long a worker may take to register: a Pi reads Python from a card
+STOP_S = 10.0
+LOG_BYTES = 128 * 1024  # of a log that are shown
+ID, READY = "OWLBOX_WORKER_ID", "OWLBOX_READY_FD"  # told to a worker by whoever starts it
+
+
+class Crew:
+    """Starts and looks after the workers of a home."""
+
+    def __init__(
+        self,
+        home: Home,
+        environ: Mapping[str, str],
+        store: Store,
+        roster: Roster,
+        tasks: Tasks,
+        settings: Callable[[], Workers],
+    ) -> None:
+        self._home = home
+        self._environ = environ
+        self._store = store
+        self._roster = roster
+        self._tasks = tasks
+        self._settings = settings
+
+    # -- looking --------------------------------------------------------------------------------------
+
+    def listing(self, status: str = "", limit: int = 20, offset: int = 0) -> list[dict[str, Any]]:
+        """Workers, newest first, as JSON-ready values."""
+        if status not in ("", RUNNING, STOPPED, DEAD):
+            raise BadInput(f"status {status!r}", hint=f"use {RUNNING}, {STOPPED} or {DEAD}")
+        return [self._plain(worker) for worker in self._roster.listing(status, limit=limit, offset=offset)]
+
+    def view(self, ref: str) -> dict[str, Any]:
+        """One worker with what it holds."""
+        worker = self._roster.get(ref)
+        return {**self._plain(worker), "claims": [{"task": t.id, "name": t.name, "run": t.run} for t in self._held(worker.id)]}
+
+    def counts(self) -> dict[str, int]:
+        """How many workers there are in each state, those that died unnoticed among the dead."""
+        counts = self._roster.counts()
+        gone = len(self._roster.gone(None))
+        return {**counts, RUNNING: counts[RUNNING] - gone, DEAD: counts[DEAD] + gone}
+
+    def log(self, ref: str, after: int = -1) -> dict[str, Any]:
+        """The end of a worker's log, at most 128 KB of it, or what it has got since byte `after`; with its size in bytes."""
+        worker = self._roster.get(ref)
+        if worker.log is None:
+            raise NotFound(f"worker {worker.id} has no log file", hint="it ran in the foreground of a terminal")
+        size_bytes, data, start = 0, b"", 0
+        try:
+            with open(worker.log, "rb") as file:
+                size_bytes = os.fstat(file.fileno()).st_size
+                start = max(0, size_bytes - LOG_BYTES)
+                if 0 <= after <= size_bytes:
+                    start = max(start, after)
+                file.seek(start)
+                data = file.read(size_bytes - start)
+        except FileNotFoundError:
+            pass  # cleared away: empty
+        text = data.decode("utf-8", "replace")
+        return {
+            "id": worker.id,
+            "path": worker.log,
+            "size_bytes": size_bytes,
+            "start": start,
+            "text": text,
+            "status": worker.status,
+        }
+
+    # -- starting and ending --------------------------------------------------------------------------
+
+    def start(self, mode: Mode = "once", task: int | None = None, *, is_scheduling: bool = True) -> dict[str, Any]:
+        """Start a worker as a process of its own and wait until it is registered; Unavailable says why it is not."""
+        check(mode, task)
+        if task is not None:
+            self._tasks.get(task)
+        worker = new_id()
+        path = self._home.logs / f"{worker}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ear, mouth = os.pipe()
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600), "ab") as output:
+                words = ["--persist"] if mode == "persist" else []
+                words += [] if task is None else ["--task-id", str(task)]
+                words += [] if is_scheduling else ["--no-eval-schedules"]
+                child = subprocess.Popen(
+                    [sys.executable, "-m", "appliance", "--home", str(self._home.root), "worker", "run", *words],
+                    env={**self._environment(), ID: worker, READY: str(mouth)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    pass_fds=(mouth,),
+                    cwd="/",
+                )
+            os.close(mouth)
+            mouth = -1
+            # Collected when it ends: a dead child that nobody waits for stays in the table of processes.
+            threading.Thread(target=child.wait, name=f"worker-{child.pid}", daemon=True).start()
+            try:
+                self._await(ear, path)
+            except Unavailable:
+                child.terminate()  # or it would work all the same, after we have said that it does not
+                raise
+        finally:
+            os.close(ear)
+            if mouth >= 0:
+                os.close(mouth)
+        what = (
+            f"for task {task}" if task is not None else "that goes on until it is stopped" if mode == "persist" else "for one task"
+        )
+        message = f"worker {worker} has started, {what}"
+        LOG.info("%s", message, extra={"pid": child.pid})
+        return {"id": worker, "pid": child.pid, "mode": mode, "task": task, "log": str(path), "message": message}
+
+    def stop(self, ref: str) -> dict[str, Any]:
+        """Ask a worker to stop: it gives back what it holds. Waits for it a moment; "stopping" when it takes longer."""
+        worker = self._require_running(ref)
+        if self._roster.send(worker, signal.SIGTERM):
+            end_s = monotonic_s() + STOP_S
+            while monotonic_s() < end_s and worker.is_alive() and self._roster.get(worker.id).status == RUNNING:
+                sleep_s(0.05)
+        if not worker.is_alive():
+            # It ended without a word, or was gone already.
+            self._give_back(worker, "stopped", "stopped")
+        now = self._roster.get(worker.id)
+        return {**self._plain(now), "state": "stopping" if now.status == RUNNING else now.status}
+
+    def kill(self, ref: str) -> dict[str, Any]:
+        """End a worker at once. What it held is pending again, and that does not count as a death of the task's making."""
+        worker = self._require_running(ref)
+        self._roster.send(worker, signal.SIGKILL)
+        end_s = monotonic_s() + STOP_S
+        while worker.is_alive() and monotonic_s() < end_s:
+            sleep_s(0.02)
+        self._give_back(worker, "dead", "killed on request")
+        return self._plain(self._roster.get(worker.id))
+
+    def wake(self) -> int:
+        """Let idle workers look for work now; how many were told."""
+        return sum(self._roster.send(worker, signal.SIGUSR1) for worker in self._roster.running() if worker.mode == "persist")
+
+    def nudge(self, task: Task) -> None:
+        """Let a task's worker see at once that the task is to be stopped."""
+        for worker in self._roster.running():
+            if worker.id == task.claimed_by:
+                self._roster.send(worker, signal.SIGUSR1)
+
+    # -- the dead -------------------------------------------------------------------------------------
+
+    def reap(self, *, now: int | None = None) -> list[Worker]:
+        """Bury the dead and the silent, give back what they held, forget stopped ones of long ago; those buried."""
+        settings = self._settings()
+        # Nobody can be heard more often than they beat.
+        buried = self._bury(max(settings.dead_after_s, 2 * settings.heartbeat_s), now)
+        self._roster.prune(settings.stopped_retention_s, now)
+        return buried
+
+    def recover(self) -> list[Worker]:
+        """Bury the workers whose process is gone, by the kernel's word alone, and forget stopped ones of long ago.
+
+        Writes nothing when there are none.
+        """
+        self._roster.prune(self._settings().stopped_retention_s)
+        return self._bury(None, None)
+
+    def _bury(self, dead_after_s: float | None, now: int | None) -> list[Worker]:
+        buried = []
+        for worker, why in self._roster.gone(dead_after_s, now):
+            with self._store.write(durable=True):
+                if self._roster.end(worker.id, "dead", why):
+                    back = self._tasks.release(worker.id, f"its worker died: {why}")
+                    buried.append(worker)
+                    LOG.warning("worker %s is dead: %s; %d tasks given back", worker.id, why, len(back))
+        for holder in self._roster.strays():
+            back = self._tasks.release(holder, "its worker is gone")
+            LOG.warning("worker %s is gone; %d tasks given back", holder, len(back))
+        return buried
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _give_back(self, worker: Worker, status: Literal["stopped", "dead"], why: str) -> None:
+        with self._store.write(durable=True):
+            self._roster.end(worker.id, status, why)
+            for task in self._held(worker.id):
+                self._tasks.give_back(Claim(task, worker.id, task.attempts), f"its worker was {why}")
+
+    def _held(self, worker: str) -> list[Task]:
+        return [task for task in self._tasks.listing(status="in_progress", limit=10_000) if task.claimed_by == worker]
+
+    def _require_running(self, ref: str) -> Worker:
+        worker = self._roster.get(ref)
+        if worker.status != RUNNING:
+            raise Conflict(
+                f"worker {worker.id} is {worker.status} since {iso(worker.ended_ms or 0)[:16]}", hint="owlbox worker list"
+            )
+        return worker
+
+    def _plain(self, worker: Worker) -> dict[str, Any]:
+        is_running = worker.status == RUNNING
+        return {
+            "id": worker.id,
+            "pid": worker.pid,
+            "host": worker.host,
+            "mode": worker.mode,
+            "task": worker.task,
+            "status": worker.status,
+            "is_alive": is_running and worker.is_alive(),
+            "started_ms": worker.started_ms,
+            "beat_ms": now_ms() - round(max(0.0, self._roster.silent_s(worker)) * 1000) if is_running else worker.beat_ms,
+            "ended_ms": worker.ended_ms,
+            "log": worker.log,
+            "reason": worker.reason,
+        }
+
+    def _environment(self) -> dict[str, str]:
+        """What a worker needs to know of our environment: nothing that was meant for this process alone."""
+        private = (*sd_notify.PRIVATE, ID, READY, "OWLBOX_TOKEN", "OWLBOX_CHILD", "OWLBOX_PARENT", "OWLBOX_CONFIG")
+        return {name: value for name, value in self._environ.items() if name not in private}
+
+    def _await(self, ear: int, log: Path) -> None:
+        """Wait for a worker's word that it is registered; its last line of log when it ends before."""
+        if select.select([ear], [], [], READY_S)[0] and os.read(ear, 1):
+            return
+        try:
+            lines = log.read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
+            lines = []
+        why = lines[-1].removeprefix("owlbox: ") if lines else "it said nothing"
+        raise Unavailable(f"the worker did not start: {why}", hint=f"its log is {log}")
+
+
+def check(mode: str, task: int | None) -> None:
+    """Conflict for a worker that goes on for ever with one task alone."""
+    if mode == "persist" and task is not None:
+        raise Conflict("a worker for one task ends with it: --persist and --task-id exclude each other", hint="leave one out")

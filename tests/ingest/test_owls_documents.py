@@ -1,0 +1,70 @@
+"""The documents that the owl writes itself: whole, at once, with their front matter, and in nobody else's prompt."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from test_scenarios import CHAT, Stage, opened
+
+from appliance.clock import CancelToken
+from appliance.ingest import notes
+from appliance.records import Inbound, ToolCall
+
+KEPT = "---\nloading: always\nagent-modification: true\n---\n\nOld words.\n"
+
+
+@pytest.fixture
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with opened(tmp_path_factory.mktemp("documents"), {"hi": ["Hoot."], "ben": ["Hoot."]}) as made:
+        yield made
+
+
+def write(stage: Stage, name: str, run: str = "", **given: Any) -> Any:
+    return stage.core.toolbox.dispatch(ToolCall("1", name, given), run, CancelToken())
+
+
+def in_prompt(stage: Stage, name: str) -> str | None:
+    return next((part.text for part in notes.documents(stage.core.home.box)[0] if part.name == name), None)
+
+
+@pytest.mark.covers("E-256", "E-257", "S-039", "S-040")
+def test_memory_is_replaced_as_a_whole_and_an_empty_one_is_in_no_prompt(stage: Stage) -> None:
+    assert in_prompt(stage, "MEMORY") is None
+    assert write(stage, "memory_write", content="- Ada is vegetarian.").status == 200
+    assert in_prompt(stage, "MEMORY") == "- Ada is vegetarian."
+    assert write(stage, "memory_write", content="").status == 200 and in_prompt(stage, "MEMORY") is None
+    for given in ({}, {"content": None}):
+        assert write(stage, "memory_write", **given).outcome == "invalid_arguments"
+    assert [path.name for path in stage.core.home.box.glob(".*.new")] == []
+
+
+@pytest.mark.covers("B-116", "E-230")
+def test_front_matter_stays_and_the_change_is_in_the_thread(stage: Stage) -> None:
+    path = stage.core.home.box / "BELIEFS.md"
+    path.write_text(KEPT)
+    run = stage.ask("[hi] Hello.", CHAT).run
+    assert write(stage, "update_beliefs", run, content="New words.").status == 200
+    assert path.read_text() == KEPT.replace("Old", "New") and in_prompt(stage, "BELIEFS") == "New words."
+    (change,) = [event for event in stage.core.runs.events(run) if event.kind == "context_update"]
+    assert change.tool == "BELIEFS" and change.content == "BELIEFS.md has 2 words"
+    (stage.core.home.box / "GOALS.md").unlink(missing_ok=True)
+    assert write(stage, "update_goals", run, content="Rest.").status == 200 and in_prompt(stage, "GOALS") == "Rest."
+
+
+@pytest.mark.covers("B-116", "E-230")
+def test_a_document_that_bars_the_owl_stays_as_it_is(stage: Stage) -> None:
+    path = stage.core.home.box / "GOALS.md"
+    path.write_text(KEPT.replace("true", "false"))
+    assert write(stage, "update_goals", content="Mine.").status == 403
+    assert path.read_text() == KEPT.replace("true", "false")
+    path.write_text("---\nnever closed")
+    assert write(stage, "update_goals", content="Mine.").status == 400 and path.read_text() == "---\nnever closed"
+
+
+@pytest.mark.covers("A-010")
+def test_where_several_people_talk_nothing_is_written_into_everybodys_prompt(stage: Stage) -> None:
+    mine = stage.ask("[hi] Hello.", CHAT).run
+    with stage.core.store.write(durable=True):
+        stage.core.runs.touch_session(Inbound("local", "ben", "hi", "m1", 1))
+    outcome = write(stage, "memory_write", mine, content="Ada's secret.")
+    assert outcome.status == 403 and in_prompt(stage, "MEMORY") is None and "remember" in outcome.hint

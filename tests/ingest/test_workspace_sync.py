@@ -1,0 +1,413 @@
+"""The files of the workspace in step with the disk, as each run sees them; constraints and the manifest."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from process import Box, a_box  # noqa: F401
+from stores import new_store
+
+from appliance.clock import now_ms, sleep_s, this_process
+from appliance.errors import BadInput, NotFound, OwlError, TooLarge
+from appliance.ingest.file_reader import Gather
+from appliance.ingest.sources import Sources
+from appliance.ingest.workspace_sync import MANIFEST, MAX_FILE_BYTES, Change, Constraint, Project
+from appliance.knowledge.drives import Drives
+from appliance.knowledge.entries import By, Content, Entries
+from appliance.knowledge.schemes import Schemes
+from appliance.knowledge.verb_arguments import Look, Write
+from appliance.knowledge.verbs import Verbs
+from appliance.knowledge.views import Actor, Views
+from appliance.records import Inbound
+from appliance.runtime.paths import Home
+from appliance.sessions.runs import Runs
+from appliance.store.database import Store
+
+
+@dataclass
+class Desk:
+    """A workspace and everything that follows it."""
+
+    root: Path
+    store: Store
+    entries: Entries
+    views: Views
+    verbs: Verbs
+    runs: Runs
+    sources: Sources
+    project: Project
+
+    def write(self, name: str, text: str | bytes = "x\n") -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        moment = 1_700_000_000_000_000_000 + now_ms()  # long ago, and another time at each write
+        os.utime(path, ns=(moment, moment))
+        return path
+
+    def run(self) -> Actor:
+        inbound = Inbound("local", "ada", "hi", f"m-{now_ms()}", now_ms())
+        self.runs.touch_session(inbound)
+        return Actor("model", self.runs.begin(inbound.session, "chat").id)
+
+    def person(self, actor: Actor) -> Actor:
+        return Actor("client", actor.run)
+
+    def seen(self, actor: Actor) -> dict[str, str]:
+        return {view.path: view.visibility for view in self.views.of(actor.run)}
+
+    def paths(self) -> list[str]:
+        rows = self.store.rows("SELECT path FROM entries WHERE scope = 'project:1' ORDER BY path")
+        return [str(path) for (path,) in rows]
+
+    def writes(self) -> int:
+        return int(self.store.value("SELECT total_changes()"))
+
+
+@pytest.fixture
+def desk(home: Home, tmp_path: Path) -> Iterator[Desk]:
+    store = new_store(home.database)
+    root = Path(os.path.realpath(tmp_path)) / "work"
+    root.mkdir()
+    entries, views, schemes = Entries(store), Views(store), Schemes()
+    made: list[Project] = []
+    verbs = Verbs(store, entries, views, schemes, veto=lambda path: made[0].veto(path), look=lambda paths: made[0].look(paths))
+    sources = Sources(store, entries, Drives(store, entries, schemes))
+    made.append(Project(root, store, sources, verbs, lambda: Gather(os.environ), closed=[home.root]))
+    yield Desk(root, store, entries, views, verbs, Runs(store, this_process().encode()), sources, made[0])
+    store.close()
+
+
+# -- following --------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("R-046")
+def test_followed_files_are_archived_until_the_run_asks_for_them(desk: Desk):
+    desk.write("src/a.py", "def f(): ...\n")
+    desk.write("notes.md")
+    desk.write("owl.png", b"\x89PNG\0")
+    desk.write(".env", "SECRET=1")
+    desk.write("build/out.txt")
+    desk.write(".gitignore", "build/\n")
+    desk.write("large.txt", b"x" * (MAX_FILE_BYTES + 1))
+    (desk.root / "link.md").symlink_to("notes.md")
+    actor = desk.run()
+    assert desk.project.before_turn(actor) == Change(read=2)
+    assert desk.paths() == ["notes.md", "src/a.py"]
+    assert {path: how for path, how in desk.seen(actor).items() if path != MANIFEST} == {
+        "notes.md": "archived",
+        "src/a.py": "archived",
+    }
+    entry = desk.entries.get("src/a.py")
+    assert entry.body == "def f(): ...\n" and entry.description == "def f()"
+    assert desk.verbs.get(actor, "src/a.py").message == "def f(): ...\n"
+    desk.project.before_turn(actor)
+    assert desk.seen(actor)["src/a.py"] == "visible"  # looking again lowers nothing
+
+
+@pytest.mark.covers("R-049")
+def test_what_changed_on_the_disk_is_there_before_the_next_turn_and_nothing_else_is_written(desk: Desk):
+    for name in ("a.md", "b.md", "c.md"):
+        desk.write(name, name)
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    sleep_s(0.12)  # what was written this moment is looked at once more
+    desk.project.before_turn(actor)
+    before = desk.writes()
+    assert desk.project.before_turn(actor) == Change() and desk.writes() == before
+    kept = desk.entries.get("b.md")
+    desk.write("a.md", "changed")
+    desk.write("new.md", "new")
+    (desk.root / "c.md").unlink()
+    assert desk.project.before_turn(actor) == Change(read=2, removed=1)
+    assert desk.entries.get("a.md").body == "changed" and desk.paths() == ["a.md", "b.md", "new.md"]
+    assert desk.entries.get("b.md") == kept
+    assert desk.seen(actor)["new.md"] == "archived"
+    desk.write("b.md", "b.md")  # touched: it says the same
+    assert desk.project.before_turn(actor) == Change() and desk.entries.get("b.md") == kept
+    desk.write("d.bin", b"\0")
+    desk.project.before_turn(actor)
+    assert desk.project.before_turn(actor) == Change()
+
+
+@pytest.mark.covers("R-049")
+def test_a_change_made_here_stays_until_the_file_itself_changes(desk: Desk):
+    desk.write("a.md", "of the disk")
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    desk.entries.put("a.md", Content(body="accepted"), By("model", actor.run))
+    desk.project.before_turn(actor)
+    assert desk.entries.get("a.md").body == "accepted"
+    (desk.root / "a.md").unlink()
+    desk.project.before_turn(actor)
+    assert desk.entries.get("a.md").body == "accepted"  # nowhere else is this text
+    desk.write("a.md", "of the disk again")
+    desk.project.before_turn(actor)
+    assert desk.entries.get("a.md").body == "of the disk again"
+
+
+def test_files_of_nobody_are_left_alone(desk: Desk):
+    desk.entries.put("proposed.md", Content(body="never on the disk"))
+    desk.entries.put("disk:/elsewhere.md", Content(body="added"))
+    desk.project.before_turn(desk.run())
+    assert desk.paths() == ["disk://elsewhere.md", "proposed.md"]
+
+
+def test_without_a_workspace_nothing_is_followed(desk: Desk):
+    none = Project(None, desk.store, desk.sources, desk.verbs, lambda: Gather(os.environ))
+    actor = desk.run()
+    assert none.before_turn(actor) == Change() and desk.seen(actor) == {}
+    assert none.persist(desk.person(actor), "a.md", "add").status == 404
+    gone = Project(desk.root / "gone", desk.store, desk.sources, desk.verbs, lambda: Gather(os.environ))
+    assert gone.before_turn(actor) == Change()
+
+
+# -- the manifest -----------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("R-047")
+def test_the_manifest_is_written_once_for_a_run(desk: Desk):
+    desk.write("src/b.py", "x" * 21)
+    desk.write("src/a.py", "x" * 20)
+    desk.write("README", "ü" * 4)
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    found = desk.entries.get(MANIFEST, scope=f"run:{actor.run}")
+    assert found.body == "* README - 2 tokens\n* src/a.py - 10 tokens\n* src/b.py - 11 tokens\n"
+    assert MANIFEST == "log://turn_0/repo/manifest" and desk.seen(actor)[MANIFEST] == "visible"
+    desk.write("later.md")
+    desk.project.before_turn(actor)
+    assert desk.entries.get(MANIFEST, scope=f"run:{actor.run}") == found
+    other = desk.run()
+    desk.project.before_turn(other)
+    assert "later.md" in desk.entries.get(MANIFEST, scope=f"run:{other.run}").body
+    child = desk.runs.begin(desk.runs.get(actor.run).session, "chat", parent=actor.run)
+    desk.views.fork(actor.run, child.id)
+    desk.project.before_turn(Actor("model", child.id))
+    assert desk.entries.find(MANIFEST, scope=f"run:{child.id}") is None  # it sees its parent's
+
+
+@pytest.mark.covers("R-048")
+def test_a_run_without_the_repository_looks_at_nothing_but_what_is_added(desk: Desk):
+    desk.write("a.md", "one")
+    desk.write("b.md", "two")
+    actor = desk.run()
+    assert desk.project.before_turn(actor, has_repo=False) == Change()
+    assert desk.paths() == [] and desk.seen(actor) == {}
+    assert desk.project.persist(desk.person(actor), "a.md", "add", has_repo=False).message == "one"
+    assert desk.paths() == ["a.md"] and desk.seen(actor)["a.md"] == "visible" and MANIFEST not in desk.seen(actor)
+    desk.write("a.md", "changed")
+    assert desk.project.before_turn(actor, has_repo=False) == Change(read=1)
+    assert desk.entries.get("a.md").body == "changed" and desk.paths() == ["a.md"]
+
+
+# -- constraints ------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("R-044")
+def test_what_is_ignored_is_not_followed_and_stays_on_the_disk(desk: Desk):
+    for name in ("src/a.py", "src/gen/b.py", "src/gen/keep.py"):
+        desk.write(name)
+    desk.project.constrain("src/gen/**", "ignore")
+    desk.project.constrain("src/gen/keep.py", "add")
+    desk.project.before_turn(desk.run())
+    assert desk.paths() == ["src/a.py", "src/gen/keep.py"] and (desk.root / "src/gen/b.py").exists()
+    desk.project.constrain("src/**", "ignore")  # set last: it counts
+    desk.project.before_turn(desk.run())
+    assert desk.paths() == []
+    desk.project.release("src/**")
+    desk.project.before_turn(desk.run())
+    assert desk.paths() == ["src/a.py", "src/gen/keep.py"]
+
+
+@pytest.mark.covers("R-044")
+def test_what_git_leaves_out_can_be_added_by_name(desk: Desk):
+    desk.write(".gitignore", "*.log\n")
+    desk.write("a.log")
+    desk.write("b.log")
+    desk.write(".hidden.md")
+    desk.project.constrain("a.log", "add")
+    desk.project.constrain(".hidden.md", "readonly")
+    desk.project.before_turn(desk.run())
+    assert desk.paths() == [".hidden.md", "a.log"]
+
+
+@pytest.mark.covers("R-044")
+@pytest.mark.parametrize("verb", ["set", "rm", "mv"])
+def test_a_change_of_what_is_read_only_is_refused_when_it_is_accepted(desk: Desk, verb: str):
+    desk.write("lib/a.py", "old")
+    desk.write("b.py", "old")
+    desk.project.constrain("lib/*", "readonly")
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    if verb == "set":
+        proposed = desk.verbs.set(actor, "lib/a.py", Write(body="new"))
+    elif verb == "rm":
+        proposed = desk.verbs.rm(actor, "lib/a.py", Look())
+    else:
+        proposed = desk.verbs.mv(actor, "lib/a.py", "c.py")
+    assert proposed.status == 202
+    (where,) = proposed.data["proposals"]
+    done = desk.verbs.resolve(desk.person(actor), where, True)
+    assert done.status == 403 and "lib/a.py is read-only" in done.message
+    assert desk.entries.get("lib/a.py").body == "old" and desk.entries.find("c.py") is None
+    assert desk.views.get(actor.run, where).state == "failed" and desk.views.get(actor.run, where).status == 403
+    (where,) = desk.verbs.set(actor, "b.py", Write(body="new")).data["proposals"]
+    assert desk.verbs.resolve(desk.person(actor), where, True).status == 200 and desk.entries.get("b.py").body == "new"
+
+
+@pytest.mark.covers("E-328")
+@pytest.mark.parametrize("what", ["edited", "gone", "made", "source", "elsewhere"])
+def test_a_file_that_was_edited_since_a_change_was_proposed_is_left_as_it_is(desk: Desk, what: str):
+    desk.write("a.py", "old")
+    desk.write("b.py", "other")
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    target = "new.py" if what in ("made", "source") else "a.py"
+    if what == "source":
+        (where,) = desk.verbs.mv(actor, "a.py", target).data["proposals"]
+    else:
+        (where,) = desk.verbs.set(actor, target, Write(body="mine")).data["proposals"]
+    if what == "gone":
+        (desk.root / "a.py").unlink()
+    else:
+        desk.write({"made": "new.py", "elsewhere": "b.py"}.get(what, "a.py"), "his")
+    done = desk.verbs.resolve(desk.person(actor), where, True)
+    old, his = (sha256(text.encode()).hexdigest() for text in ("old", "his"))
+    if what == "elsewhere":
+        assert done.status == 200 and desk.entries.get("a.py").body == "mine" and desk.entries.get("b.py").body == "other"
+        return
+    was, now = {"gone": (old, "none"), "made": ("none", his)}.get(what, (old, his))
+    assert (done.status, done.outcome) == (409, "conflict") and f"its hash was {was}, now it is {now}" in done.message
+    assert desk.views.get(actor.run, where).status == 409
+    found = desk.entries.find("new.py" if what == "made" else "a.py")
+    assert (found.body if found else None) == (None if what == "gone" else "his")
+    assert str(desk.entries.get(where, scope=f"run:{actor.run}").attributes["reason"]).endswith(f"now it is {now}")
+
+
+@pytest.mark.covers("R-045")
+def test_constraints_last_and_visibility_is_the_runs_own(desk: Desk):
+    desk.write("a.md")
+    one, two = desk.run(), desk.run()
+    desk.project.persist(desk.person(one), "a.md", "readonly")
+    desk.project.before_turn(two)
+    assert desk.seen(one)["a.md"] == "visible" and desk.seen(two)["a.md"] == "archived"
+    again = Project(desk.root, desk.store, desk.sources, desk.verbs, lambda: Gather(os.environ))
+    assert again.constraints() == [Constraint("a.md", "readonly")] and again.kind_of("a.md") == "readonly"
+    assert again.kind_of("b.md") == ""
+
+
+@pytest.mark.covers("R-045")
+def test_a_constraint_makes_no_room(desk: Desk):
+    desk.write("a.md", "x" * 1000)
+
+    def check(actor: Actor, tokens: int) -> None:
+        if tokens > 100:
+            raise TooLarge(f"{tokens} tokens are more than there is room for")
+
+    narrow = Project(desk.root, desk.store, desk.sources, desk.verbs, lambda: Gather(os.environ), check_room=check)
+    actor = desk.run()
+    with pytest.raises(TooLarge, match="500 tokens"):
+        narrow.persist(desk.person(actor), "a.md", "add")
+    assert narrow.constraints() == [Constraint("a.md", "add")]
+    assert desk.seen(actor).get("a.md", "archived") == "archived"
+
+
+@pytest.mark.covers("R-046")
+def test_a_get_that_persists_promotes_every_match(desk: Desk):
+    for name in ("src/a.py", "src/b.py", "c.md"):
+        desk.write(name)
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    found = desk.project.persist(desk.person(actor), "src/*.py", "add")
+    assert found.status == 200 and found.data["count"] == 2
+    seen = desk.seen(actor)
+    assert (seen["src/a.py"], seen["src/b.py"], seen["c.md"]) == ("visible", "visible", "archived")
+    assert desk.project.persist(desk.person(actor), "c.md", "ignore").message == "c.md: ignored from now on"
+    assert desk.paths() == ["src/a.py", "src/b.py"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kind"), [("a.md", "frozen"), ("known://a", "add"), ("/etc/*", "add"), ("../x", "add"), ("", "add")]
+)
+def test_constraints_that_cannot_be_are_refused(desk: Desk, pattern: str, kind: str):
+    with pytest.raises(BadInput):
+        desk.project.constrain(pattern, kind)  # type: ignore[arg-type]
+    assert desk.project.constraints() == []
+
+
+def test_a_constraint_that_is_not_there_cannot_be_released(desk: Desk):
+    desk.project.constrain("src/*", "add")
+    with pytest.raises(NotFound, match="src/b"):
+        desk.project.release("src/b")
+    desk.project.constrain("src/*", "ignore")
+    assert desk.project.constraints() == [Constraint("src/*", "ignore")]
+
+
+def test_files_that_cannot_be_read_stop_no_turn(desk: Desk):
+    desk.write("a.md")
+    desk.write("bad.txt", b"caf\xe9")
+    desk.write("line\nbreak.md")
+    os.mkfifo(desk.root / "pipe")
+    try:
+        desk.project.before_turn(desk.run())
+    except OwlError as error:
+        pytest.fail(str(error))
+    assert desk.paths() == ["a.md"]
+
+
+@pytest.mark.covers("R-049")
+def test_what_is_away_is_not_forgotten_and_what_is_gone_is(desk: Desk):
+    for name in ("a.md", "sub/b.md", "sub/c.md"):
+        desk.write(name)
+    desk.project.before_turn(desk.run())
+    desk.root.rename(desk.root.with_name("elsewhere"))  # a disk that is not mounted now
+    assert desk.project.before_turn(desk.run()) == Change()
+    desk.root.with_name("elsewhere").rename(desk.root)
+    (desk.root / "sub" / "c.md").unlink()
+    (desk.root / "sub").chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        desk.root.parent.chmod(0o755)
+        os.seteuid(65534)  # root may read everything
+    try:
+        followed = desk.project._followed()
+    finally:
+        os.seteuid(user)
+        (desk.root / "sub").chmod(0o755)
+    assert "sub/b.md" not in followed and desk.project._remove_gone(followed) == 0
+    assert desk.project.before_turn(desk.run()) == Change(removed=1)
+    assert desk.paths() == ["a.md", "sub/b.md"]
+
+
+@pytest.mark.covers("R-046", "R-045", "R-044", "E-150")
+def test_people_say_how_files_are_followed(box: Box, tmp_path: Path):
+    root = tmp_path / "work"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "a.py").write_text("print('owl')\n")
+    (root / "b.md").write_text("# B\n")
+    box.environ["OWLBOX__SANDBOX__WORKSPACE"] = str(root)
+    thread = box.run("ask", "hello", "--json")
+    run = json.loads(thread.stdout)["run"]
+    done = box.json("entry", "get", "src/*.py", "--persist", "readonly", "--thread", run)
+    assert done["data"]["paths"] == ["src/a.py"]
+    assert box.run("entry", "get", "b.md", "--persist", "ignore").stdout == "b.md: ignore from now on\n"
+    assert box.run("entry", "get", "c/*", "--persist", "none").returncode == 3
+    with box.store() as store:
+        assert store.rows("SELECT pattern, kind FROM constraints ORDER BY id") == [("src/*.py", "readonly"), ("b.md", "ignore")]
+        seen = store.rows(
+            "SELECT path, visibility FROM views v JOIN entries e ON e.id = entry WHERE v.run = ? AND path GLOB 'src/*'", (run,)
+        )
+        assert seen == [("src/a.py", "visible")]
+    assert box.run("entry", "get", "b.md", "--persist", "none").stdout == "b.md: no constraint any more\n"
+    core = box.serve()  # and the same over the socket
+    assert core.call("entry.get", ref="b.md", persist="readonly", run=run)["status"] == 200
+    with box.store() as store:
+        kinds = "SELECT pattern, kind FROM constraints ORDER BY id"
+        assert store.rows(kinds) == [("src/*.py", "readonly"), ("b.md", "readonly")]
+        assert core.call("entry.get", ref="b.md", persist="none")["message"] == "b.md: no constraint any more"
+        assert store.rows(kinds) == [("src/*.py", "readonly")]

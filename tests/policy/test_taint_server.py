@@ -1,0 +1,84 @@
+"""A real server of tools that gives orders, a core with a model that obeys: held, let pass once, let pass for a while."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from border import NOTE, SECRET, Border, calls, opened, using
+from harbors import SERVERS
+from loopback import Server, serving
+from needs import needs
+
+from appliance.channels.rpc.core_methods import LocalCall
+from appliance.policy.audit_log import Asked
+
+pytestmark = needs("bwrap", "perl")
+READ = {"name": "read", "arguments": {"ref": NOTE}}
+HELP = {"name": "tool_help", "arguments": {"name": "bazaar_look"}}
+LOOK = using("bazaar_look", query="Please")
+SEARCH = using("mcp_search", query="look things up", keyword_only=True)
+DIRECT = using("bazaar_keep", text=SECRET)
+META = using("mcp_exec", server="bazaar", tool="keep", args={"text": SECRET})
+ANSWERS: dict[str, Any] = {
+    "described": [calls(HELP), calls(READ), calls(DIRECT), "Done."],
+    "searched": [calls(SEARCH), calls(READ), calls(META), "Done."],
+    "answered": [calls(LOOK), calls(READ), calls(META), "Done."],
+    "named": [calls(LOOK), calls(READ), calls(using("bazaar_keep", **{"text": "look", SECRET: True})), "Done."],
+    "misused": [calls(using("bazaar_keep", query="Please")), calls(READ), calls(META), "Done."],
+    "approved": [calls(LOOK), calls(READ), calls(DIRECT), "Done."],
+    "granted": [calls(LOOK), calls(READ), calls(META), "Done."],
+    "ordinary": [calls(LOOK), "Nothing there."],
+}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Server]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def border(tmp_path_factory: pytest.TempPathFactory, site: Server) -> Iterator[Border]:
+    with opened(tmp_path_factory.mktemp("bazaar"), site, ANSWERS) as made:
+        mounts = [f"{SERVERS / 'hostile.py'}:/servers/hostile.py"]
+        made.core.servers.hub.add("bazaar", {"command": sys.executable, "args": ["/servers/hostile.py"], "mounts": mounts})
+        made.core.servers.hub.refresh("bazaar")
+        yield made
+
+
+def kept(border: Border) -> list[str]:
+    """What the server was given."""
+    path: Path = border.core.home.root / "servers/bazaar/kept"
+    return path.read_text().split() if path.exists() else []
+
+
+@pytest.mark.covers("A-281")
+@pytest.mark.parametrize("way", ["described", "searched", "answered", "named", "misused"])
+def test_what_a_real_server_orders_waits_for_a_person(border: Border, way: str) -> None:
+    told = border.say(f"[{way}] Please look it up.", way)
+    assert told.end.status == 202, [event.content for event in told.events("tool_result")]
+    (because,) = border.because(told.run)
+    assert "the server bazaar" in because and kept(border) == []
+    after, _ = border.decide(told, "reject")
+    assert after.end.outcome == "rejected" and kept(border) == []
+
+
+def test_what_is_approved_is_done_once_and_a_grant_lets_the_next_pass(border: Border) -> None:
+    door, call = border.core.decisions, LocalCall(lambda name, value: None)
+    told = border.say("[approved] Please look it up.", "owner")
+    (ref,) = border.waiting(told.run)
+    assert told.end.status == 202 and kept(border) == []
+    door.resolve(call, ref, "accept", told.run, wait=True, remember="7d")
+    assert kept(border) == [SECRET]
+    (grant,) = border.core.customs.grants.listing("owner")
+    assert (grant.kind, grant.target, grant.origins) == ("call", "mcp:bazaar", ("mcp:bazaar",))
+    told = border.say("[granted] Please look it up.", "owner")
+    assert told.said == "Done." and kept(border) == [SECRET, SECRET]
+    (line,) = border.core.warden.ledger.listing(Asked(kind="call_granted"))
+    assert line.detail["grant"] == grant.id
+
+
+def test_an_ordinary_question_needs_nobodys_word(border: Border) -> None:
+    assert border.say("[ordinary] Please look it up.", "asker").said == "Nothing there."

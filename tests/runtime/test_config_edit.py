@@ -1,0 +1,100 @@
+"""One key of owlbox.toml changes and every other character stays."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.errors import ConfigError
+from appliance.runtime import config, config_edit, config_reference
+from appliance.runtime.paths import Home
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def change(home: Home, old: str, text: str = "owl") -> str:
+    home.config.write_bytes(old.encode())
+    assert config_edit.set_text(home, {}, "models", "default", text)
+    assert config.load(home, {}).models.default == text
+    return home.config.read_bytes().decode()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", '[models]\ndefault = "owl"\n'),
+        ("# mine\n", '# mine\n\n[models]\ndefault = "owl"\n'),
+        ("# mine", '# mine\n\n[models]\ndefault = "owl"\n'),
+        ('[models]\ndefault = "a" # why\nthreads = 2\n', '[models]\ndefault = "owl" # why\nthreads = 2\n'),
+        ("[models]\ndefault='a'\n", '[models]\ndefault = "owl"\n'),
+        ('[models] # the mind\n  "default"  = "a#b"  # c\n', '[models] # the mind\n  default = "owl"  # c\n'),
+        ('[models]\n#default = ""\nthreads = 2\n', '[models]\ndefault = "owl"\nthreads = 2\n'),
+        ("[models]\nthreads = 2\n", '[models]\ndefault = "owl"\nthreads = 2\n'),
+        ('[models]\r\ndefault = "a"\r\n# x\r\n', '[models]\r\ndefault = "owl"\r\n# x\r\n'),
+        ('\ufeff[models]\ndefault = "a"\n', '\ufeff[models]\ndefault = "owl"\n'),
+        ('models.default = "a"\n', 'models.default = "owl"\n'),
+        ("models.threads = 2\n", 'models.default = "owl"\nmodels.threads = 2\n'),
+        ('[routes.x]\nprovider = "local"\nmodel = "a"\n', None),
+        ('[prompt]\nsystem_prompt_override = """\n[models]\ndefault = "no"\n"""\n[models]\ndefault = "a"\n', None),
+        ('[models]\n[system]\nname = "default = 1"\n', '[models]\ndefault = "owl"\n[system]\nname = "default = 1"\n'),
+    ],
+)
+def test_only_the_key_changes(home: Home, old: str, new: str | None) -> None:
+    found = change(home, old)
+    if new is not None:
+        assert found == new
+    before = tomllib.loads(old.removeprefix("\ufeff"))
+    before.setdefault("models", {})["default"] = "owl"
+    assert tomllib.loads(found.removeprefix("\ufeff")) == before
+
+
+def test_the_file_that_init_writes_keeps_its_comments(home: Home) -> None:
+    old = config_reference.default_toml()
+    new = change(home, old)
+    assert new == old.replace('#default = ""', 'default = "owl"', 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30))
+def test_any_name_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    home = Home(tmp_path_factory.mktemp("amend"))
+    change(home, '[models]\ndefault = "another one"\n', text)
+
+
+def test_the_same_value_touches_nothing(home: Home) -> None:
+    home.config.write_text('[models]\ndefault = "owl"\n')
+    before = home.config.stat()
+    assert not config_edit.set_text(home, {}, "models", "default", "owl")
+    assert home.config.stat() == before
+
+
+def test_mode_and_link_are_kept(home: Home, tmp_path: Path) -> None:
+    real = tmp_path / "real.toml"
+    real.write_text("[models]\n")
+    real.chmod(0o640)
+    home.config.symlink_to(real)
+    assert config_edit.set_text(home, {}, "models", "default", "owl")
+    assert home.config.is_symlink() and real.stat().st_mode & 0o777 == 0o640 and 'default = "owl"' in real.read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "complaint"),
+    [
+        ("models = { threads = 2 }\n", "only a person can change"),
+        ("models = 3\n", "no table"),
+        ("[models\n", "line 1"),
+        ("[models]\nthread = 2\n", "unknown key models.thread"),
+        ("[models]\nthreads = -1\n", "models.threads = -1"),
+    ],
+)
+def test_a_file_that_cannot_be_changed_stays_as_it_is(home: Home, old: str, complaint: str) -> None:
+    home.config.write_text(old)
+    with pytest.raises(ConfigError, match=complaint):
+        config_edit.set_text(home, {}, "models", "default", "owl")
+    assert home.config.read_text() == old and os.listdir(home.root) == ["owlbox.toml"]

@@ -1,0 +1,89 @@
+"""The keys of containment: what one call may use, how long it may take, and what is switched off."""
+
+import pytest
+
+from appliance.runtime import config, settings
+from appliance.runtime.config_keys import About, about
+from appliance.runtime.settings import Config
+from appliance.runtime.tool_settings import Bounds, Sandbox, Tools, WebSearch, bounds_of
+
+
+@pytest.mark.covers("A-069")
+def test_limits_of_a_call_by_default():
+    found = bounds_of(Sandbox(), Tools(), "exec", "shell")
+    assert (found.cpus, found.memory_mb, found.disk_mb, found.pids) == (1.0, 512, 1024, 64) and found == Sandbox()
+
+
+@pytest.mark.covers("A-070")
+@pytest.mark.parametrize(
+    ("tool", "group", "limits"),
+    [
+        ("read_file", "files", (0.1, 64, 10, 30)),
+        ("grep", "files", (0.2, 128, 20, 60)),
+        ("find", "files", (0.2, 128, 20, 60)),
+        ("web_fetch", "web", (0.2, 128, 10, 30)),
+        ("web_search", "web", (0.2, 128, 10, 30)),
+    ],
+)
+def test_limits_of_single_tools(tool, group, limits):
+    found = bounds_of(Sandbox(), Tools(), tool, group)
+    assert (found.cpus, found.memory_mb, found.pids, Tools().deadline_of(tool, group)) == limits
+
+
+@pytest.mark.covers("A-069")
+def test_role_tool_and_group_override_key_by_key():
+    sandbox = Sandbox(roles={"coder": Bounds(memory_mb=2048, pids=500)})
+    tools = Tools(limits={"exec": Bounds(pids=9), "shell": Bounds(cpus=2, pids=8)})
+    found = bounds_of(sandbox, tools, "exec", "shell", "coder")
+    assert (found.cpus, found.memory_mb, found.disk_mb, found.pids) == (2, 2048, 1024, 9)
+    assert bounds_of(sandbox, tools, "other", "none", "chat") == sandbox
+
+
+@pytest.mark.covers("A-071")
+@pytest.mark.parametrize(("tool", "seconds"), [("exec", 60), ("web_search", 30), ("web_fetch", 30), ("remember", 60)])
+def test_default_deadlines(tool, seconds):
+    assert Tools().deadline_of(tool, "") == seconds
+
+
+@pytest.mark.covers("A-071")
+def test_deadline_goes_by_what_is_said_most_exactly():
+    tools = Tools(deadline_s=5, deadlines_s={"exec": 60.0, "files": 30.0})
+    assert [
+        tools.deadline_of(*given) for given in (("exec", "files", 9.0), ("read", "files", 9.0), ("read", "files"), ("x", "y"))
+    ] == [60, 9, 30, 5]
+    assert (Config().agents["researcher"].timeout_s, Config().agents["coder"].timeout_s) == (600, 300)
+
+
+@pytest.mark.covers("S-085")
+def test_switches_name_tools_and_groups():
+    assert Tools().switched_off() == {"web_search"}
+    assert Tools(web_search=WebSearch(enabled=True)).switched_off() == set()
+    assert "search_history" in Tools(search_history=False).switched_off()
+    off = Tools(shell=False, files=False, fetch_url=False, disabled=("think",), web_search=WebSearch(enabled=True)).switched_off()
+    assert off == {"shell", "exec", "sh", "env", "files", "fetch_url", "web_fetch", "think"}
+
+
+@pytest.mark.covers("A-072", "A-206")
+def test_defaults_of_containment():
+    found = Config()
+    web, search = found.tools.web, found.tools.web_search
+    assert (found.sandbox.max_concurrent, found.sandbox.tmp_mb, found.audit.keep_days) == (10, 64, 31)
+    assert (web.requests_per_minute, web.max_redirects, web.max_bytes, web.timeout_s) == (60, 5, 1_048_576, 20)
+    assert (search.provider, search.max_results, search.enabled) == ("searxng", 5, False)
+
+
+@pytest.mark.covers("S-084")
+def test_keys_of_containment_can_be_set(home):
+    home.config.write_text(
+        '[tools.limits.exec]\nmemory_mb = 2048\n[sandbox.roles.coder]\npids = 200\n[tools.web]\nprivate_networks = ["10.0.0.0/8"]\n'
+        '[tools.web_search]\nenabled = true\nprovider = "brave"\nkey = "secret:brave"\n[audit]\nmax_rows = 500\n'
+    )
+    found = config.load(home, {"OWLBOX__TOOLS__LIMITS__EXEC__PIDS": "7"})
+    assert found.tools.limits["exec"] == Bounds(memory_mb=2048, pids=7) and found.tools.limits["grep"].pids == 20
+    assert (found.sandbox.roles["coder"].pids, found.audit.max_rows, found.tools.web_search.provider) == (200, 500, "brave")
+    assert config.not_used(found) == ()
+
+
+def test_names_moved_out_of_settings_are_found_there_too():
+    assert settings.DAY_MS == 86_400_000 and settings.Sandbox is Sandbox
+    assert isinstance(about(next(iter(Sandbox.__dataclass_fields__.values()))), About)

@@ -1,0 +1,426 @@
+"""Commands in runs: the scripted model over the real broker, decisions, channels that grow, and how they end."""
+
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs
+from process import clean_environ
+from stores import let_chats_do_all, new_home
+from test_database import until
+from test_scenarios import CHAT, ENTRIES, WILD, Stage, Told, script
+
+from appliance.agent.command_output import Ended
+from appliance.agent.tool_messages import Message, Postbox
+from appliance.channels.rpc.core_methods import LocalCall
+from appliance.clock import CancelToken, new_id, now_ms
+from appliance.errors import BadInput, Conflict, NotFound, Refused, TooLarge, Unavailable
+from appliance.knowledge.verb_arguments import Look
+from appliance.knowledge.views import Actor
+from appliance.policy.audit_log import Asked
+from appliance.records import Inbound, RunSettings, Terms, ToolCall
+from appliance.runtime.jsonrpc import marked
+from appliance.runtime.paths import Home
+from appliance.service.core import Core
+
+pytestmark = needs("bwrap", "perl")
+YOLO_CHAT = RunSettings(approval="auto")
+SILENT = RunSettings(layout="entries", no_proposals=True)
+
+
+def native(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": "use", "arguments": {"tool": name, "arguments": arguments}}]}
+
+
+ANSWERS: dict[str, Sequence[Any]] = {
+    "accepted": ["<sh>echo out; echo err >&2; exit 3</sh>", "Done."],
+    "refused": ["<sh>echo no</sh>", "never said"],
+    "never": ["<sh>echo never</sh>", "It did not run."],
+    "left": ["<sh>echo left</sh>", "never said"],
+    "filled": ["<sh>echo filled</sh>", "never said"],
+    "stopped": ["<sh>echo begun; sleep 60</sh>", "It runs."],
+    "printed": ["<sh>date</sh>", "It is noon."],
+    "long": ["<sh>echo first; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.3; echo line $i; done; sleep 60</sh>", "It runs."],
+    "yolo": ["<sh>echo a; echo b >&2</sh><env>ls; touch x</env>", "Done."],
+    "yolo-fails": ["<sh>echo a; exit 4</sh>", "It failed."],
+    "yolo-long": ["<sh>echo begun; sleep 60</sh>", "never said"],
+    "asked": ["<sh>touch asked</sh>", "I may not."],
+    "silent": ["<sh>touch silent</sh>", "I may not."],
+    "blocked": ["<sh>sudo ls</sh>", "I may not."],
+    "blocked-2": ["<sh>sudo ls</sh>", "I may not."],
+    "chat": [native("exec", command="echo from the chat; exit 2"), "It said so."],
+    "chat-long": [native("exec", command="echo begun; sleep 60"), "It was stopped."],
+    "chat-yolo": [native("exec", command="echo at once"), "It said so."],
+    "chat-files": [native("write_file", path="a.txt", content="kept"), native("read_file", path="a.txt"), "Written."],
+    "workspace": [native("write_file", path="plan.md", content="new"), "Written."],
+    "edited": [native("write_file", path="plan.md", content="mine"), "It had changed."],
+    "edited-2": [native("edit_file", path="plan.md", old_text="old", new_text="new"), "It had changed."],
+    "edited-3": [native("write_file", path="not/yet.md", content="mine"), "It is there now."],
+    "fork": ["<sh>echo a; sleep 1</sh>", "It runs."],
+    "task": [native("exec", command="echo at work"), "Done."],
+    "message": [native("message", content="Look!"), "Sent."],
+}
+
+
+@contextmanager
+def opened(folder: Path, **keys: str) -> Iterator[Stage]:
+    runtime = Path(f"/tmp/owl-{new_id()[-12:]}")
+    runtime.mkdir(0o700)
+    home = Home(folder / "home")
+    if not home.database.exists():
+        new_home(home)
+        let_chats_do_all(home)
+    given = {"OWLBOX__MODELS__SCRIPT": script(folder, ANSWERS), "OWLBOX__MODELS__CONTEXT": "200000"}
+    given |= {f"OWLBOX__{name}": value for name, value in keys.items()}
+    core = Core(home, clean_environ(folder, runtime) | given, process="cli", is_shared=False)
+    core.recover()
+    yield Stage(core)
+    assert core.close("the test is over") == []
+    shutil.rmtree(runtime)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with opened(tmp_path_factory.mktemp("workshop")) as made:
+        yield made
+
+
+def channels(stage: Stage, run: str) -> dict[str, tuple[str, int, str, str]]:
+    """The channels of a run: state, status, visibility, and body."""
+    sql = "SELECT path, state, status, visibility, body FROM run_entries WHERE run = ? AND (path LIKE 'sh:%' OR path LIKE 'env:%')"
+    return {path: tuple(rest) for path, *rest in stage.core.store.rows(f"{sql} ORDER BY path", (run,))}  # type: ignore[misc]
+
+
+def ended(stage: Stage, run: str) -> None:
+    until(lambda: channels(stage, run) and all(status != 102 for _, status, _, _ in channels(stage, run).values()))
+
+
+def decided(stage: Stage, told: Told, decision: Any = "accept", output: str = "") -> Told:
+    return stage.decide(told, decision, output)[0]
+
+
+# -- a run that is shown its entries --------------------------------------------------------------------
+
+
+@pytest.mark.covers("R-097", "R-098", "R-099", "R-096", "R-094")
+def test_an_accepted_command_runs_into_two_channels(stage: Stage) -> None:
+    told = stage.ask("[accepted] Run it.")
+    (ref,) = stage.waiting(told.run)
+    assert told.end.status == 202 and ref.startswith("log://turn_1/sh/") and channels(stage, told.run) == {}
+    after = decided(stage, told)
+    ended(stage, told.run)
+    slug = ref.rpartition("/")[2]
+    found = channels(stage, told.run)
+    assert found == {
+        f"sh://turn_1/{slug}_1": ("failed", 500, "summarized", "out\n"),
+        f"sh://turn_1/{slug}_2": ("failed", 500, "summarized", "err\n"),
+    }
+    state, status, body = stage.log(told.run)[ref]
+    assert (state, status) == ("resolved", 200) and body.startswith("exit code 3 after ") and "_1: 4 bytes" in body
+    assert "out\n" not in body and "err\n" not in body and after.said == "Done."
+    given = stage.core.entries.get(ref, scope=f"run:{told.run}").attributes
+    assert given["exit_code"] == 3 and given["duration_ms"] > 0 and set(given["channels"].values()) == {4}
+
+
+@pytest.mark.covers("R-097")
+def test_a_rejected_command_has_no_channels(stage: Stage) -> None:
+    told = stage.ask("[refused] Run it.")
+    (ref,) = stage.waiting(told.run)
+    decided(stage, told, "reject")
+    assert channels(stage, told.run) == {} and stage.log(told.run)[ref][:2] == ("failed", 403)
+
+
+@pytest.mark.covers("R-098")
+def test_what_a_client_ran_itself_goes_into_the_channel(stage: Stage) -> None:
+    told = stage.ask("[printed] What time is it?")
+    (ref,) = stage.waiting(told.run)
+    after = decided(stage, told, output="12:00")
+    found = [(status, body) for _, status, _, body in channels(stage, told.run).values()]
+    assert found == [(200, "12:00"), (200, "")] and "12:00" not in stage.log(told.run)[ref][2]
+    assert after.said == "It is noon." and "12:00" in after.events("tool_result")[0].content
+
+
+@pytest.mark.covers("R-102", "R-101", "R-097", "R-099", "R-100", "A-279")
+def test_a_command_grows_is_sampled_and_is_cancelled(stage: Stage) -> None:
+    told = stage.ask("[long] Run it.")
+    after = decided(stage, told)
+    assert after.said == "It runs." and after.end.status == 200  # the run did not wait for it
+    (first, second) = channels(stage, told.run)
+    until(lambda: "line 3" in channels(stage, told.run)[first][3])
+    assert [found[:2] for found in channels(stage, told.run).values()] == [("streaming", 102)] * 2
+    actor = Actor("model", told.run, *stage.core.runs.moment(told.run))
+    tail = stage.core.verbs.get(actor, first, Look(line=-1))
+    assert tail.status == 200 and tail.message.splitlines()[1].startswith("line ")
+    assert stage.core.verbs.get(actor, first, Look(line=1, limit=1)).message.splitlines()[1] == "first"
+    entry = stage.core.entries.get(first, scope=f"run:{told.run}")
+    stage.core.views.demote(actor, [entry.id])
+    assert channels(stage, told.run)[first][:3] == ("streaming", 102, "archived")
+    assert stage.core.workshop.executions.tails()[0]["tail"].count("\n") <= 2
+    heard = stage.core.office.notices.subscribe("")
+    assert call(stage, "stream.cancel", run=told.run, path=first, reason="enough") == {"stopped": 1}
+    ended(stage, told.run)
+    assert [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
+    assert "line 3" in channels(stage, told.run)[first][3]
+    notice = next(iter(heard))
+    stage.core.office.notices.leave(heard)
+    assert notice.run == told.run and notice.text.startswith("stopped: echo first")
+    with pytest.raises(Conflict):
+        call(stage, "stream.append", run=told.run, path=first, text="more")
+    with pytest.raises(Conflict):
+        call(stage, "stream.complete", run=told.run, path=first)
+    with pytest.raises(NotFound):
+        call(stage, "stream.cancel", run=told.run, path=first)
+    with pytest.raises(NotFound):
+        call(stage, "stream.cancel", run=told.run, path="sh://turn_9/none_1")
+    assert [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
+    assert stage.core.workshop.sandbox.health()["running"] == 0 and second.endswith("_2")
+
+
+@pytest.mark.covers("R-094", "R-096")
+def test_a_run_that_asks_nobody_runs_commands_at_once(stage: Stage) -> None:
+    told = stage.ask("[yolo] Run it.", WILD)
+    assert told.deeds == "sh:200 env:200" and told.said == "Done."
+    found = channels(stage, told.run)
+    assert [(path.partition(":")[0], path[-1], status, body) for path, (_, status, _, body) in found.items()] == [
+        ("env", "1", 500, ""),
+        ("env", "2", 500, "touch: cannot touch 'x': Read-only file system\n"),
+        ("sh", "1", 200, "a\n"),
+        ("sh", "2", 200, "b\n"),
+    ]
+    assert {status for _, status, _ in stage.log(told.run).values()} == {200}
+    told = stage.ask("[yolo-fails] Run it.", WILD)
+    assert told.deeds == "sh:200" and [status for _, status, _, _ in channels(stage, told.run).values()] == [500, 500]
+
+
+@pytest.mark.covers("A-279", "R-099")
+def test_a_run_that_is_stopped_ends_its_command(stage: Stage) -> None:
+    def stop() -> None:
+        until(lambda: stage.core.workshop.sandbox.health()["running"] == 1)
+        run = stage.core.runs.listing(limit=1)[0].id
+        assert stage.core.inbox.abort(run)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    told = stage.ask("[yolo-long] Run it.", WILD)
+    stopper.join(60)
+    ended(stage, told.run)
+    assert told.end.status == 499 and [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
+    assert stage.core.workshop.sandbox.health()["running"] == 0
+    background = stage.ask("[stopped] Run it.")
+    decided(stage, background)
+    until(lambda: stage.core.workshop.sandbox.health()["running"] == 1)
+    assert stage.inbox.abort(background.run)
+    ended(stage, background.run)
+    until(lambda: not stage.inbox.abort(background.run))
+
+
+@pytest.mark.covers("R-097")
+@pytest.mark.parametrize(
+    ("name", "settings", "mode"),
+    [("asked", WILD, "ask"), ("silent", SILENT, "act"), ("blocked", WILD, "act"), ("blocked-2", ENTRIES, "act")],
+)
+def test_a_command_that_may_not_run_is_neither_proposed_nor_run(stage: Stage, name: str, settings: RunSettings, mode: Any) -> None:
+    told = stage.ask(f"[{name}] Run it.", settings, mode)
+    assert channels(stage, told.run) == {} and stage.waiting(told.run) == [] and told.end.status == 200
+
+
+@pytest.mark.covers("R-099")
+def test_what_a_process_that_is_gone_left_open_is_ended(stage: Stage) -> None:
+    told = stage.ask("[left] Run it.")
+    (ref,) = stage.waiting(told.run)
+    streams, views = stage.core.workshop.streams, stage.core.views
+    actor = Actor("client", told.run, *stage.core.runs.moment(told.run))
+    stage.core.verbs.resolve(actor, ref, True, "")
+    stream = streams.begin(actor, "sh", ref)
+    assert streams.clear() == 0  # we are alive
+    for path in stream.channels.values():
+        entry = stage.core.entries.get(path, scope=f"run:{told.run}")
+        stage.core.entries.set(path, "some", scope=f"run:{told.run}", attributes={**entry.attributes, "process": "1:1:gone"})
+        views.resolve(told.run, entry.id, "streaming", 102)
+    assert streams.running(told.run) == [(told.run, stream.output)] and streams.clear() == 1
+    assert [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
+    assert stage.log(told.run)[ref][1] == 499 and "interrupted" in stage.log(told.run)[ref][2]
+    stage.inbox.abort(told.run)
+
+
+@pytest.mark.covers("R-099", "R-100")
+def test_a_client_may_fill_channels_itself(stage: Stage) -> None:
+    told = stage.ask("[filled] Run it.")
+    (ref,) = stage.waiting(told.run)
+    actor = Actor("client", told.run, *stage.core.runs.moment(told.run))
+    stage.core.verbs.resolve(actor, ref, True, "")
+    stream = stage.core.workshop.streams.begin(actor, "sh", ref)
+    assert call(stage, "stream.append", run=told.run, path=stream.output, text="one\n") == {"bytes": 4}
+    assert call(stage, "stream.append", run=told.run, path=stream.output, text="two\n") == {"bytes": 8}
+    assert call(stage, "stream.list")[0]["tail"] == "one\ntwo"
+    call(stage, "stream.abort", run=told.run, path=stream.output, reason="the lid was closed")
+    assert channels(stage, told.run)[stream.output] == ("cancelled", 499, "summarized", "one\ntwo\n")
+    assert "the lid was closed" in stage.log(told.run)[ref][2]
+    with pytest.raises(Conflict):
+        stage.core.workshop.streams.end(told.run, stream.output, Ended())
+    stage.inbox.abort(told.run)
+
+
+def call(stage: Stage, method: str, **params: Any) -> Any:
+    """A method of the socket, called as it is there."""
+    return marked(stage.core.workshop.door)[method](LocalCall(lambda name, given: None), **params)
+
+
+@pytest.mark.covers("R-098")
+def test_a_fork_sees_the_end_of_what_its_parent_began(stage: Stage) -> None:
+    told = stage.ask("[fork] Run it.")
+    decided(stage, told)
+    child = stage.core.record.control.branches.fork(told.run, alias="").id
+    assert {status for _, status, _, _ in channels(stage, child).values()} == {102}
+    ended(stage, told.run)
+    assert {status for _, status, _, _ in channels(stage, child).values()} == {200}
+
+
+@pytest.mark.covers("R-099")
+def test_what_was_accepted_and_never_begun_says_so(stage: Stage) -> None:
+    """As a core leaves it that is killed between the two."""
+    told = stage.ask("[never] Run it.")
+    (ref,) = stage.waiting(told.run)
+    actor = Actor("client", told.run, *stage.core.runs.moment(told.run))
+    stage.core.verbs.resolve(actor, ref, True, "")
+    after = stage.heard(Told(told.run, told.loop), lambda: stage.core.approvals.go_on(told.run))
+    assert after.deeds == "sh:499" and "not done: interrupted" in after.events("tool_result")[0].content
+
+
+# -- a chat ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("A-140", "R-097")
+def test_a_chat_waits_for_its_command_and_reads_what_it_said(stage: Stage) -> None:
+    told = stage.ask("[chat] Run it.", CHAT)
+    assert told.end.status == 202 and len(stage.waiting(told.run)) == 1
+    after, resolved = stage.decide(told, "accept")
+    assert resolved.status == 102 and resolved.waits == ()
+    (result,) = after.events("tool_result")
+    assert result.content.startswith("from the chat\n[exit code 2 after ") and after.said == "It said so."
+
+
+@pytest.mark.covers("A-279")
+def test_a_chat_that_is_stopped_while_it_waits_ends_its_command(stage: Stage) -> None:
+    told = stage.ask("[chat-long] Run it.", CHAT)
+    (ref,) = stage.waiting(told.run)
+    resolved = stage.core.approvals.resolve(ref, told.run, "accept")
+    assert resolved.status == 102
+    until(lambda: stage.core.workshop.sandbox.health()["running"] == 1)
+    assert stage.inbox.abort(told.run)
+    ended(stage, told.run)
+    assert stage.core.workshop.sandbox.health()["running"] == 0
+    assert [found[1] for found in channels(stage, told.run).values()] == [499, 499]
+    until(lambda: stage.core.runs.paused_loop(told.run) is None)
+
+
+@pytest.mark.covers("A-140")
+def test_a_chat_that_asks_nobody_has_no_channels(stage: Stage) -> None:
+    told = stage.ask("[chat-yolo] Run it.", YOLO_CHAT)
+    assert "at once\n[exit code 0]" in told.events("tool_result")[0].content and channels(stage, told.run) == {}
+
+
+@pytest.mark.covers("A-135", "S-078")
+def test_files_of_the_conversation_need_nobodys_word(stage: Stage) -> None:
+    told = stage.ask("[chat-files] Write it.", CHAT)
+    assert told.deeds == "use:200 use:200" and told.events("tool_result")[1].content == "kept"
+
+
+@pytest.mark.covers("A-056", "R-097")
+def test_a_change_of_the_workspace_waits_and_is_made_when_it_is_accepted(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "plan.md").write_text("old")
+    with opened(tmp_path, SANDBOX__WORKSPACE=str(root)) as stage:
+        told = stage.ask("[workspace] Write it.", CHAT)
+        assert told.end.status == 202 and (root / "plan.md").read_text() == "old"
+        after = decided(stage, told)
+        assert (root / "plan.md").read_text() == "new" and after.said == "Written."
+        assert after.events("tool_result")[0].content == "Wrote 3 bytes to plan.md"
+        unattended = Terms(is_attended=False, role="worker")
+        for name, given in (("write_file", {"path": "plan.md", "content": "x"}), ("exec", {"command": "rm plan.md"})):
+            found = stage.core.toolbox.dispatch(ToolCall("c", name, given), told.run, CancelToken(), "local:ada", terms=unattended)
+            assert found.status == 403 and "needs approval" in found.message and found.hint.startswith("wait_task")
+        assert (root / "plan.md").read_text() == "new"
+
+
+@pytest.mark.covers("E-328")
+def test_a_file_that_was_edited_since_a_change_was_proposed_is_left_as_it_is(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    (root / "not").mkdir(parents=True)
+    plan, later = root / "plan.md", root / "not" / "yet.md"
+    with opened(tmp_path, SANDBOX__WORKSPACE=str(root)) as stage:
+        for name, file, was, now in (
+            ("edited", plan, "old", "his"),
+            ("edited-2", plan, "old", "his old text"),
+            ("edited-3", later, None, "his"),
+        ):
+            if was is not None:
+                file.write_text(was)
+            told = stage.ask(f"[{name}] Write it.", CHAT)
+            assert told.end.status == 202
+            file.write_text(now)
+            after, resolved = stage.decide(told, "accept")
+            hashes = [sha256(text.encode()).hexdigest() if text is not None else "none" for text in (was, now)]
+            assert (resolved.outcome.status, resolved.outcome.outcome) == (409, "conflict")
+            assert "its hash was {}, now it is {}".format(*hashes) in resolved.outcome.message
+            assert after.deeds == "use:409" and hashes[1] in after.events("tool_result")[0].content
+            assert file.read_text() == now and after.said.startswith("It ")
+
+
+def test_who_works_without_anybody_runs_what_stays_in_the_sandbox(stage: Stage) -> None:
+    told = stage.ask("[chat-yolo] Run it.", YOLO_CHAT)
+    unattended = Terms(is_attended=False, role="worker")
+    found = stage.core.toolbox.dispatch(
+        ToolCall("c", "exec", {"command": "echo alone"}), told.run, CancelToken(), "local:ada", terms=unattended
+    )
+    assert (found.status, found.message) == (200, "alone\n[exit code 0]")
+
+
+# -- messages -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("A-141", "E-311")
+def test_a_message_of_the_model_becomes_a_letter(stage: Stage) -> None:
+    told = stage.ask("[message] Tell me.", CHAT)
+    assert told.events("tool_result")[0].content == "Sent to ada as notification."
+    sql = "SELECT person, text, session, run, json_extract(metadata, '$.type') FROM outbox WHERE key LIKE 'message:%'"
+    assert stage.core.store.rows(sql) == [("ada", "Look!", "local:ada", told.run, "notification")]
+
+
+@pytest.mark.covers("A-141", "E-311")
+def test_a_message_has_a_size_a_target_and_a_rate(stage: Stage) -> None:
+    gate, outbox, runs = stage.core.warden.gate, stage.core.outbox, stage.core.runs
+    with stage.core.store.write():
+        runs.touch_session(Inbound("local", "bob", "hi", new_id(), now_ms()))
+    post = Postbox(outbox, gate, runs.person, per_minute=4)
+    assert post.send(Message("x" * 10_240), session="local:ada").target == "core"
+    for content, error in (
+        ("x" * 10_241, TooLarge),
+        ("é" * 5_121, TooLarge),
+        ("", BadInput),
+        (" ", BadInput),
+    ):
+        with pytest.raises(error):
+            post.send(Message(content), session="local:ada")
+    for other in (Message("hi", "person:bob"), Message("hi", session="local:bob")):
+        with pytest.raises(Refused, match=r"^ipc.allow \(message\): it may not send to person:bob"):
+            post.send(other, session="local:ada")
+    (row, *_) = stage.core.warden.ledger.listing(Asked("policy_"))
+    assert (row.kind, row.rule) == ("policy_denied", "ipc.allow")
+    with pytest.raises(BadInput):
+        post.send(Message("hi", "everybody"), session="local:ada")
+    gate.set_session("local:ada", '[ipc]\nallow = ["person:bob"]', "ada")
+    assert post.send(Message("hi", "person:bob", "alarm"), session="local:ada").person == "bob"
+    assert post.send(Message("second"), session="local:ada").person == "ada"
+    gate.lift_session("local:ada", "ada")
+    post.send(Message("third"), session="local:ada")
+    with pytest.raises(Unavailable) as caught:
+        post.send(Message("fourth"), session="local:ada")
+    assert caught.value.outcome == "rate_limited"
+    post.send(Message("of another conversation"), session="local:bob")

@@ -1,0 +1,106 @@
+"""Looking at the full screen in tests: as lines of plain text, and compared with files in tests/screens/.
+
+What differs from run to run (milliseconds, token counts, the version) is replaced by letters; nothing else is. With
+OWLBOX_SCREENS=write in the environment the files are written anew: read the diff before committing it.
+"""
+
+import asyncio
+import difflib
+import os
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from appliance import __version__
+from appliance.clock import monotonic_s
+from appliance.runtime import paths
+from appliance.tui.app import Face
+
+FOLDER = Path(__file__).parents[1] / "screens"
+LIMIT_S = 90.0
+SETTLE_S = 30.0
+VARYING = (
+    (re.compile(r"([·*]) \d+ ms\b"), r"\1 N ms"),
+    (re.compile(rf"\b{re.escape(__version__)}\b"), "VERSION"),
+    (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d\b"), "DAY DD MMM YYYY HH:MM"),
+    (re.compile(r"([●‖]) +\d+ (min|h|d)\b"), r"\1   N UNIT"),
+    (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{8}\b"), "IDENTITY"),
+    (re.compile(r"context \d+ of \d+ \(\d+ %\)"), "context N of N (N %)"),
+)
+HOME = "/srv/owlbox"  # what the screen says its home is
+
+Scenario = Callable[["Seen"], Awaitable[None]]
+
+
+class Seen:
+    """A running screen, its keys and what it shows."""
+
+    def __init__(self, app: Face, pilot: "Pilot[None]") -> None:
+        self.app = app
+        self.pilot = pilot
+
+    def lines(self) -> list[str]:
+        """The screen as it is now."""
+        strips = self.app.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+
+    def text(self) -> str:
+        """The screen as one text."""
+        return "\n".join(self.lines())
+
+    async def shows(self, *words: str) -> None:
+        """Wait until all of these stand on the screen."""
+
+        def are_there() -> bool:
+            text = self.text()
+            return all(word in text for word in words)
+
+        await self.until(are_there, f"{words} on the screen")
+
+    async def until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Wait until something is so."""
+        end_s = monotonic_s() + LIMIT_S
+        while not is_so():
+            assert monotonic_s() < end_s, f"not in {LIMIT_S:g} s: {what}\n{self.text()}"
+            await self.pilot.pause(0.05)
+
+    async def type(self, text: str) -> None:
+        """Type letters and press Return."""
+        await self.pilot.press(*("space" if c == " " else "slash" if c == "/" else c for c in text), "enter")
+
+    async def press(self, *keys: str) -> None:
+        """Press keys and let the screen settle."""
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def same_as(self, name: str) -> None:
+        """Compare with tests/screens/NAME.txt, waiting for a screen that is still settling (or an owl that blinks)."""
+        path = FOLDER / f"{name}.txt"
+        if os.environ.get("OWLBOX_SCREENS") == "write":
+            FOLDER.mkdir(exist_ok=True)
+            path.write_text(self._steady_text(), encoding="utf-8")
+        wanted, end_s = path.read_text(encoding="utf-8"), monotonic_s() + SETTLE_S
+        while (text := self._steady_text()) != wanted and monotonic_s() < end_s:
+            await self.pilot.pause(0.1)
+        lines = difflib.unified_diff(wanted.splitlines(), text.splitlines(), f"tests/screens/{name}.txt", "the screen", lineterm="")
+        assert text == wanted, "\n".join(lines)
+
+    def _steady_text(self) -> str:
+        text = self.text() + "\n"
+        for pattern, letters in VARYING:
+            text = pattern.sub(letters, text)
+        return text
+
+
+def show(environ: dict[str, str], runtime: Path, scenario: Scenario, size: tuple[int, int] = (80, 24)) -> Face:
+    """Run the screen against the core of a runtime folder, and a scenario with it; returns what is left of it."""
+    app = Face(str(paths.core_socket(runtime)), HOME, environ, lambda: "")
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await scenario(Seen(app, pilot))
+
+    asyncio.run(run())
+    return app

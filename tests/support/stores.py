@@ -1,0 +1,43 @@
+"""New databases for tests, at the price of a copy: made by the product once a process, its bytes written ever after.
+
+What making one itself does is proved in `test_store`.
+"""
+
+import functools
+import tempfile
+from pathlib import Path
+
+from appliance.runtime.paths import Home
+from appliance.service import home_setup
+from appliance.store.database import Store
+
+
+@functools.cache
+def fresh() -> bytes:
+    """A new database."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "owlbox.db"
+        Store.create(path).close()
+        return path.read_bytes()
+
+
+def new_store(path: Path) -> Store:
+    """What `Store.create` gives: a new, empty, private database with all tables; an existing one is opened."""
+    if not path.exists():
+        path.touch(0o600)
+        path.write_bytes(fresh())
+    return Store.open(path)
+
+
+def new_home(home: Home) -> None:
+    """What `owlbox init` makes."""
+    home.root.mkdir(0o700, parents=True)
+    new_store(home.database).close()
+    home_setup.init(home, is_forced=True)
+
+
+def let_chats_do_all(home: Home) -> None:
+    """Give files, commands and the web to the assistant itself, for tests of what guards them there."""
+    folder = home.box / "roles"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "assistant.md").write_text("---\npreset: open\n---\n", encoding="utf-8")

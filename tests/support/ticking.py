@@ -1,0 +1,79 @@
+"""A process that fires the schedules of a database by a clock which runs fast and may be set: the child of the tests of crashes.
+
+`python ticking.py DATABASE CLOCK [thread|rounds]`: CLOCK is a file with a start of the wall clock in milliseconds, a start of the
+steady clock in seconds, a speed, and by how much the wall clock was set meanwhile; tests write it anew. "thread" is what a
+core does, "rounds" what a timer's processes do. It ends when it is killed.
+"""
+
+import sys
+import threading
+from pathlib import Path
+
+from appliance.clock import monotonic_s, sleep_s, this_process
+from appliance.errors import Busy
+from appliance.records import Inbound
+from appliance.sessions.outbox import Outbox
+from appliance.sessions.runs import Runs
+from appliance.store.database import Store
+from appliance.work.conditions import Verdict
+from appliance.work.effects import Effects, Hands
+from appliance.work.firing import Effect, Firing, Told
+from appliance.work.schedules import Gates, Schedule, Schedules
+from appliance.work.tasks import Tasks
+from appliance.work.timer import Timekeeper
+
+GATES = Gates(min_interval_ms=0)
+
+
+class Clock:
+    """A fast clock, as the file says."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def now(self) -> int:
+        start_ms, start_s, speed, set_ms = map(float, self._path.read_text().split())
+        return int(start_ms + (monotonic_s() - start_s) * 1000 * speed + set_ms)
+
+    def steady_s(self) -> float:
+        _, start_s, speed, _ = map(float, self._path.read_text().split())
+        return (monotonic_s() - start_s) * speed
+
+
+def build(store: Store) -> Firing:
+    """What a core fires with, as far as reminders and tasks go."""
+    me = this_process().encode()
+    runs = Runs(store, me)
+
+    def accept(message: Inbound, correlation: str) -> int:
+        raise AssertionError("no messages here")
+
+    def judge(known: Schedule, now: int) -> Verdict:
+        return Verdict(True)
+
+    hands = Hands(Outbox(store, me), Tasks(store), runs, accept, print, lambda channel: True, lambda target, source: None)
+    effects = Effects(hands)
+    kinds = {"reminder": Effect(effects.remind, is_inside=True), "tasks": Effect(effects.plan, is_inside=True)}
+    told = Told(lambda known, why: None, lambda known, due, why: None)
+    return Firing(store, Schedules(store, me), kinds, lambda: GATES, told, judge)  # type: ignore[arg-type]
+
+
+def main(database: str, clock_file: str, mode: str) -> None:
+    store, clock = Store.open(Path(database)), Clock(Path(clock_file))
+    firing = build(store)
+    if mode == "thread":
+        Timekeeper(firing, lambda: 0.05, now=clock.now, steady_s=clock.steady_s).start()
+        print("up", flush=True)
+        threading.Event().wait()
+    print("up", flush=True)
+    while True:
+        try:
+            firing.schedules.mend(clock.now(), GATES)
+            firing.round(clock.now())
+        except Busy:
+            pass  # as a timer: the next one
+        sleep_s(0.02)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,71 @@
+"""The reference documents are what the code says, and the README names only what exists."""
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.cli import docs, main
+
+ROOT = Path(__file__).parents[2]
+PAGES = docs.pages(main.parser(["--help"]))
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_every_page_in_docs_is_what_the_code_says(name: str) -> None:
+    path = ROOT / "docs" / name
+    assert path.exists() and path.read_text(encoding="utf-8") == PAGES[name], "run: make docs"
+
+
+def test_the_makefile_asks_nothing_of_pip_that_debian_12_has_not() -> None:
+    lines = [line for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines() if "pip install" in line]
+    assert lines and not [line for line in lines if " -C " in line], "pip 23.0 knows --config-settings only"
+
+
+def test_the_pages_name_every_command_method_and_table() -> None:
+    assert all(f"`owlbox {word}`" in PAGES["commands.md"] for word in ("ask", "thread follow", "doctor", "search"))
+    assert all(f"`{word}`" in PAGES["methods.md"] for word in ("message.send", "thread.view", "generate", "plan"))
+    assert "CREATE TABLE events" in PAGES["tables.md"] and "`remember`" in PAGES["tools.md"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md"])
+def test_only_commands_that_exist_are_named(name: str) -> None:
+    known = set(re.findall(r"^## `owlbox ([^`]+)`", PAGES["commands.md"], re.MULTILINE))
+    text = (ROOT / name).read_text(encoding="utf-8")
+    quoted = re.findall(r"`owlbox ([^`]+)`", text) + re.findall(r"^(?:.*\| )?owlbox ([a-z].*)$", text, re.MULTILINE)
+    for words in quoted:
+        first, *rest = [word for word in words.split() if word != "..."] or ["ask"]
+        assert first in known or first.startswith("-"), f"{name} names owlbox {words}"
+        actions = {k.split()[1] for k in known if k.startswith(f"{first} ")}
+        assert not actions or not rest or rest[0] in actions, f"{name} names owlbox {words}"
+
+
+def test_every_target_the_readme_names_is_in_the_makefile() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = re.findall(r"`make ([a-z]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert set(named) <= set(targets)
+
+
+def test_the_readme_names_every_document_and_no_page_links_to_nothing() -> None:
+    pages = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]
+    links = {page: re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")) for page in pages}
+    named = {(ROOT / link).resolve() for link in links[ROOT / "README.md"]}
+    assert {page.name for page in (ROOT / "docs").glob("*.md") if page not in named} == set()
+    assert [(page.name, link) for page, found in links.items() for link in found if not (page.parent / link).exists()] == []
+
+
+def wordless(made: argparse.ArgumentParser) -> Iterator[str]:
+    """Commands and arguments of which --help would say nothing."""
+    for action in made._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from (f"{made.prog} {one.dest}" for one in action._choices_actions if not one.help)
+            for one in action.choices.values():
+                yield from wordless(one)
+        elif not action.help:
+            yield f"{made.prog} {action.dest}"
+
+
+def test_help_says_something_of_every_command_and_argument() -> None:
+    assert list(wordless(main.parser(["--help"]))) == []

@@ -1,0 +1,297 @@
+"""The door over ssh: the allow-list by table, then a real sshd on loopback with the real drop-in.
+
+The drop-in is the one that is installed, for the user who runs the tests instead of owl. Everything else in
+the server's configuration is as lax as an admin could make it, so that what is refused is refused by us.
+"""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import quick
+from needs import needs
+from process import PLAY, Box, a_box, end, script, until
+from sshd import LAX, ROOT, SSHD, USER, Door, free_port, is_listening, looking, opened
+
+from appliance.cli import main, ssh
+from appliance.clock import monotonic_s
+from appliance.errors import BadInput
+
+__all__ = ["a_box"]
+pytestmark = needs("sshd", "ssh", "ssh-keygen")
+
+
+# -- the allow-list -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        ("   \n", []),
+        ("status", ["status"]),
+        ("status --json", ["status", "--json"]),
+        ("ask hi", ["ask", "--", "hi"]),
+        ("ask 'what is new'", ["ask", "--", "what is new"]),
+        ("ask what's new", ["ask", "--", "what's", "new"]),
+        ("ask hi; reboot", ["ask", "--", "hi;", "reboot"]),
+        ("ask $HOME * ~ > /x && id", ["ask", "--", "$HOME", "*", "~", ">", "/x", "&&", "id"]),
+        ("ask -- -rf $(reboot) `id` | sh", ["ask", "--", "-rf", "$(reboot)", "`id`", "|", "sh"]),
+        ("ask one\nreboot", ["ask", "--", "one", "reboot"]),
+        ("ask one\0reboot", ["ask", "--", "one\0reboot"]),
+        ("ask -- --home /etc", ["ask", "--", "--home", "/etc"]),
+        ("ask --thread --home hi", ["ask", "--thread=--home", "--", "hi"]),
+        ("ask --thread=abc --later hi there", ["ask", "--thread=abc", "--later", "--", "hi", "there"]),
+        ("search owl --limit 3", ["search", "--limit=3", "--", "owl"]),
+        ("thread list --limit 5", ["thread", "list", "--limit=5"]),
+        ("thread view abc", ["thread", "view", "--", "abc"]),
+        ("remember 'owls eat mice'", ["remember", "--", "owls eat mice"]),
+    ],
+)
+def test_text_becomes_words_of_ours(text: str, words: list[str]):
+    assert ssh.admit(text) == words
+    if words and "\0" not in text:
+        args = main.parser(words).parse_args(words)
+        assert args.home is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm -rf /",
+        "sh",
+        "bash -i",
+        "/bin/sh -c id",
+        "../../bin/sh",
+        "internal-sftp",
+        "/usr/lib/openssh/sftp-server",
+        "scp -t /tmp/x",
+        "rsync --server . /",
+        "git-upload-pack x",
+        "owlbox status",
+        "door",
+        "serve",
+        "broker --socket /tmp/x",
+        "init --home /tmp/x",
+        "docs --write /tmp",
+        "model add /etc/passwd",
+        "reload",
+        "maintain",
+        "chat",
+        "thread",
+        "thread delete abc",
+        "thread 'list --home /etc'",
+        "'ask hi'",
+        "STATUS",
+        "status\\ --json",
+        "--home /etc status",
+        "--json status",
+        "-h",
+        "status --home /etc",
+        "status --home=/etc",
+        "status --hom=/etc",
+        "status --json=/etc",
+        "ask hi --home /etc",
+        "ask '--home=/etc' hi",
+        'ask "--home" /etc hi',
+        "ask \\--home /etc hi",
+        "ask -h",
+        "ask hi; rm -r /",
+        "ask --thr abc",
+        "ask --thread",
+        "doctor --repair",
+        "doctor --rep",
+        "search x --home=/etc",
+        "prompt-size --write /tmp",
+        "\u2010\u2010home /etc",
+        "statu\u0455",
+    ],
+)
+def test_anything_else_is_refused_in_one_line(text: str):
+    with pytest.raises(BadInput) as caught:
+        ssh.admit(text)
+    assert caught.value.exit_code == 2
+    assert len(str(caught.value).splitlines()) == 1 and caught.value.hint or "needs a value" in caught.value.message
+
+
+def test_every_offered_command_and_option_exists():
+    for command, options in ssh.ALLOWED.items():
+        helped = quick.run([sys.executable, "-m", "appliance", *command, "--help"], cwd=ROOT, env=quick.ENVIRON, text=True)
+        assert helped.returncode == 0
+        assert [name for name in (*options, *ssh.EVERYWHERE) if name not in helped.stdout] == []
+
+
+def test_the_door_runs_what_was_asked_and_nothing_else(box: Box):
+    assert box.run("door", SSH_ORIGINAL_COMMAND="ask hi").stdout == "Hoot hoot.\n"
+    refused = box.run("door", SSH_ORIGINAL_COMMAND="init --home /tmp/x\n--force")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+
+
+# -- a real sshd --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def door(box: Box, runtime: Path) -> Iterator[Door]:
+    """A scripted core behind it."""
+    script(box, PLAY)
+    box.serve()
+    with opened(box, runtime) as made:
+        yield made
+
+
+def test_the_drop_in_binds_owl_and_nobody_else(door: Door):
+    """As sshd itself understands the installed file, read as an included one before the rest."""
+    config = door.folder / "whole"
+    config.write_text(f"Include {ROOT}/systemd/sshd-owlbox.conf\n" + LAX.format(folder=door.folder))
+    said = {}
+    for user in ("owl", "root"):
+        show = [SSHD, "-T", "-f", str(config), "-C", f"user={user},host=h,addr=127.0.0.1"]
+        lines = subprocess.run(show, check=True, capture_output=True, text=True).stdout.splitlines()
+        said[user] = dict(line.partition(" ")[::2] for line in lines)
+    wanted = {"forcecommand": "/opt/owlbox/bin/owlbox door", "disableforwarding": "yes", "authenticationmethods": "publickey"}
+    no = (
+        "allowtcpforwarding",
+        "allowstreamlocalforwarding",
+        "allowagentforwarding",
+        "x11forwarding",
+        "permittunnel",
+        "gatewayports",
+    )
+    no += ("permituserrc", "passwordauthentication", "kbdinteractiveauthentication", "permituserenvironment")
+    wanted |= dict.fromkeys(no, "no") | {"permitopen": "none", "permitlisten": "none", "permittty": "yes"}
+    assert {name: said["owl"][name] for name in wanted} == wanted
+    assert [
+        name for name in ("forcecommand", "x11forwarding", "permittunnel", "permituserrc") if said["root"][name] == wanted[name]
+    ] == []
+
+
+def test_commands_of_the_allow_list_work(door: Door):
+    asked = door.ssh("ask", "hi")
+    assert (asked.returncode, asked.stdout) == (0, "Hoot hoot.\n"), asked.stderr + (door.folder / "sshd.log").read_text()
+    assert door.ssh("status").stdout.startswith("core         running, pid ")
+    assert "hi" in door.ssh("thread", "list").stdout
+    assert door.ssh("remember", "owls eat mice").returncode == 0
+    assert "mice" in door.ssh("search", "mice").stdout
+
+
+def test_other_commands_are_refused_with_one_line(door: Door):
+    mark = door.folder / "mark"
+    for text in (
+        "sh",
+        f"touch {mark}",
+        "serve",
+        "init --home /tmp/x",
+        "thread delete x",
+        f"docs --write {door.folder}",
+        "status --home /etc",
+    ):
+        done = door.ssh(text)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (text, done)
+        assert done.stderr.startswith("owlbox: ")
+    for text in (
+        f"ask hi; touch {mark}",
+        f"ask $(touch {mark})",
+        f"ask `touch {mark}`",
+        f"ask hi\ntouch {mark}",
+        f"ask hi > {mark}",
+    ):
+        assert door.ssh(text).stdout == "Hoot hoot.\n"
+    assert not mark.exists()
+    asked = door.box.json("thread", "list", "--limit", "1")[0]["id"]
+    assert door.box.events(asked)[0]["content"] == f"hi > {mark}"
+
+
+def test_what_comes_through_the_pipe_is_added_and_an_open_pipe_does_not_hang(door: Door):
+    assert door.ssh("ask", "slow one", text="about owls\n").returncode == 0
+    run = door.box.json("thread", "list", "--limit", "1")[0]["id"]
+    assert door.box.events(run)[0]["content"] == "slow one\n\nabout owls"
+    began_s = monotonic_s()
+    child = subprocess.Popen(door.command("ask", "hi"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None and child.stdout.read() == b"Hoot hoot.\n"
+        assert monotonic_s() - began_s < 60
+    finally:
+        end(child)
+        if child.stdin is not None:
+            child.stdin.close()
+
+
+def test_no_forwarding_of_any_kind(door: Door):
+    with socket.socket() as secret:
+        secret.bind(("127.0.0.1", 0))
+        secret.listen(4)
+        secret.settimeout(0.5)
+        inside = secret.getsockname()[1]
+        assert door.ssh(options=("-W", f"127.0.0.1:{inside}")).returncode != 0
+        for kind in ((f"-R{free_port()}:127.0.0.1:{inside}",), (f"-R{door.folder}/r.sock:127.0.0.1:{inside}",), ("-w0:0",)):
+            done = door.ssh(options=("-N", "-oExitOnForwardFailure=yes", *kind))
+            assert done.returncode == 255, (kind, done)
+        local, socks = free_port(), free_port()
+        path = door.box.runtime / "core.sock"
+        forwards = ("-N", f"-L{local}:127.0.0.1:{inside}", f"-D{socks}", f"-L{door.folder}/l.sock:{path}")
+        child = subprocess.Popen(door.command(options=forwards), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            until(lambda: is_listening(local) and is_listening(socks), "the client's ends listen")
+            assert talk(("127.0.0.1", local), b"x") == b""
+            hello = talk(("127.0.0.1", socks), b"\x05\x01\x00", b"\x05\x01\x00\x01\x7f\x00\x00\x01" + inside.to_bytes(2, "big"))
+            assert hello in (b"\x05\x00", b"\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00")
+            assert talk(str(door.folder / "l.sock"), b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n') == b""
+        finally:
+            end(child)
+        with pytest.raises(TimeoutError):
+            secret.accept()
+    shown = door.ssh("status", options=("-A", "-X"))
+    assert shown.returncode == 0  # asked for and not given: the session itself works
+
+
+def talk(address: object, *sent: bytes) -> bytes:
+    """Everything that comes back until the other end hangs up."""
+    kind = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    heard = b""
+    with socket.socket(kind) as sock:
+        sock.settimeout(60)
+        sock.connect(address)  # type: ignore[arg-type]
+        try:
+            for data in sent:
+                sock.sendall(data)
+                heard += sock.recv(100)
+            heard += sock.recv(100)
+        except ConnectionError:
+            pass
+    return heard
+
+
+def test_no_files_in_or_out(door: Door, tmp_path: Path):
+    secret, target = tmp_path / "secret", tmp_path / "target"
+    secret.write_text("s")
+    to = ["-P", str(door.port), *door.options()]
+    for way in (["scp", *to], ["scp", "-O", *to]):
+        for pair in ((str(secret), f"{USER}@127.0.0.1:{target}"), (f"{USER}@127.0.0.1:{secret}", str(target))):
+            done = subprocess.run([*way, *pair], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180)
+            assert done.returncode != 0 and not target.exists(), done
+    sftp = ["sftp", *to, "-b", "-", f"{USER}@127.0.0.1"]
+    done = subprocess.run(sftp, input=f"put {secret} {target}\n", capture_output=True, text=True, timeout=180)
+    assert done.returncode != 0 and not target.exists()
+
+
+def test_a_password_does_not_open_it(door: Door):
+    done = door.ssh(
+        "status", options=("-oPubkeyAuthentication=no", "-oPreferredAuthentications=password,keyboard-interactive,none")
+    )
+    assert done.returncode == 255 and "Permission denied (publickey)" in done.stderr
+
+
+# -- the screen ---------------------------------------------------------------------------------------
+
+
+@needs("tmux")
+def test_without_a_command_a_conversation_opens(door: Door):
+    with looking(door) as screen:
+        until(lambda: "owl" in screen.text().lower(), "the owl is on the screen")
+        screen.type("hi there")
+        until(lambda: "Hoot hoot." in screen.text(), "the answer is on the screen")
+        lines = screen.text().splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80

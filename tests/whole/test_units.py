@@ -1,0 +1,476 @@
+"""The units: parsed, checked against the command line, and started by a real systemd in a throw-away machine."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import machine
+import pytest
+from machine import LAUNCHER, SERVICES, SOCKETS, TIMER, TIMERS, UNITS, Machine
+from model_fixtures import model_file, model_home
+from needs import needs
+from process import Box, a_box
+
+from appliance.cli import main
+from appliance.clock import monotonic_s
+from appliance.mcp import bridge_client
+from appliance.runtime import paths
+from appliance.runtime.paths import Home
+from appliance.sandbox import tool_unit
+from appliance.store.database import Store
+from appliance.store.process_registry import Leases
+
+__all__ = ["a_box", "model_file", "model_home"]
+ALL = sorted(path.name for path in UNITS.iterdir() if path.suffix in (".service", ".socket", ".timer"))
+RUNNER = "/opt/owlbox/bin/owlbox-tool"  # written by install.sh, as the launcher is
+BRIDGE = "/opt/owlbox/bin/owlbox-bridge"
+PLAY = '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n'
+PEOPLE = 'u alice - "In the group" /home/alice /bin/sh\nm alice owlbox\nu mallory - "Not in it" /home/mallory /bin/sh\n'
+
+Unit = dict[str, list[str]]
+
+
+def read(path: Path) -> Unit:
+    """Every "Section.Key" of a unit with its values, in order."""
+    found: Unit = {}
+    section = ""
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line and not line.startswith("#"):
+            key, sign, value = line.partition("=")
+            assert sign and section, f"{path.name}: {line}"
+            found.setdefault(f"{section}.{key}", []).append(value)
+    return found
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Everything that the units and the sshd drop-in run."""
+    for name in ALL:
+        for key, values in read(UNITS / name).items():
+            if key.startswith("Service.Exec"):
+                yield from ((name, value) for value in values)
+    forced = re.findall(r"^ +ForceCommand (.+)$", (UNITS / "sshd-owlbox.conf").read_text(), re.MULTILINE)
+    assert len(forced) == 1
+    yield "sshd-owlbox.conf", forced[0]
+
+
+# -- as text ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()))
+def test_every_command_exists(name: str, command: str):
+    program, *words = command.split()
+    if program == LAUNCHER:
+        assert callable(main.parser(words).parse_args(words).handler)
+    else:
+        is_known = program in (RUNNER, BRIDGE) or (program in ("/bin/kill", "/bin/ln") and shutil.which(program))
+        assert is_known, f"{name} runs {program}"
+
+
+def test_a_command_that_does_not_exist_would_be_noticed():
+    with pytest.raises(Exception, match="unknown command surve"):
+        main.parser(["surve"]).parse_args(["surve"])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_units_name_only_each_other_and_systemd_s(name: str):
+    unit = read(UNITS / name)
+    keys = ("Unit.Requires", "Unit.Wants", "Unit.After", "Install.Also", "Install.WantedBy")
+    named = {word for key in keys for value in unit.get(key, []) for word in value.split()}
+    known = {"network.target", "multi-user.target", "sockets.target", "timers.target"}
+    assert named - known <= set(ALL)
+    started = name.rpartition(".")[0] + ("@.service" if unit.get("Socket.Accept") == ["yes"] else ".service")
+    assert name.endswith(".service") or started in ALL
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_are_watched_and_restarted(name: str):
+    unit = read(UNITS / name)
+    wanted = {"Type": "notify", "WatchdogSec": "60", "Restart": "on-failure", "NotifyAccess": "main"}
+    assert {key: unit[f"Service.{key}"] for key in wanted} == {key: [value] for key, value in wanted.items()}
+    assert unit["Unit.StartLimitBurst"] == ["10"]
+
+
+def test_no_service_runs_as_root_or_through_a_shell():
+    for name in (n for n in ALL if n.endswith(".service")):
+        unit = read(UNITS / name)
+        assert unit["Service.User"][0].startswith("owlbox")
+        assert unit["Service.NoNewPrivileges"] == ["yes"]
+    assert not [c for _, c in commands() if re.search(r"\bsh\b|[|;&<>`]|^[-+!@:]", c)]
+
+
+def test_core_and_broker_agree_on_where_they_meet():
+    core, broker = read(UNITS / "owlbox.service"), read(UNITS / "owlbox-broker.service")
+    assert f"OWLBOX_BROKER_SOCKET={read(UNITS / 'owlbox-broker.socket')['Socket.ListenStream'][0]}" in core["Service.Environment"]
+    assert f"OWLBOX_CORE_USER={core['Service.User'][0]}" in broker["Service.Environment"]
+    home = Home(paths.SERVICE_HOME)
+    assert f"OWLBOX_HOME={home.root}" in core["Service.Environment"]
+    assert read(UNITS / "owlbox.socket")["Socket.ListenStream"] == [str(paths.core_socket(paths.SERVICE_RUNTIME))]
+    assert broker["Service.User"] != core["Service.User"]
+    tool, gate = read(UNITS / "owlbox-tool@.service"), read(UNITS / "owlbox-tool.socket")
+    assert gate["Socket.ListenStream"] == [str(paths.SERVICE_TOOL)]
+    assert (gate["Socket.SocketUser"], gate["Socket.SocketMode"]) == (core["Service.User"], ["0600"])
+    assert f"OWLBOX_CORE_USER={core['Service.User'][0]}" in tool["Service.Environment"]
+    assert tool["Service.User"] == [tool_unit.USER] and tool["Service.ExecStart"] == [RUNNER]
+    bridge, gate = read(UNITS / "owlbox-bridge.service"), read(UNITS / "owlbox-bridge.socket")
+    assert f"{bridge_client.GIVEN}={gate['Socket.ListenStream'][0]}" in core["Service.Environment"]
+    assert (gate["Socket.SocketUser"], gate["Socket.SocketMode"]) == (core["Service.User"], ["0600"])
+    assert f"OWLBOX_CORE_USER={core['Service.User'][0]}" in bridge["Service.Environment"]
+    assert bridge["Service.User"][0] not in (core["Service.User"][0], tool_unit.USER)
+    for name in ("owlbox-worker@.service", "owlbox-worker.service", "owlbox-heartbeat.service"):
+        told = [value for value in core["Service.Environment"] if "SOCKET=" in value]
+        assert [value for value in read(UNITS / name)["Service.Environment"] if "SOCKET=" in value] == told
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n.endswith(".service")])
+def test_exposure_is_at_most_1_5_and_that_of_sandboxes_more(name: str):
+    # Bubblewrap needs namespaces and mounts, which is why tools have a unit of their own, and the bridge, with a network.
+    threshold = {"owlbox-tool@.service": 25, "owlbox-bridge.service": 31}.get(name, 15)
+    check = ["systemd-analyze", "security", "--offline=true", f"--threshold={threshold}", "--no-pager", str(UNITS / name)]
+    done = subprocess.run(check, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# -- installing ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("B-007")
+def test_nothing_installs_a_service_by_itself(box: Box):
+    system = [
+        Path("/etc/systemd"),
+        Path("/usr/lib/systemd"),
+        Path("/lib/systemd/system"),
+        Path("/etc/cron.d"),
+        Path("/run/systemd/system"),
+    ]
+
+    def everything() -> list[str]:
+        return sorted(str(path) for folder in system if folder.exists() for path in folder.rglob("*"))
+
+    before = everything()
+    core = box.serve()
+    assert box.run("ask", "hi").returncode == 0
+    assert core.stop() == 0
+    for words in (["init", "--force"], ["doctor"], ["maintain"], ["door"]):
+        box.run(*words)
+    assert everything() == before
+    left = [p for p in Path(box.environ["HOME"]).rglob("*") if p.suffix in (".service", ".timer", ".socket", ".desktop")]
+    assert left == []
+    makefile = (machine.ROOT / "Makefile").read_text()
+    assert "install.sh" not in makefile and "systemctl" not in makefile
+
+
+def test_install_lists_what_it_puts_and_can_be_repeated(tmp_path: Path):
+    def install(*options: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([UNITS / "install.sh", *options], capture_output=True, text=True)
+
+    target = ["--destdir", str(tmp_path)]
+    done = install(*target, "--ssh")
+    assert done.returncode == 0 and "systemctl enable --now" in done.stderr
+    said = done.stdout.split()
+    assert sorted(said) == sorted(f"/{p.relative_to(tmp_path)}" for p in tmp_path.rglob("*") if p.is_symlink() or p.is_file())
+    assert {f"/etc/systemd/system/{name}" for name in ALL} <= set(said)
+    assert install(*target, "--ssh").stdout.split() == said
+    assert all(os.access(tmp_path / program[1:], os.X_OK) for program in (LAUNCHER, RUNNER, BRIDGE))
+    for wrong in (["--frce"], [*target, "--python", "python3"], [*target, "--python", "/x; rm -rf /"], ["--destdir"]):
+        assert install(*wrong).returncode != 0, wrong
+
+
+# -- as a service, without systemd --------------------------------------------------------------------
+
+
+def test_serve_opens_no_terminal_and_names_its_channels(box: Box):
+    """S-101 as far as there are channels: the banner and the log, and nothing asked of a terminal."""
+    core = box.serve()
+    assert core.stop() == 0
+    assert core.child.stdout is not None and core.child.stderr is not None
+    assert core.child.stdout.read() == b""
+    assert core.child.stderr.read().decode().startswith("owlbox ")
+    said = [line["message"] for line in box.log("core")]
+    assert {"channel matrix is disabled", "channel email is disabled"} <= set(said)
+
+
+@pytest.mark.covers("S-102")
+@pytest.mark.parametrize("is_up", [True, False])
+def test_status_prints_pools_channels_and_workspace(box: Box, is_up: bool, tmp_path: Path):
+    text = '[pools]\ndefault = ["local"]\nquick = ["local"]\n[models]\npool = "quick"\n'
+    text += '[channels.matrix]\nenabled = true\nuser = "@owl:here"\ntoken = "not-to-be-shown"\n'
+    box.home.config.write_text(f'{text}[sandbox]\nworkspace = "{tmp_path}"\n')
+    if is_up:
+        box.serve()
+    lines = dict(line.split(maxsplit=1) for line in box.run("status").stdout.splitlines())
+    assert "quick = local" in lines["pools"] and "default = local" in lines["pools"]
+    assert lines["pools"].endswith("(default quick)")
+    assert lines["channels"] == "matrix on, email off"
+    assert lines["workspace"] == str(tmp_path)
+    status = box.json("status")
+    assert (status["default_pool"], status["channels"]) == ("quick", {"matrix": True, "email": False})
+    assert "not-to-be-shown" not in str(status)
+
+
+# -- in a machine -------------------------------------------------------------------------------------
+
+
+def set_up(root: Path, configuration: str) -> Home:
+    """A machine's folder with the services installed and enabled as a person would, impatient for the tests."""
+    machine.make_root(root)
+    people = root / "etc/sysusers.d/people.conf"
+    people.parent.mkdir()
+    people.write_text(PEOPLE)
+    machine.install(root)
+    home, owner = Home(root / "var/lib/owlbox"), machine.user_id(root, "owlbox")
+    home.config.write_text(configuration)
+    home.config.chmod(0o600)
+    os.chown(home.config, owner, owner)
+    for name in SERVICES:
+        machine.drop_in(root, name, "[Service]\nWatchdogSec=6\nRestartSec=0.2\n")
+    machine.drop_in(root, TIMER, "[Timer]\nOnBootSec=1s\nRandomizedDelaySec=0\nAccuracySec=100ms\n")
+    machine.enable(root, *SERVICES, *SOCKETS, TIMER)
+    return home
+
+
+@pytest.fixture(scope="module")
+def owlery() -> Iterator[Machine]:
+    """A machine with the services up and a scripted model."""
+    with machine.folder() as root:
+        home = set_up(root, '[models]\nscript = "models/play.toml"\n')
+        (home.models / "play.toml").write_text(PLAY)
+        with machine.booted(root) as up:
+            yield up
+
+
+def restarts(up: Machine, name: str) -> int:
+    return int(up.show(name, "NRestarts"))
+
+
+def test_services_become_ready_and_answer(owlery: Machine):
+    assert owlery.booted_s < machine.LIMIT_S
+    assert owlery.ok("systemctl", "is-active", *SERVICES, *SOCKETS, TIMER).split() == ["active"] * 5
+    assert owlery.show("owlbox.service", "StatusText") == "serves /var/lib/owlbox"
+    assert owlery.show("owlbox-broker.service", "StatusText") == "listens at /run/owlbox-broker/broker.sock"
+    status = owlery.ok(LAUNCHER, "status")
+    assert "running, pid" in status and "default = local" in status and "matrix off, email off" in status
+    assert owlery.ok(LAUNCHER, "ask", "hi") == "Hoot hoot."
+    assert json.loads(owlery.ok(LAUNCHER, "status", "--json"))["broker"]["is_confined"]  # models.local_only, by the kernel
+    assert owlery.ok("systemctl", "--failed", "--quiet", "--no-legend") == ""
+
+
+def test_systemd_has_nothing_to_say_against_the_units(owlery: Machine):
+    """`verify` leaves with 0 for an unknown key: any word is a failure."""
+    done = owlery.run("systemd-analyze", "verify", "--man=no", *(f"/etc/systemd/system/{name}" for name in ALL))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_core_and_broker_are_different_users_with_nothing_to_spare(owlery: Machine):
+    core, broker = (owlery.show(name, "MainPID") for name in SERVICES)
+    for pid, user in ((core, "owlbox"), (broker, "owlbox-broker")):
+        assert owlery.ok("stat", "-c", "%U", f"/proc/{pid}") == user
+        status = owlery.ok("cat", f"/proc/{pid}/status")
+        assert re.search(r"CapBnd:\s0+$", status, re.MULTILINE) and re.search(r"NoNewPrivs:\s1$", status, re.MULTILINE)
+        assert re.search(r"Seccomp:\s2$", status, re.MULTILINE)
+    inside = ("nsenter", "-t", broker, "-m", "--")
+    assert owlery.run(*inside, "ls", "/var/lib/owlbox").stdout == ""
+    assert owlery.run(*inside, "ls", "/var/lib/owlbox-broker/models").stdout.split() == ["play.toml", "prefix"]
+    assert owlery.run(*inside, "touch", "/var/lib/owlbox-broker/models/x").returncode != 0
+    assert owlery.run(*inside, "cat", "/var/lib/owlbox/owlbox.db", "/run/owlbox/core.sock").returncode != 0
+
+
+def test_group_members_may_talk_and_others_not(owlery: Machine):
+    assert owlery.ok(LAUNCHER, "ask", "hi", user="alice") == "Hoot hoot."
+    refused = owlery.run(LAUNCHER, "status", user="mallory")
+    assert (refused.returncode, refused.stdout) == (4, "")
+    assert "may not talk to this owl" in refused.stderr and refused.stderr.count("\n") == 1
+    assert "Permission denied" in owlery.run("cat", "/var/lib/owlbox/owlbox.db", user="alice").stderr
+    for user in ("alice", "root"):
+        done = owlery.run(LAUNCHER, "doctor", user=user)
+        assert (done.returncode, done.stdout) == (4, "") and "sudo -u" in done.stderr
+    assert "problem" not in owlery.ok(LAUNCHER, "doctor", user="owlbox")
+    # The broker has no word for anybody but the core.
+    for user in ("alice", "mallory"):
+        talk = "from appliance.runtime.rpc_client import Client; Client('/run/owlbox-broker/broker.sock', name='x')"
+        assert "Permission denied" in owlery.run(machine.PYTHON, "-I", "-c", talk, user=user).stderr
+    dropped = owlery.run("sh", "-c", "echo a note > /var/lib/owlbox/box/notes/a.md", user="alice")
+    assert dropped.returncode == 0, dropped.stderr
+
+
+def test_another_agent_is_served_in_the_name_of_who_connected(owlery: Machine):
+    owlery.ok("systemctl", "start", "owlbox-server.socket")
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    asked = [("initialize", hello), ("tools/call", {"name": "list_tasks", "arguments": {}})]
+    lines = "".join(
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": name, "params": params}) + "\n"
+        for number, (name, params) in enumerate(asked)
+    )
+    talk = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect('/run/owlbox-server/mcp.sock'); "
+        f"s.sendall({lines!r}.encode()); f = s.makefile(); print(f.readline(), f.readline())"
+    )
+    assert "No tasks." in owlery.ok(machine.PYTHON, "-I", "-c", talk, user="alice")
+    assert "agent:alice" in owlery.ok(LAUNCHER, "policy", "log", "--kind", "guest_call", "--json")
+    refused = owlery.run(machine.PYTHON, "-I", "-c", talk, user="mallory")
+    assert refused.returncode != 0 and "Permission denied" in refused.stderr
+    owlery.ok("systemctl", "stop", "owlbox-server.socket")
+
+
+@needs("bwrap", "perl")
+@pytest.mark.covers("B-097")
+def test_a_program_of_tools_is_asked_by_a_bridge_that_ends_when_it_is_idle(owlery: Machine):
+    stub, name, user = "/opt/owlbox/checkout/tests/servers/stub.py", "owlbox-bridge.service", "alice"
+    owlery.ok("systemctl", "start", "owlbox-bridge.socket")
+    assert owlery.show(name, "ActiveState") == "inactive"
+    config = owlery.root / "var/lib/owlbox/owlbox.toml"
+    good = config.read_text()
+    config.write_text(f"{good}[tools]\nmcp_idle_s = 1\n")
+    owlery.ok("systemctl", "reload", "owlbox.service")
+    given = ("--command", "/usr/bin/python3", "--args=/servers/stub.py", "--mount", f"{stub}:/servers/stub.py")
+    owlery.ok(LAUNCHER, "mcp", "add", "stub", *given, user=user)
+    assert owlery.show(name, "ActiveState") == "active"
+    pid = owlery.show(name, "MainPID")
+    assert owlery.ok("stat", "-c", "%U", f"/proc/{pid}") == "owlbox-bridge"
+    assert "hoot" in owlery.ok(LAUNCHER, "mcp", "exec", "stub", "echo", '{"text": "hoot"}', user=user)
+    owlery.ok(LAUNCHER, "mcp", "exec", "stub", "write", '{"text": "/work/a"}', user=user)
+    seen = owlery.run("nsenter", "-t", pid, "-m", "--", "ls", "-A", "/var/lib/owlbox", "/var/lib/owlbox/servers")
+    assert "owlbox.db" not in seen.stdout, seen.stdout
+    assert owlery.ok("cat", "/var/lib/owlbox/servers/stub/a", user="owlbox") == "mine"
+    assert "Permission denied" in owlery.run("cat", "/var/lib/owlbox/servers/stub/a", user="owlbox-tool").stderr
+    talk = "from appliance.runtime.rpc_client import Client; Client('/run/owlbox-bridge/bridge.sock', name='x')"
+    for other in ("alice", "owlbox-tool", "mallory"):
+        assert "Permission denied" in owlery.run(machine.PYTHON, "-I", "-c", talk, user=other).stderr
+    owlery.until(lambda: owlery.show(name, "ActiveState") == "inactive", "it ends when nobody asks")
+    assert owlery.show(name, "Result") == "success" and owlery.show("owlbox-bridge.socket", "ActiveState") == "active"
+    assert "again" in owlery.ok(LAUNCHER, "mcp", "exec", "stub", "echo", '{"text": "again"}', user=user)
+    owlery.ok(LAUNCHER, "mcp", "remove", "stub", user=user)
+    owlery.ok("systemctl", "stop", "owlbox-bridge.socket", name)
+    config.write_text(good)
+    owlery.ok("systemctl", "reload", "owlbox.service")
+
+
+@pytest.mark.covers("A-195", "A-197")
+def test_the_vault_is_the_broker_s_alone_and_a_credential_opens_it(owlery: Machine):
+    folder, credential = "/var/lib/owlbox-broker/vault", "/etc/credstore.encrypted/owlbox-vault.key"
+    owlery.ok("sh", "-c", f"printf value-of-one | {LAUNCHER} secret set search/one", user="alice")
+    assert owlery.ok("stat", "-c", "%U %a", folder) == "owlbox-broker 700"
+    assert "Permission denied" in owlery.run("ls", folder, user="owlbox").stderr
+    owlery.ok("sh", "-c", f"mkdir -p {Path(credential).parent} && head -c 32 /dev/urandom > /run/new")
+    owlery.ok("systemd-creds", "encrypt", "--with-key=host", "--name=owlbox-vault.key", "/run/new", credential)
+    owlery.ok("systemctl", "restart", "owlbox-broker.service")
+    assert "new key (credential)" in owlery.ok(LAUNCHER, "secret", "rotate", "--to", "credential", user="alice")
+    owlery.ok("systemctl", "restart", "owlbox-broker.service")
+    assert owlery.ok("ls", folder).split() == ["secrets"]
+    assert owlery.run(LAUNCHER, "secret", "show", "search/one", "--yes", user="alice").returncode == 4
+    assert "value-of-one" in owlery.ok(LAUNCHER, "secret", "show", "search/one", "--yes", user="owlbox")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_watchdog_restarts_a_hung_service(owlery: Machine, name: str):
+    pid, before = owlery.show(name, "MainPID"), restarts(owlery, name)
+    owlery.ok("kill", "-STOP", pid)
+    owlery.until(lambda: restarts(owlery, name) == before + 1, f"{name} is restarted")
+    owlery.until(lambda: owlery.show(name, "ActiveState") == "active", f"{name} is up again")
+    assert owlery.show(name, "MainPID") != pid
+    assert f"{name}: Watchdog timeout" in owlery.ok("journalctl", "--no-pager", "-o", "cat", "-u", name)
+    assert owlery.ok(LAUNCHER, "ask", "hi") == "Hoot hoot."
+
+
+def test_nobody_is_turned_away_during_a_restart(owlery: Machine):
+    script = f"systemctl restart --no-block owlbox.service; for i in 1 2 3 4 5 6; do {LAUNCHER} status >/dev/null || exit 1; done"
+    owlery.ok("sh", "-c", script)
+    owlery.until(lambda: owlery.show("owlbox.service", "ActiveState") == "active", "the core is up again")
+
+
+def test_a_stopped_core_is_started_by_the_first_caller(owlery: Machine):
+    owlery.run("systemctl", "stop", *SERVICES)
+    assert owlery.show("owlbox.service", "ActiveState") == "inactive"
+    assert owlery.ok(LAUNCHER, "ask", "hi") == "Hoot hoot."
+    assert owlery.show("owlbox-broker.service", "ActiveState") == "active"
+
+
+def test_reload_is_reported_to_systemd(owlery: Machine):
+    config = owlery.root / "var/lib/owlbox/owlbox.toml"
+    good = config.read_text()
+    config.write_text(good + "[system]\nlog_level = 3\n")
+    owlery.ok("systemctl", "reload", "owlbox.service")
+    owlery.until(lambda: "keeps the old" in owlery.show("owlbox.service", "StatusText"), "the bad file is refused")
+    config.write_text(good + '[system]\nlog_level = "warn"\n')
+    owlery.ok("systemctl", "reload", "owlbox.service")
+    owlery.until(lambda: owlery.show("owlbox.service", "StatusText").startswith("serves"), "the good file is taken")
+    config.write_text(good)
+    assert owlery.show("owlbox.service", "ActiveState") == "active"
+
+
+def test_the_timer_fires_and_finds_nothing_to_do_twice(owlery: Machine):
+    name = "owlbox-maintenance.service"
+    owlery.until(lambda: owlery.show(name, "ExecMainExitTimestamp") != "", "the timer has fired")
+    owlery.until(lambda: owlery.show(name, "ActiveState") == "inactive", "the check has ended")
+    assert (owlery.show(name, "Result"), owlery.show(name, "ExecMainStatus")) == ("success", "0")
+    assert owlery.show(TIMER, "LastTriggerUSec") not in ("", "n/a")
+    assert owlery.show(TIMER, "Persistent") == "yes"
+    assert owlery.ok(LAUNCHER, "maintain", user="owlbox") == "nothing is due"
+    owlery.ok("systemctl", "start", name)
+    assert "nothing is due" in owlery.ok("journalctl", "--no-pager", "-o", "cat", "-u", name)
+    assert owlery.run(LAUNCHER, "maintain").returncode == 4  # root would leave files behind
+
+
+@pytest.mark.covers("S-070")
+def test_timers_and_the_core_look_after_things_once(owlery: Machine):
+    """The heartbeat is due every few seconds, and three units beside the core would see to it."""
+    home = owlery.root / "var/lib/owlbox"
+    config = home / "owlbox.toml"
+    good = config.read_text()
+    config.write_text(f"{good}[heartbeat]\ninterval_minutes = 0.05\nafter_start = true\n[scheduler]\nmin_interval_s = 0\n")
+    (home / "box/HEARTBEAT.md").write_text("- [ ] is the door shut?\n")
+    assert owlery.ok(LAUNCHER, "ask", "hi", user="owlbox") == "Hoot hoot."
+    owlery.ok("systemctl", "reload", "owlbox.service")
+    for _ in range(6):
+        owlery.ok("systemctl", "reset-failed")  # and the count of starts, of which a quick machine makes more than are allowed
+        owlery.ok("systemctl", "start", *(timer.replace(".timer", ".service") for timer in TIMERS))
+    key = "'heartbeat:box:checklist'"
+    firings = f"SELECT f.status FROM firings f JOIN schedules s ON s.id = f.schedule WHERE s.key = {key}"
+
+    def rows(sql: str) -> list[list[str]]:
+        return [list(row.values()) for row in json.loads(owlery.ok(LAUNCHER, "sql", sql, "--json", user="owlbox"))]
+
+    owlery.until(lambda: sum(status == "done" for (status,) in rows(firings)) >= 3, "it beats")
+    (home / "box/HEARTBEAT.md").write_text("")
+    owlery.until(lambda: not rows(f"SELECT 1 FROM schedules WHERE key = {key}"), "nothing is looked after any more")
+    owlery.until(lambda: not rows("SELECT 1 FROM jobs WHERE status IN ('waiting', 'running')"), "all of it has ended")
+    beats = rows("SELECT COUNT(*) FROM firings WHERE outcome LIKE 'alert%'")
+    assert beats == rows("SELECT COUNT(*) FROM jobs WHERE role = 'heartbeat'")
+    assert beats == rows("SELECT COUNT(*) FROM outbox WHERE key LIKE 'heartbeat:%'")
+    for timer in TIMERS:
+        assert owlery.show(timer, "Persistent") == "yes" and owlery.show(timer.replace(".timer", ".service"), "Result") == "success"
+    config.write_text(good)
+    owlery.ok("systemctl", "reload", "owlbox.service")
+
+
+@pytest.mark.model
+def test_the_real_model_works_under_all_hardening_and_power_off_is_clean(model_file: Path):
+    """llama.cpp with no writable code, no resources call, no network; its watchdog is content meanwhile."""
+    with machine.folder() as root:
+        home = set_up(root, "[models]\nthreads = 1\nmax_output_tokens = 40\n")
+        shutil.copyfile(model_file, home.models / model_file.name)
+        (home.models / model_file.name).chmod(0o644)
+        with machine.booted(root) as up:
+            said = up.run(LAUNCHER, "ask", "Say hello.")  # its words depend on the processor
+            (thread,) = json.loads(up.ok(LAUNCHER, "thread", "list", "--json"))
+            turns = json.loads(up.ok(LAUNCHER, "thread", "view", thread["id"], "--json"))["turns"]
+            assert {turn["provider"] for turn in turns} == {"llama"} and all(turn["output_tokens"] > 0 for turn in turns)
+            assert (thread["status"] == 200) == (said.returncode == 0) and (said.stdout or said.stderr).strip()
+            assert f"model {model_file.stem}" in up.ok(LAUNCHER, "status")
+            up.ok("sleep", "4")
+            assert [restarts(up, name) for name in SERVICES] == [0, 0], up.journal()
+            began_s = monotonic_s()
+            assert up.power_off() == 0
+            assert monotonic_s() - began_s < 60
+        store = Store.open(home.database)
+        try:
+            ends = {lease.kind: lease.reason for lease in Leases(store).listing()}
+            assert ends == {"core": f"signal {signal.SIGTERM.name}"}
+        finally:
+            store.close()
