@@ -13,7 +13,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 bin := .venv/bin
-python = PYTHONPATH=$(CURDIR):$(CURDIR)/tests/support:$(CURDIR)/tests/bench $(bin)/python
+python = PYTHONPATH=$(CURDIR):$$(printf '%s:' $(CURDIR)/tests/*/) $(bin)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 docs_tests := $(wildcard tests/whole/test_docs*.py)
 

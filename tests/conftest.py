@@ -6,11 +6,13 @@ Real folders, nothing pretended. Everything made here is gone when the test ends
 import compileall
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import rooms
 
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
@@ -58,6 +60,7 @@ def hear() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Compile once what hundreds of processes import: they write nothing themselves, and may be killed at any moment."""
     hear()
+    sys.path[:0] = rooms.FOLDERS
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(paths.__file__).parent, quiet=2)
 

@@ -190,7 +190,6 @@ def test_uncertain_delivery_is_marked_unless_the_door_knows(
 def test_killed_at_any_step_it_is_delivered_once_or_marked(tmp_path: Path, step: Step, door: Lines | Thread) -> None:
     code = """
         import os, signal
-        sys.path[:0] = ["tests/channels", "tests/support"]
         from test_delivery import DOORS, QUICK, Post, put, sleep_s
         from appliance.channels.delivery import Courier
         def passed(step):

@@ -166,7 +166,6 @@ def test_killed_at_any_step_a_request_is_done_once(tmp_path: Path, kind: str, st
     yard.drop(requests[kind], long_name)
     code = """
         import os, signal
-        sys.path[:0] = ["tests/channels", "tests/support"]
         from test_drop_folder import Yard
         def passed(step):
             if step.name == sys.argv[2]:

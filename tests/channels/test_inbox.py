@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from stores import new_store
-from test_database import ROOT, child, finished, killed, until
+from test_database import child, finished, killed, until
 
 from appliance.agent.agent import Agent, Limits
 from appliance.agent.loop import Feed, Loops, Shown, Subscription
@@ -193,8 +193,7 @@ def desk(store: Store) -> Iterator[Callable[..., Desk]]:
 
 def office(code: str, store: Store, *arguments: object):
     """Another process with a Desk class at hand."""
-    head = f"sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / 'tests/support')!r}]\n"
-    head += "from test_inbox import *\nstore = Store.open(path)\n"
+    head = "from test_inbox import *\nstore = Store.open(path)\n"
     return child(head + textwrap.dedent(code), store.path, *arguments)
 
 

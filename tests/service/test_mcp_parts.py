@@ -11,6 +11,7 @@ import pytest
 from harbors import standing, stub
 from hypothesis import given
 from hypothesis import strategies as st
+from rooms import USE_ROOMS
 from stores import new_store
 
 from appliance.errors import BadInput, ConfigError, NotFound, ServerError, from_outcome
@@ -182,10 +183,7 @@ def test_tools_are_found_by_meaning_when_there_are_vectors(tmp_path: Path) -> No
 
 @pytest.mark.covers("A-170", "B-141")
 def test_configured_servers_cost_neither_a_process_nor_the_library(tmp_path: Path) -> None:
-    program = f"""
-import sys
-sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parents[1] / "support")!r}]
-from pathlib import Path
+    program = f"""{USE_ROOMS}from pathlib import Path
 from harbors import standing, stub
 with standing(Path({str(tmp_path)!r})) as stand:
     for name in ("one", "two", "three"):

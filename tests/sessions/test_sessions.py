@@ -275,8 +275,7 @@ CRASH = """
 
 @pytest.mark.covers("A-019", "A-025")
 def test_after_a_crash_sessions_runs_and_what_was_acknowledged_are_there(store: Store) -> None:
-    sys_path = f"sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parents[1] / 'support')!r}]"
-    process = child(f"\n    {sys_path}{CRASH}", store.path)
+    process = child(CRASH, store.path)
     killed(process, "acknowledged")
     runs = Runs(store, this_process().encode())
     assert [s.status for s in runs.people.listing()] == ["active"]

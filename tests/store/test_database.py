@@ -15,6 +15,7 @@ from pathlib import Path
 import apsw
 import pytest
 import quick
+from rooms import USE_ROOMS
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import BadInput, Busy, Cancelled, NotFound, OwlError, StoreError
@@ -49,7 +50,7 @@ COUNT_TO_A_BILLION = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FR
 
 def child(code: str, *arguments: object, prefix: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
     """Another Python process running `code`, with `Store` and `path` (its first argument) at hand."""
-    head = "import sys; from pathlib import Path; from appliance.store.database import Store; path = Path(sys.argv[1])\n"
+    head = USE_ROOMS + "from pathlib import Path; from appliance.store.database import Store; path = Path(sys.argv[1])\n"
     command = [*prefix, sys.executable, "-c", head + textwrap.dedent(code), *map(str, arguments)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return quick.popen(command, cwd=ROOT, env=quick.ENVIRON, text=True, **pipes)
@@ -814,7 +815,7 @@ SLOW_MODEL = """
 @pytest.mark.covers("B-002")
 def test_process_that_waits_for_a_model_keeps_nobody_from_writing(store: Store) -> None:
     waiting = child(
-        f"sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / 'tests/support')!r}]\n" + textwrap.dedent(SLOW_MODEL),
+        textwrap.dedent(SLOW_MODEL),
         store.path,
     )
     assert waiting.stdout is not None and waiting.stdout.readline() == "thinking\n"

@@ -193,7 +193,6 @@ def version(number: int) -> list[str]:
 
 
 EDITING = """
-    sys.path[:0] = ["tests/tools", "tests/support"]
     import select
     from test_context_tools import bench_of, version
 

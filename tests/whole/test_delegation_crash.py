@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from stores import new_store
-from test_database import ROOT, child, killed
+from test_database import child, killed
 from test_inbox import Glass, Quiet, Speech, Voice, echo
 
 from appliance.agent.agent import Agent, Limits
@@ -85,8 +85,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def another(code: str, store: Store, *arguments: object):
     """Another process with a Shop at hand."""
-    head = f"sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT / 'tests/support')!r}]\n"
-    head += "from test_delegation_crash import *\nstore = Store.open(path)\n"
+    head = "from test_delegation_crash import *\nstore = Store.open(path)\n"
     return child(head + textwrap.dedent(code), store.path, *arguments)
 
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import pytest
 import quick
 from process import clean_environ
+from rooms import USE_ROOMS
 from stores import new_home
 from test_database import until
 
@@ -1291,10 +1292,11 @@ LIFE = {
     Step.LOOP_ENDED: "ok",
 }
 KILLED: dict[str, Sequence[Any]] = {"killed": ["I begin. " + put("known://k1") + put("known://k2"), "It is done."]}
-CHILD = """
-import os, signal, sys
+CHILD = (
+    USE_ROOMS
+    + """
+import os, signal
 from pathlib import Path
-sys.path[:0] = ["tests/whole", "tests/support"]
 from test_scenarios import KILLED, opened
 
 def passed(step):
@@ -1304,6 +1306,7 @@ def passed(step):
 with opened(Path(sys.argv[1]), KILLED, passed, Path(sys.argv[3])) as stage:
     stage.ask("[killed] Do it.")
 """
+)
 
 
 @pytest.mark.covers("R-042", "R-058", "R-062")

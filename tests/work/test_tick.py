@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 from stores import new_store
-from test_database import ROOT, child, killed, until
+from test_database import child, killed, until
 
 from appliance.agent.agent import Agent, Limits
 from appliance.agent.loop import Loops
@@ -663,14 +663,13 @@ def test_what_an_earlier_attempt_has_done_is_told_so_that_it_is_not_done_again(d
     here = desk()
     task = here.add("write twice")
     code = """
-        sys.path[:0] = sys.argv[2:4]
         from test_tick import *
         here = Desk(Store.open(path), one_by_one(("write", {"line": "one"}), ("write", {"line": "two"})))
         here.diary.lines = type("Loud", (list,), {"append": lambda self, line: line == "two" and (print("at two", flush=True),
             sys.stdin.read())})()
         here.tick()
     """
-    killed(child(code, store.path, Path(__file__).parent, ROOT / "tests/support"), "at two")
+    killed(child(code, store.path), "at two")
     here.tasks.release(ME, "its worker died: killed")
     here.runs.recover(lambda event: None)
     here.model.speech = say("finished")
