@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -114,7 +115,7 @@ def rank(module: str) -> int | None:
     room = module.partition(".")[0]
     if room in BESIDE:
         return -1
-    return len(ROOMS) if room == "__main__" else ROOMS.index(room) if room in ROOMS else None
+    return len(ROOMS) if room in ("__main__", "plugin") else ROOMS.index(room) if room in ROOMS else None
 
 
 def imports(path: Path) -> tuple[str, ...]:
@@ -236,9 +237,24 @@ def test_nothing_beside_the_package_opens_sqlite_its_own_way():
     assert [p.name for p in beside if any(is_in(name, "sqlite3") for name in imports(p))] == []
 
 
-def test_architecture_text_names_every_module():
+def test_every_room_says_what_it_is_for():
+    """ARCHITECTURE.md lists the rooms from the top with the line that stands in each room's `__init__`, in 150 lines."""
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    assert [m for m in FILES if not m.endswith("__") and f"`{m.split('.')[-1]}`" not in text] == []
+    row = re.compile(r"^\| `(\w+)/` \| (.*?) \| (.*?) \|$", re.MULTILINE)
+    rows = {room: (purpose, starts) for room, purpose, starts in row.findall(text)}
+    assert list(rows) == ROOMS[::-1]
+    for room, (purpose, starts) in rows.items():
+        said = ast.get_docstring(ast.parse(FILES[f"{room}.__init__"].read_text("utf-8"))) or ""
+        assert said.splitlines()[0] == purpose
+        assert [name for name in re.findall(r"`(\w+)`", starts) if f"{room}.{name}" not in FILES] == []
+    assert len(text.splitlines()) <= 150
+
+
+def test_architecture_names_modules_that_exist():
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    named = re.findall(r"`([a-z]+(?:/[a-z_]+)+)`", text)
+    paths = [ROOT / "appliance" / name for name in named]
+    assert [str(path) for path in paths if not path.is_dir() and not path.with_suffix(".py").exists()] == []
 
 
 # -- the checks themselves --------------------------------------------------------------------------

@@ -295,6 +295,8 @@ def _words(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"it ends the process: {error} (leave that to the core)"
     hint = getattr(error, "hint", "")
+    if isinstance(error, ImportError) and (error.name or "").startswith("appliance"):
+        hint = "a plugin imports from appliance.plugin alone"
     text = str(error) or type(error).__name__
     kind = "" if hasattr(error, "outcome") else f"{type(error).__name__}: "
     return " ".join(f"{kind}{text}{f' ({hint})' if hint and hint not in text else ''}".split())[:500]

@@ -1,1 +1,1 @@
-"""Doors for people and programs: one module a door."""
+"""Channels for people and programs: accepting messages, delivering answers; methods of the local socket in `rpc`."""

@@ -1,1 +1,1 @@
-"""The Model Context Protocol: servers of tools behind the bridge, and the owl as a server."""
+"""The Model Context Protocol: servers of tools behind the bridge, and the core as a server."""

@@ -1,4 +1,4 @@
-"""The tools that ship: one module a family. A new file here is found by itself; no list changes (B-065)."""
+"""The tools that ship: one file per family. A new file is found by itself."""
 
 import importlib
 import pkgutil

@@ -30,8 +30,7 @@ EXAMPLE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plugins.md").read
 
 RECORDER = '''
 """Hears everything, changes nothing."""
-from appliance.runtime.hooks import Hooks
-from appliance.runtime.hook_points import MOMENTS
+from appliance.plugin import MOMENTS
 heard = []
 def register(plugin):
     for one in MOMENTS:
@@ -46,8 +45,7 @@ def register(plugin):
 CHANGER = '''
 """Changes what it is asked for by name."""
 from dataclasses import replace
-from appliance.records import Outcome
-from appliance.agent.stop_conditions import Verdict
+from appliance.plugin import Verdict
 order = []
 def register(plugin):
     plugin.filter("tool.after", after)
@@ -72,7 +70,7 @@ def register(plugin):
     plugin.filter('llm.messages', lambda messages, run: 3)
 """
 HALF = """
-from appliance.agent.toolbox import tool
+from appliance.plugin import tool
 @tool(group="quotes")
 def half_a_tool() -> str:
     \"\"\"Half.\"\"\"
@@ -91,6 +89,10 @@ BAD = {
     "broken": ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
     "leaves": ("import sys\nsys.exit(3)", "it ends the process: 3"),
     "quits": ("import sys\ndef register(plugin):\n    print('bye')\n    sys.exit(3)", "it ends the process: 3"),
+    "moved": (
+        "from appliance.toolbox import tool",
+        "ModuleNotFoundError: No module named 'appliance.toolbox' (a plugin imports from appliance.plugin alone)",
+    ),
     "syntax": ("def register(plugin:", "SyntaxError"),
     "silent": ("x = 1", "silent has no function register(plugin)"),
     "unknown": ("def register(plugin):\n    plugin.on('run.create', print)", "nothing happens under 'run.create' (run.created?)"),
@@ -348,3 +350,12 @@ def test_documentation_shows_every_moment() -> None:
     page = (ROOT / "docs" / "moments.md").read_text(encoding="utf-8")
     assert all(f"| `{one.name}` | {one.kind} | {one.given} | {one.when} |" in page for one in MOMENTS)
     assert len({one.name for one in MOMENTS}) == len(MOMENTS) and hook_points.is_known("view.visible:quote")
+
+
+def test_the_documented_surface_is_all_that_a_plugin_imports():
+    from appliance import plugin
+
+    page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    listed = page.partition("## What a plugin imports")[2].partition("\n## ")[0]
+    assert [name for name in plugin.__all__ if f"`{name}`" not in listed] == []
+    assert "from appliance." not in EXAMPLE.replace("from appliance.plugin import", "")
