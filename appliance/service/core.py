@@ -293,7 +293,8 @@ class Core:
         )
         self.inbox.mend = self.recorder.mend
         queue = self.outbox, self.tasks, self.inbox, self.troupe.jobs, self.models, self.packets.relevant
-        self.hours.tie(Around(current, *queue, self.office.courier.channels, self.office.courier.at, self.redactor), self.office)
+        around = Around(current, *queue, self.customs.origins.carried, self.office.courier, self.redactor)
+        self.hours.tie(around, self.office)
         is_able = lambda: self._is_able(self.models.plan(self.live.current.models.pool)[0])  # noqa: E731
         self.unasked = Unasked(ground, current, self.hours, self.office, self.jobs, is_able, is_lasting=is_shared)
         self.customs.attend(self.inbox)

@@ -164,7 +164,8 @@ class Office:
         channel = self.told_by(task) or channel
         text = f"Task {task.id} ({task.name}) {STATES.get(task.status, task.status)}:\n{task.text}"
         person = task.person or _owner()
-        self.outbox.put(Letter(key, person, text, context, task.session, channel, run=task.origin))
+        sources = (f"task:{task.id}", *self._ground.runs.marks.runs_of([task.id]))
+        self.outbox.put(Letter(key, person, text, context, task.session, channel, run=task.origin), sources=sources)
 
     def _tell(self) -> None:
         """As a worker: let the core know what changed, and without one the other workers."""
