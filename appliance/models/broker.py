@@ -15,13 +15,12 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from appliance.clock import Alarms, monotonic_s
-from appliance.errors import BadInput, DeadlineExceeded, Lost, OwlError, Refused
+from appliance.errors import BadInput, DeadlineExceeded, OwlError, Refused
 from appliance.models.pool import Pool
 from appliance.models.providers import memory_room
 from appliance.records import Ask, Finish, to_plain
@@ -41,21 +40,26 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 LOAD_S = 600.0
 MB = 1_000_000
 MAX_TEXTS = 256  # of one call: their vectors fit in a frame
-ENDING_S = 30.0  # longest wait of a request that came while this process was ending
 
 
 class Service:
     """What the broker's socket offers."""
 
-    def __init__(self, pool: Pool, vault_status: Callable[[], dict[str, Any]] = dict, *, is_confined: bool = False) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        vault_status: Callable[[], dict[str, Any]] = dict,
+        *,
+        is_confined: bool = False,
+        end_when_idle: Callable[[], bool] = bool,
+    ) -> None:
+        """`end_when_idle` ends this process once it answers nobody, and says whether that is now."""
         self._pool = pool
+        self._end_when_idle = end_when_idle
         self._vault_status = vault_status
         self._is_confined = is_confined
         self._guard = threading.Lock()
         self._served = 0
-        self._running = 0  # requests that are being answered
-        self._is_outdated = False  # the configuration has changed: this process ends when it answers nobody
-        self._is_ending = False
 
     @method("renew")
     def renew(self, call: Call, is_local_only: bool = False) -> dict[str, Any]:
@@ -66,49 +70,16 @@ class Service:
         if is_local_only:
             self._pool.remotes.deny()
             self._is_confined = self._is_confined or confine()
-        with self._guard:
-            self._is_outdated = True
-        return {"pid": os.getpid(), "is_idle": self._end_if_idle()}
-
-    @contextmanager
-    def _answering(self, call: Call) -> Iterator[None]:
-        """One request more is being answered; Lost once this process is ending, so that the caller asks the next one."""
-        with self._guard:
-            is_ending = self._is_ending
-            self._running += not is_ending
-        if is_ending:
-            call.cancel.wait(ENDING_S)  # it is set when the connection is closed
-            raise Lost("the model process is being renewed", hint="try again in a moment")
-        try:
-            yield
-        finally:
-            with self._guard:
-                self._running -= 1
-            self._end_if_idle()
-
-    def _end_if_idle(self) -> bool:
-        """End this process when it is outdated and answers nobody; whether it does."""
-        with self._guard:
-            is_first = self._is_outdated and not self._running and not self._is_ending
-            self._is_ending = self._is_ending or is_first
-        if is_first:
-            LOG.info("ending, for the configuration has changed")
-            os.kill(os.getpid(), signal.SIGTERM)
-        return self._is_ending
+        return {"pid": os.getpid(), "is_idle": self._end_when_idle()}
 
     @method("plan")
     def plan(self, call: Call, pool: str = "") -> list[dict[str, Any]]:
         """The routes of a pool that can be asked now, best first."""
-        with self._answering(call):
-            return [to_plain(route) for route in self._pool.plan(pool)]
+        return [to_plain(route) for route in self._pool.plan(pool)]
 
     @method("generate", is_long=True)
     def generate(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
         """Streams `piece` notifications {id, text, is_reasoning}; the result is the Finish."""
-        with self._answering(call):
-            return self._generate(call, route, ask)
-
-    def _generate(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
         started_s = monotonic_s()
         first_ms = 0
         finish: Finish | None = None
@@ -149,14 +120,12 @@ class Service:
     @method("measure")
     def measure(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
         """Tokens of a request, per named part and in total."""
-        with self._answering(call):
-            return dict(to_plain(self._pool.measure(route, ask, call.cancel)))
+        return dict(to_plain(self._pool.measure(route, ask, call.cancel)))
 
     @method("count")
     def count(self, call: Call, route: str, texts: list[str]) -> list[int]:
         """Tokens of each text, by the route's tokenizer."""
-        with self._answering(call):
-            return self._pool.count(route, texts, call.cancel)
+        return self._pool.count(route, texts, call.cancel)
 
     @method("embed", is_long=True)
     def embed(
@@ -169,14 +138,12 @@ class Service:
         """A unit vector for each text, at most 256 texts; without texts nothing is loaded."""
         if len(texts) > MAX_TEXTS:
             raise BadInput(f"{len(texts)} texts at once, {MAX_TEXTS} are allowed", hint="send them in several calls")
-        with self._answering(call):
-            return self._pool.embed(texts, call.cancel, deadline_s=deadline_s, is_background=is_background)
+        return self._pool.embed(texts, call.cancel, deadline_s=deadline_s, is_background=is_background)
 
     @method("load")
     def load(self, call: Call, route: str) -> dict[str, Any]:
         """Bring the route's model into memory now, so that the first answer does not wait for it."""
-        with self._answering(call):
-            return dict(to_plain(self._pool.load(route, call.cancel, LOAD_S)))
+        return dict(to_plain(self._pool.load(route, call.cancel, LOAD_S)))
 
     @method("providers")
     def providers(self, call: Call) -> dict[str, Any]:
@@ -186,8 +153,7 @@ class Service:
     @method("listing", is_long=True)
     def listing(self, call: Call) -> list[dict[str, Any]]:
         """Every model of every configured provider; asks all of them."""
-        with self._answering(call):
-            return self._pool.remotes.listing(call.cancel)
+        return self._pool.remotes.listing(call.cancel)
 
     @method("reset")
     def reset(self, call: Call, provider: str = "") -> dict[str, Any]:
@@ -233,8 +199,9 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     pool = Pool(home, settings, secret=safe.resolve)
     sock = given or rpc_server.listen(path)
     mine = path.stat().st_ino
-    server = Listener(sock, name="broker", gate=gate, alarms=Alarms(), is_given=given is not None)
-    server.offer(Service(pool, custody.status, is_confined=is_confined), custody)
+    server = Listener(sock, name="broker", gate=gate, alarms=Alarms(), is_given=given is not None, owners=users)
+    end = lambda: server.end_when_idle(lambda: os.kill(os.getpid(), signal.SIGTERM))  # noqa: E731
+    server.offer(Service(pool, custody.status, is_confined=is_confined, end_when_idle=end), custody)
     server.start()
     LOG.info("listening", extra={"socket": str(path)})
     if ready_fd is not None:

@@ -82,7 +82,7 @@ def test_switching_it_off_and_on_again_restarts_the_broker(box: Box) -> None:
         kept = "\n".join(line for line in text.splitlines() if not line.startswith(("[models]", "local_only")))
         box.home.config.write_text(f"{kept}\n[models]\nlocal_only = {value}\n")
         told = core.call("core.reload")
-        assert "models.local_only" in told["changed"]
+        assert "models.local_only" in told["changed"], told
 
         def is_so(wanted: bool = is_confined, before: int = first) -> bool:
             broker = core.call("core.status")["broker"]
