@@ -70,10 +70,11 @@ from appliance.runtime.crash_points import Passed, nobody
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
-from appliance.runtime.settings import LOCAL, Config
+from appliance.runtime.settings import LOCAL
 from appliance.runtime.shutdown import Shutdown
 from appliance.secrets.vault_client import Strongbox
 from appliance.service import model_check, policy_parts
+from appliance.service.agent_limits import limits
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Broker, Given, Keeper
 from appliance.service.broker_renewal import Renewal
@@ -584,22 +585,6 @@ class Core:
     def _tools(self) -> list[dict[str, Any]]:
         known = zip(self.toolbox.tools(), self.toolbox.registry())
         return [{**more, **to_plain(t.spec), "command": t.mark.command, "menu": list(t.mark.menu)} for t, more in known]
-
-
-def limits(settings: Config) -> Limits:
-    """The agent's caps from the configuration."""
-    return Limits(
-        max_turns=settings.runs.max_turns,
-        max_commands=settings.runs.max_commands,
-        max_strikes=settings.runs.max_strikes,
-        max_cycles=settings.runs.max_cycles,
-        max_period=settings.runs.max_period,
-        history_messages=settings.budget.history_messages,
-        temperature=settings.models.temperature,
-        max_output_tokens=settings.models.max_output_tokens,
-        deadline_s=settings.llm.deadline_ms / 1000,
-        pause_s=settings.llm.max_backoff_ms / 1000,
-    )
 
 
 def _ignore(event: Event) -> None:
