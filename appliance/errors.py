@@ -19,7 +19,8 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     │   ├── Busy            503 busy
     │   ├── ProviderError   502 upstream_error (or another of PROVIDER_CODES; kind, retry_after_s)
     │   │   └── ContextTooLong  413 context_too_long  (also a TooLarge)
-    │   └── DiskFull        503 disk_full
+    │   ├── DiskFull        503 disk_full      (no space, no inodes, or the quota is used up)
+    │   └── DiskReadOnly    503 disk_read_only
     ├── DeadlineExceeded    504 timeout
     ├── ServerError         500 permanent      (a server of tools; or another of SERVER_CODES)
     └── StoreError          500 store          (database unreadable, damaged or too new)
@@ -146,6 +147,12 @@ class DiskFull(Unavailable):
     """No space is left where we must write."""
 
     outcome = "disk_full"
+
+
+class DiskReadOnly(Unavailable):
+    """The disk takes no writes: mounted so, or the kernel stopped writing to it after an error."""
+
+    outcome = "disk_read_only"
 
 
 class DeadlineExceeded(OwlError):

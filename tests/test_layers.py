@@ -29,6 +29,11 @@ tui: errors records clock runtime tui
 HOMES = """\
 store.database: apsw sqlite_vec
 store.sql_console: apsw
+store.connection_settings: apsw
+store.integrity: apsw
+store.storage_errors: apsw
+store.database_copy: apsw
+store.salvage: apsw
 knowledge.vss_index: apsw
 web.http_request: http.client
 web.fetch: requests urllib.request http.client

@@ -24,6 +24,7 @@ from appliance.runtime.rpc_server import Listener, listen
 from appliance.runtime.signals import Signals
 from appliance.secrets import plaintext_migration
 from appliance.service.core import Core
+from appliance.store import storage_errors
 
 LOG = logging.getLogger(__name__)
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
@@ -118,7 +119,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
             notifier.status("checking the database after an unclean end")
         problems = [] if was_clean else core.store.problems(is_quick=True)
         if problems:
-            raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint="owlbox doctor; backups are in backups/")
+            raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint=storage_errors.AFTER_DAMAGE)
         core.office.take_drops()
         core.recover()
         _settle(core)

@@ -25,6 +25,7 @@ from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.secrets import plaintext_migration
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
+from appliance.store import storage_errors
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases, Roster
 from appliance.work.tasks import Tasks
@@ -104,7 +105,7 @@ def _database(home: Home, is_repairing: bool) -> Finding:
             if not problems:
                 return Finding("database", "ok", f"search index rebuilt; a copy from before is {copy}")
         if problems:
-            return Finding("database", "problem", "; ".join(problems), "owlbox doctor --repair, else restore from backups/")
+            return Finding("database", "problem", "; ".join(problems), storage_errors.AFTER_DAMAGE)
         if lost := Runs(store, "").cut_off():
             return Finding("database", "warning", f"{lost} interrupted answers", "the next start of the core marks them")
         size_mb = home.database.stat().st_size // 1_000_000

@@ -9,25 +9,24 @@ commit survives a power cut. Ask for `durable=True` before anything is acknowled
 
 import errno
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 
-from appliance.clock import monotonic_s, now_ms, sleep_s
-from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, StoreError, Unavailable
-from appliance.store import sql_console
+from appliance.clock import now_ms
+from appliance.errors import BadInput, Busy, Cancelled, DiskFull, DiskReadOnly, NotFound, OwlError, StoreError, Unavailable
+from appliance.store import connection_settings, database_copy, integrity, sql_console, storage_errors
+from appliance.store.connection_settings import SETTINGS, WITH_LOG
 from appliance.store.migrations import APPLICATION_ID, DERIVED, MIGRATIONS, SETTLING, UNDOABLE
-from appliance.store.sql_functions import FUNCTIONS
 
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
 READ_TIMEOUT_MS = 5000
-WAL_WAIT_S = 10
 
 REASONS = {
     apsw.SQLITE_CHANGESET_DATA: "changed",
@@ -38,60 +37,6 @@ REASONS = {
 
 Row = tuple[Any, ...]
 Migrations = Sequence[Sequence[str]]
-
-
-def _wal(db: apsw.Connection) -> None:
-    # While another process makes the database, SQLite refuses this at once instead of waiting (3.54.1).
-    end_s = monotonic_s() + WAL_WAIT_S
-    while True:
-        try:
-            db.pragma("journal_mode", "wal")
-            return
-        except apsw.BusyError:
-            if monotonic_s() > end_s:
-                raise
-            sleep_s(0.05)
-
-
-def _foreign_keys(db: apsw.Connection) -> None:
-    db.pragma("foreign_keys", True)
-
-
-def _normal(db: apsw.Connection) -> None:
-    db.pragma("synchronous", "normal")
-
-
-def _temporary_in_memory(db: apsw.Connection) -> None:
-    db.pragma("temp_store", "memory")
-
-
-def _functions(db: apsw.Connection) -> None:
-    for function in FUNCTIONS:
-        db.create_scalar_function(function.name, function.call, function.value_count, deterministic=function.is_deterministic)
-
-
-def _vectors(db: apsw.Connection) -> None:
-    """Load sqlite-vec: its library alone, because its package imports sqlite3."""
-    found = next((place for path in sys.path if (place := Path(path or ".", "sqlite_vec")).is_dir()), None)
-    if found is None:
-        raise StoreError("the package sqlite-vec is not installed", hint="pip install sqlite-vec")
-    db.enable_load_extension(True)
-    try:
-        db.load_extension(str(found / "vec0"))
-    except apsw.ExtensionLoadingError as error:
-        raise StoreError(f"sqlite-vec does not load: {error}", hint="pip install --force-reinstall sqlite-vec") from None
-    finally:
-        db.enable_load_extension(False)
-
-
-SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (
-    _wal,
-    _foreign_keys,
-    _normal,
-    _temporary_in_memory,
-    _functions,
-    _vectors,
-)
 
 
 @dataclass(frozen=True)
@@ -127,17 +72,38 @@ class Store:
         self._guard = threading.Lock()
         self._connections: dict[int, apsw.Connection] = {}
         self.written: Callable[[], None] = _unheard  # called after each commit, in the thread that wrote
+        self._has_log = True
+        self.is_read_only = False  # opened so, because the disk takes no writes
+        self.disk_fault: OwlError | None = None  # why the last write failed, when it was the disk; None after one that did not
 
     @classmethod
     def create(cls, path: Path, *, migrations: Migrations = MIGRATIONS) -> "Store":
-        """A new, empty, private (0600) database with all tables; an existing file is opened instead."""
+        """A new, empty, private (0600) database with all tables; an existing file is opened instead.
+
+        It is made under another name and linked to its own when it is whole: an empty file there is never a new database.
+        """
+        part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            if not path.exists():
+                os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                made = cls(part, migrations=migrations)
+                made._has_log = False  # a log beside it would not come along
+                try:
+                    made._migrate(is_new=True)
+                finally:
+                    made.close()
+                os.link(part, path)
         except FileExistsError:
-            pass
+            pass  # another process was quicker
         except OSError as error:
-            raise _host_error(error, path) from None
-        return cls.open(path, migrations=migrations)
+            raise storage_errors.host_error(error, path) from None
+        finally:
+            if os.access(path.parent, os.X_OK):
+                part.unlink(missing_ok=True)
+        store = cls.open(path, migrations=migrations)
+        with store._errors():
+            store._connection()  # the first one gives the file its log
+        return store
 
     @classmethod
     def open(
@@ -155,9 +121,10 @@ class Store:
         try:
             path.stat()
         except FileNotFoundError:
-            raise NotFound(f"no database at {path}", hint=f"make one: owlbox init --force --home {path.parent}") from None
+            hint = f"restore a backup: owlbox restore FILE; or make an empty one: owlbox init --force --home {path.parent}"
+            raise NotFound(f"no database at {path}", hint=hint) from None
         except OSError as error:
-            raise _host_error(error, path) from None
+            raise storage_errors.host_error(error, path) from None
         store = cls(path, busy_delays_ms=busy_delays_ms, mmap_mb=mmap_mb, migrations=migrations)
         try:
             store._migrate()
@@ -201,6 +168,8 @@ class Store:
                 raise RuntimeError(f"a write of run {run} joined one that is not recorded for it: name the run in the outer one")
             yield self._execute
             return
+        if self.is_read_only:
+            raise self._read_only()
         self._local.is_durable, self._local.run = durable, run
         later: list[Callable[[], None]] = []
         self._local.later = later
@@ -221,9 +190,19 @@ class Store:
         finally:
             if session is not None:
                 session.close()
+        self.disk_fault = None
         self.written()
         for work in later:
             work()
+
+    def _read_only(self) -> OwlError:
+        """Why nothing is written: the disk, or that it was so when this process began."""
+        if storage_errors.is_read_only(self.path.parent):
+            return storage_errors.disk_fault(errno.EROFS, self.path)
+        return DiskReadOnly(
+            f"nothing was written to {self.path}: its disk was read-only when this process began",
+            hint="the disk can be written again: restart the core",
+        )
 
     def after(self, work: Callable[[], None]) -> None:
         """Have something done in this thread when the present write is committed, and not when it is not; else at once."""
@@ -285,11 +264,11 @@ class Store:
         On a connection of its own that can only read, with every SQL function of ours.
         """
         with self._errors():
-            db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
+            db = self._connect(apsw.SQLITE_OPEN_READONLY)
         try:
             db.set_busy_timeout(READ_TIMEOUT_MS)
-            _functions(db)
-            _vectors(db)
+            connection_settings.functions(db)
+            connection_settings.vectors(db)
             with self._errors():
                 return sql_console.ask(db, sql, limit, deadline_s, is_stopped)
         finally:
@@ -389,25 +368,23 @@ class Store:
         if db is not None:
             db.interrupt()
 
-    def problems(self, *, is_quick: bool = False) -> list[str]:
-        """What SQLite's own checks find; empty when all is well. Whether the search index fits the entries: `passages`."""
+    def problems(self, *, is_quick: bool = False, limit_s: float | None = None) -> list[str]:
+        """What SQLite's own checks find; empty when all is well. Whether the search index fits the entries: `passages`.
+
+        With a limit it is `integrity.problems` that says what was looked at.
+        """
         # A connection that has read the index before takes what others wrote since for damage (FTS5 in 3.54.1).
         fresh = Store(self.path, busy_delays_ms=self._busy_delays_ms)
+        fresh.is_read_only = self.is_read_only
         try:
-            return fresh._problems(is_quick)
-        finally:
-            fresh.close()
-
-    def _problems(self, is_quick: bool) -> list[str]:
-        check = "quick_check" if is_quick else "integrity_check"
-        try:
-            found = [str(row[0]) for row in self.rows(f"PRAGMA {check}(20)") if row[0] != "ok"]
-            found += [f"foreign key of {row[0]} row {row[1]} to {row[2]}" for row in self.rows("PRAGMA foreign_key_check")]
+            with fresh._errors():
+                return integrity.problems(fresh._connection(), is_quick=is_quick, limit_s=limit_s)
         except (Unavailable, Cancelled):
             raise
         except OwlError as error:
-            return [error.message]  # damage has many names, "malformed JSON" is one
-        return found
+            return [error.message]
+        finally:
+            fresh.close()
 
     def optimize(self) -> list[str]:
         """Refresh the planner's statistics where they are stale; which tables. Writes nothing when none is."""
@@ -427,20 +404,15 @@ class Store:
             return 0
         return size if size and not int(self.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]) else 0
 
-    def snapshot(self, path: Path) -> None:
-        """A compact copy of the whole database at `path`, consistent although others write meanwhile."""
-        temporary = path.with_name(path.name + ".part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.unlink(missing_ok=True)
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # never readable for others
-            with self._errors():
-                self._connection().execute("VACUUM INTO ?", (str(temporary),))
-            os.replace(temporary, path)
-        except OSError as error:
-            raise _host_error(error, path) from None
-        finally:
-            temporary.unlink(missing_ok=True)
+    def snapshot(self, path: Path, progress: database_copy.Progress = database_copy.unheard) -> None:
+        """A private copy of the whole database at `path`, of one moment although others write meanwhile."""
+        with self._errors():
+            database_copy.write(self._connection(), path, progress)
+
+    def facts(self) -> database_copy.Facts:
+        """The version, and how many rows there are of what people know."""
+        with self._errors():
+            return database_copy.Facts(self.version, database_copy.count(self._connection()))
 
     @property
     def version(self) -> int:
@@ -461,10 +433,10 @@ class Store:
         db: apsw.Connection | None = getattr(self._local, "db", None)
         if db is None:
             with self._errors():
-                db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+                db = self._connect()
                 db.set_busy_timeout(READ_TIMEOUT_MS)
                 try:
-                    for setting in SETTINGS:
+                    for setting in WITH_LOG if self._has_log and not self.is_read_only else SETTINGS:
                         setting(db)
                     if self._mmap_mb:
                         db.pragma("mmap_size", self._mmap_mb * 1024 * 1024)
@@ -477,19 +449,35 @@ class Store:
                 self._connections[threading.get_ident()] = db
         return db
 
+    def _connect(self, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
+        """A connection without any setting.
+
+        On a read-only disk the index of the log cannot be made: with one there SQLite reads it and the log, without one nobody
+        writes, and the file is read as one that does not change.
+        """
+        if not self.is_read_only:
+            return apsw.Connection(str(self.path), flags=flags)
+        is_fixed = not self.path.with_name(self.path.name + "-shm").exists()
+        uri = f"file:{quote(str(self.path))}?mode=ro{'&immutable=1' if is_fixed else ''}"
+        return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
     def _close_orphans(self) -> None:
         """Close the connections of threads that have ended; one of them may have had this thread's ident."""
         alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         for ident in [i for i in self._connections if i not in alive]:
             _shut(self._connections.pop(ident))
 
-    def _migrate(self) -> None:
+    def _migrate(self, *, is_new: bool = False) -> None:
         found, latest = self._identify(), len(self._migrations)
+        if not found and not is_new:
+            raise StoreError(f"database {self.path} is empty: it has lost everything in it", hint=storage_errors.AFTER_DAMAGE)
         if found > latest:
             raise StoreError(
                 f"database {self.path} is of version {found}, this owlbox knows up to {latest}",
-                hint="update owlbox, or restore a backup made by this version",
+                hint="update owlbox, or take a backup made by this version: owlbox backup list, owlbox restore FILE",
             )
+        if self.is_read_only and found < latest:
+            raise self._read_only()
         if 0 < found < latest:
             self.snapshot(self.path.parent / "backups" / f"before-migration-{found + 1}-{now_ms()}.db")
         for number in range(found + 1, latest + 1):
@@ -503,17 +491,14 @@ class Store:
 
     def _identify(self) -> int:
         """The version of the file, seen before any setting is made: a file that is not ours stays as it is."""
-        with self._errors():
-            db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
-            try:
-                db.set_busy_timeout(READ_TIMEOUT_MS)
-                # One statement, one moment: another process may be creating the database just now.
-                row: Row = db.execute(
-                    "SELECT user_version, application_id, (SELECT COUNT(*) FROM sqlite_schema) "
-                    "FROM pragma_user_version, pragma_application_id"
-                ).fetchall()[0]
-            finally:
-                _shut(db)
+        try:
+            row, is_unwritable = self._header()
+        except OwlError:
+            if not storage_errors.is_read_only(self.path.parent):
+                raise
+            self.is_read_only = True
+            row, is_unwritable = self._header()
+        self.is_read_only = self.is_read_only or (is_unwritable and storage_errors.is_read_only(self.path.parent))
         version, application, tables = row
         if version == 0 and tables:
             raise StoreError(f"{self.path} is an SQLite file, but not an owlbox database", hint="choose another --home")
@@ -521,34 +506,32 @@ class Store:
             raise StoreError(f"{self.path} belongs to another application", hint="choose another --home")
         return int(version)
 
+    def _header(self) -> tuple[Row, bool]:
+        """Version, application and number of tables of the file, and whether it could only be opened for reading."""
+        with self._errors():
+            db = self._connect()
+            try:
+                db.set_busy_timeout(READ_TIMEOUT_MS)
+                # One statement, one moment: another process may be creating the database just now.
+                row: Row = db.execute(
+                    "SELECT user_version, application_id, (SELECT COUNT(*) FROM sqlite_schema) "
+                    "FROM pragma_user_version, pragma_application_id"
+                ).fetchall()[0]
+                return row, db.readonly("main")
+            finally:
+                _shut(db)
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
         except apsw.Error as error:
-            raise self._explain(error) from error
+            found = storage_errors.explain(error, self.path)
+            if isinstance(found, DiskFull | DiskReadOnly):
+                self.disk_fault = found
+            raise found from error
         except UnicodeEncodeError as error:
             raise BadInput(f"the text holds half a character at {error.start}", hint="leave it out") from None
-
-    def _explain(self, error: apsw.Error) -> OwlError:
-        """Our error for SQLite's."""
-        if isinstance(error, apsw.BusyError | apsw.LockedError):
-            return Busy(f"database busy: {self.path}", hint="owlbox status shows who is running; try again")
-        if isinstance(error, apsw.InterruptError):
-            return Cancelled("the query was stopped")
-        if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError | apsw.CantOpenError) and _is_full(self.path)):
-            return DiskFull(f"disk full: nothing was written to {self.path}", hint="free some space and try again")
-        if isinstance(error, apsw.NotADBError | apsw.CorruptError):
-            return StoreError(
-                f"database {self.path} is damaged or not a database: {error}",
-                hint=f"keep the file, then restore a copy from {self.path.parent / 'backups'}",
-            )
-        if isinstance(error, apsw.CantOpenError | apsw.PermissionsError | apsw.ReadOnlyError | apsw.IOError):
-            return StoreError(
-                f"database {self.path} cannot be read or written by user {os.getuid()}: {error}",
-                hint="check owner and mode of the home folder",
-            )
-        return OwlError(f"database error: {error}")
 
 
 def _unheard() -> None:
@@ -570,18 +553,3 @@ def _shut(db: apsw.Connection) -> None:
         db.close()
     except apsw.Error:
         pass  # a full disk keeps the log beside the file; nothing is lost by that
-
-
-def _is_full(path: Path) -> bool:
-    try:
-        space = os.statvfs(path.parent)
-    except OSError:
-        return False
-    return space.f_bavail * space.f_frsize < 256 * 1024
-
-
-def _host_error(error: OSError, path: Path) -> OwlError:
-    if error.errno == errno.ENOSPC:
-        return DiskFull(f"disk full: cannot make {path}", hint="free some space and try again")
-    message = f"cannot open or make {path} as user {os.getuid()}: {error.strerror}"
-    return StoreError(message, hint="check owner and mode of the home folder")

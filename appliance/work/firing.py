@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from appliance.errors import BadInput, Busy, DiskFull, OwlError, StoreError
+from appliance.errors import BadInput, Busy, DiskFull, DiskReadOnly, OwlError, StoreError
 from appliance.store.database import Store
 from appliance.work import schedules as rows
 from appliance.work.conditions import Verdict
@@ -20,7 +20,7 @@ from appliance.work.schedules import Act, Gates, Schedule, Schedules
 LOG = logging.getLogger(__name__)
 RETRY_MS = 300_000  # after a model could not be asked
 LATE_MS = 300_000  # what is later says so
-NOT_NOW = (Busy, DiskFull, StoreError)  # the database's fault: nothing has happened, and it is tried again
+NOT_NOW = (Busy, DiskFull, DiskReadOnly, StoreError)  # the database's fault: nothing has happened, and it is tried again
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""What is set on every connection to the database: small named functions, in the order in which they are applied."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from appliance.clock import monotonic_s, sleep_s
+from appliance.errors import StoreError
+from appliance.store.sql_functions import FUNCTIONS
+
+WAL_WAIT_S = 10
+
+
+def _wal(db: apsw.Connection) -> None:
+    # While another process makes the database, SQLite refuses this at once instead of waiting (3.54.1).
+    end_s = monotonic_s() + WAL_WAIT_S
+    while True:
+        try:
+            db.pragma("journal_mode", "wal")
+            return
+        except apsw.BusyError:
+            if monotonic_s() > end_s:
+                raise
+            sleep_s(0.05)
+
+
+def _foreign_keys(db: apsw.Connection) -> None:
+    db.pragma("foreign_keys", True)
+
+
+def _normal(db: apsw.Connection) -> None:
+    db.pragma("synchronous", "normal")
+
+
+def _temporary_in_memory(db: apsw.Connection) -> None:
+    db.pragma("temp_store", "memory")
+
+
+def functions(db: apsw.Connection) -> None:
+    for function in FUNCTIONS:
+        db.create_scalar_function(function.name, function.call, function.value_count, deterministic=function.is_deterministic)
+
+
+def vectors(db: apsw.Connection) -> None:
+    """Load sqlite-vec: its library alone, because its package imports sqlite3."""
+    found = next((place for path in sys.path if (place := Path(path or ".", "sqlite_vec")).is_dir()), None)
+    if found is None:
+        raise StoreError("the package sqlite-vec is not installed", hint="pip install sqlite-vec")
+    db.enable_load_extension(True)
+    try:
+        db.load_extension(str(found / "vec0"))
+    except apsw.ExtensionLoadingError as error:
+        raise StoreError(f"sqlite-vec does not load: {error}", hint="pip install --force-reinstall sqlite-vec") from None
+    finally:
+        db.enable_load_extension(False)
+
+
+SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (
+    _foreign_keys,
+    _normal,
+    _temporary_in_memory,
+    functions,
+    vectors,
+)
+WITH_LOG = (_wal, *SETTINGS)
