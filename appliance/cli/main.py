@@ -354,10 +354,17 @@ def _manners(command: Command) -> None:
     mute.add_argument("length", nargs="*", help="30m, 2h, 1d, or off; nothing shows until when")
 
 
+def _saving(command: Command) -> None:
+    from appliance.cli import backup
+
+    backup.add(command)
+
+
 GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("ask", "chat", "tui", "prompt-size"), _talking),
     (("status", "reload"), _looking),
     (("init", "serve", "broker", "doctor", "maintain", "door", "docs"), _services),
+    (("backup", "restore"), _saving),
     (("entry", "skill"), _knowing),
     (("model",), _models),
     (("thread", "session", "run"), _record),

@@ -415,9 +415,4 @@ def _reload(home: Home) -> str:
         return ""
     except OwlError as error:
         return f"the running core goes on as before: {error}"
-    is_waiting = "models." in done["broker"]
-    return (
-        "the running core uses it when it has answered what it is asked now"
-        if is_waiting
-        else "the running core uses it from now on"
-    )
+    return "the running core uses it after a restart" if "models." in done["restart"] else "the running core uses it from now on"

@@ -17,8 +17,7 @@ from mcp.shared.message import SessionMessage
 from appliance.errors import ServerError, Unavailable
 from appliance.mcp import sandbox
 from appliance.mcp.sandbox import Enclosure
-from appliance.sandbox import bubblewrap, landlock
-from appliance.sandbox.descriptors import Descriptors
+from appliance.sandbox import bubblewrap, landlock, runner
 from appliance.sandbox.launcher import this_core
 
 MAX_LINE = 16 << 20  # bytes of one message
@@ -85,9 +84,15 @@ class Conduit:
 
     async def _start(self) -> asyncio.subprocess.Process:
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        files = Descriptors()
+        files: list[int] = []
+
+        def file(content: bytes) -> int:
+            files.append(runner.sealed(content))
+            return files[-1]
+
         try:
-            listed = files.listed(sandbox.options(self._what))
+            words = [os.fsencode(w) if isinstance(w, str) else b"%d" % file(w) for w in sandbox.options(self._what)]
+            listed = file(b"\0".join(words) + b"\0")
             command = sandbox.command(self._what, writing, landlock.version())
             process = self._process = await asyncio.create_subprocess_exec(
                 *(bubblewrap.title(self._what.order, this_core()), "--args", str(listed), "--", *command),
@@ -95,7 +100,7 @@ class Conduit:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                pass_fds=(*files.numbers, writing),
+                pass_fds=(*files, writing),
                 env={},
                 cwd="/",
                 start_new_session=True,
@@ -109,7 +114,8 @@ class Conduit:
             raise
         finally:
             os.close(writing)
-            files.close()
+            for handle in files:
+                os.close(handle)
         await self._until_ready(process, reading)
         return process
 

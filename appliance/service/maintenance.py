@@ -80,7 +80,7 @@ def maintain(
             problems = tuple(store.problems(is_quick=True))
             if problems:
                 return Round(True, problems, logs=logs)
-            settings = _settings(home, environ)
+            settings = settings_of(home, environ)
             idle, archived = Sessions(store, "", lambda: rules(settings.sessions)).settle(now)
             done = Round(
                 True,
@@ -100,7 +100,7 @@ def maintain(
         return done
 
 
-def _settings(home: Home, environ: Mapping[str, str]) -> Config:
+def settings_of(home: Home, environ: Mapping[str, str]) -> Config:
     """The configuration; the defaults while it cannot be read, because the database needs its care all the same."""
     try:
         return config.load(home, environ)

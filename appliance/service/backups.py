@@ -1,0 +1,231 @@
+"""Backups: one archive with the database, the configuration and the folder of documents; made, checked, listed, rotated.
+
+An archive is a zip file of mode 0600. Its database is a copy made beside a running core and looked through by SQLite; the
+archive is read back and compared before it gets its name. `manifest.json` in it says what it holds and how the home
+looked, so that nothing is written while nothing has changed. Not in it: secrets (the vault is the broker's), models, prefix
+states, logs, files that tools made in `sessions/`, and links. What is in plain in `owlbox.toml` is in plain in it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from appliance import __version__
+from appliance.clock import now_ms
+from appliance.errors import NotFound, StoreError
+from appliance.runtime import paths
+from appliance.runtime.paths import Home
+from appliance.runtime.settings import DAY_MS, Config
+from appliance.store import database_copy, storage_errors
+from appliance.store.database import Store
+
+NAME = re.compile(r"owlbox-\d{8}T\d{6}Z(-\d+)?\.zip")
+MANIFEST = "manifest.json"
+DATABASE, CONFIGURATION, BOX = "owlbox.db", "owlbox.toml", "box/"
+PART = ".zip.part"
+LEVEL = 1  # of compression: on a Raspberry Pi the higher ones take minutes for a tenth of the size
+PIECE = 1 << 20
+Progress = Callable[[str, int, int], None]  # the step, bytes done, of how many
+
+
+@dataclass(frozen=True)
+class Backup:
+    """One archive, as its manifest tells; `digests` are SHA-256 of its files by name."""
+
+    path: Path
+    size_bytes: int
+    made_ms: int
+    home: str
+    version: str
+    database: int
+    counts: dict[str, int]
+    state: str
+    digests: dict[str, str] = field(repr=False)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        told = {"file": str(self.path), "size_bytes": self.size_bytes, "made_ms": self.made_ms, "version": self.version}
+        return {**told, "database_version": self.database, "rows": self.counts, "files": len(self.digests) - 1}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What `make` did: the backup that holds the present state, whether it is new, and the names of removed ones."""
+
+    backup: Backup
+    is_new: bool
+    removed: tuple[str, ...] = ()
+
+
+def make(home: Home, settings: Config, folder: Path, progress: Progress) -> Made:
+    """A backup of the home in a folder, unless the newest one there holds the same; works beside a running core."""
+    state = _state(home, settings)
+    existing = [one for one in listing(folder) if one.home == str(home.root)]
+    if existing and existing[0].state == state:
+        return Made(existing[0], is_new=False)
+    at_ms = now_ms()
+    with _new_file(folder, at_ms) as (part, path):
+        copy = part.with_name(part.name + ".db")
+        try:
+            store = Store.open(home.database)
+            try:
+                store.snapshot(copy, lambda done, total: progress("copying", done, total))
+            finally:
+                store.close()
+            facts = database_copy.check(copy)
+            told = {"home": str(home.root), "made_ms": at_ms, "version": __version__, "state": state}
+            told |= {"database": facts.version, "counts": facts.counts}
+            _pack(part, [(DATABASE, copy), *_files(home, settings)], told, progress)
+        finally:
+            copy.unlink(missing_ok=True)
+        verify(read(part), progress)
+        os.replace(part, path)
+        paths.flush(folder)
+    return Made(read(path), is_new=True, removed=tuple(_rotate(home, settings, folder)))
+
+
+def listing(folder: Path) -> list[Backup]:
+    """The backups in a folder, newest first; archives that cannot be read are left out."""
+    found = []
+    for path in folder.glob("owlbox-*.zip") if folder.is_dir() else ():
+        if NAME.fullmatch(path.name):
+            try:
+                found.append(read(path))
+            except StoreError:
+                continue
+    return sorted(found, key=lambda one: (one.made_ms, one.path.name), reverse=True)
+
+
+def read(path: Path) -> Backup:
+    """What an archive says of itself; StoreError when it is none of ours or damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            told = json.loads(archive.read(MANIFEST))
+        size, (counts, digests) = path.stat().st_size, (dict(told["counts"]), dict(told["digests"]))
+        return Backup(
+            *(path, size, int(told["made_ms"]), str(told["home"]), str(told["version"]), int(told["database"])),
+            *(counts, str(told["state"]), digests),
+        )
+    except FileNotFoundError:
+        raise NotFound(f"no backup {path}", hint="owlbox backup list shows them") from None
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+        raise StoreError(f"{path} is damaged or no backup: {error}", hint=database_copy.ANOTHER) from None
+
+
+def verify(backup: Backup, progress: Progress) -> None:
+    """Read a whole archive; StoreError unless every file in it is the one that was put in."""
+    try:
+        with zipfile.ZipFile(backup.path) as archive:
+            total, done = sum(info.file_size for info in archive.infolist()), 0
+            if {info.filename for info in archive.infolist()} != {MANIFEST, *backup.digests}:
+                raise StoreError(f"{backup.path} does not hold the files it names", hint=database_copy.ANOTHER)
+            for name, digest in backup.digests.items():
+                with archive.open(name) as file:
+                    found = hashlib.sha256()
+                    while piece := file.read(PIECE):
+                        found.update(piece)
+                        done += len(piece)
+                        progress("checking", done, total)
+                if found.hexdigest() != digest:
+                    raise StoreError(f"{backup.path} is damaged: {name} is not what was saved", hint=database_copy.ANOTHER)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise StoreError(f"{backup.path} is damaged: {error}", hint=database_copy.ANOTHER) from None
+
+
+def digests(home: Home, settings: Config) -> dict[str, str]:
+    """SHA-256 of the home's files that a backup holds, without the database."""
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(home, settings)}
+
+
+def _files(home: Home, settings: Config) -> Iterator[tuple[str, Path]]:
+    """What belongs to a backup beside the database: name in the archive, and the file."""
+    given = home.root / settings.policy.path if settings.policy.path else None
+    for path in (home.config, given):
+        if path is not None and path.is_file() and path.is_relative_to(home.root):
+            yield str(path.relative_to(home.root)), path
+    for folder, names, files in os.walk(home.box):
+        names.sort()
+        for name in sorted(files):
+            path = Path(folder, name)
+            if path.is_file() and not path.is_symlink() and not any("\udc80" <= letter <= "\udcff" for letter in str(path)):
+                yield str(path.relative_to(home.root)), path
+
+
+def _state(home: Home, settings: Config) -> str:
+    """How the home looks from outside: size and time of every file that a backup holds. Opens none of them."""
+    wal = home.database.with_name(home.database.name + "-wal")
+    seen: list[tuple[str, int, int]] = []
+    for name, path in ((DATABASE, home.database), (wal.name, wal), *_files(home, settings)):
+        try:
+            info = path.stat()
+        except FileNotFoundError:
+            continue
+        if info.st_size or path != wal:  # an empty log is as good as none
+            seen.append((name, info.st_size, info.st_mtime_ns))
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def _pack(part: Path, files: list[tuple[str, Path]], told: dict[str, Any], progress: Progress) -> None:
+    """Write the archive to the disk, its manifest last."""
+    found, done = {}, 0
+    total = sum(path.stat().st_size for _, path in files)
+    with part.open("wb") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
+            for name, path in files:
+                try:
+                    info, digest = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False), hashlib.sha256()
+                    source = path.open("rb")
+                except FileNotFoundError:
+                    continue  # removed since it was listed
+                info.compress_type = zipfile.ZIP_DEFLATED
+                with source, archive.open(info, "w", force_zip64=True) as target:
+                    while piece := source.read(PIECE):
+                        target.write(piece)
+                        digest.update(piece)
+                        done += len(piece)
+                        progress("packing", done, total)
+                found[name] = digest.hexdigest()
+            archive.writestr(MANIFEST, json.dumps({**told, "digests": found}, indent=1))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _new_file(folder: Path, at_ms: int) -> Iterator[tuple[Path, Path]]:
+    """An empty private file to write an archive to, removed afterwards, and the name that it is to get. Full disks are named."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in folder.glob(f"*{PART}*"):
+            if now_ms() - left.stat().st_mtime_ns // 1_000_000 > DAY_MS:
+                left.unlink(missing_ok=True)  # of one that was killed
+        stem = f"owlbox-{datetime.fromtimestamp(at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}"
+        path = folder / f"{stem}.zip"
+        number = 1
+        while path.exists():
+            number += 1
+            path = folder / f"{stem}-{number}.zip"
+        part = folder / f".{stem}.{os.getpid()}{PART}"
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        try:
+            yield part, path
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise storage_errors.host_error(error, folder) from None
+
+
+def _rotate(home: Home, settings: Config, folder: Path) -> Iterator[str]:
+    """Remove this home's backups in a folder that are too many or too old, never the newest; their names."""
+    keep, oldest_ms = settings.backups.keep, now_ms() - settings.backups.keep_days * DAY_MS
+    for number, one in enumerate(one for one in listing(folder) if one.home == str(home.root)):
+        if number and (number >= keep or (settings.backups.keep_days and one.made_ms < oldest_ms)):
+            one.path.unlink(missing_ok=True)
+            yield one.path.name

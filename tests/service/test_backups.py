@@ -1,0 +1,305 @@
+"""`owlbox backup` and `owlbox restore`: real homes, with and without a core, full disks and damaged archives."""
+
+import json
+import os
+import random
+import stat
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+from process import Box, a_box, tree, until
+
+from appliance.clock import now_ms
+from appliance.errors import StoreError
+from appliance.knowledge.entries import Entries
+from appliance.runtime.paths import Home
+from appliance.runtime.settings import Backups, Config
+from appliance.service import backups
+from appliance.store.database import Store
+
+__all__ = ["a_box"]
+
+
+def silent(step: str, done: int, total: int) -> None:
+    """Nobody looks at the progress."""
+
+
+def saved(box: Box) -> Path:
+    """A new backup of the home."""
+    told = box.json("backup")
+    assert told["is_new"], told
+    return Path(told["file"])
+
+
+def remember(box: Box, text: str) -> None:
+    assert box.run("remember", text, "--title", text.split()[0]).returncode == 0
+
+
+def test_a_backup_holds_database_configuration_and_documents_and_nothing_else(box: Box) -> None:
+    remember(box, "well water is cold")
+    (box.home.box / "notes/garden.md").write_text("# Garden\n")
+    (box.home.box / "notes/link.md").symlink_to("/etc/hostname")
+    box.home.vault.mkdir()
+    (box.home.vault / "key-file").write_text("hush")
+    (box.home.models / "x.gguf").write_text("model")
+    path = saved(box)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.parent == box.home.backups
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+    assert {"manifest.json", "owlbox.db", "owlbox.toml", "box/notes/garden.md", "box/SOUL.md"} <= names
+    assert not [name for name in names if name.startswith(("vault", "models", "logs")) or name.endswith(("link.md", "-wal"))]
+    assert [p for p in box.home.backups.iterdir() if p != path] == []
+
+
+def test_nothing_is_written_while_nothing_has_changed(box: Box) -> None:
+    path = saved(box)
+    before = {p: p.stat().st_mtime_ns for p in box.home.root.rglob("*")}
+    done = box.run("backup")
+    assert done.stdout == f"nothing has changed since {path}\n"
+    assert {p: p.stat().st_mtime_ns for p in box.home.root.rglob("*")} == before
+    (box.home.box / "notes/new.md").write_text("new")
+    assert saved(box) != path
+    remember(box, "one thing more")
+    saved(box)
+    assert len(box.json("backup", "list")) == 3
+
+
+def test_an_idle_core_is_backed_up_once(box: Box) -> None:
+    core = box.serve()
+    assert box.run("ask", "hi").returncode == 0
+    until(lambda: not box.json("status")["answering"], "the answer is recorded")
+    path = saved(box)
+    assert not box.json("backup")["is_new"]
+    assert core.stop() == 0
+    store = Store.open(_database_of(path))
+    assert store.value("SELECT COUNT(*) FROM runs") == 1 and store.problems() == []
+    store.close()
+
+
+def _database_of(path: Path) -> Path:
+    with zipfile.ZipFile(path) as archive:
+        return Path(archive.extract("owlbox.db", path.parent / "out"))
+
+
+def test_a_copy_is_of_one_moment_while_others_write(box: Box) -> None:
+    """Pairs of entries are written in one transaction each: a copy never holds half of one, and comes to an end."""
+    is_over = threading.Event()
+    store = Store.open(box.home.database)
+
+    def write() -> None:
+        number = 0
+        while not is_over.is_set():
+            number += 1
+            with store.write() as execute:
+                for half in "ab":
+                    execute(
+                        "INSERT INTO changesets (run, seq, change, at_ms) VALUES (?, 1, zeroblob(3000), 1)", (f"{number}{half}",)
+                    )
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for name in ("one", "two", "three"):
+            made = backups.make(box.home, Config(), box.home.root / name, silent)
+            copy = Store.open(_database_of(made.backup.path))
+            assert copy.value("SELECT COUNT(*) % 2 FROM changesets") == 0 and copy.problems(is_quick=True) == []
+            copy.close()
+    finally:
+        is_over.set()
+        writer.join()
+        store.close()
+
+
+def test_too_many_and_too_old_ones_go_and_the_newest_stays(box: Box) -> None:
+    settings, folder = Config(backups=Backups(keep=2, keep_days=30)), box.home.backups
+    (folder / "before-migration-3-1.db").write_text("not ours to remove")
+    for number in range(4):
+        (box.home.box / "notes/n.md").write_text("x" * number)
+        made = backups.make(box.home, settings, folder, silent)
+        assert len(made.removed) == (1 if number > 1 else 0)
+    assert len(backups.listing(folder)) == 2 and (folder / "before-migration-3-1.db").exists()
+    for one in backups.listing(folder):
+        _age(one.path, now_ms() - 40 * 24 * 3600 * 1000)
+    (box.home.box / "notes/n.md").write_text("once more")
+    made = backups.make(box.home, settings, folder, silent)
+    assert [one.path for one in backups.listing(folder)] == [made.backup.path]
+
+
+def _age(path: Path, at_ms: int) -> None:
+    """Let an archive say that it was made then."""
+    with zipfile.ZipFile(path) as archive:
+        kept = {name: archive.read(name) for name in archive.namelist()}
+    kept["manifest.json"] = json.dumps({**json.loads(kept["manifest.json"]), "made_ms": at_ms}).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in kept.items():
+            archive.writestr(name, content)
+
+
+def test_restoring_brings_everything_back_and_keeps_what_was_there(box: Box) -> None:
+    remember(box, "well water is cold")
+    (box.home.box / "notes/garden.md").write_text("# Garden\n")
+    path = saved(box)
+    remember(box, "later thoughts")
+    (box.home.box / "notes/garden.md").write_text("# Changed\n")
+    (box.home.box / "notes/new.md").write_text("# New\n")
+    box.home.config.write_text(box.home.config.read_text() + "\n[runs]\nmax_turns = 9\n")
+    before = tree(box.home.root)
+    told = box.json("restore", path.name, "--dry-run")
+    assert tree(box.home.root) == before and not told["is_restored"]
+    assert (told["added"], told["replaced"], told["removed"]) == ([], ["box/notes/garden.md", "owlbox.toml"], ["box/notes/new.md"])
+    assert told["rows_now"]["entries"] - told["rows"]["entries"] >= 1 and told["database_version"] == told["database_version_now"]
+    done = box.run("restore", path.name)
+    assert done.returncode == 0 and "before-restore-" in done.stdout
+    assert "cold" in box.run("search", "well").stdout and "thoughts" not in box.run("search", "later").stdout
+    assert (box.home.box / "notes/garden.md").read_text() == "# Garden\n" and not (box.home.box / "notes/new.md").exists()
+    assert "max_turns = 9" not in box.home.config.read_text()
+    [aside] = box.home.backups.glob("before-restore-*")
+    assert (aside / "box/notes/new.md").exists() and "max_turns = 9" in (aside / "owlbox.toml").read_text()
+    old = Store.open(aside / "owlbox.db")
+    assert Entries(old).get("memory://notes/later").body == "later thoughts"
+    old.close()
+    assert [p.name for p in box.home.root.glob(".restore-*")] == [] and box.run("doctor").returncode in (0, 1)
+    assert {f["name"]: f["state"] for f in json.loads(box.run("doctor", "--json").stdout)}["home"] == "ok"
+
+
+def test_restoring_into_a_home_that_is_lost(box: Box, tmp_path: Path) -> None:
+    remember(box, "well water is cold")
+    told = box.json("backup", "--to", str(tmp_path / "stick"))
+    other = Box(Home(tmp_path / "other"), box.environ)
+    assert other.run("restore", told["file"]).returncode == 0
+    assert "cold" in other.run("search", "well").stdout
+
+
+def test_a_single_database_is_restored_alone(box: Box) -> None:
+    remember(box, "well water is cold")
+    with box.store() as store:
+        store.snapshot(box.home.backups / "before-migration-9-1.db")
+    remember(box, "later thoughts")
+    (box.home.box / "notes/new.md").write_text("# New\n")
+    assert box.run("restore", "before-migration-9-1.db").returncode == 0
+    assert (box.home.box / "notes/new.md").exists() and "thoughts" not in box.run("search", "later").stdout
+
+
+@pytest.mark.parametrize("who", ["core", "worker", "command"])
+def test_restoring_is_refused_while_somebody_works_with_the_home(box: Box, who: str) -> None:
+    path = saved(box)
+    if who == "core":
+        box.serve()
+    elif who == "worker":
+        box.start("worker", "run", "--persist")
+        until(lambda: bool(list((box.runtime / "workers").glob("*"))), "the worker works")
+    else:
+        box.start("ask", "stuck")
+        until(lambda: bool(box.home.database.with_name("owlbox.db-shm").exists()), "it has the database open")
+    before = tree(box.home.root)
+    done = box.run("restore", path.name)
+    assert done.returncode == 5 and done.stdout == "" and done.stderr.splitlines()[-1].startswith("owlbox: ")
+    assert tree(box.home.root) == before
+    assert box.run("restore", path.name, "--dry-run").returncode == 0
+
+
+def spoil(path: Path, how: str) -> None:
+    if how == "cut off":
+        os.truncate(path, path.stat().st_size // 2)
+    elif how == "one bit":
+        with path.open("r+b") as file:
+            file.seek(path.stat().st_size // 3)
+            byte = file.read(1)[0]
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte ^ 4]))
+    elif how == "climbs out":
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("../outside.txt", "hoot")
+    elif how == "something else":
+        path.write_text("Dear diary")
+
+
+@pytest.mark.parametrize("how", ["cut off", "one bit", "climbs out", "something else"])
+def test_a_damaged_archive_is_refused_and_nothing_changes(box: Box, how: str) -> None:
+    path = saved(box)
+    spoil(path, how)
+    before = tree(box.home.root)
+    for words in (["restore", path.name, "--dry-run"], ["restore", path.name]):
+        done = box.run(*words)
+        assert done.returncode == 1 and path.name in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+    assert tree(box.home.root) == before
+
+
+def test_a_backup_of_a_newer_version_is_refused(box: Box) -> None:
+    path = box.home.backups / "newer.db"
+    with box.store() as store:
+        store.snapshot(path)
+    copy = Store(path)
+    with copy.write() as execute:
+        execute("PRAGMA user_version = 99")
+    copy.close()
+    done = box.run("restore", "newer.db")
+    assert done.returncode == 1 and "version 99" in done.stderr and "update owlbox" in done.stderr
+
+
+def test_a_damaged_database_makes_no_backup(box: Box) -> None:
+    remember(box, "well water is cold " * 3000)
+    data = bytearray(box.home.database.read_bytes())
+    for page in random.Random(4).sample(range(20, len(data) // 4096), 20):
+        data[page * 4096 : page * 4096 + 4096] = os.urandom(4096)
+    box.home.database.write_bytes(data)
+    done = box.run("backup")
+    assert done.returncode == 1 and "damaged" in done.stderr and list(box.home.backups.iterdir()) == []
+    with pytest.raises(StoreError):
+        backups.make(box.home, Config(), box.home.backups, silent)
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from appliance.runtime.paths import Home
+from appliance.service import restore
+home, path, limit = Home(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3])
+count = 0
+def count_renames(event, args):
+    global count
+    if event in ("os.rename", "os.link", "ctypes.call_function", "os.remove"):
+        count += 1
+        if count == limit:
+            os.kill(os.getpid(), 9)
+sys.addaudithook(count_renames)
+restore.restore(home, path)
+print("done", count)
+"""
+
+
+def test_a_killed_restore_leaves_whole_parts_and_another_finishes(box: Box) -> None:
+    remember(box, "well water is cold")
+    path = saved(box)
+    remember(box, "later thoughts")
+    for limit in range(1, 40):
+        words = [sys.executable, "-c", KILLED, str(box.home.root), str(path), str(limit)]
+        done = subprocess.run(words, env=box.environ, capture_output=True, text=True)
+        assert done.returncode in (0, -9), done.stderr
+        if box.home.database.exists():
+            store = Store.open(box.home.database)
+            assert store.problems(is_quick=True) == []
+            store.close()
+        assert box.home.config.read_text().startswith("#") and (box.home.box / "SOUL.md").exists()
+        if done.returncode == 0:
+            break
+    assert limit > 3 and "thoughts" not in box.run("search", "later").stdout and "cold" in box.run("search", "well").stdout
+    assert box.run("restore", path.name).returncode == 0
+
+
+FULL = 'mount -t tmpfs -o size=1300k small "$0" && exec "$@"'
+
+
+def test_a_full_disk_keeps_the_old_backups_and_leaves_no_half(box: Box, tmp_path: Path) -> None:
+    place = tmp_path / "stick"
+    place.mkdir()
+    (box.home.box / "notes/big.bin").write_bytes(random.Random(1).randbytes(1_000_000))
+    command = ["unshare", "-rm", "sh", "-c", FULL + ' ; ls -A "$0"', str(place), *box.command("backup", "--to", str(place))]
+    command[4] = 'mount -t tmpfs -o size=1300k small "$0" && "$@"; echo "code $? left $(ls -A "$0")"'
+    done = subprocess.run(command, env=box.environ, capture_output=True, text=True)
+    assert done.stdout == "code 5 left \n", done.stdout + done.stderr
+    assert "disk full" in done.stderr and str(place) in done.stderr and "Traceback" not in done.stderr
