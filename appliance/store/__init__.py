@@ -1,1 +1,1 @@
-"""The one SQLite file: opening, migrations, SQL functions, row visibility, the registry of processes."""
+"""The one SQLite file: opening, migrations, checks, copies, SQL functions, row visibility, the registry of processes."""
