@@ -2,7 +2,8 @@
 
 A text is a rule only when every word of it was understood (`work.english_idioms`). What follows "unless", "until" and
 the like stays a condition, if it does not only take days or months away: the rest says when it is to be judged.
-Anything else is a `text` rule, which a model judges. So a rule never says more than what was written. Times of day
+Anything else is refused, with the nearest time that it may have been meant as; only what asks for it ("judged: every full
+moon") is a `text` rule, which a model judges. So a rule never says more than what was written. Times of day
 that are left out are those of `DAYPARTS`, and `MORNING_H` where there is no hint at all. Pure: the present moment is
 an argument.
 """
@@ -12,9 +13,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from appliance.errors import BadInput
-from appliance.work import english_times, recurrence, timezones
+from appliance.work import english_spelling, english_times, recurrence, timezones
 from appliance.work.english_idioms import SECONDS, Reading, next_day, parse
-from appliance.work.english_times import CLOCK, Unread, normal
+from appliance.work.english_times import CLOCK, UNIT, Unread, normal
 from appliance.work.recurrence import Rule
 from appliance.work.timezones import LOCAL
 
@@ -38,13 +39,21 @@ MAX_CHARS = 500
 MAX_MONTHS = 1200  # of "in ... years"
 EARLY_H = 6  # until then it is still last night
 MAX_CUTS = 12  # places at which a text may be two
+JUDGED = re.compile(
+    r"^(?:judged?(?: by (?:a|the) model)?\s*[:,]|(?:when|if) (?:a|the) model judges(?: that)?:?)\s+(?P<what>\S.*)$", re.I
+)
+BACKWARDS = re.compile(rf"(?<![\w-])(?:-|minus )\d+(?:\.\d+)? ?{UNIT}\b|\b(?:every|each|in|after) 0 {UNIT}\b")
+GONE = re.compile(rf"\b(?:yesterday|the day before yesterday|last (?:night|week|month|year)|\d+ {UNIT} ago)(?!['\w])")
+EXAMPLES = "say when, such as: every weekday at 7am, in 20 minutes"
+LATER = "say when it is to be, such as: tomorrow at 9, every Monday at 9"
 CLOCKED = re.compile(rf"\b(?:at|by) \d|\b{CLOCK}")
 
 
 def read(said: str, now_ms: int, zone: str = LOCAL, *, is_frequency: bool = True) -> Rule:
-    """What a text means: a rule, a rule with a condition, or a `text` that has to be judged as a whole.
+    """What a text means: a rule, a rule with a condition, or, where it asks for that, a `text` that is judged as a whole.
 
-    A bare time such as "at 7am" is every day for a frequency, and the next time otherwise. BadInput for a moment that has passed.
+    A bare time such as "at 7am" is every day for a frequency, and the next time otherwise. BadInput for a moment that has
+    passed, and for what is no time, with what may have been meant.
     """
     said = " ".join(said.split())
     if not said:
@@ -52,6 +61,8 @@ def read(said: str, now_ms: int, zone: str = LOCAL, *, is_frequency: bool = True
     if len(said) > MAX_CHARS:
         raise BadInput(f"a time of {len(said)} characters", hint=f"say it in at most {MAX_CHARS}")
     zone = timezones.require(zone)
+    if (asked := JUDGED.match(said)) is not None:
+        return recurrence.text(asked["what"], zone)
     if said.lower() in MACROS:
         return recurrence.cron(MACROS[said.lower()], zone)
     try:
@@ -64,14 +75,43 @@ def read(said: str, now_ms: int, zone: str = LOCAL, *, is_frequency: bool = True
         return rule
     if wrong := english_times.impossible(plain):
         raise BadInput(f"there is no {wrong}", hint="say a time such as 7:30 or 5pm, and a day that the calendar has")
-    if (split := TAIL.match(plain)) is not None and (head := _compile(split["head"], now_ms, zone, is_frequency)) is not None:
-        if (narrowed := _narrowed(split, now_ms, zone, is_frequency)) is not None:
-            return narrowed
-        if head.kind in ("cron", "cadence", "interval") and not CLOCKED.search(split["tail"]):
-            return replace(head, condition=said)
+    require_ahead(plain)
+    if (rule := _conditional(said, plain, now_ms, zone, is_frequency)) is not None:
+        return rule
+    meant = english_spelling.mended(said)
+    if meant != said and _is_rule(meant, now_ms, zone, is_frequency):
+        raise BadInput(f"{said!r} is no time that is known", hint=f"did you mean: {meant}")
     if EMPTY.issuperset(re.findall(r"[^\W\d_]+", plain)):
-        raise BadInput(f"{said!r} names no time", hint="say when, such as: every weekday at 7am, in 20 minutes, 24 December at 6pm")
-    return recurrence.text(said, zone)
+        raise BadInput(f"{said!r} names no time", hint=f"{EXAMPLES}, 24 December at 6pm")
+    judged = f"; or have a model judge it: judged: {said}" if is_frequency else ""
+    raise BadInput(f"no rule says when {said!r} is", hint=f"{EXAMPLES}, tomorrow at noon{judged}")
+
+
+def require_ahead(plain: str) -> None:
+    """BadInput for a text that says when it was, or counts backwards."""
+    if found := BACKWARDS.search(plain):
+        raise BadInput(f"{found[0]!r} is no time to come", hint="say how often, or in how long, such as: every 5 minutes")
+    if found := GONE.search(plain):
+        raise BadInput(f"{found[0]} has passed", hint=LATER)
+
+
+def _conditional(said: str, plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
+    """A rule with a condition, which a model judges at its times; or without the days that it takes away."""
+    if (split := TAIL.match(plain)) is None or (head := _compile(split["head"], now_ms, zone, is_frequency)) is None:
+        return None
+    if (narrowed := _narrowed(split, now_ms, zone, is_frequency)) is not None:
+        return narrowed
+    is_free = head.kind in ("cron", "cadence", "interval") and not CLOCKED.search(split["tail"])
+    return replace(head, condition=said) if is_free else None
+
+
+def _is_rule(said: str, now_ms: int, zone: str, is_frequency: bool) -> bool:
+    """Whether a text is a rule, if only one whose moment has passed."""
+    try:
+        known = compiled(said, now_ms, zone, is_frequency=is_frequency)
+        return known is not None or _conditional(said, normal(said), now_ms, zone, is_frequency) is not None
+    except BadInput:
+        return True
 
 
 def compiled(said: str, now_ms: int, zone: str = LOCAL, *, is_frequency: bool = False) -> Rule | None:

@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterator
 
 from appliance.errors import BadInput
-from appliance.work import english_rules
-from appliance.work.english_times import DAY, MONTH, UNIT
+from appliance.work import english_rules, english_spelling
+from appliance.work.english_times import DAY, MONTH, UNIT, normal
 from appliance.work.timezones import LOCAL
 
+MAX_MENDED = 100  # words of a text whose spelling is looked at
+BEHIND = 3  # words before a time that may say that it has passed
 MAX_WORDS = 24  # that may say when, at one end of a text
 POLITE = r"(?:please |(?:can|could|would|will) you (?:please )?)*"
 WHO = r"(?:me|us)"
@@ -39,8 +41,20 @@ RELATIVE = re.compile(
 def split(said: str, now_ms: int, zone: str = LOCAL) -> tuple[str, str]:
     """What a text says, and the words of it that say when; "" for the second where none do, for the first where nothing else is.
 
-    BadInput for a time that has passed, or that cannot be.
+    BadInput for a time that has passed, or that cannot be, and for one that would be another if it were spelled rightly.
     """
+    found = _split(said, now_ms, zone)
+    meant = english_spelling.mended(said) if len(said.split()) <= MAX_MENDED else said
+    if meant != said:
+        what, when = _split(meant, now_ms, zone)
+        if len(when.split()) > len(found[1].split()):
+            raise BadInput(f"{said!r} says no time that is known", hint=f"did you mean: {f'{what} {when}'.strip()}")
+    what, when = found
+    english_rules.require_ahead(normal(f"{' '.join(what.split()[-BEHIND:])} {when}" if when else said))
+    return found
+
+
+def _split(said: str, now_ms: int, zone: str) -> tuple[str, str]:
     said = " ".join(said.split()).rstrip(" .!?")
     for pattern, what in ((WAKE, "wake up"), (ALARM, "")):
         if (found := pattern.match(said)) and (when := _alarm(found, now_ms, zone)):

@@ -138,7 +138,7 @@ def test_killed_and_begun_again_it_tells_what_was_due_meanwhile_once(owl: Box) -
 
 @pytest.mark.covers("B-045", "B-046", "E-182", "B-049")
 def test_a_timers_round_without_a_core_judges_and_makes_tasks(owl: Box) -> None:
-    assert owl.run("schedule", "add", "Howl", "--frequency", "every full moon").returncode == 0
+    assert owl.run("schedule", "add", "Howl", "--frequency", "judged: every full moon").returncode == 0
     script(owl, f"title = '{VERDICT}'\n{PLAY}")  # what the scripted model says to side questions
     assert owl.json("schedule", "run") == {"fired": 1}
     assert owl.json("schedule", "run") == {"fired": 0}

@@ -74,8 +74,10 @@ def test_a_schedule_is_confirmed_with_its_words_and_next_times(desk: Desk) -> No
 
 @pytest.mark.covers("B-050", "B-051")
 def test_free_words_are_taken_and_said_to_be_judged(desk: Desk) -> None:
-    found = desk.do("create_schedule", desk.ada, name="Howl", frequency="every full moon")
+    found = desk.do("create_schedule", desk.ada, name="Howl", frequency="judged: every full moon")
     assert found.data["schedule"]["is_judged"] and "model judges" in found.message
+    refused = desk.do("create_schedule", desk.ada, name="Howl", frequency="every full moon")
+    assert refused.status == 400 and "judged: every full moon" in refused.hint
     found = desk.do("create_schedule", desk.ada, name="Run", frequency="every weekday at 7am except holidays")
     assert found.data["schedule"]["condition"] and found.data["schedule"]["spec"] == "0 7 * * 1-5"
 
