@@ -38,7 +38,7 @@ knowledge.vss_index: apsw
 web.http_request: http.client
 web.fetch: requests urllib.request http.client
 web.connection: certifi
-web.hosts: idna
+text.urls: idna
 models.providers: llama_cpp numpy jinja2 requests urllib3 importlib
 models.encoder_conversion: numpy
 models.catalogue: subprocess

@@ -52,7 +52,7 @@ class Post:
     outbox: Outbox
     origins: Origins
     kinds: Callable[[], Mapping[str, str]]  # how tools reach out, those that do
-    names: Callable[[str], frozenset[str]]  # of a tool's arguments
+    names: Callable[[ToolCall], frozenset[str]]  # of the arguments of the tool that a call leads to, a server's included
     tools: Callable[[str], int]  # how many a server has
     meant: Callable[[ToolCall], ToolCall]  # the call that another one leads to
     strange_always: Callable[[], Sequence[str]] = tuple  # skills from elsewhere whose text is in every prompt
@@ -97,6 +97,7 @@ class Checkpoint:
         reach = mark.needs.reach
         if reach is None or caller.is_cleared:
             return None
+        call = replace(call, arguments=taint.canonical(reach, call.arguments))
         held = self._held(reach, call, caller)
         if held is None:
             return None
@@ -134,7 +135,7 @@ class Checkpoint:
         carried: tuple[str, ...] = ()
         if reach.kind in CARRYING:
             where = str(call.arguments.get(reach.target, "")) if reach.kind == "web" else target
-            known = replace(self._known(run, since, target), names=self._post.names(call.name), tools=self._post.tools(target))
+            known = replace(self._known(run, since, target), names=self._post.names(call), tools=self._post.tools(target))
             carried = taint.carried(reach, where, call.arguments, known)
             if not carried:
                 return None
@@ -155,7 +156,7 @@ class Checkpoint:
         if reach.named:
             return reach.named
         if reach.kind == "web":
-            return taint.host_of(value if "://" in value else f"https://{value}") or value or "*"
+            return taint.host_of(value) or value or "*"
         if reach.kind == "call" and value:
             return value if value.startswith("mcp:") else f"mcp:{value}"
         return value or "*"

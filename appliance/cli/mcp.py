@@ -224,6 +224,8 @@ def put(args: argparse.Namespace, home: Home) -> int:
     say(f"{args.name} is configured" + (f": {listed_tools} tools" if listed_tools is not None else ""))
     if problem:
         say(f"it gives no tools yet: {problem}")
+    say("a thread that it has answered asks you before it tells a server what you have not said; this lets it go on:")
+    say(f"  owlbox grants add call mcp:{args.name} --from mcp:{args.name} --for 30d")
     return 0
 
 

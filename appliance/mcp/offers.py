@@ -41,6 +41,12 @@ class Ware:
         return bool(self.hints.get("readOnlyHint"))
 
     @property
+    def arguments(self) -> frozenset[str]:
+        """The names of its arguments."""
+        known = self.schema.get("properties")
+        return frozenset(known) if isinstance(known, dict) else frozenset()
+
+    @property
     def line(self) -> str:
         """Its name and the first line of what it is for."""
         first = next(iter(self.description.strip().splitlines()), "")

@@ -38,7 +38,7 @@ MAX_CALLS = 4  # in one answer
 MAX_WORDS = 1000  # of what a person is told of a failure
 MAX_ADDITION = 10_000
 ANSWER_S = 300.0
-REACH = Reach("call", target="server")
+REACH = Reach("call", target="server", within="args")
 TASK = (
     "Get the content of one page with the tools of MCP servers. First find a tool that fits the address: mcp_search or "
     "mcp_list_tools. Look at its arguments with mcp_info, call it with mcp_exec. When a result is the content of the page, call "
@@ -197,7 +197,7 @@ class Visit:
             return  # the call will say so
         theirs = "\n".join((*self.heard.get(server, ()), json.dumps(found.schema)))
         is_reading = {*self.answered} <= {server} and found.is_read_only
-        known = Known(self.own, theirs=theirs, followed=len(self.answered), names=frozenset({"args"}))
+        known = Known(self.own, theirs=theirs, followed=len(self.answered), names=frozenset(found.schema.get("properties") or ()))
         known = replace(known, tools=len(self.servers.tools(server)))
         known = replace(known, own=f"{self.own}\n{theirs}", followed=0) if is_reading else known
         held = taint.carried(REACH, server, {"server": server, "tool": tool, "args": args}, known)

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
+from appliance.errors import BadInput, Refused
+from appliance.text import urls
 from appliance.text.fences import told
 
 Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin"]
@@ -43,6 +44,8 @@ OUTSIDE: Mapping[str, str] = {  # schemes whose texts come from elsewhere
 FREE_BITS = 16  # that choices may carry, for each message of the person: two letters
 WAY_BITS = 12  # of how an address is asked for: a time to wait, a number of bytes to read
 MAX_BORROWED = 8  # words of a search that only the web has said; none with a digit in it, which PINs and codes have
+MAX_WORDS = 12  # of a search that is not the person's own phrase, each once: more could say something by their order
+NAMED_BITS = 2  # of an address that the person named without a scheme: http or https, with www. or without
 MAX_ASKED = 16  # pages and searches for each message of the person, whatever they carry: in which order says something, too
 CALL_BITS = 4  # at least, of a call of a server's tool: four a message
 MAX_SAID = 3  # words of the person that a call tells a server before it counts which ones, and where, as a choice
@@ -51,7 +54,10 @@ TOOL = "tool"  # the argument of a call that names the server's tool
 LINK = re.compile(r"https?://[^\s<>\"'`\\^{|}]+", re.IGNORECASE)
 AFTER = ".,;:!?)]}*_>'\""  # what stands behind a link in a text and is no part of it
 WORD = re.compile(r"\w+")
-DIGIT = re.compile(r"\d")
+FORMS = (str, str.lower, str.upper, str.title)  # of a text, in which all of what is quoted from it may stand
+BEFORE_HOST = r"(?<![\w.@-])"  # where the name of a host may begin in a text
+AFTER_HOST = r"(?![\w-]|\.\w|:\d)"  # and end
+AFTER_PATH = r"(?=[.,;:!?)\]}*_>'\"]*(?:\s|$))"
 SOURCES: Mapping[str, str] = {"web": "page", "mail": "mail", "document": "document", "skill": "skill", "agent": "agent"}
 
 
@@ -60,6 +66,8 @@ class Reach:
     """How a tool's call reaches beyond its run: `target` is the argument that says whom or what, `named` a fixed one.
 
     `data` are the arguments that leave, () all of them; `usual` are values that say nothing, because everybody gives them.
+    `within` is the argument that holds those of the server's tool, where a call names that tool: they are judged as in its own
+    call.
     """
 
     kind: Kind
@@ -67,6 +75,7 @@ class Reach:
     named: str = ""
     data: tuple[str, ...] = ()
     usual: tuple[float, ...] = ()
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class Known:
     """What a call may carry: `own` is what the person said, `links` what strangers listed, `public` what the web said.
 
     `theirs` is what the called server has said of itself, `followed` how many such calls were made since the person's
-    last message, `names` are the arguments that the called tool has, `tools` is how many tools its server has.
+    last message, `names` are the arguments that the called tool of a server has, `tools` is how many tools its server has.
     """
 
     own: str = ""
@@ -131,16 +140,16 @@ def carried(reach: Reach, target: str, arguments: Mapping[str, Any], known: Know
     """The arguments of a call that carry what the person has not said; () for one that may go on."""
     given = {name: value for name, value in arguments.items() if name != reach.target and (not reach.data or name in reach.data)}
     if reach.kind == "web":
-        if known.followed >= MAX_ASKED or not (is_said(target, known.own) or is_listed(target, known)):
+        if known.followed >= MAX_ASKED or not is_free(target, known):
             return (reach.target or "url",)
         ways = [name for name, value in given.items() if value not in (None, *reach.usual) and not has(known.own, str(value))]
         return tuple(ways) if ways and _bits(target, known) + WAY_BITS * len(ways) * (known.followed + 1) > FREE_BITS else ()
     if reach.kind == "search":  # what the web said is no secret, and only the search engine is told
-        words = {word.casefold() for value in given.values() for leaf in leaves(value) for word in WORD.findall(str(leaf[0]))}
-        borrowed = [word for word in words if not has(known.own, word)]
-        is_free = len(borrowed) <= MAX_BORROWED and all(has(known.public, w) and not DIGIT.search(w) for w in borrowed)
-        return () if is_free and known.followed < MAX_ASKED else tuple(given)
+        texts = (str(leaf) for value in given.values() for leaf, _ in leaves(value))
+        return () if known.followed < MAX_ASKED and all(is_common(text, known) for text in texts) else tuple(given)
     given.pop(TOOL, None)
+    if isinstance(inner := given.get(reach.within), Mapping):
+        given = dict(inner)
     held, bits = _told(given, known)
     return tuple(held or ((*given, TOOL) if bits * (known.followed + 1) > FREE_BITS else ()))
 
@@ -175,46 +184,94 @@ def _inner(value: Any) -> int:
     return sum(isinstance(one, Mapping | list | tuple | set) + _inner(one) for one in value)
 
 
+def canonical(reach: Reach, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call with an address, or the words of a search, in the form in which they will leave.
+
+    That is what is judged and shown. What is no address stays as it is, and is no address for `web.fetch` either.
+    """
+    given = dict(arguments)
+    for name in (reach.target,) if reach.kind == "web" else reach.data if reach.kind == "search" else ():
+        if isinstance(value := given.get(name), str):
+            given[name] = " ".join(value.split()) if reach.kind == "search" else (url_of(value) if "://" in value else "") or value
+    return given
+
+
+def url_of(text: str) -> str:
+    """An address in its one form, one without a scheme as with https; "" for what is none."""
+    try:
+        return urls.parse(text if "://" in text else f"https://{text.strip()}").url
+    except (BadInput, Refused):
+        return ""
+
+
+def is_free(url: str, known: Known) -> bool:
+    """Whether an address says little: the person named it, or a stranger listed it; the more there are, the fewer may be."""
+    one = url_of(url)
+    return bool(one) and (one in known.links or is_said(one, known.own)) and _bits(one, known) <= FREE_BITS
+
+
 def is_said(url: str, own: str) -> bool:
     """Whether the person named an address letter by letter, or a host whose first page it is.
 
     Not its parts one by one: the person may have said a secret in the same breath as the address of a page.
     """
-    bare = url.strip()
-    if bare in links(own):
-        return True
-    try:
-        parts = urlsplit(bare if "://" in bare else f"https://{bare}")
-        host, port = (parts.hostname or "").removeprefix("www."), parts.port
-    except ValueError:
-        return False
-    if not host or parts.username is not None or parts.password is not None or parts.fragment:
-        return False
-    rest = "".join((f":{port}" if port else "", parts.path.rstrip("/"), f"?{parts.query}" if parts.query else ""))
+    one = url_of(url)
+    return bool(one) and (one in links(own) or _is_named(urls.parse(one), own))
+
+
+def _is_named(target: urls.Target, own: str) -> bool:
+    """Whether a text names an address without its scheme, or only the host whose first page it is."""
+    names = "|".join(re.escape(name.removeprefix("www.")) for name in dict.fromkeys((target.host, target.name)))
+    port = "" if target.port == urls.PORTS[target.scheme] else f":{target.port}"
+    host = rf"{BEFORE_HOST}(?i:(?:www\.)?(?:{names})){port}"
     # Of a path capital and small letters are two, and which of them one writes would say something.
-    end = r"(?![^\W_])" if (host + rest)[-1].isalnum() else ""
-    return re.search(rf"(?<![^\W_])(?i:{re.escape(host)}){re.escape(rest)}{end}", own) is not None
-
-
-def is_listed(url: str, known: Known) -> bool:
-    """Whether a stranger listed exactly this address, and following it says little: the more there are, the fewer may be."""
-    if url.strip().rstrip("/") not in {link.rstrip("/") for link in known.links}:
-        return False
-    return _bits(url, known) <= FREE_BITS
+    whole = rf"{host}{re.escape(target.path)}{AFTER_PATH}"
+    return re.search(whole, own) is not None or (target.path == "/" and re.search(host + AFTER_HOST, own) is not None)
 
 
 def _bits(url: str, known: Known) -> int:
-    """What choices among links may have said since the person's last message, this one included; 0 for what the person named."""
-    return 0 if is_said(url, known.own) else (known.followed + 1) * len(known.links).bit_length()
+    """What choices among addresses may have said since the person's last message, this one included; 0 for one typed whole."""
+    one = url_of(url)
+    if not one or one in links(known.own):
+        return 0
+    each = NAMED_BITS if is_said(one, known.own) else len(known.links).bit_length()
+    return (known.followed + 1) * each
 
 
 def links(text: str) -> frozenset[str]:
-    """The addresses in a text."""
+    """The addresses in a text, in their one form."""
     found = set()
     for match in LINK.finditer(text):
         link = match[0]
-        found |= {link.rstrip(AFTER), link.rstrip(AFTER.replace(")", "") if "(" in link else AFTER)}
+        ends = {link.rstrip(AFTER), link.rstrip(AFTER.replace(")", "") if "(" in link else AFTER)}
+        found |= {one for end in ends if (one := url_of(end))}
     return frozenset(found)
+
+
+def is_common(query: str, known: Known) -> bool:
+    """Whether a search says nothing but words: a phrase of the person, or a few of their words and of the web's, each once.
+
+    All of it is looked at: signs that stand where nobody wrote them, a word twice and mixed capitals could each say something.
+    """
+    phrase = " ".join(query.split())
+    if says(known.own, phrase):
+        return True
+    words = phrase.split()
+    bare = ["".join(WORD.findall(word)).casefold() for word in words]
+    if len(words) > MAX_WORDS or len(set(bare)) < len(bare) or "" in bare:
+        return False
+    borrowed = [word for word in words if not has(known.own, word)]
+    if len(borrowed) > MAX_BORROWED or not all(_is_plain(word) and has(known.public, word) for word in borrowed):
+        return False
+    text = f"{known.own}\n{known.public}"
+    return any(all(_stands(form(text), word) for word in words) for form in FORMS) or (
+        phrase == phrase.capitalize() and all(_stands(text.lower(), word) for word in phrase.lower().split())
+    )
+
+
+def _is_plain(word: str) -> bool:
+    """Whether a word has letters alone, with single hyphens and apostrophes between them."""
+    return all(part.isalpha() for part in re.split("['’-]", word))
 
 
 def has(text: str, part: str) -> bool:
@@ -226,8 +283,8 @@ def says(text: str, part: str) -> bool:
     """The same letter by letter: only small letters, capitals or first capitals may stand for others, and no blanks for others."""
     if part != " ".join(part.split()):
         return _stands(text, part)
-    forms = (part.lower(), part.upper(), part.title(), part.capitalize())
-    return _stands(" ".join(text.split()), part) or (part in forms and has(text, part))
+    text = " ".join(text.split())
+    return any(_stands(form(text), part) for form in FORMS) or (part == part.capitalize() and _stands(text.lower(), part.lower()))
 
 
 def _stands(text: str, part: str) -> bool:
@@ -257,10 +314,8 @@ def leaves(value: Any) -> Iterator[tuple[Any, bool]]:
 
 def host_of(url: str) -> str:
     """The host of an address, without www; "" for what is none."""
-    try:
-        return (urlsplit(url.strip()).hostname or "").removeprefix("www.")
-    except ValueError:
-        return ""
+    one = url_of(url)
+    return urls.parse(one).host.removeprefix("www.") if one else ""
 
 
 def _flat(text: str) -> str:

@@ -23,7 +23,8 @@ from appliance.knowledge.views import Views
 from appliance.mcp.offers import Offers
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grant, Grants, lasting
-from appliance.records import Outcome, to_plain
+from appliance.policy.taint import TOOL
+from appliance.records import Outcome, ToolCall, to_plain
 from appliance.runtime.hooks import Hooks
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
@@ -115,9 +116,14 @@ class Customs:
         marks = (one.mark for one in self._toolbox.tools())
         return {mark.name: mark.needs.reach.kind for mark in marks if mark.needs.reach is not None}
 
-    def _names(self, tool: str) -> frozenset[str]:
-        """The arguments that a tool has."""
-        spec = self._toolbox.spec(tool)
+    def _names(self, call: ToolCall) -> frozenset[str]:
+        """The arguments that a tool has; of a call that names a server's tool, those of that."""
+        reach = next((one.mark.needs.reach for one in self._toolbox.tools() if one.mark.name == call.name), None)
+        if reach is not None and reach.within:
+            wares = Offers(self._ground.store).wares(str(call.arguments.get(reach.target) or "-"))
+            found = next((ware for ware in wares if ware.name == call.arguments.get(TOOL)), None)
+            return found.arguments if found is not None else frozenset()
+        spec = self._toolbox.spec(call.name)
         known = spec.schema.get("properties") if spec is not None else None
         return frozenset(known) if isinstance(known, dict) else frozenset()
 

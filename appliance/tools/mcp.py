@@ -15,7 +15,7 @@ GROUP = tools.GROUP
 SHOWN = 10
 ASKING = Needs(deadline_s=120, network="proxy", is_waiting=True)
 # Each server has a deadline of its own; this one only ends what nobody else would.
-CALLING = Needs(deadline_s=3600, network="proxy", is_waiting=True, reach=Reach("call", target="server"))
+CALLING = Needs(deadline_s=3600, network="proxy", is_waiting=True, reach=Reach("call", target="server", within="args"))
 
 Server = Annotated[str, Range(1, 64), "the server's name"]
 Name = Annotated[str, Range(1, 200), "the tool's name, without its server's"]

@@ -19,9 +19,11 @@ from appliance import __version__
 from appliance.clock import monotonic_s
 from appliance.errors import NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.records import Cancel
+from appliance.text import urls
+from appliance.text.urls import Target
 from appliance.web import dns, hosts
 from appliance.web.dns import Deadline, Resolve
-from appliance.web.hosts import Rules, Target
+from appliance.web.hosts import Rules
 
 if TYPE_CHECKING:
     from appliance.web.http_request import Answer, Exchange
@@ -150,7 +152,7 @@ class Fetch:
     ) -> Fetched:
         """The page at a URL, whatever its status; an error of our tree when there is none to be had. Noted either way."""
         started_s = monotonic_s()
-        about: dict[str, Any] = {"url": url[: hosts.MAX_URL]}
+        about: dict[str, Any] = {"url": url[: urls.MAX_URL]}
         most_s, most = (self._caps.max_s, self._caps.max_bytes) if want.kind == "text" else (FILE_S, self._caps.file_bytes)
         deadline = Deadline(started_s + min(max(timeout_s, 0.05), most_s), f"fetching {url[:200]!r}", cancel)
         limit = min(max(1, max_bytes), most)
@@ -159,7 +161,7 @@ class Fetch:
         except OwlError as error:
             self._tell(session, run, about, started_s, error)
             if "address" in about:  # where it redirects to, what it calls its page: from then on an error quotes a stranger
-                error.saying("web", url[: hosts.MAX_URL])
+                error.saying("web", url[: urls.MAX_URL])
             raise
         about |= {"to": found.url} if len(found.hops) > 1 else {}
         about |= {"status": found.status, "bytes": len(found.body), "type": found.content_type, "hops": len(found.hops)}
@@ -192,7 +194,7 @@ class Fetch:
     # -- a request ----------------------------------------------------------------------------------
 
     def _get(self, url: str, session: str, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched:
-        target = hosts.parse(url)
+        target = urls.parse(url)
         self._check(target, want)  # what is refused anyway costs nothing of the minute
         if want.kind == "text":
             self._count(session)  # what a person adds is no part of a conversation
@@ -220,10 +222,10 @@ class Fetch:
                     hint="fetch another page",
                     outcome="too_many_redirects",
                 )
-            target = hosts.follow(target, found)
+            target = urls.follow(target, found)
 
     def _check(self, target: Target, want: Want) -> None:
-        if not want.trusted or hosts.parse(want.trusted).origin != target.origin:
+        if not want.trusted or urls.parse(want.trusted).origin != target.origin:
             self._rules.check(target)
 
     def _ask(self, target: Target, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched | str:
@@ -243,7 +245,7 @@ class Fetch:
     def _addresses(self, target: Target, deadline: Deadline, want: Want) -> list[str]:
         """Where a host is; Refused when one of its addresses may not be reached."""
         found = [str(target.address)] if target.address else dns.resolved(self._resolve, target.host, deadline)
-        if want.trusted and hosts.parse(want.trusted).origin == target.origin:
+        if want.trusted and urls.parse(want.trusted).origin == target.origin:
             return found
         near = dns.neighbours() if any(":" in text for text in found) else []
         for text in found:

@@ -1,29 +1,19 @@
-"""Which places on the net may be reached: what a URL means, and whether a host or an address is one of ours.
+"""Which places on the net may be reached: whether a host or an address is one of ours.
 
-Owns the one reading of a URL for everything that is fetched, and the list of addresses that are not the public
-internet. A host that could be read in two ways, such as `0177.1`, is refused, not guessed at. Pure: names are
-resolved by `web.fetch`, which asks here about every address that comes back. Not promised: that a public server
-does no harm, or does not pass a request on.
+Owns the list of addresses that are not the public internet. What a URL means is read by `text.urls`. Pure: names are resolved
+by `web.fetch`, which asks here about every address that comes back. Not promised: that a public server does no harm, or
+does not pass a request on.
 """
 
 import ipaddress
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import quote, urljoin
 
 from appliance.errors import BadInput, ConfigError, Refused
+from appliance.text.urls import Address, Target, read_host
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-PORTS = {"http": 80, "https": 443}
-MAX_URL = 4096
-UNSEEN = re.compile(r"[\x00-\x20\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]")
-SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-NUMERIC = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
-SAFE = "%/:=&?~+!$,;'@()*[]|"  # of a path and its query; whatever else is escaped
 HINT = "only pages of the public web can be fetched"
 BAD_PORTS = frozenset(  # of services that would take a request for a command of theirs; browsers refuse them too
     int(port)
@@ -90,29 +80,6 @@ ISATAP = (0x00005EFE, 0x02005EFE)  # third word of an address that carries an IP
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a URL means: `url` in its one form, the host in ASCII, `path` as it is asked for, `address` of a literal."""
-
-    url: str
-    scheme: str
-    host: str
-    port: int
-    path: str
-    address: Address | None = None
-
-    @property
-    def authority(self) -> str:
-        """Host and port as a request names them."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
-
-    @property
-    def origin(self) -> str:
-        """Scheme, host and port: what secrets of a request are for."""
-        return f"{self.scheme}://{self.authority}"
-
-
-@dataclass(frozen=True)
 class Rules:
     """What may be reached beside the public web, and what of it may not. A person sets these, never a model.
 
@@ -154,38 +121,6 @@ def rules(blocked: Iterable[str] = (), allowed: Iterable[str] = (), networks: It
     return Rules(tuple(map(_listed, blocked)), tuple(map(_listed, allowed)), tuple(made))
 
 
-def parse(url: str) -> Target:
-    """What a URL means; BadInput for what is none, Refused for one in a form that hides where it leads."""
-    text = url.strip(" \t\r\n")
-    shown = repr(text[:200])
-    if len(text) > MAX_URL:
-        raise BadInput(f"the URL has {len(text)} characters, the limit is {MAX_URL}", hint="shorten it")
-    found = SCHEME.match(text)
-    is_bare = found is not None and not text.startswith("//", found.end())
-    if found is None or (is_bare and (found[1].lower() in PORTS or "." in found[1] or text[found.end() :][:1].isdigit())):
-        raise BadInput(f"{shown} is no whole URL", hint="write it like https://host/page", outcome="invalid_arguments")
-    scheme = found[1].lower()
-    if scheme not in PORTS:
-        raise Refused(f"{shown}: {scheme} cannot be fetched", hint="only http and https are", outcome="bad_scheme")
-    authority, path = _split(text[found.end() + 2 :])
-    if why := _disguise(authority):
-        raise Refused(f"{shown} {why}", hint="write host and path plainly")
-    host, port = _host_port(authority, shown, PORTS[scheme])
-    host, address = _host(host, shown)
-    bare = Target("", scheme, host, port, _escaped(path), address)
-    return Target(f"{bare.origin}{bare.path}", scheme, host, port, bare.path, address)
-
-
-def follow(before: Target, location: str) -> Target:
-    """Where a redirect leads; BadInput or Refused as for `parse`."""
-    if "\\" in location:
-        raise Refused(f"a redirect of {before.url} has a backslash in it", hint="fetch another page")
-    try:
-        return parse(urljoin(before.url, location.strip(" \t\r\n")))
-    except ValueError:
-        raise BadInput(f"{before.url} redirects to {location[:200]!r}, which is no URL", hint="fetch another page") from None
-
-
 def special(address: Address) -> str:
     """Why an address is not one of the public internet, "" when it is."""
     for network, why in TABLE:
@@ -212,108 +147,6 @@ def local_name(host: str) -> str:
     return "" if "." in host else "is a name of this network (it has no dot)"
 
 
-# -- reading a URL -----------------------------------------------------------------------------------
-
-
-def _split(rest: str) -> tuple[str, str]:
-    """Authority and path with its query, without the fragment."""
-    end = next((i for i, c in enumerate(rest) if c in "/?#"), len(rest))
-    path = rest[end:].partition("#")[0]
-    return rest[:end], path if path.startswith("/") else f"/{path}"
-
-
-def _disguise(authority: str) -> str:
-    """What about an authority might make two readers see two hosts, "" for nothing."""
-    if UNSEEN.search(authority):
-        return "has a space, a line break or an invisible character in its host"
-    if "\\" in authority:
-        return "has a backslash before its path"
-    if "@" in authority:
-        return "has a user name or password in it"
-    if "%" in authority:
-        return "has a percent sign in its host"
-    return ""
-
-
-def _host_port(authority: str, shown: str, usual: int) -> tuple[str, int]:
-    host, mark, port = authority, "", ""
-    if not authority.startswith("["):
-        host, mark, port = authority.partition(":")
-    elif "]" in authority:
-        inner, _, after = authority.partition("]")
-        host, mark, port = inner + "]", after[:1], after[1:]
-    if not host:
-        raise BadInput(f"{shown} names no host", hint="write it like https://host/page", outcome="invalid_arguments")
-    if (mark not in ("", ":")) or (port and not (port.isascii() and port.isdecimal() and len(port) <= 5)):
-        raise BadInput(f"{shown}: the port is no number", hint="write it like https://host:8443/page", outcome="invalid_arguments")
-    number = int(port) if port else usual
-    if number > 65535:
-        raise BadInput(f"{shown}: there is no port {number}", hint="ports end at 65535", outcome="invalid_arguments")
-    return host, number
-
-
-def _host(text: str, shown: str) -> tuple[str, Address | None]:
-    """A host in its one form, and the address it is if it is one."""
-    if text.startswith("["):
-        try:
-            six = ipaddress.IPv6Address(text[1:-1] if text.endswith("]") else text)
-        except ValueError:
-            raise BadInput(f"{shown}: {text} is no IPv6 address", hint="write it like [2606:4700::1111]") from None
-        return six.compressed, six
-    host = _ascii(text, shown).lower()
-    host = host[:-1] if host.endswith(".") else host
-    labels = host.split(".")
-    if NUMERIC.fullmatch(labels[-1]):
-        four = _ipv4(labels)
-        if four is None:
-            raise Refused(f"{shown}: {host} is no IPv4 address, and no name ends with a number", hint=HINT)
-        if str(four) != host:
-            why = special(four) or "is hidden so"
-            raise Refused(f"{shown}: {host} is an unusual form of {four}, which {why}", hint=HINT)
-        return host, four
-    if len(host) > 253 or not all(LABEL.fullmatch(label) for label in labels):
-        raise BadInput(
-            f"{shown}: {host[:80]!r} is no name of a host", hint="letters, digits, - and dots", outcome="invalid_arguments"
-        )
-    return host, None
-
-
-def _ascii(text: str, shown: str) -> str:
-    """A name as it is looked up: other scripts as Punycode, other forms of letters, digits and dots as the plain ones."""
-    if text.isascii():
-        return text
-    import idna  # tables that hardly anybody needs
-
-    try:
-        mapped = idna.uts46_remap(text, std3_rules=True)
-        return mapped if mapped.isascii() else idna.encode(mapped, uts46=True, std3_rules=True).decode()
-    except (idna.IDNAError, UnicodeError):
-        raise BadInput(f"{shown}: its host is no name", hint="check how it is written", outcome="invalid_arguments") from None
-
-
-def _ipv4(labels: list[str]) -> ipaddress.IPv4Address | None:
-    """The address that browsers and C libraries read in these numbers: decimal, octal, hexadecimal, fewer than four."""
-    numbers = []
-    for label in labels:
-        base = 16 if label.startswith("0x") else 8 if len(label) > 1 and label.startswith("0") else 10
-        try:
-            numbers.append(int(label.removeprefix("0x") or "0", base) if len(label) < 80 else -1)
-        except ValueError:
-            return None
-    if len(numbers) > 4 or any(n > 255 for n in numbers[:-1]) or min(numbers) < 0:
-        return None
-    value = numbers[-1]
-    if value >= 256 ** (5 - len(numbers)):
-        return None
-    for i, number in enumerate(numbers[:-1]):
-        value += number << (24 - 8 * i)
-    return ipaddress.IPv4Address(value)
-
-
-def _escaped(path: str) -> str:
-    return quote(path.encode("utf-8", "surrogateescape"), safe=SAFE)
-
-
 def _covering(host: str, names: Iterable[str]) -> str:
     """The name in a list that a host is or lies under, "" when there is none."""
     return next((name for name in names if host == name or host.endswith(f".{name}")), "")
@@ -323,6 +156,6 @@ def _listed(name: str) -> str:
     """An entry of a list of hosts in the form hosts have; ConfigError for what is no host."""
     text = name.strip().removeprefix("*").removeprefix(".")
     try:
-        return _host(f"[{text}]" if ":" in text else text, repr(name))[0]
+        return read_host(f"[{text}]" if ":" in text else text, repr(name))[0]
     except (BadInput, Refused) as error:
         raise ConfigError(f"{name!r} is no host: {error.message}", hint="write it like example.org") from None

@@ -16,10 +16,10 @@ from email.message import Message
 from pathlib import Path
 
 from appliance.errors import OwlError, Unavailable
+from appliance.text.urls import Target
 from appliance.web import connection
 from appliance.web.connection import Wire
 from appliance.web.dns import Deadline
-from appliance.web.hosts import Target
 
 CHUNK_BYTES = 1 << 16
 HEADER_BYTES = 1 << 16  # of all header lines of an answer, with what is read ahead

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from appliance.errors import BadInput, ConfigError, OwlError, Unavailable
 from appliance.records import Cancel
-from appliance.web import hosts
+from appliance.text import urls
 from appliance.web.fetch import Fetch, Want
 from appliance.web.page_text import clean
 
@@ -73,7 +73,7 @@ class Engine:
         own = {"searxng": url.rstrip("/").removesuffix("/search") + "/search", "brave": BRAVE, "duckduckgo": DUCKDUCKGO}
         self._address = address or own[provider]
         try:
-            hosts.parse(self._address)
+            urls.parse(self._address)
         except OwlError as error:
             raise ConfigError(f"{KEY}.url: {error.message}", key=f"{KEY}.url", hint=error.hint) from None
 
@@ -189,7 +189,7 @@ def _distinct(hits: Iterable[Hit]) -> list[Hit]:
     found: dict[str, Hit] = {}
     for hit in hits:
         try:
-            url = hosts.parse(hit.url).url
+            url = urls.parse(hit.url).url
         except OwlError:
             continue
         title = hit.title[:TITLE_CHARS] or url

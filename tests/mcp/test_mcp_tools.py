@@ -236,7 +236,9 @@ def test_servers_are_managed_on_the_command_line(box: Box, tmp_path: Path) -> No
         *("mcp", "add", "s", "--command", "python3", "--args=/servers/stub.py,--fast", "--env", "A=1,MY_KEY=sesame-open"),
         *("--mount", f"{STUB}:/servers/stub.py"),
     )
-    assert (done.returncode, done.stdout) == (0, "s is configured: 16 tools\n"), done.stderr
+    assert done.returncode == 0 and done.stdout.startswith("s is configured: 16 tools\n"), done.stderr
+    granting = done.stdout.splitlines()[-1].split()  # what it says is a command that works
+    assert granting[0] == "owlbox" and box.run(*granting[1:]).stdout.startswith("granted: grant 1, call mcp:s, from mcp:s")
     assert box.run("mcp", "add", "s", "--command", "python3").returncode == 2
     found = box.json("mcp", "servers")
     assert [(one["name"], one["tools"], one["state"]) for one in found["servers"]] == [("s", 16, "ready")]

@@ -68,7 +68,22 @@ def runs(store: Store) -> Runs:
         ("https://www.other.example/a/b?c=d", True),  # said letter by letter
         ("https://OTHER.example/a/b?c=d", True),
         ("https://other.example/A/b?c=d", False),  # another page, and a way to say something by capitals
-        ("https://other.example/a/b?c=d#e", False),
+        ("https://other.example/a/b?c=d#e", True),  # a fragment does not leave
+        ("https://other.example/a/./x/../b?%63=d", True),  # other ways to write the same: what leaves is one
+        ("https://other.example/a/b?c=d/", False),
+        ("https://other.example/a//b?c=d", False),
+        ("https://other.example/a\t/b?c=d", False),
+        ("https://other.example/a/b?c=\nd", False),
+        ("https://other.example/a/b?c=d\u200b", False),
+        ("https://other.example/a/b?c=d\U000e0041", False),
+        ("https://other.example\\a/b?c=d", False),
+        ("https://other.example/a", False),  # a part of it: which one could say something
+        ("https://example/", False),
+        ("https://owls.example//", False),
+        ("https://owls.example/?", False),
+        ("http://owls.example/", True),
+        ("https://xn--bcher-kva.example/", True),
+        ("https://BÜCHER.example", True),
         ("https://other.example/a/b?c=de", False),
         ("https://owls.example/secret", False),
         ("https://owls.example:8443/", False),
@@ -78,11 +93,17 @@ def runs(store: Store) -> Runs:
         ("https://listed.example/a?b=c", True),  # a stranger listed exactly this
         ("https://listed.example/a?b=cd", False),
         ("https://listed.example/a", False),
+        ("https://listed.example/a?b=c/", False),
+        ("https://listed.example//a?b=c", False),
+        ("https://listed.example/a?b=c" + "/" * 47, False),
         ("http://[broken", False),
     ],
 )
 def test_an_address_may_say_what_the_person_said_or_a_stranger_listed(url: str, is_free: bool) -> None:
-    known = Known("Is there a barn on owls.example or other.example/a/b?c=d ?", taint.links("See (https://listed.example/a?b=c)."))
+    known = Known(
+        "Is there a barn on owls.example, bücher.example or other.example/a/b?c=d ?",
+        taint.links("See (https://listed.example/a?b=c)."),
+    )
     assert (taint.carried(WEB, url, {"url": url, "timeout_seconds": 99}, known) == ()) is is_free
 
 
@@ -165,6 +186,51 @@ def test_a_search_may_use_words_of_the_web_and_no_others() -> None:
     many = " ".join(f"word{chr(97 + n)}" for n in range(9))
     assert taint.carried(search, "search", {"query": many}, listed) == ("query",), "and a page may be a book of codes"
     assert taint.carried(search, "search", {"query": many.removesuffix(" wordi")}, listed) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "is_free"),
+    [
+        ("what do barn owls eat, and where?", True),  # the person's own phrase
+        ("barn owls eat", True),
+        ("Barn owls eat mice", True),
+        ("owls barn where", True),
+        ("eat mice barn owls", True),
+        ("BARN OWLS MICE", True),
+        ("barn  \u3000 owls\n", True),  # how many blanks there are does not leave
+        ("owls \u2837\u2831\u2831", False),  # Braille
+        ("owls!!?! eat", False),
+        ("owls! eat? barn!", False),
+        ("owls . eat", False),
+        ("owls owls eat", False),
+        ("owls eat owls, eat", False),
+        ("bArn oWls", False),
+        ("barn Owls eAt mice", False),
+        ("barn owl\u017f eat mice", False),  # a letter that is the same when it is folded
+        ("ba\u200brn owls", False),
+        ("barn owls\u200b eat", False),
+        ("barn\U000e0034 owls", False),
+        ("barn o\u0301wls", False),
+        ("\uff42arn owls", False),
+        ("mice \u2166 owls", False),  # a number, if not in digits
+        ("what do barn owls eat and where is the mice of it all today", False),
+    ],
+)
+@pytest.mark.covers("A-281")
+def test_all_of_a_search_is_looked_at(query: str, is_free: bool) -> None:
+    known = Known(
+        "What do barn owls eat, and where? Is it all of today?", public="Mice! mice \u2837\u2831\u2831 \u2166 is the owls!!?!"
+    )
+    search = Reach("search", named="search", data=("query",))
+    given = taint.canonical(search, {"query": query})
+    assert (taint.carried(search, "search", given, known) == ()) is is_free
+    assert given["query"] == " ".join(query.split())
+
+
+def test_what_a_server_is_told_has_the_very_letters_of_the_person() -> None:
+    known = Known("Please see to it", names=frozenset({"query"}))
+    for said, carried in (("Please see", ()), ("please see", ()), ("PLEASE SEE", ()), ("plea\u017fe \u017fee", ("query",))):
+        assert taint.carried(CALL, "mcp:x", {"query": said}, known) == carried
 
 
 @given(st.text(min_size=1, max_size=40), st.text(max_size=40))

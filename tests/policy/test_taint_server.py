@@ -21,6 +21,8 @@ LOOK = using("bazaar_look", query="Please")
 SEARCH = using("mcp_search", query="look things up", keyword_only=True)
 DIRECT = using("bazaar_keep", text=SECRET)
 META = using("mcp_exec", server="bazaar", tool="keep", args={"text": SECRET})
+INFO = using("mcp_info", server="bazaar", tool="look")
+SAID = using("mcp_exec", server="bazaar", tool="look", args={"query": "look it up"})
 ANSWERS: dict[str, Any] = {
     "described": [calls(HELP), calls(READ), calls(DIRECT), "Done."],
     "searched": [calls(SEARCH), calls(READ), calls(META), "Done."],
@@ -29,6 +31,14 @@ ANSWERS: dict[str, Any] = {
     "misused": [calls(using("bazaar_keep", query="Please")), calls(READ), calls(META), "Done."],
     "approved": [calls(LOOK), calls(READ), calls(DIRECT), "Done."],
     "granted": [calls(LOOK), calls(READ), calls(META), "Done."],
+    "spelled": [
+        calls(INFO),
+        calls(SAID),
+        calls(using("bazaar_look", query="look it up")),
+        calls(SAID),
+        "Nothing there.",
+    ],
+    "unspelled": [calls(using("mcp_info", server="bazaar", tool="look")), calls(SAID | {"name": "use"}), calls(META), "Done."],
     "ordinary": [calls(LOOK), "Nothing there."],
 }
 
@@ -82,3 +92,13 @@ def test_what_is_approved_is_done_once_and_a_grant_lets_the_next_pass(border: Bo
 
 def test_an_ordinary_question_needs_nobodys_word(border: Border) -> None:
     assert border.say("[ordinary] Please look it up.", "asker").said == "Nothing there."
+
+
+@pytest.mark.covers("A-281")
+def test_what_the_person_said_may_be_told_through_either_tool(border: Border) -> None:
+    """Also after the long description of a tool: the names of its arguments say nothing."""
+    assert border.say("[spelled] Please look it up.", "speller").said == "Nothing there."
+    told = border.say("[unspelled] Please look it up.", "speller")
+    assert told.end.status == 202 and border.core.approvals.waiting(told.run)[0].action == "mcp_exec"
+    assert "in text" in border.core.approvals.show(border.waiting(told.run)[0], told.run).text
+    assert border.inbox.stop(told.run)

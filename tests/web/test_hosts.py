@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.errors import BadInput, ConfigError, OwlError, Refused
-from appliance.web import hosts
-from appliance.web.hosts import Rules, follow, parse, rules, special
+from appliance.text import urls
+from appliance.text.urls import follow, parse
+from appliance.web.hosts import Rules, rules, special
 
 OPEN = Rules()
 # A URL and words of the reason for which it is refused.
@@ -38,7 +39,7 @@ REFUSED = [
     ("http:///page", "names no host"),
     ("http://?q=1", "names no host"),
     # unusual forms of IPv4
-    ("http://2130706433/", "2130706433 is an unusual form of 127.0.0.1, which is this machine"),
+    ("http://2130706433/", "2130706433 is an unusual form of 127.0.0.1"),
     ("http://0x7f000001/", "0x7f000001 is an unusual form of 127.0.0.1"),
     ("http://0x7f.0.0.1/", "0x7f.0.0.1 is an unusual form of 127.0.0.1"),
     ("http://0177.0.0.1/", "0177.0.0.1 is an unusual form of 127.0.0.1"),
@@ -47,10 +48,10 @@ REFUSED = [
     ("http://127.0.1/", "127.0.1 is an unusual form of 127.0.0.1"),
     ("http://0/", "0 is an unusual form of 0.0.0.0"),
     ("http://0x/", "0x is an unusual form of 0.0.0.0"),
-    ("http://0xA9.0xFE.0xA9.0xFE/", "unusual form of 169.254.169.254, which is a cloud's metadata"),
+    ("http://0xA9.0xFE.0xA9.0xFE/", "unusual form of 169.254.169.254"),
     ("http://2852039166/latest/meta-data", "unusual form of 169.254.169.254"),
-    ("http://010.0.0.5/", "010.0.0.5 is an unusual form of 8.0.0.5, which is hidden so"),
-    ("http://134744072/", "unusual form of 8.8.8.8, which is hidden so"),
+    ("http://010.0.0.5/", "010.0.0.5 is an unusual form of 8.0.0.5"),
+    ("http://134744072/", "unusual form of 8.8.8.8"),
     ("http://127.0.0.1./", "loopback"),
     ("http://256.1.1.1/", "256.1.1.1 is no IPv4 address"),
     ("http://1.2.3.4.5/", "1.2.3.4.5 is no IPv4 address"),
@@ -65,7 +66,7 @@ REFUSED = [
     ("http://ⓛⓞⓒⓐⓛⓗⓞⓢⓣ/", "localhost is this machine"),
     ("http://LOCALHOST/", "localhost is this machine"),
     ("http://localhost./", "localhost is this machine"),
-    ("http://loc\u00adalhost/", "localhost is this machine"),
+    ("http://loc\u00adalhost/", "invisible character"),
     ("http://example.com／@127.0.0.1/", "user name or password"),
     ("http://example.com％2f.org/", "its host is no name"),
     ("http://example.com／x.org/", "its host is no name"),
@@ -95,6 +96,16 @@ REFUSED = [
     ("http://example.com:25/", "port 25"),
     ("http://example.com:0/", "port 0"),
     ("http://example.com:6379/", "port 6379"),
+    # what would be dropped by one reader and sent by another
+    ("https://example.com/a\tb", "line break"),
+    ("https://example.com/a\n/b", "line break"),
+    ("https://example.com/?q=\r\nHost: x", "line break"),
+    ("https://example.com/a\x00", "control character"),
+    ("https://example.com/\u200b", "invisible"),
+    ("https://example.com/\U000e0034", "invisible"),
+    ("https://example.com/\u2028", "line break"),
+    ("https://example.com/#\tx", "line break"),
+    ("https://example.com/a\\b", "backslash"),
     # IPv6
     ("http://[::]/", "unspecified"),
     ("http://[0:0:0:0:0:0:0:1]/", "this machine (loopback)"),
@@ -176,6 +187,11 @@ ALLOWED = [
     ("https://de.wikipedia.org/wiki/Käuze", "https://de.wikipedia.org/wiki/K%C3%A4uze"),
     ("https://example.com/a b", "https://example.com/a%20b"),
     ("https://example.com/%20already", "https://example.com/%20already"),
+    ("https://example.com/%7eann/%41%2f%2F%zz%", "https://example.com/~ann/A%2F%2F%25zz%25"),
+    ("https://example.com/a/./b/../c/..", "https://example.com/a/"),
+    ("https://example.com/../%2e%2E/a", "https://example.com/a"),
+    ("https://example.com//a///", "https://example.com//a///"),
+    ("https://example.com/?%61=../b", "https://example.com/?a=../b"),
     ("https://bücher.de/", "https://xn--bcher-kva.de/"),
     ("https://straße.de/", "https://xn--strae-oqa.de/"),
     ("https://日本語.jp/", "https://xn--wgv71a119e.jp/"),
@@ -289,7 +305,10 @@ def test_a_redirect_is_read_from_where_it_was_given(location: str, meant: str) -
 
 
 @pytest.mark.covers("A-208", "E-279")
-@pytest.mark.parametrize("location", ["\\\\127.0.0.1\\", "//127.1/", "ftp://x/", "http://[::1]/", "http://a@b/", "http://[bad"])
+@pytest.mark.parametrize(
+    "location",
+    ["\\\\127.0.0.1\\", "//127.1/", "ftp://x/", "http://[::1]/", "http://a@b/", "http://[bad", "/a\tb", "//ex\nample.com/"],
+)
 def test_a_redirect_cannot_lead_where_a_url_may_not(location: str) -> None:
     with pytest.raises((Refused, BadInput)):
         OPEN.check(follow(parse("https://example.com/"), location))
@@ -349,5 +368,5 @@ def test_rules_that_are_none_are_a_configuration_error(given: dict[str, list[str
 
 
 def test_a_long_url_is_refused_before_it_is_read() -> None:
-    with pytest.raises(BadInput, match=f"the limit is {hosts.MAX_URL}"):
-        parse("https://example.com/" + "a" * hosts.MAX_URL)
+    with pytest.raises(BadInput, match=f"the limit is {urls.MAX_URL}"):
+        parse("https://example.com/" + "a" * urls.MAX_URL)
