@@ -165,6 +165,7 @@ def _talking(command: Command) -> None:
 def _services(command: Command) -> None:
     init = command("init", service.init, "make a home")
     init.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
+    init.add_argument("--new-database", action="store_true", help="begin with an empty one where the old one is gone")
     command("serve", service.serve, "run the core until it is stopped")
     broker = command("broker", service.broker, "run the model broker until it is stopped")
     broker.add_argument("--socket", default="", metavar="PATH", help="where to listen")

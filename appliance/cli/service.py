@@ -18,7 +18,7 @@ TITLE = 40  # columns of a thread's title in `status`
 def init(args: argparse.Namespace, home: Home) -> int:
     from appliance.service import home_setup
 
-    made = home_setup.init(home, is_forced=args.force)
+    made = home_setup.init(home, is_forced=args.force, is_new_database=args.new_database)
     if args.json:
         say(json.dumps({"home": str(home.root), "made": [str(p) for p in made]}))
     else:

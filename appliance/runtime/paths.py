@@ -202,6 +202,15 @@ def flush(folder: Path) -> None:
         os.close(handle)
 
 
+def unused(folder: Path, stem: str, suffix: str = "") -> Path:
+    """A name that nothing in a folder has yet: the stem and the suffix, with a number between them where it is taken."""
+    path, number = folder / f"{stem}{suffix}", 1
+    while path.exists():
+        number += 1
+        path = folder / f"{stem}-{number}{suffix}"
+    return path
+
+
 def put(path: Path, data: bytes) -> None:
     """Write a private file whole or not at all, so that it is there after a power cut."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -207,11 +207,7 @@ def _new_file(folder: Path, at_ms: int) -> Iterator[tuple[Path, Path]]:
             if now_ms() - left.stat().st_mtime_ns // 1_000_000 > DAY_MS:
                 left.unlink(missing_ok=True)  # of one that was killed
         stem = f"owlbox-{datetime.fromtimestamp(at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}"
-        path = folder / f"{stem}.zip"
-        number = 1
-        while path.exists():
-            number += 1
-            path = folder / f"{stem}-{number}.zip"
+        path = paths.unused(folder, stem, ".zip")
         part = folder / f".{stem}.{os.getpid()}{PART}"
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:

@@ -27,6 +27,7 @@ from appliance.service.core import Core
 from appliance.store import storage_errors
 
 LOG = logging.getLogger(__name__)
+CHECK_S, CHECK_UNCLEAN_S = 2.0, 60.0  # longest check of the database at a start, after a clean end and after another
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
 
 
@@ -117,7 +118,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
         was_clean = all(lease.ended_ms is not None for lease in core.leases.listing() if lease.kind == "core")
         if not was_clean:
             notifier.status("checking the database after an unclean end")
-        problems = [] if was_clean else core.store.problems(is_quick=True)
+        problems = core.store.problems(limit_s=CHECK_S if was_clean else CHECK_UNCLEAN_S)
         if problems:
             raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint=storage_errors.AFTER_DAMAGE)
         core.office.take_drops()

@@ -23,6 +23,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.secrets import plaintext_migration
+from appliance.service import repair
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store import storage_errors
@@ -93,19 +94,25 @@ def _configuration(home: Home, environ: Mapping[str, str]) -> Finding:
 
 
 def _database(home: Home, is_repairing: bool) -> Finding:
+    """The database's pages, its rows and its search index; what is mended is said."""
+    if is_repairing and home.database.exists() and repair.problems(home):
+        return Finding("database", "ok", str(repair.rebuild(home)))
     store = Store.open(home.database)
     try:
         passages = Passages(store)
-        problems = store.problems() or passages.problems()
-        if problems and is_repairing and all("index" in p for p in problems):
+        if problems := store.problems():
+            return Finding("database", "problem", "; ".join(problems[:3]), storage_errors.AFTER_DAMAGE)
+        if store.is_read_only:
+            return Finding("database", "ok", f"version {store.version}, intact, opened for reading alone")
+        problems = passages.problems()
+        if problems and is_repairing:
             copy = home.backups / "before-repair.db"
             store.snapshot(copy)
             passages.rebuild()
-            problems = store.problems() or passages.problems()
-            if not problems:
+            if not (problems := store.problems() or passages.problems()):
                 return Finding("database", "ok", f"search index rebuilt; a copy from before is {copy}")
         if problems:
-            return Finding("database", "problem", "; ".join(problems), storage_errors.AFTER_DAMAGE)
+            return Finding("database", "problem", "; ".join(problems), "owlbox doctor --repair makes the search index anew")
         if lost := Runs(store, "").cut_off():
             return Finding("database", "warning", f"{lost} interrupted answers", "the next start of the core marks them")
         size_mb = home.database.stat().st_size // 1_000_000

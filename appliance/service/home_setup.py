@@ -30,8 +30,11 @@ MCP = """
 """
 
 
-def init(home: Home, *, is_forced: bool = False) -> list[Path]:
-    """Make a home and return what was made; Conflict when there is one, unless forced to complete it."""
+def init(home: Home, *, is_forced: bool = False, is_new_database: bool = False) -> list[Path]:
+    """Make a home and return what was made; Conflict when there is one, unless forced to complete it.
+
+    A home in which a core has run and that has lost its database gets a new one only when that is asked for.
+    """
     try:
         if (home.config.exists() or home.database.exists()) and not is_forced:
             raise Conflict(
@@ -39,6 +42,11 @@ def init(home: Home, *, is_forced: bool = False) -> list[Path]:
             )
         if home.root.exists() and not is_forced and any(home.root.iterdir()):
             raise Conflict(f"{home.root} is not empty", hint="choose another folder, or use it all the same with --force")
+        if not home.database.exists() and home.lock.exists() and not is_new_database:
+            raise Conflict(
+                f"the database of {home.root} is gone",
+                hint="owlbox restore FILE takes a backup into use; to begin with nothing: owlbox init --force --new-database",
+            )
         return _make(home)
     except OSError as error:
         raise _host_error(error, home) from None

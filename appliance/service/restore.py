@@ -106,11 +106,7 @@ def restore(home: Home, path: Path) -> Path:
                 if (old := before.with_name(before.name + suffix)).exists():
                     os.rename(old, stage / (DATABASE + suffix))
         home.backups.mkdir(mode=0o700, exist_ok=True)
-        aside = home.backups / f"before-restore-{stamp}"
-        number = 1
-        while aside.exists():
-            number += 1
-            aside = home.backups / f"before-restore-{stamp}-{number}"
+        aside = paths.unused(home.backups, f"before-restore-{stamp}")
         os.rename(stage, aside)
         paths.flush(home.root)
         home_setup.init(home, is_forced=True)  # folders that no backup holds, where there was no home before
