@@ -187,12 +187,14 @@ def _inner(value: Any) -> int:
 def canonical(reach: Reach, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call with an address, or the words of a search, in the form in which they will leave.
 
-    That is what is judged and shown. What is no address stays as it is, and is no address for `web.fetch` either.
+    That is what is judged and shown. BadInput or Refused for an address that `web.fetch` would not read either: nobody is asked
+    about it. What is no address of the web, such as a reference, stays as it is.
     """
     given = dict(arguments)
     for name in (reach.target,) if reach.kind == "web" else reach.data if reach.kind == "search" else ():
         if isinstance(value := given.get(name), str):
-            given[name] = " ".join(value.split()) if reach.kind == "search" else (url_of(value) if "://" in value else "") or value
+            is_address = value.strip().lower().startswith(("http:", "https:"))
+            given[name] = " ".join(value.split()) if reach.kind == "search" else urls.parse(value).url if is_address else value
     return given
 
 
