@@ -105,13 +105,16 @@ class RunSettings:
     is_yolo: bool = False
 
 
+Marked = tuple[tuple[str, str], ...]  # the taint marks that a text carries: the origin and the source of each
+
+
 @dataclass(frozen=True)
 class Inbound:
     """What a channel hands in. `message_id` is the channel's own id: the same one is accepted once.
 
     `is_injected`: while an answer is being given in its thread, it is shown to the model at its next call. `own_chars` is
-    how much of the text the person typed where a document follows; None for all of it, -1 where nobody did and what it is
-    marked with is known.
+    how much of the text the person typed where a document follows; None for all of it, -1 where nobody typed any of it.
+    `marks` are those of untrusted texts that it was made of.
     """
 
     channel: str
@@ -127,6 +130,7 @@ class Inbound:
     settings: RunSettings | None = None
     is_injected: bool = False
     own_chars: int | None = None
+    marks: Marked = ()
 
     @property
     def session(self) -> str:
@@ -138,7 +142,8 @@ class Inbound:
 class Outbound:
     """What a channel is asked to deliver: `key` names the letter for ever, `run` the thread it belongs to, if any.
 
-    `metadata` holds what the session's last message brought for the way back, then what the letter adds.
+    `metadata` holds what the session's last message brought for the way back, then what the letter adds. `marks` are those
+    of untrusted texts that it was made of: whoever puts it into a thread marks that.
     """
 
     session: str
@@ -149,11 +154,15 @@ class Outbound:
     person: str = ""
     run: str = ""
     correlation: str = ""
+    marks: Marked = ()
 
 
 @dataclass(frozen=True)
 class Event:
-    """The finest record of a run: appended once, never changed, gap-free `seq` from 1 per run."""
+    """The finest record of a run: appended once, never changed, gap-free `seq` from 1 per run.
+
+    `input["marks"]` are the marks of untrusted texts that it was made of; appending it marks the run.
+    """
 
     run: str
     kind: str
@@ -437,6 +446,7 @@ class Tools(Protocol):
 
     def specs(self, role: str = "chat", only: tuple[str, ...] | None = None) -> Sequence[ToolSpec]: ...
     def spec(self, name: str) -> ToolSpec | None: ...
+    def allowed(self, only: tuple[str, ...] | None) -> tuple[str, ...]: ...
     def meant(self, call: ToolCall) -> ToolCall: ...
     def dispatch(
         self, call: ToolCall, run: str, cancel: Cancel, session: str = "", *, terms: Terms = Terms(), log: str = ""

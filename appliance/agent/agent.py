@@ -415,7 +415,8 @@ class Agent:
         """Stream an answer: deltas as they come, then thoughts and cost, then what it means."""
         text, thoughts, finish = "", "", Finish("stop")
         specs = (*talk.specs, *(spec for spec in ask.tools if spec not in talk.specs))
-        showing = answer_parser.Showing(specs)
+        others = (talk.work.tools or self._tools).allowed(None)
+        showing = answer_parser.Showing(specs, others)
         self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
         for piece in self._model.generate(route, ask, talk.cancel):
             if talk.cancel.is_set():
@@ -438,14 +439,15 @@ class Agent:
             self._budget.answered(talk.scene, talk.packet, text, thoughts, finish)
         if thoughts:
             yield Event(run=talk.run, kind="thinking", role="assistant", content=thoughts, correlation=log.correlation())
-        answer = answer_parser.read(text, finish.tool_calls, specs, self.limits.max_commands, is_cut=finish.reason in CUTS)
+        is_cut, limit = finish.reason in CUTS, self.limits.max_commands
+        answer = answer_parser.read(text, finish.tool_calls, specs, limit, is_cut=is_cut, others=others)
         if answer.warnings:
             LOG.warning("answer mended: %s", "; ".join(answer.warnings))
         if answer.is_malformed:
             return answer
         if rest := showing.rest(answer.text):
             yield Delta(rest)
-        if finish.reason in CUTS and answer.text and not answer.calls:
+        if is_cut and answer.text and not answer.calls:
             mark = CUTS[finish.reason].format(finish.output_tokens or ask.max_tokens)  # or it would look complete
             yield Delta(mark)
             answer = replace(answer, text=answer.text + mark)

@@ -219,7 +219,7 @@ class Checkpoint:
         if person:
             text = f"Not done: {text_of(held, call)}\nowlbox grants add lets such calls pass; or do it yourself."
             key = f"held:{held.run.id}:{call.id}:{self._post.runs.marks.seq(held.run.id)}"
-            self._post.outbox.put(Letter(key, person, text, run=held.run.id), durable=True)
+            self._post.outbox.put(Letter(key, person, text, run=held.run.id), sources=(f"run:{held.run.id}",), durable=True)
         text = f"{call.name} was held: it would {taint.KINDS[held.reach.kind]} in a thread with texts of strangers ({held.because})"
         return Outcome(403, HELD, text, "go on without it, and say in your result that it waits for the person, who was told")
 

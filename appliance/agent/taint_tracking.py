@@ -17,7 +17,7 @@ from appliance.knowledge.entries import PROJECT
 from appliance.policy.taint import INSIDE, Mark, leaves, of_path
 from appliance.policy.taint_marks import Marks
 from appliance.prompt.packet_types import Stage
-from appliance.records import Outcome, Terms, ToolCall
+from appliance.records import Marked, Outcome, Terms, ToolCall
 from appliance.text.fences import is_origin
 from appliance.text.references import parse_ref, scheme_of
 
@@ -107,8 +107,16 @@ class Origins:
 
     def relevant(self, run: str, text: str) -> None:
         """Mark a run with the passages that are shown with its message."""
+        self.add(run, self.of_passages(text, run))
+
+    def of_passages(self, text: str, run: str = "") -> list[Mark]:
+        """The marks of passages that a search found, but for those of the run itself that is shown them."""
         refs = SHOWN.findall(text)
-        self.add(run, [*self.of(refs), *self._marks.of(*(f"run:{ref}" for ref in refs if ref != run))])
+        return [*self.of(refs), *self._marks.of(*(f"run:{ref}" for ref in refs if ref != run))]
+
+    def carried(self, text: str) -> Marked:
+        """The same, as a message carries them."""
+        return tuple((mark.origin, mark.source) for mark in self.of_passages(text))
 
     def task(self, run: str, task: int, before: Iterable[int], refs: Sequence[str], relevant: str = "") -> None:
         """Mark the run of a task with what its briefing holds: the task, those before it, earlier attempts, and its texts."""
@@ -195,6 +203,8 @@ class Origins:
         told = UID.findall(outcome.message[:200_000]) if kind == "run" else []  # a list of threads has them in its lines
         numbers = [number for number in dict.fromkeys((*_numbers(outcome.data, call.arguments), *told)) if number != sight.run]
         subjects = [f"{kind}:{number}" for number in numbers]
+        if kind == "schedule":  # what came of it is told with it
+            subjects += [f"firing:{number}" for number in numbers]
         if kind == "task":
             subjects += self._marks.runs_of([int(number) for number in numbers if number.isdigit()])
         return self._marks.of(*(subject for subject in subjects if subject != f"run:{sight.run}"))

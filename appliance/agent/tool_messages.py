@@ -58,8 +58,11 @@ class Postbox:
         self._guard = threading.Lock()
         self._sent: dict[str, deque[float]] = {}
 
-    def send(self, message: Message, *, session: str, run: str = "", role: str = "") -> Posted:
-        """Put a message into the outbox; Refused for whom the sender may not write to, rate_limited after too many."""
+    def send(self, message: Message, *, session: str, run: str = "", author: str = "", role: str = "") -> Posted:
+        """Put a message into the outbox; Refused for whom the sender may not write to, rate_limited after too many.
+
+        `run` is the thread it belongs to, `author` the run that wrote it when that is another one: it carries the marks of both.
+        """
         self._check(message)
         mine = self._person(session) if session else ""
         person = mine if message.target == CORE else message.target.removeprefix("person:")
@@ -74,7 +77,8 @@ class Postbox:
         made = new_id()
         metadata = {"type": message.type}
         letter = Letter(f"message:{made}", person, message.content, session=message.session or session, run=run or None)
-        self._outbox.put(Letter(**{**vars(letter), "metadata": metadata}), durable=True)
+        sources = tuple(f"run:{one}" for one in (run, author) if one)
+        self._outbox.put(Letter(**{**vars(letter), "metadata": metadata}), sources=sources, durable=True)
         return Posted(made, message.target, message.type, person)
 
     @staticmethod

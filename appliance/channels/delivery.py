@@ -241,6 +241,7 @@ class Courier:
                 letter.person,
                 self._outbox.thread(letter),
                 letter.correlation,
+                letter.marks,
             )
             is_ours = self._outbox.take(posting.id, address.channel, durable=not channel.is_idempotent)
         except OwlError as error:

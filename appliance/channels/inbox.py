@@ -17,6 +17,7 @@ from typing import Any
 from appliance.agent.loop import Loops
 from appliance.clock import CancelToken, is_alive, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
+from appliance.policy.taint_marks import CARRIED
 from appliance.records import Delta, Event, Inbound, LoopEnded, RunSettings
 from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
@@ -99,6 +100,9 @@ class Inbox:
         shown: dict[str, Any] = {k: v for k, v in (("relevant", self._relevant(inbound)), ("metadata", inbound.metadata)) if v}
         if inbound.own_chars is not None and inbound.own_chars < len(inbound.text):
             shown["own"] = max(0, inbound.own_chars)
+        marks = list(inbound.marks)
+        if inbound.own_chars is not None and 0 <= inbound.own_chars < len(inbound.text):
+            marks.append(("document", "piped in with the message"))
         with self._store.write(durable=True) as execute:
             seen = execute(
                 "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)
@@ -108,6 +112,9 @@ class Inbox:
             self._outbox.require_room()
             self._runs.touch_session(inbound)
             run = self._run_for(inbound if thread is None else replace(inbound, thread=thread()))
+            if inbound.sender_id != (whose := self._runs.person(self._runs.get(run).session)) and whose:
+                marks.append((f"person:{UNFIT.sub('_', inbound.sender_id)[:128]}", ""))
+            shown |= {CARRIED: marks} if marks else {}
             event = self._runs.append(
                 Event(
                     run=run,
@@ -121,10 +128,6 @@ class Inbox:
                     at_ms=inbound.at_ms,
                 )
             )
-            if "own" in shown and (inbound.own_chars or 0) >= 0:
-                self._runs.taint(run, "document", "piped in with the message")
-            if inbound.sender_id != (whose := self._runs.person(self._runs.get(run).session)) and whose:
-                self._runs.taint(run, f"person:{UNFIT.sub('_', inbound.sender_id)[:128]}")
             if relevant := shown.get("relevant"):
                 self.shown(run, str(relevant))
             loop = self._runs.enqueue(run, event.id, correlation, inbound.mode)
@@ -334,7 +337,7 @@ class Inbox:
                 metadata={"seq": seq},
                 correlation=loop.correlation,
             )
-            self._outbox.put(letter)
+            self._outbox.put(letter, sources=(f"run:{loop.run}",))
 
     def _next(self, loop: Loop, *, is_late: bool) -> None:
         """This prompt is done with, or put off: begin the session's next one."""

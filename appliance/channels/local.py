@@ -9,6 +9,7 @@ import logging
 
 from appliance.clock import now_ms
 from appliance.errors import Busy, NotFound
+from appliance.policy.taint_marks import CARRIED
 from appliance.records import Event, Outbound
 from appliance.runtime.subscriptions import Notice, Notices
 from appliance.sessions.outbox import LOGGED, SENT, Outbox
@@ -53,12 +54,13 @@ class Local:
     def _append(self, run: str, message: Outbound) -> int:
         if self._runs.is_answering(run):
             raise Busy(f"thread {run} is being answered")
+        more = {"attachment": message.attachment} if message.attachment else {}
         event = Event(
             run=run,
             kind="message",
             role="assistant",
             content=message.text,
-            input={"letter": message.key, **({"attachment": message.attachment} if message.attachment else {})},
+            input={"letter": message.key, **more, **({CARRIED: list(message.marks)} if message.marks else {})},
             channel=LOCAL,
             sender_id="assistant",
             correlation=message.correlation,

@@ -415,4 +415,9 @@ def _reload(home: Home) -> str:
         return ""
     except OwlError as error:
         return f"the running core goes on as before: {error}"
-    return "the running core uses it after a restart" if "models." in done["restart"] else "the running core uses it from now on"
+    is_waiting = "models." in done["broker"]
+    return (
+        "the running core uses it when it has answered what it is asked now"
+        if is_waiting
+        else "the running core uses it from now on"
+    )

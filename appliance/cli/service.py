@@ -61,6 +61,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         ("home", status["home"]),
         ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
         *([("vault", terminal.vault(broker["vault"]))] if broker.get("vault", {}).get("count") else []),
+        *(("pending", text) for text in _pending(status["pending"])),
         ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
         ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
         ("workspace", status["workspace"]),
@@ -105,9 +106,15 @@ def reload(args: argparse.Namespace, home: Home) -> int:
         say(json.dumps(done))
         return 0
     say(f"changed: {done['changed'] or 'nothing'}")
-    if done["restart"]:
-        say(f"after a restart: {done['restart']}")
+    for line in _pending(done):
+        say(line)
     return 0
+
+
+def _pending(given: dict[str, Any]) -> list[str]:
+    """Changed keys that are not in force, and what they wait for, a line each."""
+    waits = (("broker", "when the model process has answered what it is asked now"), ("restart", "after a restart"))
+    return [f"{when}: {given[what]}" for what, when in waits if given[what]]
 
 
 def doctor(args: argparse.Namespace, home: Home) -> int:

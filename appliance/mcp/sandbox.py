@@ -47,8 +47,8 @@ class Enclosure:
         return Order(self.name, "", self.argv, folder=self.folder, binds=self.binds, environ=self.environ, limits=limits)
 
 
-def options(enclosure: Enclosure) -> list[str | bytes]:
-    """What bubblewrap is told; bytes stand for the number of a descriptor that yields them. BadInput as `jail.check`."""
+def options(enclosure: Enclosure) -> list[bubblewrap.Word]:
+    """What bubblewrap is told. BadInput as `bubblewrap.check`."""
     order = enclosure.order
     bubblewrap.check(order)
     words = bubblewrap.options(order)

@@ -17,7 +17,8 @@ from mcp.shared.message import SessionMessage
 from appliance.errors import ServerError, Unavailable
 from appliance.mcp import sandbox
 from appliance.mcp.sandbox import Enclosure
-from appliance.sandbox import bubblewrap, landlock, runner
+from appliance.sandbox import bubblewrap, landlock
+from appliance.sandbox.descriptors import Descriptors
 from appliance.sandbox.launcher import this_core
 
 MAX_LINE = 16 << 20  # bytes of one message
@@ -84,15 +85,9 @@ class Conduit:
 
     async def _start(self) -> asyncio.subprocess.Process:
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        files: list[int] = []
-
-        def file(content: bytes) -> int:
-            files.append(runner.sealed(content))
-            return files[-1]
-
+        files = Descriptors()
         try:
-            words = [os.fsencode(w) if isinstance(w, str) else b"%d" % file(w) for w in sandbox.options(self._what)]
-            listed = file(b"\0".join(words) + b"\0")
+            listed = files.listed(sandbox.options(self._what))
             command = sandbox.command(self._what, writing, landlock.version())
             process = self._process = await asyncio.create_subprocess_exec(
                 *(bubblewrap.title(self._what.order, this_core()), "--args", str(listed), "--", *command),
@@ -100,7 +95,7 @@ class Conduit:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                pass_fds=(*files, writing),
+                pass_fds=(*files.numbers, writing),
                 env={},
                 cwd="/",
                 start_new_session=True,
@@ -114,8 +109,7 @@ class Conduit:
             raise
         finally:
             os.close(writing)
-            for handle in files:
-                os.close(handle)
+            files.close()
         await self._until_ready(process, reading)
         return process
 

@@ -45,12 +45,32 @@ MAX_TEXTS = 256  # of one call: their vectors fit in a frame
 class Service:
     """What the broker's socket offers."""
 
-    def __init__(self, pool: Pool, vault_status: Callable[[], dict[str, Any]] = dict, *, is_confined: bool = False) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        vault_status: Callable[[], dict[str, Any]] = dict,
+        *,
+        is_confined: bool = False,
+        end_when_idle: Callable[[], bool] = bool,
+    ) -> None:
+        """`end_when_idle` ends this process once it answers nobody, and says whether that is now."""
         self._pool = pool
+        self._end_when_idle = end_when_idle
         self._vault_status = vault_status
         self._is_confined = is_confined
         self._guard = threading.Lock()
         self._served = 0
+
+    @method("renew")
+    def renew(self, call: Call, is_local_only: bool = False) -> dict[str, Any]:
+        """The configuration has changed: end as soon as nobody is answered, for the next process to read it.
+
+        With `is_local_only` no request to a remote model begins from now on; one that is being answered is finished.
+        """
+        if is_local_only:
+            self._pool.remotes.deny()
+            self._is_confined = self._is_confined or confine()
+        return {"pid": os.getpid(), "is_idle": self._end_when_idle()}
 
     @method("plan")
     def plan(self, call: Call, pool: str = "") -> list[dict[str, Any]]:
@@ -179,8 +199,9 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     pool = Pool(home, settings, secret=safe.resolve)
     sock = given or rpc_server.listen(path)
     mine = path.stat().st_ino
-    server = Listener(sock, name="broker", gate=gate, alarms=Alarms(), is_given=given is not None)
-    server.offer(Service(pool, custody.status, is_confined=is_confined), custody)
+    server = Listener(sock, name="broker", gate=gate, alarms=Alarms(), is_given=given is not None, owners=users)
+    end = lambda: server.end_when_idle(lambda: os.kill(os.getpid(), signal.SIGTERM))  # noqa: E731
+    server.offer(Service(pool, custody.status, is_confined=is_confined, end_when_idle=end), custody)
     server.start()
     LOG.info("listening", extra={"socket": str(path)})
     if ready_fd is not None:

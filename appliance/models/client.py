@@ -11,6 +11,7 @@ from typing import Any
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, Lost, OwlError
+from appliance.models.failover import denied
 from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_plain, to_plain
 from appliance.runtime import log
 from appliance.runtime.rpc_client import Client
@@ -48,6 +49,7 @@ class Models:
         self.met: Callable[[Client], None] = lambda client: None
         self._known: tuple[int, float] = (0, 0.0)  # the broker that was met last, and when
         self._account = account
+        self.is_local_only: Callable[[], bool] = lambda: False  # then no remote route is asked, whatever the broker thinks
 
     @property
     def _path(self) -> str:
@@ -63,6 +65,8 @@ class Models:
         end_s = monotonic_s() + ask.deadline_s
         losses = 0
         while True:
+            if route.is_remote and self.is_local_only():
+                raise denied(route.name)
             has_begun = False
             try:
                 for piece in self._attempt(route, ask, cancel, end_s):

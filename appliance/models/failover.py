@@ -168,6 +168,12 @@ class Chain:
         LOG.log(level, "route %s failed before it answered: %s", route.name, error, extra={"result": error.outcome})
 
 
+def denied(route: str) -> Unavailable:
+    """Why a remote route is not asked while `models.local_only` holds."""
+    hint = "set models.local_only = false to allow it"
+    return Unavailable(f"route {route} is remote and models.local_only is true", hint=hint)
+
+
 def is_away(error: OwlError) -> bool:
     """True when nobody was there to ask, rather than that somebody said no."""
     return error.outcome == "provider_not_available" or _kind(error) == "network"

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from appliance.clock import CancelToken, monotonic_s
-from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, ProviderError, Refused, Unavailable
+from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, ProviderError, Refused
 from appliance.models.circuit_breaker import Breaker
+from appliance.models.failover import denied
 from appliance.models.prices import FREE, Prices, Tokens, cost, dollars
 from appliance.models.providers.anthropic import Anthropic
 from appliance.models.providers.gemini import Gemini
@@ -100,12 +101,17 @@ class Remotes:
         self._secret = secret
         self._make = make
         self._guard = threading.Lock()
+        self._is_denied = config.models.local_only
         self.prices = Prices(config)
         self._named = _named(config)
         self._services = {
             name: Service(name, one, Breaker(open_s=open_s), Throttle(name, one.requests_per_minute, one.concurrent))
             for name, one in config.providers.items()
         }
+
+    def deny(self) -> None:
+        """Begin no other request, for good; what is being answered is finished."""
+        self._is_denied = True
 
     # -- names ------------------------------------------------------------------------------------------
 
@@ -201,6 +207,7 @@ class Remotes:
         for is_last in (False, True):
             with self._bill(target, one, route, ask) as bill:
                 with service.throttle.turn(cancel, max(0.0, end_s - monotonic_s())):
+                    self._require_allowed(target)  # it may have been denied while this one waited in line
                     bill.is_free = False
                     try:
                         left = replace(ask, deadline_s=max(0.1, end_s - monotonic_s()))
@@ -267,7 +274,7 @@ class Remotes:
         """Every model of every configured provider, with prices; a provider that cannot say has one line with its problem."""
         found: list[dict[str, Any]] = []
         for name, service in self._services.items():
-            if self._config.models.local_only or self.is_inert(name):
+            if self._is_denied or self.is_inert(name):
                 continue
             try:
                 one = self._adapter(service, Target(f"{name}/", name, ""))
@@ -294,7 +301,7 @@ class Remotes:
 
     def status(self) -> dict[str, Any]:
         """How each configured provider is doing, and what is spent; asks nobody."""
-        if self._config.models.local_only:
+        if self._is_denied:
             return {"is_local_only": True, "providers": [], "spending": {}}
         mine = [self._health(service) for name, service in self._services.items() if not self.is_inert(name)]
         return {"is_local_only": False, "providers": mine, "spending": self._spend.plain() if mine else {}}
@@ -327,11 +334,7 @@ class Remotes:
 
     def _open(self, target: Target) -> Service:
         """The service of a route, if it may be asked at all."""
-        if self._config.models.local_only:
-            raise Unavailable(
-                f"route {target.name} is remote and models.local_only is true",
-                hint="set models.local_only = false to allow it",
-            )
+        self._require_allowed(target)
         if self._lacks_key(target.provider):
             raise ProviderError(
                 f"provider {target.provider} is not configured",
@@ -340,6 +343,10 @@ class Remotes:
                 outcome="provider_not_available",
             )
         return self._services[target.provider]
+
+    def _require_allowed(self, target: Target) -> None:
+        if self._is_denied:
+            raise denied(target.name)
 
     def _adapter(self, service: Service, target: Target) -> Adapter:
         key = f"{target.model}\n{target.context}\n{target.max_tokens}"

@@ -3,7 +3,7 @@
 Owns resolution: a rule of a person comes before one of a group, that before one for everybody, and among equals the
 first listed; what is not listed is denied. Whether a policy lets any folder be bound at all is for
 `policy.policy_file`. Looks at the disk only to follow links. Not promised: that a path is still the same when it is
-mounted; the sandbox holds the tool then.
+mounted; `sandbox.descriptors` opens it anew and follows no link then.
 """
 
 import os
@@ -19,6 +19,7 @@ from appliance.secrets.sensitive_files import is_secret
 
 Mode = Literal["readonly", "readwrite", "denied"]
 Kind = Literal["project", "reference"]
+Narrowing = Literal["hidden", "readonly"]
 # Names that are never shown, whatever is listed, beside those that `secrets.sensitive_files` knows.
 BLOCKED = (
     *(".ssh", ".gnupg", ".aws", ".env", "credentials", ".kube", ".docker", "*.pem", "*.key", "id_rsa"),
@@ -141,11 +142,14 @@ class Allowlist:
                 found.append(resolved)
         return found
 
-    def masks(self, root: str, who: Who, limit: int = MAX_LOOKED_AT, *, is_deep: bool = True) -> Iterator[Path]:
-        """Files and folders below a root that have to be hidden where it is shown: denied ones, and those never shown.
+    def narrowed(
+        self, root: str, who: Who, limit: int = MAX_LOOKED_AT, *, is_deep: bool = True
+    ) -> Iterator[tuple[Path, Narrowing]]:
+        """Files and folders below a root that this person sees less of than of the root, outer ones first.
 
-        Sockets and pipes are among these: whoever listens there is outside, and a read-only mount does not stop a
-        message to them. TooLarge when there are too many files to look at; not `is_deep` looks at the root's own alone.
+        Hidden: denied ones, those never shown, and sockets and pipes, because whoever listens there is outside and a
+        read-only mount does not stop a message. Readonly: what an entry of its own says so of; an entry that means the
+        root as well was weighed there. TooLarge when there are too many files; not `is_deep` looks at the root's own alone.
         """
         waiting, looked_at, links = [root], 0, self._links()
         while waiting:
@@ -153,11 +157,27 @@ class Allowlist:
                 looked_at += 1
                 if looked_at > limit:
                     raise TooLarge(f"{root} holds more than {limit} files", hint="list the folders below it that are needed")
-                is_shut = is_blocked(entry.name) or entry.path == PROCESSES or entry.path in self.closed
-                if is_shut or _is_door(entry) or self._is_denied(entry.path, who, links):
-                    yield Path(entry.path)
-                elif is_deep and entry.is_dir(follow_symlinks=False):
+                is_shut = is_blocked(entry.name) or entry.path == PROCESSES or entry.path in self.closed or _is_door(entry)
+                found = "hidden" if is_shut else self._narrowing(entry.path, root, who, links)
+                if found is not None:
+                    yield Path(entry.path), found
+                if found == "hidden":
+                    continue
+                if is_deep and entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
+
+    def is_readonly_below(self, root: str, path: str, who: Who) -> bool:
+        """Whether an entry of its own makes a path below a root read-only, or a folder between them."""
+        links, top = self._links(), Path(root)
+        below = [one for one in (Path(path), *Path(path).parents) if top in one.parents]
+        return any(self._narrowing(str(one), root, who, links) == "readonly" for one in below)
+
+    def _narrowing(self, path: str, root: str, who: Who, links: Mapping[str, str]) -> Narrowing | None:
+        index = self._winning(path, who, links)
+        mode = None if index is None else self._ruled(path, who, index).mode
+        if index is None or mode == "readwrite":
+            return None
+        return "hidden" if mode == "denied" else None if matches(self.rules[index].path, root) else "readonly"
 
     def _never(self, path: str) -> str:
         if name := blocked(path):
@@ -170,10 +190,6 @@ class Allowlist:
     def _links(self) -> Mapping[str, str]:
         """Where denied entries lead: a folder is denied by every name it has."""
         return {rule.path: os.path.realpath(rule.path) for rule in self.rules if rule.mode == "denied"}
-
-    def _is_denied(self, path: str, who: Who, links: Mapping[str, str]) -> bool:
-        found = self._winning(path, who, links)
-        return found is not None and self.rules[found].mode == "denied"
 
     def _winning(self, path: str, who: Who, links: Mapping[str, str]) -> int | None:
         """The entry that decides about a path: of the person, of one of the groups, or of everybody; the first of these."""
@@ -193,6 +209,10 @@ class Allowlist:
             if self.is_open:
                 return Resolved(path, "readonly", "", "paths that are not listed are read-only")
             return Resolved(path, "denied", "mount.bind.source_not_allowed", f"{path} is not in the allowlist")
+        return self._ruled(path, who, index)
+
+    def _ruled(self, path: str, who: Who, index: int) -> Resolved:
+        """What one entry says to a path."""
         rule = self.rules[index]
         if rule.mode == "denied":
             return Resolved(path, "denied", "mount.bind.denied", f"{path} is denied by entry {index}", index)

@@ -7,15 +7,17 @@ does.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.policy.taint import Mark
+from appliance.records import Marked
 from appliance.store.database import Store
 from appliance.text.fences import is_origin
 
 MAX_SOURCE = 500  # characters
+CARRIED = "marks"  # where the input of an event and the metadata of a letter hold theirs
 
 
 class Marks:
@@ -45,6 +47,15 @@ class Marks:
         source = " ".join(source.split())[:MAX_SOURCE]
         with self._store.write() as execute:
             execute("INSERT INTO marks VALUES (?, ?, ?, ?, ?)", (subject, origin, source, seq, now_ms()))
+
+    def carried(self, *subjects: str) -> Marked:
+        """The marks of these subjects, as a message or an event that is made of their texts carries them."""
+        return tuple((mark.origin, mark.source) for mark in self.of(*subjects))
+
+    def take(self, subject: str, marks: object, seq: int = 0) -> None:
+        """Mark a subject with what a message or an event carries; what is no mark is left out."""
+        for pair in read_marks(marks):
+            self.add(subject, *pair, seq)
 
     def inherit(self, target: str, *sources: str, seq: int = 0) -> None:
         """Mark a subject with every mark of others; writes nothing when they have none that it has not."""
@@ -89,3 +100,13 @@ class Marks:
     def has_entries(self) -> bool:
         """Whether any entry is marked."""
         return self._store.row("SELECT 1 FROM marks WHERE subject >= 'entry:' AND subject < 'entry;' LIMIT 1") is not None
+
+
+def read_marks(value: object) -> Marked:
+    """The marks in a value that was read from JSON; what is none is left out."""
+    pairs = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    return tuple(
+        (pair[0], pair[1])
+        for pair in pairs
+        if isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(part, str) for part in pair) and is_origin(pair[0])
+    )

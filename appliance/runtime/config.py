@@ -25,30 +25,6 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Alias, Config, Price
 from appliance.runtime.tool_settings import McpServer
 
-# Keys that a reload takes into use, beside those of containment and of the web; they may be the beginnings of keys.
-AT_ONCE = (
-    "system.log_level",
-    "system.debug",
-    "models.temperature",
-    "models.max_output_tokens",
-    "llm.deadline_ms",
-    "llm.max_backoff_ms",
-    "llm.broker_wait_s",
-    "budget.ceiling",
-    "budget.token_divisor",
-    "budget.history_messages",
-    "budget.compact",
-    "budget.pruning",
-    "runs.copies",
-    "runs.max_turns",
-    "runs.max_commands",
-    "runs.max_strikes",
-    "runs.max_cycles",
-    "runs.max_period",
-    "prompt.",
-    "orchestrator.health_interval_ms",
-    "orchestrator.disk_",
-)
 PREFIX = "OWLBOX__"
 NAME = re.compile(r"[\w.-]+")
 MODEL_NAME = re.compile(r"[\w.:/@+-]+")
@@ -74,17 +50,45 @@ class Live:
     def __init__(self, home: Home, environ: Mapping[str, str]) -> None:
         self._home = home
         self._environ = environ
+        self._seen = self._stamp()
         self.current = load(home, environ)
+        self.built = self.current  # what the parts of this process were made with
 
-    def reload(self) -> tuple[bool, str]:
-        """Read again: (True, keys that changed), (False, "") when none did, (False, why) when it is bad."""
-        try:
-            new = load(self._home, self._environ)
-        except ConfigError as error:
-            return False, str(error)
-        changed = ", ".join(_differences(self.current, new, ""))
+    def reload(self) -> tuple[str, ...]:
+        """Read again; the keys that differ from those in force until now, ConfigError for a bad file."""
+        self._seen = self._stamp()
+        new = load(self._home, self._environ)
+        changed = tuple(_differences(self.current, new, ""))
         self.current = new
-        return bool(changed), changed
+        return changed
+
+    def is_outdated(self) -> bool:
+        """True when the file has changed since it was read last."""
+        return self._stamp() != self._seen
+
+    def _stamp(self) -> tuple[int, int, int]:
+        try:
+            found = self._home.config.stat()
+        except OSError:
+            return 0, 0, 0
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def waiting(self) -> tuple[str, ...]:
+        """Keys that were changed since the start and hold only after the next one."""
+        return tuple(key for key in _differences(self.built, self.current, "") if described(key).is_restart)
+
+
+def described(key: str) -> About:
+    """What is known of a dotted key; tables hand down whether a change waits, and whether anything uses them."""
+    kind: Any = Config
+    known = About()
+    for step in key.split("."):
+        found = {item.name: item for item in fields(kind)} if is_dataclass(kind) else {}
+        if step not in found:
+            break  # below a table whose names people chose
+        known = about(found[step]).within_table(known)
+        kind = found[step].type
+    return known
 
 
 def servers(raw: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, McpServer]:
@@ -102,7 +106,7 @@ def secrets(config: Config) -> tuple[str, ...]:
     found: list[str] = []
     for _, table in _tables(config, ""):
         for item in fields(table):
-            value = getattr(table, item.name)
+            value = vars(table)[item.name]
             if about(item).is_secret:
                 found += value.values() if isinstance(value, Mapping) else [value]
     return tuple(value for value in found if value and not value.startswith("secret:"))
@@ -115,7 +119,7 @@ def not_used(config: Config) -> tuple[str, ...]:
 
 def _set_too_early(usual: Any, given: Any, key: str, is_later: bool) -> Iterator[str]:
     for item in fields(usual):
-        before, after, inner = getattr(usual, item.name), getattr(given, item.name), _join(key, item.name)
+        before, after, inner = vars(usual)[item.name], vars(given)[item.name], _join(key, item.name)
         is_late = is_later or about(item).is_later
         if is_dataclass(before):
             yield from _set_too_early(before, after, inner, is_late)
@@ -467,14 +471,14 @@ def _missing(key: str, why: str) -> NoReturn:
     raise ConfigError(message, key=key, hint=f"set it in owlbox.toml, or set {_variable(key)}")
 
 
-# -- walking --------------------------------------------------------------------------------------
+# -- walking: by `vars`, so that looking a tree over does not count as using its keys ---------------
 
 
 def _tables(table: Any, key: str) -> Iterator[tuple[str, Any]]:
     """This table and every table below it, with dotted keys."""
     yield key, table
     for item in fields(table):
-        value, inner = getattr(table, item.name), _join(key, item.name)
+        value, inner = vars(table)[item.name], _join(key, item.name)
         if is_dataclass(value):
             yield from _tables(value, inner)
         elif isinstance(value, Mapping):
@@ -490,7 +494,7 @@ def _tables(table: Any, key: str) -> Iterator[tuple[str, Any]]:
 def _differences(old: Any, new: Any, key: str) -> Iterator[str]:
     """Dotted keys whose values differ."""
     for item in fields(old):
-        before, after, inner = getattr(old, item.name), getattr(new, item.name), _join(key, item.name)
+        before, after, inner = vars(old)[item.name], vars(new)[item.name], _join(key, item.name)
         if before == after:
             continue
         if is_dataclass(before):

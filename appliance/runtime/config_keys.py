@@ -4,7 +4,7 @@ Owns the shape of such a field, for `runtime.settings` and `runtime.tool_setting
 the names of keys. Seeds are written B (botholomew), R (rummy), A (baaaht), S (squidbot).
 """
 
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, dataclass, field, replace
 from typing import Any
 
 DAY_S = 86_400
@@ -18,6 +18,9 @@ class About:
     `is_needed`: may not be empty, in a table with an `enabled` switch only when it is on.
     `is_shown`: `owlbox init` writes it into a new file, as a comment.
     `is_later`: it is checked, and nothing uses it in this version; on a table or a set of named tables, nothing in it.
+    `is_broker`: the broker reads it at its start, so a change waits until the broker was renewed.
+    `is_restart`: parts are built with it once, so a change waits for the next start. Both hold for all of a table.
+    A key with neither is in force as soon as a reload has taken it.
     """
 
     doc: str = ""
@@ -27,11 +30,23 @@ class About:
     is_secret: bool = False
     is_shown: bool = False
     is_later: bool = False
+    is_broker: bool = False
+    is_restart: bool = False
+
+    def within_table(self, table: "About") -> "About":
+        """The same for a key of a table: what holds for all of it holds for the key."""
+        return replace(
+            self,
+            is_later=self.is_later or table.is_later,
+            is_broker=self.is_broker or table.is_broker,
+            is_restart=self.is_restart or table.is_restart,
+        )
 
 
 def setting(default: Any, doc: str, *, seed: str = "", within: tuple[float, float] | None = None, mark: str = "") -> Any:
-    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, later."""
-    known = About(doc, seed, within, "needed" in mark, "secret" in mark, "shown" in mark, "later" in mark)
+    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, later, broker, restart."""
+    marks = {f"is_{word}": True for word in mark.split()}
+    known = About(doc, seed, within, **marks)
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata={"about": known}, repr=not known.is_secret)
     return field(default=default, metadata={"about": known}, repr=not known.is_secret)

@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from inspect import cleandoc
 from typing import Any, Literal, get_args, get_origin
 
-from appliance.runtime.config_keys import about
+from appliance.runtime.config_keys import About, about
 from appliance.runtime.settings import Config
 
 INTRO = """\
@@ -33,6 +33,9 @@ listed here is an error that names the nearest one.
   provider needs its `key` as soon as a pool or a role names it. Better than the key itself is
   `secret:NAME`, the name of a secret in the vault.
 - A key that is *not used yet* is checked, and has no effect in this version; the log of the core names those that are set.
+- `owlbox reload` puts a changed key in force at once, and says which are. One marked *by the next broker* waits until the
+  model process has answered what it is being asked, one marked *after a restart* for the next start of the core; until then
+  `owlbox status` names it as pending.
 - Relative paths start at the home folder.
 - The last column names the key of the design it stands for: B botholomew, R rummy, A baaaht, S squidbot.
 """
@@ -51,7 +54,7 @@ class Table:
     items: tuple[Field[Any], ...]
     presets: Mapping[str, Any]
     is_list: bool = False
-    is_later: bool = False
+    known: About = About()
 
 
 def reference() -> str:
@@ -75,7 +78,7 @@ def default_toml() -> str:
     for table in tables(Config, ""):
         if "NAME" in table.name or table.is_list:
             continue
-        lines = [line for item in table.items if about(item).is_shown for line in _commented(item, table.is_later)]
+        lines = [line for item in table.items if about(item).is_shown for line in _commented(item, table.known.is_later)]
         if lines:
             parts.append(f"[{table.name}]\n" + "\n".join(lines) + "\n")
     note = "# Its models also need models.local_only = false, and a place in a pool. Not used yet."
@@ -83,23 +86,23 @@ def default_toml() -> str:
     return "\n".join(parts)
 
 
-def tables(cls: Any, prefix: str, is_later: bool = False) -> Iterator[Table]:
+def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:  # noqa: B008
     """Every table below a class, in the order of the file; entries named by people appear as NAME."""
     for item in fields(cls):
         kind: Any = item.type
         name = f"{prefix}{item.name}"
         inner = _inner(kind)
         is_list = get_origin(kind) is tuple
-        is_late = is_later or about(item).is_later
+        known = about(item).within_table(above)
         if is_dataclass(kind):
-            yield Table(name, cleandoc(kind.__doc__ or ""), _leaves(kind), {}, is_later=is_late)
-            yield from tables(kind, f"{name}.", is_late)
+            yield Table(name, cleandoc(kind.__doc__ or ""), _leaves(kind), {}, known=known)
+            yield from tables(kind, f"{name}.", known)
         elif is_dataclass(inner):
             presets = {} if is_list else default_of(item)
             heading = name if is_list else f"{name}.NAME"
-            yield Table(heading, cleandoc(inner.__doc__ or ""), _leaves(inner), presets, is_list, is_late)
+            yield Table(heading, cleandoc(inner.__doc__ or ""), _leaves(inner), presets, is_list, known)
         elif cls is Config:
-            yield Table(name, "Names chosen by you.", (item,), {}, is_later=is_late)
+            yield Table(name, "Names chosen by you.", (item,), {}, known=known)
 
 
 def _inner(kind: Any) -> Any:
@@ -131,7 +134,9 @@ def _row(table: Table, item: Field[Any]) -> str:
     known = about(item)
     name = f"{table.name}.NAME" if table.name == item.name else f"{table.name}.{item.name}"
     meaning = known.doc + (" *Needed.*" if known.is_needed else "")
-    meaning += " *Not used yet.*" if table.is_later or known.is_later else ""
+    waits = known.within_table(table.known)
+    meaning += " *Not used yet.*" if waits.is_later else ""
+    meaning += " *After a restart.*" if waits.is_restart else " *By the next broker.*" if waits.is_broker else ""
     default = default_of(item)
     shown = "unset" if default is None else f"`{toml(default)}`"
     return f"| `{name}` | {_type(item)} | {shown} | {meaning} | {known.seed} |"

@@ -120,9 +120,10 @@ def connect(path: str, timeout_s: float = 5.0) -> "Wire":
     """A connection to the socket at `path`; Lost when nobody answers there, Refused when a stranger does."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.settimeout(timeout_s)
+        # The kernel's own limit: with Python's, connecting fails at once while the server's queue of callers is full.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(timeout_s))
         sock.connect(check_path(path))
-        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(0))
     except OSError as error:
         sock.close()
         raise Lost(f"nothing answers at {path}: {error.strerror or error}") from None
@@ -136,6 +137,11 @@ def connect(path: str, timeout_s: float = 5.0) -> "Wire":
         wire.close()
         raise
     return wire
+
+
+def _timeval(seconds: float) -> bytes:
+    """A time as the kernel's struct timeval; 0 is no limit."""
+    return struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
 def _check_server(path: str, uid: int) -> None:

@@ -13,7 +13,7 @@ import select
 import socket
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from inspect import cleandoc
 from pathlib import Path
@@ -29,6 +29,10 @@ from appliance.runtime.signatures import Signature, signature
 LOG = logging.getLogger(__name__)
 SEND_TIMEOUT_S = 30
 REFUSED_S = 1.0
+MAX_REFUSED = 32  # callers at a time who are told why there is no place for them; others are hung up on
+GREETING_S = 5.0  # for a caller to say hello in
+MAX_SILENT = 8  # connections of one user that have not said hello; the oldest gives its place to the next one
+KEPT_PLACES = 8  # connections that only the users in `owners` may have
 ACCEPT_PAUSE_S = 0.2
 MAX_DEADLINE_S = 7 * 86400.0
 MAX_CORRELATION = 64
@@ -104,6 +108,7 @@ class Connection:
         self.wire = wire
         self.peer = wire.peer()
         self.client = ""
+        self.greeting_alarm = 0
         self.calls: set[Call] = set()
 
     def find(self, request_id: object) -> Call | None:
@@ -126,21 +131,29 @@ class Listener:
         max_long: int = 32,
         max_connections: int = 64,
         is_given: bool = False,
+        owners: Collection[int] = (),
     ) -> None:
+        """Some places are kept for the users in `owners`, beside ourselves and root, whoever else is connected."""
         self.sock = sock
         self.name = name
         self._gate = gate
         self._alarms = alarms
         self._deadline_s = deadline_s
         self._max_connections = max_connections
+        self._kept_places = min(KEPT_PLACES, max_connections // 4)
+        self._owners = {0, os.getuid(), *owners}
+        self._refusing = threading.BoundedSemaphore(MAX_REFUSED)
         self._max_long = max_long
         self._long = threading.BoundedSemaphore(max_long)
         self._methods: dict[str, tuple[Callable[..., Any], Signature]] = {}
         self._marks: dict[str, Mark] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-call")
         self._guard = threading.Lock()
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order in which they came
         self._is_closing = False
+        self._running = 0  # requests that are being served
+        self._end: Callable[[], None] | None = None
+        self._is_over = False
         # A socket that systemd gave us outlives us: callers wait in it for the next core. It must not be shut
         # down, which would close it for systemd too (2026-11-21), so the accepting thread is woken by a bell.
         self._is_given = is_given
@@ -177,6 +190,13 @@ class Listener:
             pass  # a listening socket that nobody used may refuse shutdown
         self.sock.close()
 
+    def end_when_idle(self, end: Callable[[], None]) -> bool:
+        """Asked by a request: call `end` once none runs any more, and serve none after that; True when only the asking one does."""
+        with self._guard:
+            self._end = end
+            self._is_over = self._is_over or self._running <= 1
+            return self._is_over
+
     def close(self) -> None:
         """Stop accepting, hang up on everybody, cancel what runs."""
         self.stop_accepting()
@@ -205,18 +225,45 @@ class Listener:
                 continue
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT_S.to_bytes(8, "little") + bytes(8))
             connection = Connection(Wire(sock))
-            with self._guard:
-                is_full = len(self._connections) >= self._max_connections
-                if not is_full:
-                    self._connections.add(connection)
-            target = self._refuse if is_full else self._read
+            is_admitted = self._admit(connection)
+            target = self._read if is_admitted else self._refuse
+            if not is_admitted and not self._refusing.acquire(blocking=False):
+                connection.wire.close()
+                continue
             try:
                 threading.Thread(target=target, args=(connection,), name=f"{self.name}-read", daemon=True).start()
             except RuntimeError as error:  # no thread to be had: this caller is lost, the next one may be luckier
                 LOG.error("a caller of %s is turned away: %s", self.name, error)
-                with self._guard:
-                    self._connections.discard(connection)
+                self._forget(connection)
                 connection.wire.close()
+                if not is_admitted:
+                    self._refusing.release()
+
+    def _admit(self, connection: Connection) -> bool:
+        """Give a caller a place, for a few seconds until it says hello; False when there is none."""
+        uid = connection.peer.uid
+        with self._guard:
+            silent = [one for one in self._connections if not one.client and one.peer.uid == uid]
+            free = self._max_connections - len(self._connections) - (0 if uid in self._owners else self._kept_places)
+            is_admitted = free > 0 or (bool(silent) and len(silent) >= MAX_SILENT)
+            if is_admitted:
+                self._connections[connection] = None
+            spare = silent[0] if is_admitted and len(silent) >= MAX_SILENT else None
+        if spare is not None:
+            spare.wire.close()  # its thread takes it off the list
+        if is_admitted:
+            connection.greeting_alarm = self._alarms.after(GREETING_S, lambda: self._hang_up_on_silence(connection))
+        return is_admitted
+
+    def _hang_up_on_silence(self, connection: Connection) -> None:
+        if not connection.client:
+            self._note(connection, "?", "no hello")
+            connection.wire.close()
+
+    def _forget(self, connection: Connection) -> None:
+        self._alarms.cancel(connection.greeting_alarm)
+        with self._guard:
+            self._connections.pop(connection, None)
 
     def _refuse(self, connection: Connection) -> None:
         """Say why and wait a moment for its first words: hanging up before they came would lose the reason."""
@@ -228,6 +275,7 @@ class Listener:
         except (Lost, OSError):
             pass  # it did not wait, or has nothing to say
         connection.wire.close()
+        self._refusing.release()
 
     def _read(self, connection: Connection) -> None:
         try:
@@ -240,8 +288,7 @@ class Listener:
         except Lost:
             pass  # it hung up while we answered
         finally:
-            with self._guard:
-                self._connections.discard(connection)
+            self._forget(connection)
             for call in list(connection.calls):
                 call.cancel.set()
             connection.wire.close()
@@ -298,10 +345,17 @@ class Listener:
                 call.has_expired = True
                 call.cancel.set()
 
+        with self._guard:
+            is_over = self._is_over
+            self._running += not is_over
+        if is_over:
+            call.connection.wire.close()  # it asks again whoever serves next
+            return
         is_long = name in self._marks and self._marks[name].is_long
         if is_long and not self._long.acquire(blocking=False):
             hint = "try again when one of them has ended"
             self._decline(call, name, Busy(f"{self._max_long} long calls such as {name} are open already", hint=hint))
+            self._served()
             return
         call.connection.calls.add(call)
         alarm = self._alarms.after(limit_s, expire)
@@ -316,6 +370,7 @@ class Listener:
             call.connection.calls.discard(call)
             if is_long:
                 self._long.release()
+            self._served()
             why = "is shutting down" if self._is_closing else f"has no room: {error}"
             self._decline(call, name, Unavailable(f"{self.name} {why}", hint="try again in a moment"))
 
@@ -366,10 +421,22 @@ class Listener:
         finally:
             if alarm is not None:
                 self._alarms.cancel(alarm)
+            is_counted = call in call.connection.calls  # one that was declined, and run all the same, is counted no longer
             call.connection.calls.discard(call)
+            if is_counted:
+                self._served()
             outcome = DeadlineExceeded.outcome if call.has_expired else outcome
             self._note(call.connection, name, outcome, round((monotonic_s() - started_s) * 1000))
             log.correlate("")
+
+    def _served(self) -> None:
+        """A request less runs; with the last one the end comes, if it is waited for."""
+        with self._guard:
+            self._running -= 1
+            is_last = self._end is not None and not self._running
+            self._is_over = self._is_over or is_last
+        if is_last and self._end is not None:
+            self._end()
 
     def _expire(self, call: Call, name: str, deadline_s: float) -> None:
         call.has_expired = True
@@ -384,6 +451,7 @@ class Listener:
         if name == "hello":
             self._gate(call.peer, params)
             call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
+            self._alarms.cancel(call.connection.greeting_alarm)
             return {"name": self.name, "version": __version__, "pid": os.getpid()}
         if not call.connection.client:
             raise Refused(f"say hello before {name}", hint='first request: hello {"client": NAME, "token": TOKEN}')

@@ -28,11 +28,11 @@ class System:
 
     name: str = setting("owlbox", "Name the owl answers to.", seed="A system.name", mark="needed shown later")
     timezone: str = setting("local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown")
-    log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="shown")
-    debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug")
+    log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="shown broker")
+    debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug", mark="broker")
     admin_users: tuple[str, ...] = setting((), "People who may manage the whole box.", seed="A system.admin_users", mark="shown")
-    shutdown_s: float = setting(30, "Longest time a shutdown may take.", seed="A shutdown timeout", within=(1, 600))
-    hook_s: float = setting(5, "Longest time one shutdown hook may take.", seed="A hook deadline", within=(0.1, 60))
+    shutdown_s: float = setting(30, "Longest time a shutdown may take.", seed="A shutdown timeout", within=(1, 600), mark="restart")
+    hook_s: float = setting(5, "Longest time one shutdown hook may take.", seed="A hook deadline", within=(0.1, 60), mark="restart")
 
     @property
     def level(self) -> str:
@@ -45,27 +45,36 @@ class Models:
     """The local model, and what every model call starts from."""
 
     default: str = setting(
-        "", "Local model: file stem or catalogue name; empty means the newest in models/.", seed="B model", mark="shown"
+        "", "Local model: file stem or catalogue name; empty means the newest in models/.", seed="B model", mark="shown broker"
     )
     script: str = setting(
-        "", "Scripted-provider file that replaces every model; relative to the home.", seed="B environment switch"
+        "", "Scripted-provider file that replaces every model; relative to the home.", seed="B environment switch", mark="broker"
     )
-    embedding: str = setting("", "Local embedding model; empty means the newest in models/.", seed="B embedding_model")
-    embedding_dimension: int = setting(384, "Length of a vector.", seed="B embedding_dimension", within=(1, 8192))
-    context: int = setting(0, "Context window in tokens; 0 picks up to 8192.", within=(0, 1_048_576), mark="shown")
-    threads: int = setting(0, "CPU threads; 0 picks.", within=(0, 256), mark="shown")
-    memory_mb: int = setting(0, "Memory a model may take; 0 goes by what is free.", within=(0, 1_048_576), mark="shown")
+    embedding: str = setting(
+        "", "Local embedding model; empty means the newest in models/.", seed="B embedding_model", mark="broker"
+    )
+    embedding_dimension: int = setting(384, "Length of a vector.", seed="B embedding_dimension", within=(1, 8192), mark="broker")
+    context: int = setting(0, "Context window in tokens; 0 picks up to 8192.", within=(0, 1_048_576), mark="shown broker")
+    threads: int = setting(0, "CPU threads; 0 picks.", within=(0, 256), mark="shown broker")
+    memory_mb: int = setting(0, "Memory a model may take; 0 goes by what is free.", within=(0, 1_048_576), mark="shown broker")
     cache_type: Literal["f16", "q8_0"] = setting(
-        "f16", "How a conversation's evaluated tokens are kept in memory; q8_0 takes half of it and a little accuracy."
+        "f16",
+        "How a conversation's evaluated tokens are kept in memory; q8_0 takes half of it and a little accuracy.",
+        mark="broker",
     )
-    prefix_mb: int = setting(512, "Disk that saved beginnings of prompts may take; 0 saves none.", within=(0, 1_048_576))
+    prefix_mb: int = setting(
+        512, "Disk that saved beginnings of prompts may take; 0 saves none.", within=(0, 1_048_576), mark="broker"
+    )
     temperature: float = setting(0.1, "Randomness of answers.", seed="R temperature", within=(0, 2))
     max_output_tokens: int = setting(512, "Longest answer of the local model.", within=(1, 131_072))
-    stop_repeats: bool = setting(True, "End an answer of the local model that says the same over and over.")
-    local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown")
-    pool: str = setting("default", "Pool used where none is named.", seed="S default_pool", mark="needed")
+    stop_repeats: bool = setting(True, "End an answer of the local model that says the same over and over.", mark="broker")
+    local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown broker")
+    pool: str = setting("default", "Pool used where none is named.", seed="S default_pool", mark="needed broker")
     failover: bool = setting(
-        True, "Ask the next route when one fails; false: the first one's error is what you see.", seed="A failover enabled"
+        True,
+        "Ask the next route when one fails; false: the first one's error is what you see.",
+        seed="A failover enabled",
+        mark="broker",
     )
 
 
@@ -212,9 +221,13 @@ class Delegation:
     retry_s: float = setting(1, "Pause before the second try; twice as long each time.", seed="A initial delay", within=(0, 600))
     retry_max_s: float = setting(10, "Longest such pause.", seed="A max delay", within=(0, 3600))
     concurrent: int = setting(
-        10, "Pieces of work at a time, 4 in 10 of them in the background.", seed="A concurrent delegations", within=(2, 100)
+        10,
+        "Pieces of work at a time, 4 in 10 of them in the background.",
+        seed="A concurrent delegations",
+        within=(2, 100),
+        mark="restart",
     )
-    spawn: bool = setting(True, "Offer `spawn` and `spawn_await`.", seed="S spawn.enabled")
+    spawn: bool = setting(True, "Offer `spawn` and `spawn_await`.", seed="S spawn.enabled", mark="restart")
     keep_days: float = setting(31, "Results are kept this long.", within=(0.01, 3650))
 
 
@@ -300,9 +313,11 @@ class Channels:
 class Skills:
     """Skills beside those in box/skills."""
 
-    enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled")
-    folders: tuple[str, ...] = setting((), "More folders of skills, searched first.", seed="S skills.extra_dirs")
-    trusted: tuple[str, ...] = setting((), "Your own skills by name: prompts hold their descriptions, reading one marks no thread.")
+    enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled", mark="restart")
+    folders: tuple[str, ...] = setting((), "More folders of skills, searched first.", seed="S skills.extra_dirs", mark="restart")
+    trusted: tuple[str, ...] = setting(
+        (), "Your own skills by name: prompts hold their descriptions, reading one marks no thread.", mark="restart"
+    )
     rescan_s: float = setting(
         300, "Pause between full looks through the folders.", seed="A re-scan interval", within=(1, DAY_S), mark="later"
     )
@@ -428,9 +443,11 @@ class Sessions:
 class Api:
     """The local socket, and fetching."""
 
-    rpc_timeout_ms: int = setting(30_000, "Longest time of a plain request.", seed="R RPC timeout", within=(1, DAY_MS))
+    rpc_timeout_ms: int = setting(
+        30_000, "Longest time of a plain request.", seed="R RPC timeout", within=(1, DAY_MS), mark="restart"
+    )
     fetch_timeout_ms: int = setting(300_000, "Longest time of a fetch.", seed="R fetch timeout", within=(1, DAY_MS), mark="later")
-    max_connections: int = setting(64, "Clients at a time.", within=(1, 10_000))
+    max_connections: int = setting(64, "Clients at a time.", within=(1, 10_000), mark="restart")
 
 
 @dataclass(frozen=True)
@@ -480,7 +497,7 @@ class Alias:
 class People:
     """Who is who."""
 
-    owner_aliases: tuple[Alias, ...] = setting((), "Addresses of the owner.", seed="S owner.aliases", mark="shown")
+    owner_aliases: tuple[Alias, ...] = setting((), "Addresses of the owner.", seed="S owner.aliases", mark="shown restart")
 
 
 # Priorities as the seed has them. A provider whose `fallback` names one without a key has none there.
@@ -518,12 +535,14 @@ class Config:
         {"default": (LOCAL,), "small": (LOCAL,)},
         "Routes in the order they are tried; `local` is the local model.",
         seed="S pools; B small_model",
-        mark="shown",
+        mark="shown broker",
     )
-    routes: Mapping[str, RouteTable] = setting({}, "Ways to reach models.", seed="S models")
-    providers: Mapping[str, Provider] = setting(PROVIDERS, "Services that offer models.", seed="S providers; A providers")
-    prices: Mapping[str, Price] = setting({}, "What models cost, by their name or `provider/model`, in quotes.")
-    spending: Spending = Spending()
+    routes: Mapping[str, RouteTable] = setting({}, "Ways to reach models.", seed="S models", mark="broker")
+    providers: Mapping[str, Provider] = setting(
+        PROVIDERS, "Services that offer models.", seed="S providers; A providers", mark="broker"
+    )
+    prices: Mapping[str, Price] = setting({}, "What models cost, by their name or `provider/model`, in quotes.", mark="broker")
+    spending: Spending = setting(Spending(), "", mark="broker")
     llm: Llm = Llm()
     budget: Budget = Budget()
     runs: Runs = Runs()
@@ -538,14 +557,14 @@ class Config:
     channels: Channels = setting(Channels(), "", mark="later")
     people: People = People()
     skills: Skills = Skills()
-    plugins: Plugins = Plugins()
+    plugins: Plugins = setting(Plugins(), "", mark="restart")
     scheduler: Scheduler = Scheduler()
     heartbeat: Heartbeat = Heartbeat()
     notifications: Notifications = Notifications()
     workers: Workers = setting(Workers(), "")
-    outbox: Outbox = Outbox()
+    outbox: Outbox = setting(Outbox(), "", mark="restart")
     sessions: Sessions = Sessions()
     api: Api = Api()
-    store: Store = Store()
+    store: Store = setting(Store(), "", mark="restart")
     backups: Backups = Backups()
-    context: Context = Context()
+    context: Context = setting(Context(), "", mark="restart")

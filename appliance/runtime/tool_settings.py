@@ -48,8 +48,12 @@ class Sandbox:
     tmp_mb: int = setting(64, "Size of its own /tmp, which is gone afterwards.", seed="A tmpfs", within=(1, 65_536))
     pids: int = setting(64, "Processes and threads.", seed="A container.resource_limits.pids", within=(1, 4_194_304))
     output_kb: int = setting(1024, "Output that is kept; the rest is cut.", within=(1, 1_048_576))
-    max_concurrent: int = setting(10, "Sandboxes at a time; more wait.", seed="A container.max_concurrent", within=(1, 1000))
-    workspace: str = setting("", "Working folder of the file tools; empty means the session's data folder.", seed="S workspace")
+    max_concurrent: int = setting(
+        10, "Sandboxes at a time; more wait.", seed="A container.max_concurrent", within=(1, 1000), mark="restart"
+    )
+    workspace: str = setting(
+        "", "Working folder of the file tools; empty means the session's data folder.", seed="S workspace", mark="restart"
+    )
     restrict_to_workspace: bool = setting(
         True,
         "Only the working folder and `mounts` are seen; false adds every other path, read-only.",
@@ -84,17 +88,25 @@ class Audit:
 class Web:
     """Fetching pages."""
 
-    timeout_s: float = setting(20, "Longest time of one fetch.", seed="S fetch_url.timeout_seconds", within=(1, 300))
-    max_bytes: int = setting(1_048_576, "Longest body that is read.", seed="A 1 MB content", within=(1024, 1_073_741_824))
-    max_redirects: int = setting(5, "Redirects followed.", seed="A 5 redirects", within=(0, 20))
-    requests_per_minute: int = setting(60, "Fetches of one session in a minute.", seed="A 60 per minute", within=(1, 100_000))
-    max_concurrent: int = setting(10, "Fetches at a time.", within=(1, 1000))
+    timeout_s: float = setting(
+        20, "Longest time of one fetch.", seed="S fetch_url.timeout_seconds", within=(1, 300), mark="restart"
+    )
+    max_bytes: int = setting(
+        1_048_576, "Longest body that is read.", seed="A 1 MB content", within=(1024, 1_073_741_824), mark="restart"
+    )
+    max_redirects: int = setting(5, "Redirects followed.", seed="A 5 redirects", within=(0, 20), mark="restart")
+    requests_per_minute: int = setting(
+        60, "Fetches of one session in a minute.", seed="A 60 per minute", within=(1, 100_000), mark="restart"
+    )
+    max_concurrent: int = setting(10, "Fetches at a time.", within=(1, 1000), mark="restart")
     allow_hosts: tuple[str, ...] = setting((), "Only these hosts and those below them; none means all.", seed="A URL allow list")
     block_hosts: tuple[str, ...] = setting((), "Never these hosts and those below them.", seed="A URL block list")
     private_networks: tuple[str, ...] = setting(
         (), "Networks such as `192.168.1.0/24` that may be reached although they are private."
     )
-    cache_days: int = setting(7, "How long a page is kept to ask whether it has changed; 0 keeps none.", within=(0, 3650))
+    cache_days: int = setting(
+        7, "How long a page is kept to ask whether it has changed; 0 keeps none.", within=(0, 3650), mark="restart"
+    )
 
 
 @dataclass(frozen=True)
@@ -174,7 +186,7 @@ class Tools:
         within=(0.1, 3600),
     )
     limits: Mapping[str, Bounds] = setting(LIMITS, "What calls of a tool, or of a group of tools, may use.", seed="A tool limits")
-    parallel: int = setting(4, "Read-only calls at a time.", within=(1, 64))
+    parallel: int = setting(4, "Read-only calls at a time.", within=(1, 64), mark="restart")
     blocked_patterns: tuple[str, ...] = setting((), "Commands refused beside the built-in ones.", seed="A tools.blocked_patterns")
     disabled: tuple[str, ...] = setting((), "Tools or groups of tools that are not offered.", seed="A tool enabled flag")
     shell: bool = setting(True, "Offer the shell.", seed="S tools.shell.enabled", mark="shown")
@@ -182,7 +194,7 @@ class Tools:
     fetch_url: bool = setting(True, "Offer web pages.", seed="S tools.fetch_url.enabled", mark="shown")
     search_history: bool = setting(True, "Offer a search of earlier messages.", seed="S tools.search_history.enabled", mark="shown")
     web: Web = Web()
-    web_search: WebSearch = WebSearch()
+    web_search: WebSearch = setting(WebSearch(), "", mark="restart")
     spawn: Spawn = setting(Spawn(), "", mark="later")
     mcp: Mapping[str, McpServer] = setting({}, "Servers whose tools are offered.", seed="S tools.mcp_servers")
     mcp_direct: int = setting(

@@ -1,6 +1,6 @@
 """What one sandboxed call is: the order, its limits, what it sees of this machine, and the words bubblewrap needs.
 
-Pure but for looking whether paths exist. The sandbox shows the host's /usr read-only, an /etc made from
+Pure but for looking at the system's own paths. The sandbox shows the host's /usr read-only, an /etc made from
 nothing, a private /tmp, /proc and /dev, one writable folder at /work, and what the order binds besides; no
 network, no environment of ours, no capability. Runs nothing: that is `sandbox.runner`. Knows nothing about tools,
 roles or policy: whoever makes an order has asked.
@@ -23,6 +23,8 @@ WORK = "/work"
 SCRIPTS = "/skills"  # scripts of skills, whose own folder no tool sees
 PRODUCT = "owlbox"
 USER_ID = 1000  # inside; outside it is whoever runs this
+# Of bubblewrap's words, bytes stand for the number of a descriptor that yields them, a path for one that is open there.
+Word = str | bytes | Path
 Profile = Literal["files", "project", "exec", "net"]
 Status = Literal["pending", "running", "completed", "failed", "timeout", "cancelled"]
 
@@ -110,7 +112,7 @@ def check(order: Order) -> None:
         if not _VARIABLE.fullmatch(name) or _OURS.fullmatch(name):
             raise BadInput(f"variable {name!r} cannot be set in the sandbox")
     if order.folder is not None:
-        _check_source(order.folder, is_folder=True)
+        _check_source(order.folder)
     for bind in order.binds:
         _check_bind(order, bind)
     for path in order.files:
@@ -129,14 +131,10 @@ def _check_words(order: Order) -> None:
         raise BadInput("the command is longer than the kernel takes", hint="hand large texts over as stdin")
 
 
-def _check_source(path: Path, *, is_folder: bool = False) -> None:
+def _check_source(path: Path) -> None:
+    """BadInput for a path that cannot be one; whether it is there and no link is seen when it is opened."""
     if not path.is_absolute() or "\0" in str(path) or ".." in path.parts:
         raise BadInput(f"{path} is not an absolute path")
-    if not (path.is_dir() if is_folder else path.exists()):
-        raise BadInput(f"{path} does not exist")
-    # Bubblewrap follows links; what was judged must be what is mounted.
-    if path.resolve() != path:
-        raise BadInput(f"{path} is a link or lies below one", hint=f"name {path.resolve()}")
 
 
 def _check_bind(order: Order, bind: Bind) -> None:
@@ -155,8 +153,8 @@ def _check_bind(order: Order, bind: Bind) -> None:
         raise BadInput(f"profile {order.profile} writes to {WORK} only, not to {inside}")
 
 
-def options(order: Order) -> list[str | bytes]:
-    """What bubblewrap is told; bytes stand for the number of a descriptor that yields them."""
+def options(order: Order) -> list[Word]:
+    """What bubblewrap is told."""
     words = [*_walls(), *_system(order), *_open(order), *_environ(order)]
     program = seccomp.tool_filter(has_unix=order.profile == "exec")
     # Last: nothing may be made in what is left between the mounts. /proc: what is set below /proc/sys is set for the
@@ -191,7 +189,7 @@ def _walls() -> Iterator[str]:
     yield from ("--die-with-parent", "--new-session", "--clearenv")
 
 
-def _system(order: Order) -> Iterator[str | bytes]:
+def _system(order: Order) -> Iterator[Word]:
     """The host's programs, and a small world around them."""
     yield from ("--ro-bind", "/usr", "/usr")
     for name in _LINKS:
@@ -211,14 +209,14 @@ def _system(order: Order) -> Iterator[str | bytes]:
         yield from ("--perms", "1777", "--size", str(order.limits.tmp_bytes), "--tmpfs", name)
 
 
-def _open(order: Order) -> Iterator[str | bytes]:
+def _open(order: Order) -> Iterator[Word]:
     """What this call sees besides, and may write to."""
     if order.folder is None:
         yield from ("--size", str(order.limits.tmp_bytes), "--tmpfs", WORK)
     else:
-        yield from ("--bind" if order.is_writable else "--ro-bind", str(order.folder), WORK)
+        yield from ("--bind-fd" if order.is_writable else "--ro-bind-fd", order.folder, WORK)
     for bind in order.binds:
-        yield from ("--bind" if bind.is_writable else "--ro-bind", str(bind.source), bind.inside)
+        yield from ("--bind-fd" if bind.is_writable else "--ro-bind-fd", bind.source, bind.inside)
     for path, content in order.files.items():
         yield from ("--perms", "0555", "--file", content, path)
 
@@ -268,6 +266,8 @@ _SWITCHES = (
 def advice(stderr: str) -> str:
     """The next step when bubblewrap itself failed, out of what it said."""
     said = stderr.lower()
+    if "unknown option" in said:
+        return "this bubblewrap cannot mount from descriptors: apt-get install --only-upgrade bubblewrap"
     if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" and ("uid map" in said or "permission" in said):
         return "AppArmor forbids user namespaces: give bwrap a profile (docs/sandbox.md)"
     if "namespace" in said or "uid map" in said:

@@ -7,7 +7,6 @@ thrown away. Does not queue, retry or log: that is `sandbox`.
 """
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import Unavailable
 from appliance.sandbox import bubblewrap
 from appliance.sandbox.bubblewrap import Execution, Order, Status
+from appliance.sandbox.descriptors import Descriptors
 from appliance.sandbox.resource_usage import MEMORY_S, Watch
 
 if TYPE_CHECKING:
@@ -103,24 +103,17 @@ class _Cell:
 
     def start(self) -> None:
         """Start bubblewrap on this thread, which the kernel will hold it to."""
-        with contextlib.ExitStack() as ours:
+        with contextlib.ExitStack() as ours, Descriptors() as files:
             ends = {kind: os.pipe2(os.O_CLOEXEC) for kind in (1, 2, _INFO, _READY)}
             for kind, (reading, end) in ends.items():
                 ours.callback(os.close, end)
                 self._closing.callback(os.close, reading)
                 self._open[reading] = kind
             writing = {kind: pair[1] for kind, pair in ends.items()}
-            files: list[int] = []
-
-            def file(content: bytes) -> int:
-                files.append(sealed(content))
-                ours.callback(os.close, files[-1])
-                return files[-1]
-
-            words = [os.fsencode(w) if isinstance(w, str) else b"%d" % file(w) for w in bubblewrap.options(self._order)]
-            listed = file(b"\0".join([*words, b"--json-status-fd", b"%d" % writing[_INFO]]) + b"\0")
-            handed = [*files, writing[_INFO], writing[_READY]]
-            stdin = file(self._order.stdin)
+            info = ("--json-status-fd", str(writing[_INFO]))
+            listed = files.listed([*bubblewrap.options(self._order), *info])
+            handed = [*files.numbers, writing[_INFO], writing[_READY]]
+            stdin = files.add(self._order.stdin)
             command = bubblewrap.command(self._order, writing[_READY], self._means.abi)
             with _few_cpus(self._order.limits.cpus):
                 self._child = self._spawn(
@@ -303,17 +296,6 @@ class _Cell:
         code = self._child.poll()
         what = f"not made within {self._means.start_s:g} s" if code is None else f"bubblewrap left with {code}"
         return Unavailable(f"no sandbox for {self._order.label}: {said or what}", hint=bubblewrap.advice(said), outcome=NOT_STARTED)
-
-
-def sealed(content: bytes) -> int:
-    """A descriptor that yields these bytes; whoever gets hold of it inside can neither change nor enlarge it."""
-    handle = os.memfd_create("order", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    view = memoryview(content)
-    while view:
-        view = view[os.write(handle, view) :]
-    os.lseek(handle, 0, os.SEEK_SET)
-    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
-    return handle
 
 
 @contextmanager

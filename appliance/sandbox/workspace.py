@@ -37,6 +37,7 @@ DISK = "/disk"  # any other place, where the working folder does not hold tools 
 MB = 1 << 20
 ANSWER_BYTES = 16 * MB  # of a file tool, as JSON
 MAX_CONTENT = 16 * MB  # characters that one call writes
+NEVER_SHOWN = ("mount.bind.blocked", "mount.bind.denied", "mount.project.role")
 MAX_SCRIPTS, MAX_SCRIPTS_BYTES = 100, 4 * MB  # of the skills that one command names
 SCRIPT = re.compile(rf"{SCRIPTS}/([A-Za-z0-9_][\w.-]{{0,63}})/scripts(?![\w.-])")
 PYTHON, SHELL = "/usr/bin/python3", "/bin/bash"
@@ -77,6 +78,7 @@ class Place:
     inside: str
     shown: str
     folders: tuple[Shown, ...] = ()
+    is_writable: bool = True  # as far as entries below the folder say
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Workbench:
             raise TooLarge(f"more than {MAX_CONTENT} characters in one call", hint="write it in parts")
         masks: Masks = "all" if verb in ("grep", "find") else "near" if verb == "list" else "none"
         order, granted = self._order(job, place.folders, self._files, is_writing=is_writing, masks=masks)
-        if is_writing and place.folders and not all(one.is_writable for one in granted):
+        if is_writing and not (place.is_writable and all(one.is_writable for one in granted)):
             raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
         tops = [one.inside for one in place.folders] or [WORK]
         asked = {"verb": verb, "path": place.inside, "shown": place.shown, "tops": tops, **given}
@@ -136,7 +138,7 @@ class Workbench:
         """Refused when a file may not be changed here. Nothing is started."""
         place = self.place(job, path)
         judgement = self._judged(job, place.folders, self._files)
-        if not all(one.is_writable for one in judgement.mounts if one.kind == "bind"):
+        if not place.is_writable or not all(one.is_writable for one in judgement.mounts if one.kind == "bind"):
             raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
 
     def prepared(self, job: Job, command: str, *, is_read_only: bool = False) -> Order:
@@ -202,14 +204,16 @@ class Workbench:
         if ".." in path.split("/") and (not is_restricted or any(mounts.contains(top, lexical) for top in tops)):
             raise BadInput(f"the path may not go up: {path}", hint="give the path without ..", outcome="invalid_arguments")
         real = os.path.realpath(lexical)
-        if mounts.contains(root, lexical) and mounts.contains(root, real):
+        # The innermost of the folders that hold it: what an entry of its own says is what holds there.
+        around = [one for one in listed if mounts.contains(one.source, lexical) and mounts.contains(one.source, real)]
+        inner = max(around, key=lambda one: len(str(one.source)), default=None)
+        if mounts.contains(root, lexical) and mounts.contains(root, real) and (inner is None or root not in inner.source.parents):
             found = mounts.within(root, os.path.relpath(lexical, root))
-            self._require_unmasked(job, str(root), str(found))
-            return Place(_below(WORK, root, found), _plain(path))
-        for one in listed:
-            if mounts.contains(one.source, lexical) and mounts.contains(one.source, real):
-                self._require_unmasked(job, str(one.source), real)
-                return Place(_below(one.inside, one.source, Path(real)), _plain(path), (one,))
+            is_writable = self._require_unmasked(job, str(root), str(found))
+            return Place(_below(WORK, root, found), _plain(path), is_writable=is_writable)
+        if inner is not None:
+            is_writable = self._require_unmasked(job, str(inner.source), real)
+            return Place(_below(inner.inside, inner.source, Path(real)), _plain(path), (inner,), is_writable)
         if is_restricted or not lexical.startswith("/"):
             raise Refused(f"path is outside workspace: {path}", hint="use a path relative to the working folder")
         return self._anywhere(path, Path(real))
@@ -223,8 +227,8 @@ class Workbench:
         inside = posixpath.normpath(f"{DISK}{real}")
         return Place(inside, _plain(path), (Shown(real, inside, False),))
 
-    def _require_unmasked(self, job: Job, top: str, real: str) -> None:
-        """Refused for what is never shown or denied, also where a folder above it is shown."""
+    def _require_unmasked(self, job: Job, top: str, real: str) -> bool:
+        """Whether entries below a folder that is shown let a path in it be written; Refused for what is never shown or denied."""
         allowlist, who = self._policy(job).allowlist, self._who(job)
         below = os.path.relpath(real, top)
         if name := mounts.blocked(below):
@@ -232,8 +236,9 @@ class Workbench:
         path, is_own = top, self._workspace is None and top == os.path.realpath(self.folder(job.session))
         for part in Path(below).parts if not is_own else ():
             path = os.path.join(path, part)
-            if part != "." and allowlist.resolve(path, who).rule in ("mount.bind.blocked", "mount.bind.denied"):
+            if part != "." and allowlist.resolve(path, who).rule in NEVER_SHOWN:
                 raise Refused(f"{path} is never shown to a tool", hint="do without it")
+        return is_own or not allowlist.is_readonly_below(top, real, who)
 
     def _listed(self, job: Job) -> tuple[Shown, ...]:
         """The folders that this caller is shown beside the working folder."""
@@ -285,8 +290,8 @@ class Workbench:
         """An order without words, judged; the folders that were granted, which may be less than was asked for."""
         judgement = self._judged(job, folders, runtime, command=command, is_writing=is_writing)
         granted = tuple(Shown(Path(one.source), one.inside, one.is_writable) for one in judgement.mounts if one.kind == "bind")
-        hidden = self._masks(job, granted, is_writing=is_writing, is_deep=masks == "all") if masks != "none" else ()
-        binds = (*(Bind(one.source, one.inside, one.is_writable) for one in granted), *hidden)
+        narrowed = self._narrowed(job, granted, is_writing=is_writing, is_deep=masks == "all") if masks != "none" else ()
+        binds = (*(Bind(one.source, one.inside, one.is_writable) for one in granted), *narrowed)
         order = Order(
             job.tool,
             label(job.session),
@@ -318,8 +323,8 @@ class Workbench:
         found: dict[str, Any] = said["done"]
         return found
 
-    def _masks(self, job: Job, granted: tuple[Shown, ...], *, is_writing: bool, is_deep: bool) -> tuple[Bind, ...]:
-        """What is hidden in the folders that are shown: an empty folder or a file that cannot be opened in its place."""
+    def _narrowed(self, job: Job, granted: tuple[Shown, ...], *, is_writing: bool, is_deep: bool) -> tuple[Bind, ...]:
+        """What is shown less than the folder around it: an empty folder or /dev/null hides it, or it is mounted read-only."""
         allowlist, who = self._policy(job).allowlist, self._who(job)
         tops = [one for one in granted if one.source.is_dir()]
         if self._workspace is not None:
@@ -327,13 +332,14 @@ class Workbench:
         found: list[Bind] = []
         pins: dict[str, Bind] = {}
         for top in tops:
-            for path in allowlist.masks(str(top.source), who, is_deep=is_deep):
-                if path.is_symlink():
-                    continue  # what it leads to is judged where it is
-                hidden, inside = self._empty() if path.is_dir() else Path(os.devnull), _below(top.inside, top.source, path)
+            for path, narrowing in allowlist.narrowed(str(top.source), who, is_deep=is_deep):
+                if path.is_symlink() or narrowing == "readonly" and not top.is_writable:
+                    continue  # what a link leads to is judged where it is
+                inside = _below(top.inside, top.source, path)
                 if top.is_writable and not mounts.is_blocked(path.name) and (path.is_dir() or path.is_file()):
                     pins |= {one.inside: one for one in _pins(top, path)}
-                found.append(Bind(hidden, inside))
+                hidden = self._empty() if path.is_dir() else Path(os.devnull)
+                found.append(Bind(hidden if narrowing == "hidden" else path, inside))
         # First the folders, outer ones before inner ones: each would uncover what was hidden in it before.
         return (*(pins[inside] for inside in sorted(pins)), *found)
 

@@ -44,6 +44,11 @@ class Lender:
         """What it knows us by."""
         return self._lent[1] if self._lent is not None else self._mine().token
 
+    @property
+    def is_borrowed(self) -> bool:
+        """True while it is the core's, which renews it itself."""
+        return self._lent is not None
+
     def is_running(self) -> bool:
         """True when there is one to ask."""
         return self._lent is not None or (self._own is not None and self._own.is_running())

@@ -143,7 +143,7 @@ class Broker:
     def _keep(self) -> None:
         pause_s = FIRST_PAUSE_S
         while not self._stop.is_set():
-            started_s = monotonic_s()
+            started_s, code = monotonic_s(), 1
             try:
                 child = self._spawn()
             except OSError as error:
@@ -153,10 +153,11 @@ class Broker:
                     child.terminate()  # stop came while it was being born
                 lease = self._begin_lease(child.pid)
                 code = child.wait()
-                LOG.log(logging.INFO if self._stop.is_set() else logging.ERROR, "broker ended with %d", code)
+                is_orderly = self._stop.is_set() or code == 0
+                LOG.log(logging.INFO if is_orderly else logging.ERROR, "broker ended with %d", code)
                 self._end_lease(lease, f"exit {code}")
             self.restarts += 1
-            is_quick = monotonic_s() - started_s <= HEALTHY_S
+            is_quick = code != 0 and monotonic_s() - started_s <= HEALTHY_S
             pause_s = min(LONGEST_PAUSE_S, pause_s * 2) if is_quick else FIRST_PAUSE_S
             self._quick_ends = self._quick_ends + 1 if is_quick else 0
             self._wanted.clear()

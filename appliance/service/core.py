@@ -27,7 +27,7 @@ from appliance.agent.toolbox import Toolbox
 from appliance.channels import session_control
 from appliance.channels.inbox import Inbox
 from appliance.channels.rpc.approvals import Decisions
-from appliance.channels.rpc.core_methods import Means, Rpc, Shelf, Taking
+from appliance.channels.rpc.core_methods import Means, Pending, Reloaded, Rpc, Shelf, Taking
 from appliance.channels.rpc.guests import GuestDoor
 from appliance.channels.rpc.packet import Glance, Looks
 from appliance.channels.rpc.secrets import Secrets
@@ -69,12 +69,15 @@ from appliance.runtime import config, hook_points, log, paths, sd_notify
 from appliance.runtime.crash_points import Passed, nobody
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import LOCAL, Config
+from appliance.runtime.rpc_client import Client
+from appliance.runtime.settings import LOCAL
 from appliance.runtime.shutdown import Shutdown
 from appliance.secrets.vault_client import Strongbox
-from appliance.service import heartbeat_parts, mcp_parts, model_check, policy_parts
+from appliance.service import model_check, policy_parts
+from appliance.service.agent_limits import limits
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Broker, Given, Keeper
+from appliance.service.broker_renewal import Renewal
 from appliance.service.command_parts import Floor, Workshop
 from appliance.service.entry_actions import Acting
 from appliance.service.heartbeat_parts import Unasked
@@ -94,7 +97,6 @@ from appliance.sessions.runs import Loop, Runs
 from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases
-from appliance.web import web_tools
 from appliance.web.web_tools import Given as Outside
 from appliance.web.web_tools import Web
 from appliance.work.briefing import Briefing
@@ -103,27 +105,26 @@ from appliance.work.worker import Post, Shift
 from appliance.work.worker_log import Phases
 
 LOG = logging.getLogger(__name__)
-AT_ONCE = (
-    *config.AT_ONCE,
-    *policy_parts.AT_ONCE,
-    *web_tools.AT_ONCE,
-    *mcp_parts.AT_ONCE,
-    *heartbeat_parts.AT_ONCE,
-)  # keys for `reload`, or beginnings
 LOGGED = 400  # newest events of a run that its log may be made of
 ELSEWHERE = 6  # messages from other doors that are shown with the next one at this door
-BROKER = ("models.", "pools", "routes", "providers", "prices", "spending")  # keys that a new broker takes into use
 
 
 class Core:
     """Every part of a core, built for one home."""
 
     def __init__(
-        self, home: Home, environ: Mapping[str, str], *, process: str = "core", is_shared: bool = True, passed: Passed = nobody
+        self,
+        home: Home,
+        environ: Mapping[str, str],
+        *,
+        process: str = "core",
+        is_shared: bool = True,
+        passed: Passed = nobody,
+        live: config.Live | None = None,
     ) -> None:
         """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker."""
         self.home = home.require()
-        self.live = config.Live(home, environ)
+        self.live = live or config.Live(home, environ)
         self.started_ms = now_ms()
         settings = self.live.current
         self.redactor = log.Redactor(config.secrets(settings))
@@ -158,9 +159,11 @@ class Core:
         )
         self.costs = Costs(Books(accounts.sums, accounts.records, self.models.call))
         self.strongbox = Strongbox(self.models.call, self.redactor)
-        self.models.met = lambda client: self.strongbox.learn(client.call)
         self.secrets = Secrets(self.strongbox.forward)
+        self.models.is_local_only = lambda: self.live.current.models.local_only
         patient = Models(lambda: str(self.broker.socket), token=lambda: self.broker.token, revive=lambda reason: "", wait_s=0)
+        self.renewal = Renewal(self.broker, patient, self.models.is_local_only)
+        self.models.met = self._met
         self.indexer = Indexer(
             self.passages,
             self.entries,
@@ -293,7 +296,8 @@ class Core:
         )
         self.inbox.mend = self.recorder.mend
         queue = self.outbox, self.tasks, self.inbox, self.troupe.jobs, self.models, self.packets.relevant
-        self.hours.tie(Around(current, *queue, self.office.courier.channels, self.office.courier.at, self.redactor), self.office)
+        around = Around(current, *queue, self.customs.origins.carried, self.office.courier, self.redactor)
+        self.hours.tie(around, self.office)
         is_able = lambda: self._is_able(self.models.plan(self.live.current.models.pool)[0])  # noqa: E731
         self.unasked = Unasked(ground, current, self.hours, self.office, self.jobs, is_able, is_lasting=is_shared)
         self.customs.attend(self.inbox)
@@ -382,7 +386,15 @@ class Core:
         briefing = Briefing(self.tasks, self.runs, self.entries)
         parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing, self.office.roster.held_s)
         parts = replace(parts, marked=self.customs.origins.task, go_on=self.approvals.go_on, role=self.troupe.roles.queue)
-        return self.office.shift(post, phases, parts, is_scheduling=is_scheduling)
+        return self.office.shift(post, phases, parts, self._refresh, is_scheduling=is_scheduling)
+
+    def _refresh(self) -> None:
+        """Before a piece of work: take a configuration into use that has changed meanwhile; a bad one leaves the old one."""
+        if self.live.is_outdated():
+            try:
+                self.reload()
+            except OwlError as error:
+                LOG.error("the configuration from before is used: %s", error)
 
     def _ended(self, loop: Loop, end: LoopEnded) -> None:
         """Within the transaction that ended a loop."""
@@ -429,6 +441,7 @@ class Core:
             "state": self.shutdown.state,
             "uptime_s": (now_ms() - self.started_ms) // 1000,
             "broker": {**broker, "restarts": self.broker.restarts},
+            "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
             "default_pool": settings.models.pool,
             "channels": {"matrix": settings.channels.matrix.enabled, "email": settings.channels.email.enabled},
@@ -455,17 +468,15 @@ class Core:
         found: dict[str, Any] = to_plain(model_check.qualify(self.models, route, progress, cancel, seconds=seconds))
         return found
 
-    def reload(self) -> tuple[str, str]:
-        """Take a changed configuration and policy into use; ConfigError keeps the old ones.
-
-        Returns the keys that hold from now on, and those that hold after a restart.
-        """
+    def reload(self) -> Reloaded:
+        """Take a changed configuration and policy into use; ConfigError keeps the old ones. What was not taken is in `pending`."""
         old = self.live.current
         self.strongbox.settle(self.home, self._environ)  # what it read stays in our memory until we are started again
-        changed, what = self.live.reload()
-        if not changed and what:
-            LOG.error("configuration not reloaded: %s", what)
-            raise ConfigError(f"configuration not reloaded, the old one stays: {what}")
+        try:
+            keys = self.live.reload()
+        except ConfigError as error:
+            LOG.error("configuration not reloaded: %s", error)
+            raise ConfigError(f"configuration not reloaded, the old one stays: {error}") from None
         settings = self.live.current
         try:
             self.web.reload(settings.tools)
@@ -485,24 +496,25 @@ class Core:
         self.toolbox.use(self.warden.gate.policy)  # also when only what is switched off has changed
         self.models.wait_s = settings.llm.broker_wait_s
         self.models.silence_s = settings.orchestrator.health_interval_ms / 1000
-        keys = what.split(", ") if what else []
-        is_renewed = any(key.startswith(BROKER) and not key.startswith(AT_ONCE) for key in keys) and self._renew_broker()
-        at_once = AT_ONCE + BROKER if is_renewed else AT_ONCE
-        now = ", ".join(key for key in keys if key.startswith(at_once))
-        later = ", ".join(key for key in keys if not key.startswith(at_once))
-        LOG.info("configuration reloaded: %s%s", now or "nothing changed", f"; after a restart: {later}" if later else "")
+        if not (isinstance(self.broker, Lender) and self.broker.is_borrowed):
+            self.renewal.begin(key for key in keys if config.described(key).is_broker)
+        pending = self.pending()
+        waiting = [*pending.broker, *pending.restart, *(key for key in keys if config.described(key).is_later)]
+        now = ", ".join(key for key in keys if key not in waiting)
+        LOG.info("configuration reloaded: %s; pending: %s", now or "nothing changed", pending.text() or "nothing")
         self.skills.sync()  # folders of skills outside box/ are not watched
         self.unasked.sync()
         self.indexer.retry()
-        return now, later
+        return Reloaded(now, pending)
 
-    def _renew_broker(self) -> bool:
-        """Let the broker read its configuration again; False while it answers, and when it is not ours to restart."""
-        if not isinstance(self.broker, Broker) or self.inbox.busy():
-            return False
-        if self.broker.is_running():
-            self.broker.revive("its configuration changed")
-        return True
+    def pending(self) -> Pending:
+        """The keys that were changed and are not in force, and what they wait for."""
+        return Pending(self.renewal.waiting(), self.live.waiting())
+
+    def _met(self, client: Client) -> None:
+        """A broker is about to be asked, for the first time or after a while."""
+        self.strongbox.learn(client.call)
+        self.renewal.meet(client)
 
     def shut_down(self, reason: str) -> None:
         """Ask for the end; `serve` does it."""
@@ -573,22 +585,6 @@ class Core:
     def _tools(self) -> list[dict[str, Any]]:
         known = zip(self.toolbox.tools(), self.toolbox.registry())
         return [{**more, **to_plain(t.spec), "command": t.mark.command, "menu": list(t.mark.menu)} for t, more in known]
-
-
-def limits(settings: Config) -> Limits:
-    """The agent's caps from the configuration."""
-    return Limits(
-        max_turns=settings.runs.max_turns,
-        max_commands=settings.runs.max_commands,
-        max_strikes=settings.runs.max_strikes,
-        max_cycles=settings.runs.max_cycles,
-        max_period=settings.runs.max_period,
-        history_messages=settings.budget.history_messages,
-        temperature=settings.models.temperature,
-        max_output_tokens=settings.models.max_output_tokens,
-        deadline_s=settings.llm.deadline_ms / 1000,
-        pause_s=settings.llm.max_backoff_ms / 1000,
-    )
 
 
 def _ignore(event: Event) -> None:

@@ -28,7 +28,6 @@ from appliance.work.jobs import Jobs
 from appliance.work.schedules import Action, New, Notify
 
 LOG = logging.getLogger(__name__)
-AT_ONCE = ("heartbeat.", "notifications.")  # keys that `reload` takes into use, or their beginnings
 PERSON = "USER.md"
 MAX_BYTES = 64 * 1024
 EARLY_MS = 4 * 3600 * 1000  # the same time of day is a little less than a day later now and then

@@ -25,8 +25,6 @@ from appliance.secrets.vault_client import Strongbox
 from appliance.store.database import Store
 from appliance.web.fetch import Note
 
-AT_ONCE = ("tools.mcp",)  # keys that `reload` takes into use
-
 
 class Harbor:
     """Servers of tools as one core has them."""

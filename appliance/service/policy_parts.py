@@ -26,23 +26,6 @@ from appliance.store.database import Store
 Clean = Callable[[object], object]
 
 
-# Keys of the configuration that a reload takes into use.
-AT_ONCE = (
-    "policy.",
-    "audit.",
-    "sandbox.mounts",
-    "sandbox.groups",
-    "sandbox.restrict_to_workspace",
-    "tools.blocked_patterns",
-    "tools.deadline",
-    "tools.disabled",
-    "tools.shell",
-    "tools.files",
-    "tools.fetch_url",
-    "tools.search_history",
-)
-
-
 class Warden:
     """Ledger and gate of one core, by its configuration as it is now."""
 

@@ -91,11 +91,16 @@ class Office:
         staff = Staff(crew.listing, crew.view, self._start, crew.stop, self._kill, self._reap, crew.log, self._lend)
         self.queue = Queue(staff, self.outbox, self.notices, self._heard, self.counts)
 
-    def shift(self, post: Post, phases: Phases, parts: Parts, *, is_scheduling: bool = True) -> Shift:
-        """A worker made of these parts; run it from the main thread of a process of its own."""
+    def shift(self, post: Post, phases: Phases, parts: Parts, refresh: Callable[[], None], *, is_scheduling: bool = True) -> Shift:
+        """A worker of these parts, calling `refresh` before each piece of work; run it from the main thread of its own process."""
         schedules = self.schedules if is_scheduling else None
         broker = self._broker
-        prepare, rest = (broker.start, broker.rest) if isinstance(broker, Lender) else (_nothing, _nothing)
+        start, rest = (broker.start, broker.rest) if isinstance(broker, Lender) else (_nothing, _nothing)
+
+        def prepare() -> None:
+            refresh()
+            start()
+
         self.ticks = Ticks(parts, self._pace, phases, schedules=schedules, prepare=prepare, passed=self._passed)
 
         def leave_off() -> None:
@@ -164,7 +169,8 @@ class Office:
         channel = self.told_by(task) or channel
         text = f"Task {task.id} ({task.name}) {STATES.get(task.status, task.status)}:\n{task.text}"
         person = task.person or _owner()
-        self.outbox.put(Letter(key, person, text, context, task.session, channel, run=task.origin))
+        sources = (f"task:{task.id}", *self._ground.runs.marks.runs_of([task.id]))
+        self.outbox.put(Letter(key, person, text, context, task.session, channel, run=task.origin), sources=sources)
 
     def _tell(self) -> None:
         """As a worker: let the core know what changed, and without one the other workers."""

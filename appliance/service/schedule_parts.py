@@ -11,15 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from appliance.channels.delivery import Courier
 from appliance.channels.inbox import Inbox
 from appliance.clock import Alarms, CancelToken, now_ms
 from appliance.errors import NotFound, OwlError
-from appliance.records import Inbound, LoopEnded, Model
+from appliance.records import Inbound, LoopEnded, Marked, Model
 from appliance.runtime import log, paths
 from appliance.runtime.settings import Config
 from appliance.service import broker_lending
 from appliance.service.queue_parts import Ground, Office
-from appliance.sessions.outbox import Address, Outbox
+from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import RUNNING, Loop
 from appliance.work.conditions import Judge, Verdict
 from appliance.work.effects import NORMAL, NOW, Effects, Hands
@@ -42,7 +43,7 @@ SystemJob = Callable[[Due], str]
 
 @dataclass(frozen=True)
 class Around:
-    """What schedules act on; `at` are the conversations of a context at a channel."""
+    """What schedules act on; `known` gives passages about a text, `marked` the marks of such passages."""
 
     settings: Callable[[], Config]
     outbox: Outbox
@@ -51,8 +52,8 @@ class Around:
     jobs: Jobs
     model: Model
     known: Callable[[str], str]
-    channels: Callable[[], tuple[str, ...]]
-    at: Callable[[str, str], list[Address]]
+    marked: Callable[[str], Marked]
+    courier: Courier
     redactor: log.Redactor
 
 
@@ -91,12 +92,10 @@ class Hours:
 
         hands = Hands(
             *(around.outbox, around.tasks, runs, accept, self._start_loop),
-            is_open=lambda channel: channel in around.channels(),
-            inherit=runs.marks.inherit,
-            is_marked=lambda subject: bool(runs.marks.of(subject)),
+            is_open=lambda channel: channel in around.courier.channels(),
         )
         self._effects = effects = Effects(hands)
-        judge = Judge(around.model, around.known)
+        judge = Judge(around.model, around.known, around.marked)
         self._firing = Firing(
             ground.store,
             self.rows,
@@ -163,6 +162,7 @@ class Hours:
     def loop_ended(self, loop: Loop, end: LoopEnded) -> None:
         """Within the transaction that ended a loop: it may have answered a schedule's message."""
         if end.status != 202 and (found := self.timetable.lineage.of_loop(loop.id)) is not None:
+            self._mark_outcome(found[0], f"run:{loop.run}")
             self.firing.ended(*found, end.status == 200, end.message or end.outcome)
 
     def task_ended(self, task: Task) -> bool:
@@ -170,7 +170,7 @@ class Hours:
         found = self.timetable.lineage.of_task(task.id)
         if found is None:
             return True
-        known = self.rows.find(found[0])
+        known = self._mark_outcome(found[0], f"task:{task.id}", *self._ground.runs.marks.runs_of([task.id]))
         is_ok = ENDED.get(task.status)
         if is_ok is not None and (not is_ok or self.timetable.lineage.are_complete(key(*found))):
             self.firing.ended(*found, is_ok, task.text)
@@ -190,11 +190,11 @@ class Hours:
         found = self.timetable.lineage.parsed(job.correlation) if from_schedule else None
         if found is None or self._effects is None:
             return
-        known = self.rows.find(found[0])
+        known = self._mark_outcome(found[0], f"run:{job.run}")
         self.firing.ended(*found, job.status == DONE, job.result or job.outcome)
         if known is not None and job.status == DONE and known.mode != "silent" and known.notify.on_success and job.result.strip():
             letter = self._effects.letter(known, job.correlation, f"{known.name}:\n{job.result}", NORMAL)
-            self._needed.outbox.put(letter)
+            self._needed.outbox.put(letter, sources=(f"schedule:{known.ref}", f"run:{job.run}"))
 
     # -- inside -------------------------------------------------------------------------------------
 
@@ -235,7 +235,16 @@ class Hours:
         return Gates(rest_ms, stale_ms, judge_ms, keys.max_failures)
 
     def _judge(self, judge: Judge, known: Schedule, now: int) -> Verdict:
-        return judge.ask(known, now, self.cancel)
+        verdict = judge.ask(known, now, self.cancel)
+        self._ground.runs.marks.take(f"firing:{known.ref}", verdict.marks)  # its reason is recorded as what came of it
+        return verdict
+
+    def _mark_outcome(self, schedule: int, *sources: str) -> Schedule | None:
+        """Mark what is recorded as the outcome of a schedule's firings with these subjects' marks; the schedule."""
+        known = self.rows.find(schedule)
+        if known is not None:
+            self._ground.runs.marks.inherit(f"firing:{known.ref}", *sources)
+        return known
 
     def _settle_clock(self) -> None:
         """A schedule whose time is far ahead may be one of a clock that was set."""
@@ -265,18 +274,16 @@ class Hours:
             if not self._exists(session):
                 runs.open_session(session, known.person, known.context or f"user:{known.person}")
         text = known.action.text or known.name
-        limit = Given(timeout_s=self._settings().scheduler.timeout_s)
+        given = Given(timeout_s=self._settings().scheduler.timeout_s, marks=runs.marks.carried(f"schedule:{known.ref}"))
         whose = {"session": session, "tool": "schedule", "correlation": due.key}
-        order = Order(known.role or ROLE, text, limit, **whose, priority="background", is_told=True)
-        job = around.jobs.add(order)
-        runs.marks.inherit(f"job:{job.id}", f"schedule:{known.ref}")
+        job = around.jobs.add(Order(known.role or ROLE, text, given, **whose, priority="background", is_told=True))
         return Done(f"job {job.id}", "running")
 
     def _latest(self, known: Schedule) -> str:
         """The conversation that was used last on the channel that is wanted, else on any (A-247)."""
         context = known.context or f"user:{known.person}"
         wanted = known.notify.channel or self.preferred(context)
-        there = self._needed.at(context, wanted) if wanted else []
+        there = self._needed.courier.at(context, wanted) if wanted else []
         return next((one.session for one in (*there, *self._needed.outbox.addresses(context)) if one.session), "")
 
     def _exists(self, session: str) -> bool:
@@ -335,4 +342,4 @@ class Hours:
         if person:
             letter = type(letter)(name, person, text, metadata=letter.metadata)
         if letter.person:
-            self._needed.outbox.put(letter)
+            self._needed.outbox.put(letter, sources=(f"schedule:{known.ref}", f"firing:{known.ref}"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound
-from appliance.policy.taint_marks import Marks
+from appliance.policy.taint_marks import CARRIED, Marks
 from appliance.records import Event, Message, ToolCall
 from appliance.store.database import Row, Store
 from appliance.text.fences import is_origin
@@ -62,9 +62,12 @@ class Events:
         return replace(event, id=row_id)
 
     def _mark(self, event: Event) -> None:
-        """Once strangers had a word in a run, they had it."""
+        """Mark the run with what an event carries: the origin of a result, or the marks of the texts it was made of."""
+        subject, given = f"run:{event.run}", event.input or {}
         if origin := origin_of(event):
-            self.marks.add(f"run:{event.run}", origin, str((event.input or {}).get("source") or ""), event.seq)
+            self.marks.add(subject, origin, str(given.get("source") or ""), event.seq)
+        if event.kind != "tool_use":  # whose input are the arguments of a call
+            self.marks.take(subject, given.get(CARRIED), event.seq)
 
     def restore(self, event: Event) -> int:
         """Store an event of an export as it is, its number and parent included; its new id. Its run goes on from its newest."""

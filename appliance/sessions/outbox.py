@@ -14,6 +14,8 @@ from typing import Any
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Busy, Conflict, NotFound
+from appliance.policy.taint_marks import CARRIED, Marks, read_marks
+from appliance.records import Marked
 from appliance.store.database import Row, Store
 
 WAITING, SENDING, SENT, LOGGED, FAILED, CANCELLED = "waiting", "sending", "sent", "logged", "failed", "cancelled"
@@ -33,7 +35,8 @@ CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a 
 class Letter:
     """A text for somebody. `person` may name a group as `group:ID`; `context` follows from it unless given.
 
-    `channel` insists on one, `session` says in which conversation it was asked for, `run` in which thread.
+    `channel` insists on one, `session` says in which conversation it was asked for, `run` in which thread. `marks` are
+    those of untrusted texts that it was made of.
     """
 
     key: str
@@ -46,6 +49,7 @@ class Letter:
     attachment: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     correlation: str = ""
+    marks: Marked = ()
 
 
 @dataclass(frozen=True)
@@ -104,14 +108,17 @@ class Outbox:
 
     def __init__(self, store: Store, process: str, patience: Patience | None = None) -> None:
         self._store = store
+        self._marks = Marks(store)
         self.process = process
         self.patience = patience or Patience()
         self.bell: Callable[[], None] = _silence
 
     # -- putting ------------------------------------------------------------------------------------
 
-    def put(self, letter: Letter, *, durable: bool = False) -> int:
+    def put(self, letter: Letter, *, sources: Sequence[str] = (), durable: bool = False) -> int:
         """Keep a letter until it is delivered; its id. The same key a second time changes nothing.
+
+        `sources` are the subjects of marks (`run:ID`, `task:3`, `schedule:7`) whose texts it tells of: it carries their marks.
 
         Inside a transaction of the caller it stands or falls with that. Never refused for want of room, because
         the end of a task cannot be: whoever can be told to come back asks `require_room` first.
@@ -122,11 +129,13 @@ class Outbox:
         context, now = letter.context or context_of(letter.person), now_ms()
         said = (letter.key, letter.person, letter.text, context, letter.session, letter.channel)
         with self._store.write(durable=durable) as execute:
+            marks = [*letter.marks, *(self._marks.carried(*sources) if sources else ())]
+            metadata = letter.metadata | ({CARRIED: marks} if marks else {})
             rows = execute(
                 "INSERT INTO outbox (key, person, text, context, session, channel, run, attachment, metadata, correlation, "
                 "status, due_ms, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'waiting', ?11, ?11) "
                 "ON CONFLICT (key) DO NOTHING RETURNING id",
-                (*said, letter.run, letter.attachment, json.dumps(letter.metadata, ensure_ascii=False), letter.correlation, now),
+                (*said, letter.run, letter.attachment, json.dumps(metadata, ensure_ascii=False), letter.correlation, now),
             )
             if rows:
                 self.bell()
@@ -234,10 +243,14 @@ class Outbox:
         return self._postings(f"{OPEN} AND status = 'waiting' AND held_ms <= ? ORDER BY id", (now,))
 
     def join(self, letters: Sequence[Posting], text: str) -> None:
-        """Let the first of these letters say what all of them do; the others are not sent any more."""
+        """Let the first of these letters say what all of them do, with their marks; the others are not sent any more."""
         first, rest = letters[0].id, [one.id for one in letters[1:]]
+        marks = json.dumps(list(dict.fromkeys(mark for one in letters for mark in one.letter.marks)))
         with self._store.write(durable=True) as execute:
-            execute("UPDATE outbox SET text = ? WHERE id = ? AND status = 'waiting'", (text, first))
+            sql = (
+                "UPDATE outbox SET text = ?, metadata = json_set(metadata, '$.' || ?, json(?)) WHERE id = ? AND status = 'waiting'"
+            )
+            execute(sql, (text, CARRIED, marks, first))
             for one in rest:
                 execute(
                     "UPDATE outbox SET status = 'cancelled', error = ?, ended_ms = ? WHERE id = ? AND status = 'waiting'",
@@ -371,6 +384,7 @@ class Outbox:
 
 def _posting(row: Row) -> Posting:
     values: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
-    values |= {"metadata": json.loads(values["metadata"]), "may_repeat": bool(values["may_repeat"])}
+    metadata = json.loads(values["metadata"])
+    values |= {"marks": read_marks(metadata.pop(CARRIED, ())), "metadata": metadata, "may_repeat": bool(values["may_repeat"])}
     letter = Letter(**{f.name: values.pop(f.name) for f in fields(Letter)})
     return Posting(letter=letter, **values)

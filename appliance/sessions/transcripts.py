@@ -4,7 +4,8 @@ A file begins with a header that says whose session it is; then come its runs, e
 events, forks after the run they left. Every line names itself and its parent, so that the parents are a tree whose
 root is the session. Reading is forgiving: what is no line of ours is skipped and counted, what is here already stays
 as it is, and the same file twice changes nothing the second time. What was under way when it was written out
-is stopped when it is read. Only a run that came in this way, and has not been gone on with here, takes further lines;
+is stopped when it is read. Who wrote a file is not known: a run out of one is marked as a document, and nothing in it counts as
+typed by its person. Only a run that came in this way, and has not been gone on with here, takes further lines;
 what a line names as its parent must be of its own run, or of one that it was forked off. Owns no table; knows nothing
 about files: the command line reads and writes those.
 """
@@ -39,6 +40,8 @@ REFUSED = re.compile("constraint|cannot store", re.IGNORECASE)  # by the databas
 ID = re.compile(r"[0-9A-Za-z_-]{4,64}")
 MAX_NUMBER, MAX_LEVELS, MAX_NAME = 2**53, 100, 500
 PLAIN = Event("", "", "", "")
+OWN = "own"  # in the input of a message: how much of it its person typed
+MARK = ("document", "an imported transcript")
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ class Transcripts:
             "content": event.content,
         }
         given = dict(event.input or {})
+        given.pop(OWN, None)  # whoever reads it in decides what its person typed
         if event.kind == "compaction":
             plain["summary"] = plain.pop("content")
             plain["covered_ids"] = [name for at in given.pop("covers", ()) if (name := self._name(at))]
@@ -268,6 +272,7 @@ class Transcripts:
             start,
             is_hidden=bool(plain.get("is_deleted", False)),
         )
+        self._runs.marks.add(f"run:{run}", *MARK)
         sessions.add(session)
         return Restored(runs=1)
 
@@ -302,6 +307,7 @@ class Transcripts:
             text = plain["summary"]
             given["covers"] = [at for name in plain.get("covered_ids", ()) if (at := self._id(name)) is not None]
         given |= {name: plain[name] for name in PARTS.get(plain["type"], ()) if name in plain}
+        given |= {OWN: 0} if plain["type"] == "message" and plain["role"] == "user" else {}
         turn = self._runs.turn_id(run, plain["turn"]) if plain.get("turn") else None
         names = ("tool", "call_id", "correlation", "status", "outcome", "duration_ms", "tokens")
         event = replace(PLAIN, **{name: plain[name] for name in names if name in plain})
@@ -329,6 +335,7 @@ class Transcripts:
         above = parent.rpartition("/")[0] if parent != session else None
         made = Run(run, session, above, "chat", None, title, STOPPED, "damaged", {IMPORTED: 1}, created_ms=at, updated_ms=at)
         self._runs.restore(made, Start(head=self._id(parent)))
+        self._runs.marks.add(f"run:{run}", *MARK)
         return (session,)
 
     def _foreign(self, run: str) -> int:
@@ -387,13 +394,21 @@ def _run_plain(run: Run) -> dict[str, Any]:
         "role": run.role,
         "turn_base": run.turn_base,
         "task": run.task,
-        "metadata": {name: value for name, value in run.metadata.items() if name != IMPORTED},
+        "metadata": _metadata(run),
     }
     more |= {"is_branched": run.is_branched, "ended": iso(run.ended_ms) if run.ended_ms else ""}
     more["is_deleted"] = run.is_hidden
     default = to_plain(RunSettings())
     more["settings"] = {name: value for name, value in to_plain(run.settings).items() if value != default[name]}
     return plain | {name: value for name, value in more.items() if value}
+
+
+def _metadata(run: Run) -> dict[str, Any]:
+    """What is told of a run beside its columns: not that it was imported, which whoever imports it says again."""
+    plain = {name: value for name, value in run.metadata.items() if name != IMPORTED}
+    if IMPORTED in run.metadata and "origins" in plain:
+        plain["origins"] = {name: seq for name, seq in plain["origins"].items() if (name, seq) != (MARK[0], 0)}
+    return {name: value for name, value in plain.items() if name != "origins" or value}
 
 
 def _forks_after(runs: list[tuple[str, str | None]]) -> list[str]:

@@ -9,15 +9,15 @@ named in the warnings. Knows tools by their schemas alone, and runs nothing.
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from appliance.records import ToolCall, ToolSpec
-from appliance.text import scanner, tool_call_formats
-from appliance.text.scanner import Source
+from appliance.text import code_regions, tool_call_formats
+from appliance.text.scanner import CONTAINER, Source
 from appliance.text.tool_call_formats import Found, Written
-from appliance.text.xml_tags import Tag, Tags, pattern
+from appliance.text.xml_tags import Close, Tag, Tags, pattern
 
 AS_TEXT = "a tool call was written as text"
 ORDINARY = (AS_TEXT, tool_call_formats.THOUGHTS, tool_call_formats.MARKS)  # warnings that a model needs not be told
@@ -27,7 +27,7 @@ MAX_DEPTH = 64
 SUMMARY_CHARS = 500
 
 # Where something may begin that is not prose.
-MARKS = r"`+|^[ ]{{0,3}}~{{3,}}|{marks}|{tags}|\[TOOL_CALLS\]|^[ \t]*[{{\[](?!TOOL_CALLS\])"
+MARKS = r"`+|^{container}~{{3,}}|{marks}|{tags}|{elements}|\[TOOL_CALLS\]|^[ \t]*[{{\[](?!TOOL_CALLS\])"
 # The argument that the text between a tag and its close fills: the first that the tool has and that was not given.
 BODIES = {
     "get": ("path",), "rm": ("path",), "search": ("path", "query"), "mv": ("to",), "cp": ("to",),
@@ -46,6 +46,7 @@ SAME = (
     ("read", "read_file", "context_read", "get"), ("sh", "exec", "shell", "bash"), ("fetch_url", "web_fetch"),
     ("list_files", "list_dir"), ("set", "write_file"), ("search", "context_search"), ("update", "summarize"),
 )  # fmt: skip
+STARTS = (*tool_call_formats.OPENERS, *tool_call_formats.NOISE, tool_call_formats.LIST_MARK)
 TARGETS = ("path", "to", "query", "question")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -71,13 +72,20 @@ class Answer:
 
 
 def read(
-    text: str | None, calls: Sequence[ToolCall], tools: Iterable[ToolSpec], limit: int = 99, *, is_cut: bool = False
+    text: str | None,
+    calls: Sequence[ToolCall],
+    tools: Iterable[ToolSpec],
+    limit: int = 99,
+    *,
+    is_cut: bool = False,
+    others: Collection[str] = (),
 ) -> Answer:
     """Commands of an answer, at most `limit`. `calls` are the provider's own; with any, none is taken from the text.
 
-    With `is_cut` the model was stopped: a tag whose body it never finished is not run.
+    With `is_cut` the model was stopped: a tag whose body it never finished is not run. `others` are names of tools that it was
+    not offered: their tags are no words for a person, and no commands either.
     """
-    names, bare = Names(tools), _whole(text or "").strip()
+    names, bare = Names(tools, others), _whole(text or "").strip()
     reader = Reader(bare, names, limit=limit, is_cut=is_cut)
     reader.read()
     warnings, made, count = list(reader.warnings), list(reader.calls), reader.count
@@ -113,20 +121,29 @@ def refusal(call: ToolCall) -> str:
 class Names:
     """The tools by every name that means one of them."""
 
-    def __init__(self, tools: Iterable[ToolSpec]) -> None:
+    def __init__(self, tools: Iterable[ToolSpec], others: Collection[str] = ()) -> None:
         self._specs = {spec.name: spec for spec in tools}
         self._folded = {name.casefold(): name for name in reversed(self._specs)}
         for group in SAME:
             if known := next((name for name in group if name in self._specs), ""):
                 self._folded.update({name: known for name in group if name not in self._folded})
-        self.tag = pattern(self._folded)
+        self._others = {name.casefold() for name in others} - self._folded.keys()
+        for group in SAME:
+            if self._others.intersection(group):
+                self._others.update(set(group) - self._folded.keys())
+        self.tag = pattern({*self._folded, *self._others})
         tags, marks = self.tag.pattern if self.tag else "(?!)", tool_call_formats.MARK.pattern
-        self.mark = re.compile(MARKS.format(marks=marks, tags=f"(?i:{tags})"), re.MULTILINE)
+        names = "|".join(name for name in code_regions.ELEMENTS if name not in {*self._folded, *self._others})
+        elements = code_regions.ELEMENT.format(names=names or "(?!)")
+        parts = {"container": CONTAINER, "marks": marks, "tags": f"(?i:{tags})", "elements": f"(?i:{elements})"}
+        self.mark = re.compile(MARKS.format(**parts), re.MULTILINE)
+        self.element = re.compile(parts["elements"])
+        self.starts = tuple(f"<{slash}{name}" for name in self.all() for slash in ("", "/")) + STARTS
         self.flags = {key.lower() for spec in self._specs.values() for key in _properties(spec)}
 
     def all(self) -> Sequence[str]:
         """Every name in small letters."""
-        return tuple(self._folded)
+        return (*self._folded, *self._others)
 
     def find(self, name: str) -> ToolSpec | None:
         """The tool that a name means, in whatever letters."""
@@ -153,18 +170,41 @@ class Reader:
         self._is_inner = is_inner
         self._is_cut = is_cut
         self._kept: list[str] = []
+        self._kept_to = 0
 
     def read(self) -> None:
         """Find every call; afterwards `calls`, `warnings` and `text()` say what was found."""
-        text, at, kept = self._source.text, 0, 0
+        text, at = self._source.text, 0
         while match := self._names.mark.search(text, at):
             found = self.at(match)
+            if not found.is_prose and (end := self._quoted_end(match, found)):
+                found = Found(end, is_prose=True)
             at = max(found.end, match.end()) if found.is_prose else found.end
             if not found.is_prose:
-                self._kept.append(text[kept : match.start()])
+                self._kept.append(text[self._kept_to : match.start()])
+                self._kept_to = at
                 self._take(found)
-                kept = at
-        self._kept.append(text[kept:])
+        rest = text[self._kept_to :]
+        if (start := self._cut_mark(rest)) < len(rest):
+            self._take(Found(len(text), problems=(tool_call_formats.UNREADABLE,)))
+        self._kept.append(rest[:start])
+
+    def _cut_mark(self, rest: str) -> int:
+        """Where the beginning of a call stands at the end of an answer that was cut there; the length when none does."""
+        start = rest.rfind("<") if self._is_cut else -1
+        tail = rest[start:].lower()
+        is_mark = start >= 0 and len(tail) > 1 and any(mark.startswith(tail) for mark in self._names.starts)
+        return start if is_mark else len(rest)
+
+    def _quoted_end(self, match: re.Match[str], found: Found) -> int:
+        """Where indented code or a quotation around what was found ends; 0 for neither."""
+        if not found.calls and not found.problems and not found.inner:
+            return 0
+        start = match.end() - len(match.group().lstrip(" \t"))
+        tag = self._tags.at(start)
+        ends = (found.end, tag.end) if isinstance(tag, Tag) else (found.end,)
+        end = code_regions.indented_end(self._source, start)
+        return end or code_regions.quotation_end(self._source, self._kept_to, start, ends)
 
     def text(self) -> str:
         """The prose, without what was a call."""
@@ -180,38 +220,54 @@ class Reader:
     def at(self, match: re.Match[str]) -> Found:
         """What stands where something may begin."""
         token, at, source = match.group().lstrip(" \t"), match.start(), self._source
-        if token[0] in "`~":
-            return self._code(match.end() - len(token), len(token))
+        if token[-1] in "`~":
+            marks = token[token.index(token[-1]) :]
+            return self._code(match.end() - len(marks), len(marks))
         if token == tool_call_formats.LIST_MARK:
             return tool_call_formats.listed(source, at)
         if token[0] in "{[":
             return tool_call_formats.line_json(source, match.end() - 1)
         tag = self._tags.at(at)
         if tag is None:
-            return tool_call_formats.marked(source, at) or Found(at + 1, is_prose=True)
+            if (found := tool_call_formats.marked(source, at)) is not None:
+                return found
+            is_element = self._names.element.match(source.text, at)
+            end = code_regions.element_end(source, at, is_cut=self._is_cut) if is_element else at + 1
+            return Found(end, is_prose=True)
+        if self._names.find(tag.name) is None:
+            return self._refused(tag)
         return self._element(tag) if isinstance(tag, Tag) else Found(tag.end, notes=(f"a stray end of {tag.name} was left out",))
 
     def _code(self, at: int, length: int) -> Found:
         """A code span or a fenced block: prose, unless the block is a call by itself."""
-        text = self._source.text
-        block = scanner.fence(self._source, at) if length >= 3 else None
-        if block is not None:
-            is_alone = at <= 3 and block.end == len(text)  # the text has no blanks around it
-            live = None if self._is_inner else tool_call_formats.fenced(self._source, block, is_alone, self._names.all())
-            return live or Found(block.end, is_prose=True)
-        return Found(scanner.span_end(self._source, at, length), is_prose=True)
+        block = code_regions.fence(self._source, at) if length >= 3 else None
+        if block is None:
+            return Found(code_regions.span_end(self._source, at, length), is_prose=True)
+        live = None
+        if not self._is_inner and block.stands == "line" and block.is_sure:
+            is_alone = not "".join((*self._kept, self._source.text[self._kept_to : at])).strip()
+            live = tool_call_formats.fenced(self._source, block, is_alone)
+        return live or Found(block.end, is_prose=True)
 
     def _element(self, tag: Tag) -> Found:
         spec = self._names.find(tag.name)
         if tag.is_cut or spec is None:
             return Found(tag.end, problems=(f"the tag {tag.name} was cut off",))
-        given = {_meant(spec, key, tag.attributes) or key: value for key, value in tag.attributes.items()}
-        body = self._tags.body(tag, _filled(spec, given) is not None and "replace" not in given)
+        names = [_meant(spec, key, tag.attributes) or key for key in tag.attributes]
+        body = self._tags.body(tag, _filled(spec, names) is not None and "replace" not in names)
         if self._is_cut and body.text is not None and body.notes and body.end == len(self._source.text):
             return Found(body.end, problems=(f"the tag {tag.name} was cut off",))
         call = Written(spec.name, dict(tag.attributes), body.text, is_text=True)
-        self._call(call, spec)
-        return Found(body.end, notes=(*tag.notes, *body.notes))
+        return Found(body.end, (call,), notes=(*tag.notes, *body.notes), is_tag=True)
+
+    def _refused(self, tag: Tag | Close) -> Found:
+        """The tag of a tool that was not offered; prose when it has neither an end nor anything that it would be given."""
+        if isinstance(tag, Close) or tag.is_cut:
+            return Found(tag.start + 1, is_prose=True)
+        body = self._tags.body(tag, is_wanted=False)
+        if not tag.is_closed and not tag.attributes and body.notes:
+            return Found(tag.end, is_prose=True)
+        return Found(body.end, problems=(f"the tool {tag.name} is not offered",))
 
     def _take(self, found: Found) -> None:
         for call in found.calls:
@@ -219,7 +275,7 @@ class Reader:
             if spec is None:
                 self.warnings.append(f"unknown tool {_plain(call.name)}")
                 self.is_malformed = True
-            elif self._call(call, spec):
+            elif self._call(call, spec) and not found.is_tag:
                 self.warnings.append(AS_TEXT)
         self.warnings += (*found.problems, *found.notes)
         self.is_malformed = self.is_malformed or bool(found.problems)
@@ -266,9 +322,11 @@ def _is_open(spec: ToolSpec) -> bool:
     return not _properties(spec) and spec.schema.get("additionalProperties") is not False
 
 
-def _meant(spec: ToolSpec, key: str, given: Iterable[str]) -> str:
-    """The tool's own name of an argument; "" when it has none."""
+def _meant(spec: ToolSpec, key: str, given: Iterable[str], body: str | None = None) -> str:
+    """The tool's own name of an argument; "" when it has none. Beside a body, a value is what the body replaces."""
     known = {name.lower(): name for name in _properties(spec)}
+    if key.lower() == "value" and key not in known and "search" in known and "search" not in given and (body or "").strip():
+        return "search"
     if key in known.values() or (_is_open(spec) and key not in ("key", "file", "value")):
         return key
     if found := known.get(key.lower().replace("-", "_")):
@@ -294,7 +352,7 @@ def _arguments(written: Written, spec: ToolSpec, notes: list[str]) -> dict[str, 
     """What the tool is given: its own names, values of its own types, the body where it belongs."""
     properties, found = _properties(spec), {}
     for key, value in written.arguments.items():
-        name = _meant(spec, key, written.arguments)
+        name = _meant(spec, key, written.arguments, written.body)
         if not name and written.is_text:
             notes.append(f"{_plain(key)} of {spec.name} means nothing and was left out")
         elif name in found:
@@ -371,25 +429,24 @@ def _whole_arguments(arguments: dict[str, Any]) -> dict[str, Any] | None:
 
 # -- what may be shown while it is still coming ----------------------------------------------------------
 
-FEW_TILDES = re.compile(r" {0,3}~{1,2}\Z")
+FEW_TILDES = re.compile(rf"{CONTAINER}~{{1,2}}\Z")
 KEPT = 64  # how much of what is decided stays, for a look back
-PASSING = re.compile(MARKS.format(marks="<(?=[A-Za-z/|])", tags="(?!)"), re.MULTILINE)
-STARTS = (*tool_call_formats.OPENERS, *tool_call_formats.NOISE, tool_call_formats.LIST_MARK)
+PASSING = re.compile(MARKS.format(container=CONTAINER, marks="<(?=[A-Za-z/|])", tags="(?!)", elements="<!--"), re.MULTILINE)
 
 
 class Showing:
     """Lets through what is certainly prose, as an answer comes in; from a call's first sign on it holds back."""
 
-    def __init__(self, tools: Iterable[ToolSpec]) -> None:
+    def __init__(self, tools: Iterable[ToolSpec], others: Collection[str] = ()) -> None:
         self.said = ""
-        self._names = Names(tools)
-        self._starts = tuple(f"<{slash}{name}" for name in self._names.all() for slash in ("", "/")) + STARTS
+        self._names = Names(tools, others)
+        self._starts = (*self._names.starts, "<!--", *(f"<{name}" for name in code_regions.ELEMENTS))
         self._text = ""
         self._base = 0  # everything before is decided
         self._shown = 0
         self._is_held = False
-        self._is_begun = False
-        self._fence = ""  # the marks that opened the block that we are in
+        self._fence = ("", "")  # the marks that opened the block that we are in, and what stands before them
+        self._is_doubtful = False  # whether that block may have ended before
 
     def more(self, piece: str) -> str:
         """What can be shown now that this piece has come."""
@@ -406,7 +463,6 @@ class Showing:
         cut = min(self._base, self._shown) - KEPT
         if cut > KEPT:  # what is decided is not looked at again
             self._text, self._base, self._shown = self._text[cut:], self._base - cut, self._shown - cut
-            self._is_begun = True
         return new
 
     def rest(self, text: str) -> str:
@@ -424,14 +480,14 @@ class Showing:
     def _settled(self) -> int:
         """How far the text is certainly prose."""
         text, source = self._text, Source(self._text)
-        if self._fence and not self._left_fence():
-            return len(text)
+        if self._fence[0] and not self._left_fence():
+            return self._base if self._is_held else len(text)
         at = self._base
         while match := PASSING.search(text, at):
             passed = self._passed(match, source)
             if passed <= match.start():
                 if passed < 0:
-                    return len(text)
+                    return self._settled()
                 self._base = match.start()
                 return self._base
             at = passed
@@ -448,20 +504,28 @@ class Showing:
 
     def _left_fence(self) -> bool:
         """True once the end of the block that we are in has come for certain."""
-        for closed in scanner.FENCE_END.finditer(self._text, self._base):
-            if closed.group(1).startswith(self._fence) and closed.end() < len(self._text):
-                self._base, self._fence = closed.end(), ""
-                return True
-        self._base = max(self._base, self._text.rfind("\n") + 1)
+        marks, before = self._fence
+        for closed in code_regions.FENCE_END.finditer(self._text, self._base):
+            if code_regions.closes(closed, marks, before) and closed.end() < len(self._text):
+                self._is_doubtful |= code_regions.is_doubtful(self._text[self._base : closed.start()], marks, before)
+                self._base, self._fence, self._is_held = closed.end(), ("", ""), self._is_doubtful
+                return not self._is_held
+        line = self._text.rfind("\n") + 1
+        if line > self._base:
+            self._is_doubtful |= code_regions.is_doubtful(self._text[self._base : line], marks, before)
+            self._base = line
         return False
 
     def _passed(self, match: re.Match[str], source: Source) -> int:
         """Where the prose at a mark ends; the mark's own place to wait there, -1 when all that follows is code."""
         token, wait, text = match.group().lstrip(" \t"), match.start(), self._text
-        if token[0] in "`~":
-            return self._code_passed(match.end() - len(token), len(token), wait, source)
+        if token[-1] in "`~":
+            marks = token[token.index(token[-1]) :]
+            return self._code_passed(match.end() - len(marks), len(marks), wait, source)
         if token[0] in "{[" and token != tool_call_formats.LIST_MARK:
             return self._json_passed(match.end() - 1, wait, source)
+        if self._names.element.match(text, wait):
+            return code_regions.closed_end(source, wait) or wait
         rest = text[wait : wait + 60]
         if any(start.startswith(rest.lower()) for start in self._starts):
             return wait
@@ -484,21 +548,29 @@ class Showing:
         text = self._text
         if at + length == len(text):
             return wait
-        block = scanner.fence(source, at) if length >= 3 else None
+        block = code_regions.fence(source, at) if length >= 3 else None
         if block is None:
-            end = scanner.span_end(source, at, length)
+            end = code_regions.span_end(source, at, length)
             is_open = end == at + length and source.paragraph_end(at) == len(text)
-            return wait if is_open or end == len(text) else end  # marks at the end may become more
+            is_unsure = length >= 3 and source.line_end(end) == len(text)  # what closes it may turn out to open a block
+            return wait if is_open or is_unsure or end == len(text) else end  # marks at the end may become more
         if block.start == len(text) and not text.endswith("\n"):
             return wait
+        if block.stands == "words":  # it ends wherever marks come next
+            self._is_held = True
+            return wait
         first = text[block.start : block.stop].lstrip()[:1]
-        is_alone = not self._is_begun and not text[:at].strip()
-        if block.label in tool_call_formats.LIVE or (block.label in tool_call_formats.PLAIN and first in ("", "{", "[")):
-            if not block.is_closed or tool_call_formats.fenced(source, block, is_alone, self._names.all()) is not None:
+        is_alone = not self.said and not text[self._shown : at].strip()
+        is_json = block.label in tool_call_formats.PLAIN and first in ("", "{", "[") and is_alone
+        if block.stands == "line" and (block.label in tool_call_formats.LIVE or is_json):
+            following = text[block.end :].lstrip()[:1]
+            is_open = not block.is_closed or block.end == len(text) or (is_json and following in ("", "`", "~", "<"))
+            if is_open or (block.is_sure and tool_call_formats.fenced(source, block, is_alone) is not None):
                 return wait
-        if block.is_closed and block.end < len(text):
+        if block.is_closed and block.end < len(text) and block.is_sure:
             return block.end
-        self._base, self._fence = block.start, text[at] * length
+        self._base, self._fence = block.start, (text[at] * length, text[text.rfind("\n", 0, at) + 1 : at])
+        self._is_doubtful = False
         return -1
 
     def _json_passed(self, at: int, wait: int, source: Source) -> int:

@@ -1,16 +1,18 @@
-"""A text to be read from left to right: where things are found in it, and which parts of it are code.
+"""A text to be read from left to right: where things are found in it.
 
 Every question is answered in time linear in the text, however often it is asked going forward. Knows nothing
 about what the text says.
 """
 
 import re
-from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([^\n`]*)(?:\n|\Z)")
-FENCE_END = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})[ \t]*$", re.MULTILINE)
-PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\n {0,3}(?:```|~~~)")
+CONTAINER = r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*"  # what list items and block quotes put before the words of a line
+PREFIX = re.compile(CONTAINER)
+MAX_PREFIX_CHARS = 40
+PARAGRAPH_END = re.compile(rf"\n[ \t]*\n|\n{CONTAINER}(?:```|~~~)|(?<![`\n])```+[\w+#-]*[ \t]*(?=\n)")
+CODE = re.compile(r"`|~~~|<!--|<(?:pre|code|samp|kbd|tt|xmp)(?=[\s>])", re.IGNORECASE)
 TICKS = re.compile("`+")
 BLANKS = re.compile(r"\s*")
 
@@ -22,7 +24,7 @@ class Source:
     text: str
     has_failed: bool = False  # something in it could not be read: from then on reading is strict
     _seen: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _ticks: dict[int, list[int]] | None = None
+    _places: dict[str, dict[str, list[int]]] = field(default_factory=dict)
 
     def find(self, token: str, at: int) -> int:
         """The first place of a token from `at` on; the length of the text when there is none."""
@@ -47,10 +49,20 @@ class Source:
         return max(at, min(end, self.code(at)))
 
     def code(self, at: int) -> int:
-        """The next place from `at` on where a code span or a fence may begin; of an indented fence, its line."""
-        place = min(self.find("`", at), self.find("~~~", at))
-        line = self.text.rfind("\n", max(at, place - 4), place) + 1  # more than three spaces make no fence
-        return line if line and not self.text[line:place].strip(" ") else place
+        """The next place from `at` on where a code span or a fence may begin; of a fence behind a prefix, its line."""
+        since, place = self._seen.get("code", (1, 0))
+        if not since <= at <= place:
+            found = CODE.search(self.text, at)
+            place = found.start() if found else len(self.text)
+            self._seen["code"] = (at, place)
+        line = self.text.rfind("\n", max(at, place - MAX_PREFIX_CHARS), place) + 1
+        return line if line and PREFIX.fullmatch(self.text, line, place) else place
+
+    def places(self, kind: str, build: Callable[[], dict[str, list[int]]]) -> dict[str, list[int]]:
+        """Places in the text that are looked for once, under the name of their kind."""
+        if kind not in self._places:
+            self._places[kind] = build()
+        return self._places[kind]
 
     def line_end(self, at: int) -> int:
         """Where the line of `at` ends."""
@@ -58,11 +70,13 @@ class Source:
 
     def ticks(self, length: int) -> list[int]:
         """Where exactly so many backticks stand together."""
-        if self._ticks is None:
-            self._ticks = {}
-            for match in TICKS.finditer(self.text):
-                self._ticks.setdefault(len(match.group()), []).append(match.start())
-        return self._ticks.get(length, [])
+        return self.places("ticks", self._ticks).get(str(length), [])
+
+    def _ticks(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for match in TICKS.finditer(self.text):
+            found.setdefault(str(len(match.group())), []).append(match.start())
+        return found
 
     def after_blanks(self, at: int) -> int:
         """The first place from `at` on that is not white space."""
@@ -76,38 +90,3 @@ class Hopeless(ValueError):
     def __init__(self, at: int) -> None:
         super().__init__(at)
         self.at = at
-
-
-@dataclass(frozen=True)
-class Fence:
-    """A fenced block: its label, where its content lies, where it ends, and whether its end was written."""
-
-    label: str
-    start: int
-    stop: int
-    end: int
-    is_closed: bool
-
-
-def fence(source: Source, at: int) -> Fence | None:
-    """The fenced block that opens at `at`; None when that is no line's beginning or no fence."""
-    text = source.text
-    before = text[max(0, at - 4) : at]
-    if before.rpartition("\n")[2].strip(" ") or (at >= 4 and "\n" not in before):
-        return None
-    opened = FENCE.match(text, at)
-    if opened is None:
-        return None
-    label = (opened.group(2).split() or [""])[0].lower()
-    for closed in FENCE_END.finditer(text, opened.end()):
-        if closed.group(1)[0] == opened.group(1)[0] and len(closed.group(1)) >= len(opened.group(1)):
-            return Fence(label, opened.end(), closed.start(), closed.end(), True)
-    return Fence(label, opened.end(), len(text), len(text), False)
-
-
-def span_end(source: Source, at: int, length: int) -> int:
-    """Where the code span that opens with so many backticks ends; behind them when it has no end in its paragraph."""
-    places = source.ticks(length)
-    place = bisect_left(places, at + length)
-    is_closed = place < len(places) and places[place] < source.paragraph_end(at)
-    return places[place] + length if is_closed else at + length

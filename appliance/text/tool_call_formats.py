@@ -8,12 +8,13 @@ prose. Nothing is run and no tool is known here: names and arguments come out as
 
 import json
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from appliance.text import code_regions
+from appliance.text.code_regions import Fence
 from appliance.text.lenient_values import NAME, Loose
-from appliance.text.scanner import Fence, Hopeless, Source
+from appliance.text.scanner import Hopeless, Source
 
 UNREADABLE = "a tool call could not be read"
 BESIDE_WORDS = "a tool call with words on its line was not run"
@@ -79,27 +80,47 @@ class Found:
     notes: tuple[str, ...] = ()
     inner: str | None = None  # text that is live and still to be read
     is_prose: bool = False
+    is_tag: bool = False  # as the tags of a tool, not in a format of its own
 
 
 # -- code ------------------------------------------------------------------------------------------------
 
 
-def fenced(source: Source, block: Fence, is_alone: bool, names: Collection[str]) -> Found | None:
-    """The calls of a fenced block, or None when it is code to be shown."""
+def fenced(source: Source, block: Fence, is_first: bool) -> Found | None:
+    """The calls of a fenced block, or None when it is code to be shown.
+
+    JSON without a label of its own is a call only where the answer `is_first` and last nothing but such blocks: beside words
+    it is somebody's data, or shown as an example.
+    """
     content = Source(source.text[block.start : block.stop].strip())
     if block.label in LIVE:
         found = _values(content, 0, is_marked=True) or _pythonic(content, 0)
         if found is not None and not found.problems and not content.text[found.end :].strip():
             return Found(block.end, found.calls)
         return Found(block.end, inner=content.text)
-    if block.label not in PLAIN or not content.text.startswith(("{", "[")):
+    if not _is_json(source, block) or not is_first:
         return None
     found = _values(content, 0, is_marked=False)
     if found is None or found.is_prose or (not found.problems and content.text[found.end :].strip()):
         return None
-    # Beside words it may be somebody's data that happens to have a name and parameters: then it names no tool.
-    is_named = any(f'"{name}"' in content.text for name in names)
-    return Found(block.end, found.calls, found.problems) if is_alone or is_named else None
+    return Found(block.end, found.calls, found.problems) if _is_last(source, block.end) else None
+
+
+def _is_json(source: Source, block: Fence) -> bool:
+    return block.label in PLAIN and source.text.startswith(("{", "["), source.after_blanks(block.start))
+
+
+def _is_last(source: Source, at: int) -> bool:
+    """Whether nothing but blocks that may be calls, and marks without meaning, follows."""
+    while (at := source.after_blanks(at)) < len(source.text):
+        block = code_regions.fence(source, at)
+        if block is not None and (block.label in LIVE or _is_json(source, block)):
+            at = block.end
+        elif (mark := MARK.match(source.text, at)) is not None and mark.group() in NOISE:
+            at = mark.end()
+        else:
+            return False
+    return True
 
 
 # -- JSON ---------------------------------------------------------------------------------------------
@@ -278,13 +299,21 @@ def _block(source: Source, after: int, mark: str) -> Found | None:
         inner = source.after_blanks(after)
         if mark in ("<tool_calls>", "<function_calls>") and MARK.match(source.text, inner):
             return Found(after)
-        return _unread(source, after, close) if source.find(close, after) < len(source.text) or mark.startswith("<|") else None
+        is_begun = source.text.startswith(("<", "{", "["), inner) or (
+            inner == len(source.text) and _begins_line(source, after - len(mark))
+        )
+        is_meant = is_begun or mark.startswith("<|") or source.find(close, after) < len(source.text)
+        return _unread(source, after, close) if is_meant else None
     end = source.after_blanks(found.end)
     if found.problems:
         closed = source.find(close, found.end)
         is_near = closed <= source.paragraph_end(found.end)
         return Found(closed + len(close), found.calls, found.problems) if is_near and closed < len(source.text) else found
     return Found(end + len(close) if source.text.startswith(close, end) else found.end, found.calls, found.problems)
+
+
+def _begins_line(source: Source, at: int) -> bool:
+    return not source.text[source.text.rfind("\n", 0, at) + 1 : at].strip()
 
 
 def _unread(source: Source, after: int, close: str) -> Found:
@@ -396,7 +425,8 @@ def _pythonic(source: Source, at: int) -> Found | None:
         try:
             arguments, at = Loose(source).arguments(match.end())
         except Hopeless as error:
-            end = source.before_code(match.end(), max(error.at, source.line_end(match.end())))
+            looked_at = min(error.at, source.paragraph_end(match.end()))  # a quotation mark may have been taken for a string's
+            end = source.before_code(match.end(), max(looked_at, source.line_end(match.end())))
             return Found(end, tuple(calls), (UNREADABLE,))
         if "print(" in match.group() and source.text.startswith(")", at):
             at += 1

@@ -97,13 +97,16 @@ class Tags:
     # -- closes ---------------------------------------------------------------------------------------
 
     def _pair(self) -> None:
-        """Find each tag's own close once, innermost first; a tag in a code span pairs with nothing."""
+        """Find each tag's own close once, innermost first; a tag in a code span or in an attribute pairs with nothing."""
         if self._is_paired or self._pattern is None:
             return
         self._is_paired = True
         opened: dict[str, list[int]] = {}
+        attributes_end = 0  # what stands in the quotes of an attribute is its value
         for match in self._pattern.finditer(self._source.text):
             name = match.group(2).casefold()
+            if match.start() < attributes_end:
+                continue
             if match.group(1):
                 close = self._close(match)
                 self._closes.setdefault(name, []).append(close)
@@ -115,6 +118,8 @@ class Tags:
                     self._strays.append(close)
             elif not self._is_in_code(match):
                 tag = self._opened(match)
+                if tag is not None and not tag.notes and not tag.is_cut:
+                    attributes_end = tag.end
                 if tag is not None and not tag.is_closed:
                     opened.setdefault(name, []).append(match.start())
 
@@ -154,11 +159,12 @@ class Attributes:
         """The tag, or None when this is prose after all."""
         text = self._source.text
         while True:
-            self._at = self._source.after_blanks(self._at)
+            before, self._at = self._at, self._source.after_blanks(self._at)
+            is_torn = text.count("\n", before, self._at) > 1  # no tag goes on after a blank line
             if text.startswith(("/>", ">"), self._at):
                 is_closed = text.startswith("/", self._at)
                 return self._made(self._at + 1 + is_closed, is_closed)
-            if self._at >= len(text) or text[self._at] in ("<", "`"):
+            if is_torn or self._at >= len(text) or text[self._at] in ("<", "`"):
                 if self._doubtful is None or self._is_again:
                     return self._unended()
                 self._is_again = True

@@ -23,4 +23,4 @@ def message(
     made = Message(content, target or CORE, type or NOTIFICATION, session_id or "")
     job = jobs.of_run(caller.run) if caller.terms.is_child else None
     run = caller.run if job is None else job.parent  # what a helper says belongs where it was asked for
-    return postbox.send(made, session=caller.session, run=run, role=caller.terms.role)
+    return postbox.send(made, session=caller.session, run=run, author=caller.run, role=caller.terms.role)

@@ -22,7 +22,6 @@ from appliance.web.page_text import Readable
 from appliance.web.result_pages import Harvest
 from appliance.web.search_engines import Engine
 
-AT_ONCE = ("tools.web.allow_hosts", "tools.web.block_hosts", "tools.web.private_networks")  # keys that `reload` takes into use
 ADDING = "adding"  # the session whose minute the pages count in that people add
 FILE_S = 30.0  # for one of them
 

@@ -7,12 +7,12 @@ made up as far as that is harmless. Owns nothing and records nothing; who may as
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from appliance.clock import CancelToken
 from appliance.models import failover
-from appliance.records import Ask, Cancel, Finish, Message, Model, Part
+from appliance.records import Ask, Cancel, Finish, Marked, Message, Model, Part
 from appliance.text.fences import fenced
 from appliance.work import rules_in_words
 from appliance.work.schedules import Schedule
@@ -43,11 +43,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a schedule is due, why, and which tasks it makes."""
+    """Whether a schedule is due, why, and which tasks it makes; `marks` are those of what the model was shown."""
 
     is_due: bool
     reasoning: str = ""
     tasks: tuple[Wanted, ...] = ()
+    marks: Marked = ()
 
 
 def nothing(text: str) -> str:
@@ -56,18 +57,22 @@ def nothing(text: str) -> str:
 
 
 class Judge:
-    """Asks a model; `known` gives what the owl knows about a text."""
+    """Asks a model; `known` gives passages that are known about a text, `marked` the marks of such passages."""
 
-    def __init__(self, model: Model, known: Callable[[str], str] = nothing) -> None:
+    def __init__(
+        self, model: Model, known: Callable[[str], str] = nothing, marked: Callable[[str], Marked] = lambda text: ()
+    ) -> None:
         self._model = model
         self._known = known
+        self._marked = marked
 
     def ask(self, schedule: Schedule, now: int, cancel: Cancel | None = None) -> Verdict:
         """The verdict on a schedule; an error of ours when no model can be asked."""
         routes = self._model.plan(POOL)
+        known = self._known(f"{schedule.rule.condition or schedule.frequency} {schedule.name}"[:500]).strip()
         ask = Ask(
             system=(Part("instructions", ASKED),),
-            messages=(Message("user", self.question(schedule, now)),),
+            messages=(Message("user", self.question(schedule, now, known[:KNOWN_CHARS])),),
             dialect=routes[0].dialect,
             slot="schedules",
             purpose="schedule",
@@ -81,13 +86,12 @@ class Judge:
         for piece in failover.generate(self._model, routes, ask, cancel or CancelToken()):
             if not isinstance(piece, Finish) and not piece.is_reasoning:
                 text += piece.text
-        return read(text)
+        return replace(read(text), marks=self._marked(known) if known else ())
 
-    def question(self, schedule: Schedule, now: int) -> str:
-        """What is asked about a schedule."""
+    def question(self, schedule: Schedule, now: int, known: str = "") -> str:
+        """What is asked about a schedule; `known` are passages about it."""
         zone, state = schedule.rule.zone, schedule.state
         last = "never" if state.last_run_ms is None else rules_in_words.moment(state.last_run_ms, zone)
-        known = self._known(f"{schedule.rule.condition or schedule.frequency} {schedule.name}"[:500]).strip()[:KNOWN_CHARS]
         lines = [
             f"Schedule: {schedule.name}",
             f"Description: {schedule.description or '-'}",

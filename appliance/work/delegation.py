@@ -19,6 +19,7 @@ from appliance.agent.loop import Loops
 from appliance.agent.stop_conditions import OFFLINE
 from appliance.clock import Alarms, CancelToken, correlation_id
 from appliance.errors import NotFound, OwlError
+from appliance.policy.taint_marks import CARRIED
 from appliance.prompt.roles import CHILD, Role, Roles
 from appliance.records import Event, LoopEnded, RunSettings
 from appliance.runtime import log
@@ -291,9 +292,7 @@ class Delegation:
             run = means.runs.begin(session, "child", title=title, start=Start(role=role.name, settings=settings))
             if parent is not None:
                 means.runs.marks.inherit(f"run:{run.id}", f"run:{parent.id}")
-            means.runs.marks.inherit(f"run:{run.id}", f"job:{job.id}")
-            for origin in job.given.origins:
-                means.runs.taint(run.id, origin)
+            means.runs.marks.take(f"run:{run.id}", job.given.marks)
             prompt = means.runs.append(Event(run.id, "message", "user", asked(job), correlation=log.correlation()))
             loop_id = means.runs.enqueue(run.id, prompt.id, log.correlation(), job.given.mode)
             means.jobs.begin(job.id, run.id)
@@ -340,13 +339,13 @@ class Delegation:
         if ended is None:
             return
         if ended.parent:
-            given = {"agent": ended.role, "task": ended.task, "job": ended.id, "run": ended.run, "priority": ended.priority}
+            names = ("task", "run", "priority")
+            given = {"agent": ended.role, "job": ended.id, **{name: getattr(ended, name) for name in names}}
+            given |= {CARRIED: marks} if (marks := means.runs.marks.carried(f"run:{ended.run}")) else {}
             number = 200 if status == DONE else 499 if status == CANCELLED else 500
             event = Event(ended.parent, "delegate", "system", ended.told(), tool=ended.tool, input=given, status=number)
             with suppress(NotFound):  # its thread was deleted
                 means.runs.append(replace(event, outcome=outcome, duration_ms=round(ended.duration_s * 1000)))
-                if ended.run:
-                    means.runs.marks.inherit(f"run:{ended.parent}", f"run:{ended.run}", seq=means.runs.get(ended.parent).last_seq)
         if ended.priority == "background" and not ended.is_told and means.jobs.told(ended.id):
             self._tell(ended)
         LOG.info("job %s: %s", ended.id, outcome, extra={"role": ended.role, "run": ended.run, "result": status})
@@ -359,7 +358,7 @@ class Delegation:
             return
         if session["person"]:
             letter = Letter(f"job:{job.id}", session["person"], job.told(), session["context"], job.session, run=job.parent or None)
-            self._means.outbox.put(replace(letter, correlation=job.correlation))
+            self._means.outbox.put(replace(letter, correlation=job.correlation), sources=(f"run:{job.run}",))
 
     def _failure(self, job: Job, why: str) -> str:
         """Why it failed, and what was completed all the same (A-017)."""

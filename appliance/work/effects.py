@@ -28,7 +28,7 @@ Accept = Callable[[Inbound, str], int]  # a message and its correlation; the loo
 
 @dataclass(frozen=True)
 class Hands:
-    """What effects work with; `inherit` hands a schedule's marks on, `is_open` says whether a channel runs."""
+    """What effects work with; `is_open` says whether a channel runs."""
 
     outbox: Outbox
     tasks: Tasks
@@ -36,8 +36,6 @@ class Hands:
     accept: Accept
     start: Callable[[int], None]
     is_open: Callable[[str], bool]
-    inherit: Callable[[str, str], None]
-    is_marked: Callable[[str], bool] = lambda subject: False
 
 
 class Effects:
@@ -54,7 +52,7 @@ class Effects:
         text = f"Reminder: {known.action.text or known.name}"
         if due.late_ms:
             text += f"\n(It was due on {rules_in_words.moment(due.due_ms, known.rule.zone)}.)"
-        self._hands.outbox.put(self.letter(known, due.key, text, NOW))
+        self._hands.outbox.put(self.letter(known, due.key, text, NOW), sources=(f"schedule:{known.ref}",))
         return Done("reminded")
 
     def plan(self, due: Due) -> Done:
@@ -76,7 +74,9 @@ class Effects:
                     key=f"{due.key}:{place}",
                 )
             )
-            self._hands.inherit(f"task:{task.id}", f"schedule:{known.ref}")
+            marks = self._hands.runs.marks
+            marks.inherit(f"task:{task.id}", f"schedule:{known.ref}")
+            marks.take(f"task:{task.id}", due.verdict.marks if due.verdict is not None else ())
             made.append(task.id)
         return Done(f"task {', '.join(map(str, made))}", "running")
 
@@ -96,14 +96,14 @@ class Effects:
             return Done(f"channel {channel} does not run", "skipped")
         thread = self.thread(known, session) or self._latest(session)
         said = known.action.text or known.name
-        message = Inbound(channel, sender, said, due.key, due.now_ms, thread=thread, metadata=dict(known.metadata))
-        if hands.is_marked(f"schedule:{known.ref}"):  # a stranger's text is not the person's word because a clock says it
+        marks = hands.runs.marks.carried(f"schedule:{known.ref}")
+        message = Inbound(channel, sender, said, due.key, due.now_ms, thread=thread, metadata=dict(known.metadata), marks=marks)
+        if marks:  # a stranger's text is not the person's word because a clock says it
             message = replace(message, own_chars=-1)
         loop = hands.accept(message, correlation_id())
         found = hands.runs.loop(loop)
         if found.status in ENDED:  # a process that died had begun it
             return Done(found.outcome)
-        hands.inherit(f"run:{found.run}", f"schedule:{known.ref}")
         hands.start(loop)
         return Done(f"message to {session}", "running")
 

@@ -168,9 +168,9 @@ class Heartbeat:
         if heartbeat_file.is_quiet(job.result, TOKEN):
             LOG.debug("heartbeat: nothing needs attention")
             return Beat("quiet")
-        text = self._worded(job.result, session) if section is not None else job.result
-        text = bounded(text, job.id)
-        self._alert(text, session, key)
+        worded = self._worded(job, session) if section is not None else job
+        text = bounded(worded.result.strip(), job.id)
+        self._alert(text, session, key, worded)
         return Beat("alert", text)
 
     def now(self) -> list[tuple[str, Beat]]:
@@ -219,19 +219,20 @@ class Heartbeat:
         LOG.error("heartbeat: job %s as %s ended %s: %s", done.id, order.role, done.outcome or done.status, done.result)
         return None
 
-    def _worded(self, text: str, session: Session) -> str:
-        """The same in the assistant's words; as it is when its model is not fit for that."""
+    def _worded(self, job: Job, session: Session) -> Job:
+        """The same result in the assistant's words; as it is when its model is not fit for that."""
         if not self._means.is_able():
-            return text
-        order = Order("assistant", WORDING + text, Given(tools=()), session.id, is_told=True)
-        done = self._do(order)
-        return (done.result.strip() if done is not None else "") or text
+            return job
+        given = Given(tools=(), marks=self._means.runs.marks.carried(f"run:{job.run}"))
+        done = self._do(Order("assistant", WORDING + job.result, given, session.id, is_told=True))
+        return done if done is not None and done.result.strip() else job
 
-    def _alert(self, text: str, session: Session, key: str) -> None:
-        """A letter in the thread last talked in."""
+    def _alert(self, text: str, session: Session, key: str, job: Job) -> None:
+        """A letter in the thread last talked in, with the marks of the job that wrote it."""
         thread = next((run.id for run in self._means.runs.listing(kind="chat", session=session.id, limit=1)), None)
         letter = Letter(f"{KEY}{key}", session.person, text, session.context, session.id, run=thread)
-        self._means.outbox.put(Letter(**{**vars(letter), "metadata": {"urgency": "alert"}}), durable=True)
+        alert = replace(letter, metadata={"urgency": "alert"})
+        self._means.outbox.put(alert, sources=(f"run:{job.run}",), durable=True)
 
 
 def bounded(text: str, job: str) -> str:

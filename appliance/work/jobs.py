@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from appliance.clock import CancelToken, is_alive, monotonic_s, new_id, now_ms
 from appliance.errors import Conflict, NotFound
-from appliance.records import Cancel, Mode, from_plain
+from appliance.records import Cancel, Marked, Mode, from_plain
 from appliance.store.database import Row, Store
 
 WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
@@ -34,7 +34,7 @@ USUAL = 2  # the rank of work for which nobody says how urgent it is, of 1 to 4
 class Given:
     """What a job is given beside its task. `tools` None leaves them to the role; `text` stands in for the role's own words.
 
-    `timeout_s` 0 leaves it to the role. `origins` are those of strangers who had a word in what is asked. Of those that
+    `timeout_s` 0 leaves it to the role. `marks` are those of untrusted texts that the task was made of. Of those that
     wait for a thread the one with the highest `rank` begins first.
     """
 
@@ -45,7 +45,7 @@ class Given:
     tools: tuple[str, ...] | None = None
     text: str | None = None
     mode: Mode = "act"
-    origins: tuple[str, ...] = ()
+    marks: Marked = ()
     rank: int = USUAL
 
 

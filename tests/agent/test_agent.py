@@ -79,6 +79,7 @@ class PlayedTools:
 
     act: Callable[[ToolCall], Outcome] = lambda call: Outcome(200, "ok", f"saw {call.arguments.get('at')}")
     names: Sequence[str] = ("look", "end")
+    off: Sequence[str] = ()
     called: list[ToolCall] = field(default_factory=list)
 
     def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
@@ -87,6 +88,9 @@ class PlayedTools:
 
     def spec(self, name: str) -> ToolSpec | None:
         return next((s for s in self.specs() if s.name == name), None)
+
+    def allowed(self, only: tuple[str, ...] | None) -> tuple[str, ...]:
+        return (*self.names, *self.off)
 
     def meant(self, call: ToolCall) -> ToolCall:
         return call
@@ -575,6 +579,14 @@ def test_three_failing_turns_in_a_row_end_a_chat_with_an_apology() -> None:
     steps, model = think(*[[native(look(str(n)))] for n in range(9)], tools=failing)
     assert steps[-1] == LoopEnded(499, "strikes", "look: not_found") and len(model.asked) == 3
     assert shown(steps) == SORRY == events(steps, "message")[-1].content
+
+
+@pytest.mark.covers("R-072")
+@pytest.mark.parametrize("text", ['<rm path="x"/>', "<tool_use>\n<name>look"])
+def test_a_call_that_cannot_be_run_is_no_final_answer_and_not_shown(text: str) -> None:
+    steps, model = think([text], ["There is none."], tools=PlayedTools(off=("rm",)))
+    assert shown(steps) == "There is none." and len(model.asked) == 2 and "<" not in shown(steps)
+    assert [e.outcome for e in events(steps, "status_change")] == ["strike"]
 
 
 @pytest.mark.covers("E-129", "R-075")

@@ -108,6 +108,9 @@ class Glass:
     def spec(self, name: str) -> ToolSpec | None:
         return next((s for s in self.specs() if s.name == name), None)
 
+    def allowed(self, only: tuple[str, ...] | None) -> tuple[str, ...]:
+        return ("look",)
+
     def meant(self, call: ToolCall) -> ToolCall:
         return call
 

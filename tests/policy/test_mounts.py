@@ -175,7 +175,7 @@ def test_own_folders_are_never_shown(tmp_path):
     for path in (home, link, home / "owlbox.toml", link / "sessions"):
         assert ask(str(path)) == "denied mount.bind.blocked"
     assert ask(str(tmp_path / "homely")) == "readwrite"
-    assert list(Allowlist.of(closed=[home]).masks(str(tmp_path), ADA)) == [home]
+    assert list(Allowlist.of(closed=[home]).narrowed(str(tmp_path), ADA)) == [(home, "hidden")]
 
 
 @pytest.mark.covers("A-048", "A-054", "A-055", "E-298")
@@ -241,7 +241,7 @@ def test_masks_hide_what_lies_in_a_shown_folder(tmp_path):
     for name in ("src/deep/server.pem", ".env", "src/main.py", ".env.example"):
         (tmp_path / name).touch()
     (tmp_path / "loop").symlink_to(tmp_path)
-    found = list(Allowlist.of([Rule(f"{tmp_path}/shut", "denied")]).masks(str(tmp_path), ADA))
+    found = [path for path, _ in Allowlist.of([Rule(f"{tmp_path}/shut", "denied")]).narrowed(str(tmp_path), ADA)]
     assert sorted(str(p.relative_to(tmp_path)) for p in found) == [".env", ".ssh", "shut", "src/deep/server.pem"]
     assert masked(f"{tmp_path}/.ssh/x/y", found) and not masked(f"{tmp_path}/.sshx", found)
 
@@ -253,9 +253,39 @@ def test_what_is_denied_under_one_name_is_denied_under_every_other(tmp_path):
     by_link, by_name = f"{tmp_path}/srv/library", f"{tmp_path}/disk/library"
     rules = [Rule(by_link), Rule(by_name), Rule(f"{by_link}/private", "denied")]
     assert modes(*rules)(f"{by_name}/private") == "denied mount.bind.denied"
-    assert list(Allowlist.of(rules).masks(by_name, ADA)) == [Path(by_name, "private")]
+    assert list(Allowlist.of(rules).narrowed(by_name, ADA)) == [(Path(by_name, "private"), "hidden")]
     mine = Rule(f"{by_name}/private", user="ada")  # the person's own entry comes first, whatever the name
     assert modes(*rules, mine)(f"{by_name}/private") == "readonly"
+
+
+@pytest.mark.covers("A-050", "A-057")
+def test_an_entry_below_a_writable_folder_narrows_it(tmp_path):
+    for name in ("ws/ro/deep", "ws/no", "ws/plan", "ws/own"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "ws/ro/deep/x.lock").touch()
+    rules = [
+        Rule(f"{tmp_path}/ws", "readwrite", "project", user="ada"),
+        Rule(f"{tmp_path}/ws/ro", user="ada"),
+        Rule(f"{tmp_path}/ws/no", "denied"),
+        Rule(f"{tmp_path}/ws/own", "readwrite", "project", user="ada"),
+        Rule(f"{tmp_path}/ws/*.lock", user="ada"),
+        Rule(f"{tmp_path}/ws/plan", "readonly", "project", user="ada"),
+        Rule(f"{tmp_path}/*"),  # means the folder as well, which the person's own entry then widens
+    ]
+    listed, ws = Allowlist.of(rules), f"{tmp_path}/ws"
+
+    def below(who):
+        return sorted((str(p.relative_to(ws)), how) for p, how in listed.narrowed(ws, who))
+
+    assert below(Who("ada", role="coder")) == [
+        ("no", "hidden"),
+        ("plan", "readonly"),
+        ("ro", "readonly"),
+        ("ro/deep/x.lock", "readonly"),
+    ]
+    assert ("plan", "hidden") in below(Who("ada", role="chat"))
+    writes = [not listed.is_readonly_below(ws, f"{ws}/{name}", ADA) for name in ("own/a", "ro/deep/a", "a.lock", "a", "ro")]
+    assert writes == [True, False, False, True, False]
 
 
 @pytest.mark.covers("A-057", "A-068")
@@ -267,7 +297,9 @@ def test_doors_to_programs_outside_are_hidden(tmp_path):
         (tmp_path / "sub/deep").mkdir(parents=True)
         (tmp_path / "sub/.env").touch()
         (tmp_path / "link").symlink_to("agent")
-        names = [sorted(str(p.relative_to(tmp_path)) for p in Allowlist().masks(str(tmp_path), ADA, is_deep=d)) for d in (1, 0)]
+        names = [
+            sorted(str(p.relative_to(tmp_path)) for p, _ in Allowlist().narrowed(str(tmp_path), ADA, is_deep=d)) for d in (1, 0)
+        ]
         assert names == [["agent", "pipe", "sub/.env"], ["agent", "pipe"]]
 
 
@@ -276,14 +308,14 @@ def test_processes_of_this_machine_are_never_shown():
     ask = modes(Rule("/proc/*"), is_open=True)
     assert {ask(path) for path in ("/proc", "/proc/self/environ", f"/proc/{os.getpid()}/maps")} == {"denied mount.bind.blocked"}
     assert ask("/processes") == "readonly"
-    assert "/proc" in map(str, Allowlist().masks("/", ADA, is_deep=False))
+    assert (Path("/proc"), "hidden") in Allowlist().narrowed("/", ADA, is_deep=False)
 
 
 def test_too_large_a_folder_is_not_shown(tmp_path):
     for number in range(5):
         (tmp_path / str(number)).touch()
     with pytest.raises(TooLarge, match="more than 4 files"):
-        list(Allowlist.of().masks(str(tmp_path), ADA, limit=4))
+        list(Allowlist.of().narrowed(str(tmp_path), ADA, limit=4))
 
 
 @pytest.fixture

@@ -515,9 +515,9 @@ def test_keys_that_nothing_uses_yet_are_named_when_they_are_set(tmp_path):
 def test_reload_takes_a_good_file_and_says_what_changed(tmp_path):
     live = config.Live(Home(tmp_path), {})
     (tmp_path / "owlbox.toml").write_text("[models]\nthreads = 2\n[agents.coder]\ntimeout_s = 9")
-    assert live.reload() == (True, "models.threads, agents.coder")
+    assert live.reload() == ("models.threads", "agents.coder")
     assert live.current.models.threads == 2
-    assert live.reload() == (False, "")
+    assert live.reload() == ()
 
 
 @pytest.mark.covers("A-263")
@@ -527,8 +527,8 @@ def test_reload_keeps_the_old_configuration_when_the_new_is_bad(tmp_path, text):
     live = config.Live(Home(tmp_path), {})
     old = live.current
     (tmp_path / "owlbox.toml").write_text(text)
-    changed, reason = live.reload()
-    assert not changed and reason
+    with pytest.raises(ConfigError):
+        live.reload()
     assert live.current is old
 
 

@@ -508,6 +508,32 @@ def test_a_command_cannot_give_what_is_hidden_by_its_path_another_path(tmp_path:
     assert (tmp_path / "work/data/new").exists() and not (tmp_path / "work/data/newer").exists()
 
 
+@pytest.mark.covers("A-050", "A-057")
+def test_a_folder_listed_readonly_stays_so_inside_a_writable_one(tmp_path: Path) -> None:
+    for name in ("ws/sub/ro/f", "ws/a.lock", "work/ro/f"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("original")
+    mine = {"kind": "project", "user": "ada"}
+    mounts = [
+        {"path": f"{tmp_path}/ws", "mode": "readwrite", **mine},
+        {"path": f"{tmp_path}/ws/sub/ro", "mode": "readonly", **mine},
+        {"path": f"{tmp_path}/ws/*.lock", "mode": "readonly", **mine},
+        {"path": f"{tmp_path}/work/ro", "mode": "readonly"},
+    ]
+    for desk in opened(tmp_path, SANDBOX__WORKSPACE=f"{tmp_path}/work", SANDBOX__MOUNTS=json.dumps(mounts)):
+        paths = ("/project/ws/sub/ro/f", "/project/ro/f", f"{tmp_path}/ws/sub/ro/f", "/project/ws/a.lock", "ro/f", "/work/ro/f")
+        for path in paths:
+            assert desk.do("read_file", path=path, terms=CODER).message == "original", path
+            found = desk.do("write_file", path=path, content="changed", terms=CODER)
+            assert (found.status, found.message) == (403, f"{path} is read-only")
+        command = "; ".join([*(f"echo x >{path}" for path in paths if str(tmp_path) not in path), "echo y >/project/ws/sub/new"])
+        said = desk.do("exec", command=f"{command}; mv /project/ws/sub /project/ws/x; mv ro x; rm -rf ro; echo end", terms=CODER)
+        assert said.message.count("Read-only file system") >= 5 and said.message.count("Device or resource busy") >= 2
+        assert desk.do("write_file", path="/project/ws/sub/own", content="x", terms=CODER).status == 200
+    assert {(tmp_path / name).read_text() for name in ("ws/sub/ro/f", "ws/a.lock", "work/ro/f")} == {"original"}
+    assert (tmp_path / "ws/sub/new").exists()
+
+
 @pytest.mark.covers("S-080")
 def test_an_open_workspace_reads_what_the_user_can_and_writes_nothing_more(tmp_path: Path) -> None:
     other = tmp_path / "other"

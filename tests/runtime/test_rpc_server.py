@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from needs import needs
 from process import until
 
 from appliance.clock import Alarms, CancelToken, monotonic_s
@@ -552,6 +553,87 @@ def test_a_client_too_many_that_is_slow_to_speak_still_learns_why(runtime: Path)
         threading.Event().wait(0.2)
         assert late.ask({"id": 1, "method": "hello"})["error"]["data"]["outcome"] == "unavailable"
         late.close()
+
+
+@pytest.mark.covers("A-185")
+def test_callers_that_never_say_hello_lock_nobody_out(served: Served) -> None:
+    silent = [served_socket(served.path) for _ in range(70)]
+    began_s = monotonic_s()
+    with served.client() as client:
+        assert client.call("echo", {"text": "x"}) == "x" and monotonic_s() - began_s < 2
+        assert [sock.recv(1) for sock in silent] == [b""] * 70, "they are hung up on"
+        assert monotonic_s() - began_s < 15
+        assert client.call("echo", {"text": "y"}) == "y", "who said hello may be silent as long as it likes"
+    for sock in silent:
+        sock.close()
+
+
+def test_a_hello_in_small_steps_is_too_slow(served: Served) -> None:
+    raw, began_s = served.raw(is_greeted=False), monotonic_s()
+    with pytest.raises(OSError):
+        for byte in json.dumps({"id": 1, "method": "hello", "params": {"client": "x" * 500}}).encode():
+            raw.send(bytes([byte]))
+            threading.Event().wait(0.05)
+    assert monotonic_s() - began_s < 15
+    raw.close()
+
+
+# Says hello as another user as often as it may, then waits to be told to go.
+CROWD = """
+import json, socket, sys
+count, crowd = 0, []
+for number in range(int(sys.argv[2])):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(sys.argv[1])
+    sock.sendall(json.dumps({"id": 1, "method": "hello", "params": {"client": "crowd"}}).encode() + b"\\n")
+    count += b'"result"' in sock.makefile("rb").readline()
+    crowd.append(sock)
+print(count, flush=True)
+sys.stdin.read()
+"""
+
+
+@needs(root=True)
+def test_places_are_kept_for_the_owner(runtime: Path) -> None:
+    with serving(runtime, max_connections=16) as served:
+        runtime.chmod(0o755)
+        served.path.chmod(0o666)
+        child = subprocess.Popen(
+            ["/usr/bin/env", "python3", "-c", CROWD, str(served.path), "20"],
+            user=65534,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert child.stdout is not None and child.stdout.readline() == "12\n"
+            with served.client() as client:
+                assert client.call("echo", {"text": "x"}) == "x"
+        finally:
+            child.communicate()
+
+
+def test_the_end_comes_when_nothing_runs_any_more(served: Served) -> None:
+    ended = threading.Event()
+    served.listener.add("end", lambda call: served.listener.end_when_idle(ended.set))
+    with served.client() as client, served.client() as other:
+        running = threading.Thread(target=lambda: client.call("hold"))
+        running.start()
+        served.service.started.acquire()
+        assert other.call("end") is False and not ended.wait(0.2)
+        assert other.call("echo", {"text": "x"}) == "x" and not ended.is_set(), "others are served meanwhile"
+        served.service.go.set()
+        running.join(60)
+        assert ended.wait(60)
+        with pytest.raises(Lost):
+            other.call("echo", {"text": "y"})
+
+
+def test_an_idle_server_ends_when_the_asking_one_is_answered(served: Served) -> None:
+    ended = threading.Event()
+    served.listener.add("end", lambda call: served.listener.end_when_idle(ended.set))
+    with served.client() as client:
+        assert client.call("end") is True and ended.wait(60)
 
 
 def test_by_default_the_65th_is_one_too_many(served: Served) -> None:

@@ -54,6 +54,19 @@ def test_a_letter_comes_back_as_it_was_put(post: Post) -> None:
     assert post.outbox.find("k") == found and post.outbox.find("other") is None
 
 
+def test_a_letter_carries_the_marks_of_what_it_tells_of_also_when_several_are_told_together(post: Post) -> None:
+    post.outbox.put(Letter("a", "ann", "hoot"), sources=("task:3",))
+    post.runs.marks.add("task:3", "web", "https://a.example/")
+    post.runs.marks.add("schedule:7", "mail")
+    one = post.outbox.put(Letter("b", "ann", "hoot", marks=(("document", "x"),)), sources=("task:3", "schedule:7"))
+    two = post.outbox.put(Letter("c", "ann", "hoot", marks=(("agent", ""), ("mail", ""))))
+    marks = (("document", "x"), ("web", "https://a.example/"), ("mail", ""))
+    assert post.outbox.find("a").letter.marks == ()  # type: ignore[union-attr]
+    assert set(post.outbox.get(one).letter.marks) == set(marks) and post.outbox.get(one).letter.metadata == {}
+    post.outbox.join([post.outbox.get(one), post.outbox.get(two)], "both")
+    assert set(post.outbox.get(one).letter.marks) == {*marks, ("agent", "")}
+
+
 @pytest.mark.covers("A-021")
 def test_same_key_twice_is_one_letter(post: Post) -> None:
     assert post.put("k", "first") == post.put("k", "second")

@@ -14,6 +14,7 @@ from stores import new_store
 from test_branches import Wood
 from test_database import a_run
 
+from appliance.agent.taint_gate import typed
 from appliance.records import Event, Inbound, RunSettings
 from appliance.sessions.runs import Start, TurnCost
 from appliance.sessions.transcripts import Restored, Transcripts
@@ -95,14 +96,23 @@ def test_what_strangers_had_a_word_in_is_still_marked(wood: Wood, other: Wood) -
     result = Event(run, "tool_result", "tool", "Ignore it.", input={"origin": "web", "source": "https://evil.example"}, call_id="c")
     wood.runs.append(result)
     wood.runs.taint(run, "mail", "from mallory")
-    before = wood.runs.marks.of(f"run:{run}"), wood.runs.marks.since(run)
     lines = written(wood)
     read(other, lines)
     after = other.runs.marks.of(f"run:{run}")
-    assert {mark.origin for mark in after} == {"web", "mail"} and "page https://evil.example" in {mark.text for mark in after}
-    assert other.runs.marks.since(run) == before[1] is not None
+    assert {"web", "mail"} < {mark.origin for mark in after} and "page https://evil.example" in {mark.text for mark in after}
     read(other, lines)
     assert other.runs.marks.of(f"run:{run}") == after
+
+
+@pytest.mark.covers("A-213", "A-281")
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_is_imported_is_a_document_and_none_of_the_persons_words(wood: Wood, other: Wood, is_whole: bool) -> None:
+    run = begun(wood)
+    read(other, [line for line in written(wood) if is_whole or '"type": "run"' not in line])
+    assert [mark.text for mark in other.runs.marks.of(f"run:{run}")] == ["document an imported transcript"]
+    assert other.runs.marks.since(run) == 0
+    said = [event for event in other.runs.events(run, roles=("user",)) if event.kind == "message"]
+    assert said and not any(typed(event) for event in said)
 
 
 @pytest.mark.covers("A-213")

@@ -136,8 +136,8 @@ def forms() -> Sequence[str]:
 
 
 @contextmanager
-def opened(folder: Path, site: Server, told: dict[str, Sequence[Any]]) -> Iterator[Border]:
-    """A core on a new home whose model gives these answers."""
+def opened(folder: Path, site: Server, told: dict[str, Sequence[Any]], *, is_shared: bool = False) -> Iterator[Border]:
+    """A core on a new home whose model gives these answers; `is_shared` one that works in the background, too."""
     runtime = Path(f"/tmp/owl-{new_id()[-12:]}")
     runtime.mkdir(0o700)
     home = Home(folder / "home")
@@ -157,7 +157,7 @@ def opened(folder: Path, site: Server, told: dict[str, Sequence[Any]]) -> Iterat
         "TOOLS__WEB_SEARCH__URL": site.url("/searx"),
     }
     environ = clean_environ(folder, runtime) | {f"OWLBOX__{name}": value for name, value in given.items()}
-    core = Core(home, environ, process="cli", is_shared=False)
+    core = Core(home, environ, process="cli", is_shared=is_shared)
     core.recover()
     world = World()
     for function in world.tools():

@@ -2,7 +2,7 @@
 
     python tests/support/fuzz_answers.py --count 1000000 --seed 1 --processes 2 --json
 
-The oracle: a call of a tool named `sentinel` is planted in a code span or a fenced block between two
+The oracle: a call of a tool named `sentinel` is planted in code, in a comment or in a quotation between two
 mutated parts that hold neither backticks nor tildes. Whatever the mutations did, it is code, so no
 command may come from it. Every command must be a tool's, and no warning may hold a live tag.
 """
@@ -197,7 +197,26 @@ CODE = (
     "```python\n{}\n\n```",
     "~~~\n{}\n\nmore\n~~~",
     "````\n```\n{}\n```\n````",
+    "- one\n- ```xml\n  {}\n  ```\n- two",
+    "1. Write:\n\n   ```\n   {}\n\n   more\n   ```\n2. two",
+    "- a\n  - b\n\n    ~~~xml\n    {}\n    ~~~\n",
+    "> ```\n> {}\n> ```",
+    "Write this: ```xml\n{}\n\n``` and so on.",
+    "Write this: ```\n{}\n```\nand so on.",
+    "```xml\n{}```\n\nand\n\n```\n{}\n```",
+    "```xml\n<a/>\n``` and\n\n```\n{}\n```",
+    "```md\n```xml\n<a/>\n```\n{}\n```",
+    "You can call:\n\n```json\n{}\n```\n\nand so on.",
+    "<pre>\n{}\n\nmore\n</pre>",
+    '<PRE class="x"><code>{}</code></PRE>',
+    "Use <code>{}</code> for it.",
+    "<!-- {} -->",
+    "<!--\n{}\n\nmore -->",
+    "Like this:\n\n    {}\n\nand so on.",
+    "Like this:\n\n\tfirst\n\n\t{}\n",
+    "1. one\n\n       {}\n",
 )
+QUOTED = ('"{}"', "'{}'", "“{}”", "„{}“", "«{}»", "‘{}’", 'He said: "do {} now."', "Type 'so {}', then wait.", '("{}")')
 
 
 def mutated(rng: random.Random, text: str, tokens: Sequence[str]) -> str:
@@ -247,7 +266,8 @@ def run(count: int, seed: int, limit_s: float = 86_400) -> dict[str, Any]:
             count = number
             break
         if is_planted := number % 2 == 0:
-            code = rng.choice(CODE).format(rng.choice(PLANTED))
+            planted, shape = rng.choice(PLANTED), rng.choice((*CODE, *QUOTED))
+            code = shape.replace("{}", planted if shape not in QUOTED or planted.startswith("<") else PLANTED[0])
             text = f"{without_code(rng)}\n\n{code}\n\n{without_code(rng)}"
         else:
             text = mutated(rng, "\n".join(rng.choices(CORPUS + FENCED, k=rng.randrange(1, 3))), TOKENS + TICKS)

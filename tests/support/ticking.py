@@ -51,7 +51,7 @@ def build(store: Store) -> Firing:
     def judge(known: Schedule, now: int) -> Verdict:
         return Verdict(True)
 
-    hands = Hands(Outbox(store, me), Tasks(store), runs, accept, print, lambda channel: True, lambda target, source: None)
+    hands = Hands(Outbox(store, me), Tasks(store), runs, accept, print, lambda channel: True)
     effects = Effects(hands)
     kinds = {"reminder": Effect(effects.remind, is_inside=True), "tasks": Effect(effects.plan, is_inside=True)}
     told = Told(lambda known, why: None, lambda known, due, why: None)

@@ -132,6 +132,7 @@ def test_any_text_is_read_without_an_error_and_never_dropped_silently(text: str)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(max_size=8), st.none() | st.booleans() | st.integers() | st.text(max_size=20), max_size=4))
 def test_arguments_come_through_unchanged(arguments: dict[str, Any]) -> None:
+    arguments = {key: value for key, value in arguments.items() if key.lower() not in answer_parser.ALIASES}
     text = json.dumps({"name": "anything", "arguments": arguments})
     assert answer_parser.read(text, (), [OPEN]).calls[0].arguments == arguments
 
@@ -205,6 +206,12 @@ def calls_of(text: str, **options: Any) -> list[Call]:
             {"path": "f", "search": "30", "body": "80"},
             marks=pytest.mark.covers("E-013"),
         ),
+        ('<set path="f" value="30">80</set>', "set", {"path": "f", "search": "30", "body": "80"}),
+        ('<set path="f" value="30" body="80"/>', "set", {"path": "f", "search": "30", "body": "80"}),
+        ('<set path="f" value="30"> </set>', "set", {"path": "f", "body": "30"}),
+        ('<set path="f" search="</set>">80</set>', "set", {"path": "f", "search": "</set>", "body": "80"}),
+        ("<set path='a</set>b'>80</set>", "set", {"path": "a</set>b", "body": "80"}),
+        ('<set path="f" search="<set>">80</set>', "set", {"path": "f", "search": "<set>", "body": "80"}),
         pytest.param('<get path="*.py" body="TODO"/>', "get", {"path": "*.py", "body": "TODO"}, marks=pytest.mark.covers("E-014")),
         pytest.param('<get path="src/*" preview/>', "get", {"path": "src/*", "preview": True}, marks=pytest.mark.covers("E-015")),
         ('<get path="a" preview="no" line="-3" limit="40"/>', "get", {"path": "a", "preview": False, "line": -3, "limit": 40}),
@@ -385,6 +392,78 @@ def test_code_is_never_run_and_stays_in_the_text(code: str) -> None:
     assert [c.name for c in around.calls] == ["get", "update"] and around.text == f"See:\n{ended}"
 
 
+SHOWN = (*fuzz_answers.CODE, *fuzz_answers.QUOTED)
+
+
+@pytest.mark.covers("R-139", "E-028")
+@pytest.mark.parametrize("shape", SHOWN)
+def test_what_is_shown_is_not_run_and_what_follows_it_is(shape: str) -> None:
+    tools = (*TOOLS, spec("sentinel", "path", path=TEXT))
+    shown = shape.replace("{}", '<sentinel path="x"/>')
+    answer = answer_parser.read(f'I look.\n\n{shown}\n\n<get path="a.py"/>\n\nDone.', (), tools)
+    is_torn = shape.startswith(("```xml\n", "```md"))  # which of its marks are ends nobody can say
+    assert [c.name for c in answer.calls] == ["get"] * (not is_torn or not shape.endswith("{}")), answer
+    assert answer.text == f"I look.\n\n{shown}\n\nDone." and not answer.is_malformed
+    alone = answer_parser.read(f"Like this: {shown}" if shape in fuzz_answers.QUOTED else f"Look:\n\n{shown}", (), tools)
+    assert alone.calls == () and alone.warnings == ()
+
+
+@pytest.mark.covers("R-139")
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.tuples(st.sampled_from(SHOWN), st.booleans()), min_size=1, max_size=4), st.sampled_from(fuzz_answers.PLANTED[:2])
+)
+def test_code_never_becomes_a_command_and_other_calls_always_do(parts: list[tuple[str, bool]], planted: str) -> None:
+    tools = (*TOOLS, spec("sentinel", "path", path=TEXT))
+    known = [(s, is_run) for s, is_run in parts if not s.startswith(("```xml\n", "```md"))]
+    text = "\n\n".join('<get path="a.py"/>' if is_run else shape.replace("{}", planted) for shape, is_run in known)
+    answer = answer_parser.read(text, (), tools)
+    assert [c.name for c in answer.calls] == ["get" for _, is_run in known if is_run]
+
+
+@pytest.mark.covers("R-138", "R-139")
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (f"```json\n{CALL}\n```", 1),
+        (f"```json\n{CALL}\n```\n\n```\n{CALL}\n```", 2),
+        (f"<think>hm</think>\n\n```json\n{CALL}\n```", 1),
+        (f"```json\n{CALL}\n```\n<|im_end|>", 1),
+        (f"```json\n[{CALL}, {CALL}]\n```", 2),
+        (f"I search for it:\n```json\n{CALL}\n```", 0),
+        (f"```json\n{CALL}\n```\nThis would search.", 0),
+        (f"1. Call it:\n   ```json\n   {CALL}\n   ```", 0),
+        (f"- ```tool_code\n  {CALL}\n  ```", 0),
+        (f"Write ```tool_call\n{CALL}\n``` for it.", 0),
+    ],
+)
+def test_json_in_a_fence_is_a_call_only_where_no_words_stand_beside_it(text: str, count: int) -> None:
+    answer = answer_parser.read(text, (), TOOLS)
+    assert [c.name for c in answer.calls] == ["search"] * count
+    assert answer.text == ("" if count else text) and not answer.is_malformed
+    showing = answer_parser.Showing(TOOLS)
+    said = "".join(map(showing.more, text))
+    assert "".join((said + showing.rest(answer.text)).split()) == "".join(answer.text.split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'The 5" disk <get path="a.py"/> and the 3" one.',
+        "The dogs' bowl: <get path='a.py'/> it's there.",
+        'I read "notes": <get path="a.py"/> and "more".',
+        '1. I look:\n\n   <get path="a.py"/>',
+        '- I look:\n\n    <get path="a.py"/>',
+        'Words\n    <get path="a.py"/>',
+        'The <code> tag.\n\n<get path="a.py"/>',
+        'He said "wait.\n\n<get path="a.py"/>\n\nThen "go".',
+        '<set path="f">say "hi</set> <get path="a.py"/> and "b"',
+    ],
+)
+def test_marks_that_enclose_nothing_hide_no_call(text: str) -> None:
+    assert ("get", {"path": "a.py"}) in calls_of(text)
+
+
 def test_a_lonely_backtick_hides_nothing_after_its_paragraph() -> None:
     answer = answer_parser.read('It is 5` long.\n\n<get path="a.py"/>\n\nand ` too', (), TOOLS)
     assert [c.name for c in answer.calls] == ["get"] and answer.text == "It is 5` long.\n\nand ` too"
@@ -394,6 +473,62 @@ def test_backticks_of_a_call_of_another_format_are_its_own() -> None:
     text = '{"name": "search", "arguments": {"query": "a `b"}}\n`<rm path="x"/>`'
     answer = answer_parser.read(text, (), TOOLS)
     assert [c.arguments for c in answer.calls] == [{"query": "a `b"}] and answer.text == '`<rm path="x"/>`'
+
+
+# -- tools that are off, answers that break off ---------------------------------------------------------
+
+
+@pytest.mark.covers("R-072")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<rm path="x"/>',
+        "<rm>x</rm>",
+        'I remove it.\n<rm path="x"/>',
+        "<shell>ls</shell>",
+        '<SH command="ls">',
+        f"<tool_call>{CALL}</tool_call>",
+    ],
+)
+def test_a_call_of_a_tool_that_is_off_is_no_final_answer(text: str) -> None:
+    offered, others = [t for t in TOOLS if t.name == "get"], [t.name for t in TOOLS]
+    answer = answer_parser.read(text, (), offered, others=others)
+    assert answer.is_malformed and answer.calls == () and "<" not in answer.text and answer.warnings
+    showing = answer_parser.Showing(offered, others)
+    assert "<" not in "".join(map(showing.more, text))
+    beside = answer_parser.read(f'<get path="a.py"/>\n{text}', (), offered, others=others)
+    assert [c.name for c in beside.calls] == ["get"] and not beside.is_malformed and beside.warnings
+
+
+@pytest.mark.parametrize("text", ["The <rm> command", "a set: <set of things", "`<rm path='x'/>`", "</rm>", "<search> is HTML"])
+def test_words_about_a_tool_that_is_off_stay_prose(text: str) -> None:
+    assert answer_parser.read(text, (), TOOLS[2:3], others=[t.name for t in TOOLS]) == answer_parser.Answer(text, ())
+
+
+@pytest.mark.covers("R-072")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_use>",
+        "<tool_call>",
+        "I look.\n<tool_use>",
+        "<tool_use>\n<name>search</name>\n<input>{",
+        "<tool_use>\n<name>sea",
+        '<tool_use>\n{"name": "sea',
+        "<tool_calls>\n[",
+        '<function_calls>\n<invoke name="get"><parameter name="path">a',
+    ],
+)
+def test_a_call_that_breaks_off_is_no_final_answer(text: str) -> None:
+    answer = answer_parser.read(text, (), TOOLS)
+    assert answer.is_malformed and answer.calls == () and "<" not in answer.text
+
+
+@pytest.mark.covers("R-072")
+@pytest.mark.parametrize("text", ["<tool_u", "I look. <ge", "<|chan", "<"])
+def test_a_mark_that_an_answer_was_cut_in_is_no_final_answer(text: str) -> None:
+    answer = answer_parser.read(text, (), TOOLS, is_cut=True)
+    assert answer.is_malformed == (text != "<") and ("<" in answer.text) == (text == "<")
 
 
 # -- other formats ------------------------------------------------------------------------------------
@@ -716,6 +851,18 @@ def test_what_follows_thoughts_streams() -> None:
         "<|channel|>c to=functions.search<|message|>{",
         "```\n",
         "<get a='\"",
+        "a ```\n",
+        "- ```\n",
+        "> ```xml\n",
+        "```xml\na```\n",
+        "<pre>",
+        "<code>",
+        "<!--",
+        '"',
+        ' "<rm path="x"/>',
+        "    a\n\n",
+        "\n\n    <rm>x</rm>",
+        "- 1. ",
     ],
 )
 def test_a_long_text_of_one_thing_is_read_in_linear_time(unit: str) -> None:

@@ -296,7 +296,7 @@ def test_a_reload_that_finds_the_database_busy_does_not_end_the_core(box: Box, t
     with box.store() as store, store.write():
         core.child.send_signal(signal.SIGHUP)
         until(lambda: any("reload was not finished" in line["message"] for line in box.log("core")), "it says so")
-    assert core.is_up() and core.call("core.reload") == {"changed": "", "restart": ""}
+    assert core.is_up() and core.call("core.reload") == {"changed": "", "broker": "", "restart": ""}
 
 
 def test_a_reload_takes_effect_at_once_and_says_what_waits_for_a_restart(box: Box) -> None:
@@ -306,6 +306,8 @@ def test_a_reload_takes_effect_at_once_and_says_what_waits_for_a_restart(box: Bo
     box.home.config.write_text('[policy]\npath = "rules.toml"\n[api]\nmax_connections = 9\n[models]\ncontext = 4096\n')
     told = box.run("reload").stdout
     assert told == "changed: models.context, policy.path\nafter a restart: api.max_connections\n"
+    assert box.run("reload").stdout == "changed: nothing\nafter a restart: api.max_connections\n", "it still waits"
+    assert "pending      after a restart: api.max_connections" in box.run("status").stdout
     assert core.call("tool.call", name="search", arguments={"query": "owl"})["status"] == 403
     until(lambda: core.broker_pid() != first, "another broker")
     (box.home.root / "rules.toml").write_text("[tools\n")

@@ -15,6 +15,8 @@ import pytest
 from needs import needs
 from process import Box, a_box, until  # noqa: F401
 from test_broker import ROOT, TOKEN, started
+from test_remote_end_to_end import asked_for, remote_box
+from wire import Turn
 
 from appliance.runtime.paths import Home
 
@@ -80,7 +82,7 @@ def test_switching_it_off_and_on_again_restarts_the_broker(box: Box) -> None:
         kept = "\n".join(line for line in text.splitlines() if not line.startswith(("[models]", "local_only")))
         box.home.config.write_text(f"{kept}\n[models]\nlocal_only = {value}\n")
         told = core.call("core.reload")
-        assert "models.local_only" in told["changed"]
+        assert "models.local_only" in told["changed"], told
 
         def is_so(wanted: bool = is_confined, before: int = first) -> bool:
             broker = core.call("core.status")["broker"]
@@ -88,6 +90,50 @@ def test_switching_it_off_and_on_again_restarts_the_broker(box: Box) -> None:
 
         until(is_so, "the new broker is as it should be")
         first = int(core.call("core.status")["broker"]["pid"])
+
+
+@pytest.mark.covers("A-008", "A-263")
+def test_it_holds_for_the_next_question_although_an_answer_is_streaming(box: Box) -> None:
+    with remote_box(box, '"a/m"') as wires:
+        wires["a"].always = Turn(chunks=("word ",) * 40, pause_s=0.2)
+        core = box.serve()
+        first = core.broker_pid()
+        asking = box.start("ask", "a long story")
+        until(lambda: bool(asked_for(wires["a"])), "the answer streams")
+        box.home.config.write_text(box.home.config.read_text().replace("local_only = false", "local_only = true\nthreads = 2"))
+        told = box.json("reload")
+        assert told == {"changed": "models.local_only", "broker": "models.threads", "restart": ""}, "it is answering"
+        status = core.call("core.status")
+        assert (
+            status["broker"]["is_confined"] and status["broker"]["pid"] == first and status["pending"]["broker"] == "models.threads"
+        )
+        assert "pending      when the model process has answered" in box.run("status").stdout
+        done = box.run("ask", "another question")
+        assert done.returncode != 0 and "local_only is true" in done.stderr
+        assert len(asked_for(wires["a"])) == 1
+        out, _ = asking.communicate(timeout=120)
+        assert out.decode().count("word") == 40, "what was being said is finished"
+        until(lambda: core.call("core.status")["pending"] == {"broker": "", "restart": ""}, "nothing waits")
+        assert core.broker_pid() != first and len(asked_for(wires["a"])) == 1
+        assert box.json("reload") == {"changed": "", "broker": "", "restart": ""}
+
+
+@pytest.mark.covers("A-263")
+def test_pools_changed_while_an_answer_streams_are_used_after_it(box: Box) -> None:
+    with remote_box(box, '"a/m"') as wires:
+        wires["a"].always = Turn(chunks=("word ",) * 15, pause_s=0.2)
+        wires["b"].always = Turn(chunks=("Tu-whit.",))
+        core = box.serve()
+        asking = box.start("ask", "a long story")
+        until(lambda: bool(asked_for(wires["a"])), "the answer streams")
+        box.home.config.write_text(box.home.config.read_text().replace('default = ["a/m"]', 'default = ["b/n"]'))
+        assert box.run("reload").stdout == (
+            "changed: nothing\nwhen the model process has answered what it is asked now: pools.default\n"
+        )
+        assert box.json("reload")["broker"] == "pools.default", "it is said again"
+        asking.communicate(timeout=120)
+        until(lambda: core.call("core.status")["pending"]["broker"] == "", "nothing waits")
+        assert box.run("ask", "who are you now?").stdout == "Tu-whit.\n"
 
 
 # Runs in a network of its own in which every address is reached over one interface, where every packet is seen. First

@@ -62,7 +62,7 @@ class Desk:
         self.rows = Schedules(self.store, self.process)
         self.runs = Runs(self.store, self.process)
         self.outbox, self.tasks = Outbox(self.store, self.process), Tasks(self.store)
-        hands = Hands(self.outbox, self.tasks, self.runs, self._accept, self._start, lambda channel: True, lambda a, b: None)
+        hands = Hands(self.outbox, self.tasks, self.runs, self._accept, self._start, lambda channel: True)
         effects = Effects(hands)
         self.firing = Firing(
             self.store,

@@ -34,6 +34,31 @@ Filter = Annotated[str, "only entries whose text matches: words, a glob or /rege
 
 
 @dataclass(frozen=True)
+class Pending:
+    """Changed keys that are not in force: until the broker was renewed, and until the next start."""
+
+    broker: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, str]:
+        """For programs."""
+        return {"broker": ", ".join(self.broker), "restart": ", ".join(self.restart)}
+
+    def text(self) -> str:
+        """In one line, "" for nothing."""
+        waits = ((self.broker, "when the broker has answered what it is asked now"), (self.restart, "after a restart"))
+        return "; ".join(f"{', '.join(keys)} {when}" for keys, when in waits if keys)
+
+
+@dataclass(frozen=True)
+class Reloaded:
+    """What a reload came to: the keys that it has put in force, and those that wait."""
+
+    changed: str
+    pending: Pending
+
+
+@dataclass(frozen=True)
 class Means:
     """What the door needs from the core besides the inbox and the record."""
 
@@ -42,7 +67,7 @@ class Means:
     status: Callable[[], dict[str, Any]]
     plan: Callable[[str], list[dict[str, Any]]]
     prompt_size: Callable[[str, str], dict[str, Any]]
-    reload: Callable[[], tuple[str, str]]
+    reload: Callable[[], Reloaded]
     shutdown: Callable[[str], None]
     bench: Callable[[str, float, Callable[[str, int, int], None], CancelToken], dict[str, Any]]
 
@@ -481,9 +506,12 @@ class Rpc:
 
     @method("core.reload")
     def reload(self, call: Call) -> dict[str, Any]:
-        """Read the configuration again; a bad one changes nothing. `restart` names what holds only after a restart."""
-        changed, restart = self._means.reload()
-        return {"changed": changed, "restart": restart}
+        """Read the configuration again; a bad one changes nothing. `changed` is in force, `broker` and `restart` name what waits.
+
+        Keys under `broker` hold as soon as the broker has answered what it is being asked, those under `restart` after one.
+        """
+        done = self._means.reload()
+        return {"changed": done.changed, **done.pending.plain()}
 
     @method("core.shutdown")
     def shutdown(self, call: Call, reason: str = "asked to") -> dict[str, Any]:

@@ -1,0 +1,78 @@
+"""What a reload says it has taken is in force; what it has not taken is named until it is."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recorded import Recording, keys, recorded
+from stores import new_home
+
+from appliance.models.pool import Pool
+from appliance.runtime import config
+from appliance.runtime.paths import Home
+from appliance.service.core import Core
+
+SERVED = ("api.rpc_timeout_ms", "api.max_connections")  # the daemon reads them when it makes the socket
+NAMING = "agents"  # the broker only lists a provider that a role names; it answers for it either way
+
+
+@pytest.fixture
+def core(tmp_path: Path, runtime: Path) -> Iterator[Core]:
+    """A core whose reads of the configuration are noted; nothing runs."""
+    home = Home(tmp_path / "core")
+    new_home(home)
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+    made = Core(home, environ, live=Recording(home, environ))
+    yield made
+    made.close("the test has ended")
+
+
+@pytest.mark.covers("A-263")
+def test_each_key_is_marked_by_how_its_change_comes_into_force(core: Core, home: Home) -> None:
+    live = core.live
+    assert isinstance(live, Recording)
+    built = set(live.read_first)
+    core.reload()
+    read = recorded(config.Config(), asked := set())
+    pool = Pool(home, read)
+    pool.remotes.status(), pool.remotes.close()
+    for key in keys():
+        known = config.described(key)
+        assert not (known.is_broker and known.is_restart), f"{key} waits for one thing, not for two"
+        if known.is_later:
+            assert key not in built, f"{key} is marked as not used, and is"
+        elif known.is_restart:
+            assert key in built or key in SERVED or key.startswith("tools.web_search."), f"{key} is marked restart without need"
+        elif known.is_broker:
+            continue
+        else:
+            is_renewed = key not in built or key in live.read_again
+            assert is_renewed, f"{key} is read once, when the core is built: mark it restart, or set it in Core.reload"
+            assert key not in asked or key == NAMING, f"{key} is read by the broker: mark it broker"
+
+
+def test_what_the_broker_is_built_with_is_marked_so(home: Home) -> None:
+    settings = recorded(config.Config(), read := set())
+    pool = Pool(home, settings)
+    with pytest.raises(Exception, match="no model"):
+        pool.plan()
+    pool.remotes.status(), pool.remotes.close()
+    assert read and all(config.described(key).is_broker for key in read - {NAMING}), read
+
+
+def test_a_key_that_waits_is_named_by_each_reload_until_it_is_back(core: Core) -> None:
+    core.home.config.write_text("[store]\nmmap_mb = 5\n[runs]\nmax_turns = 7\nthink = true\n")
+    done = core.reload()
+    assert (done.changed, done.pending.restart, done.pending.broker) == ("runs.max_turns", ("store.mmap_mb",), ())
+    again = core.reload()
+    assert (again.changed, again.pending.restart) == ("", ("store.mmap_mb",))
+    assert core.status()["pending"] == {"broker": "", "restart": "store.mmap_mb"}
+    core.home.config.write_text("")
+    assert core.reload().changed == "runs.max_turns, store.mmap_mb" and core.pending().restart == ()
+
+
+def test_keys_of_a_broker_that_does_not_run_wait_for_nothing(core: Core) -> None:
+    core.home.config.write_text("[models]\nlocal_only = false\nthreads = 2\n[prices.m]\ninput = 1\n")
+    done = core.reload()
+    assert done.changed == "models.threads, models.local_only, prices.m" and done.pending.text() == ""
