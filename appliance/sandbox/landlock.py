@@ -23,6 +23,8 @@ _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _CREATE_RULESET = 444  # add_rule and restrict_self follow; the same everywhere
 
+_SIGNALS = 256  # that wait, and timers: the kernel counts them for the user, who needs them outside as well
+
 PERL = "/usr/bin/perl"
 # Arguments: descriptor to say on that the command begins now; numbers of prlimit64 and seccomp; niceness; limits as
 # "resource:value"; the ruleset in hexadecimal, "" where the kernel has none; rules as "rights:path", one a
@@ -112,6 +114,7 @@ def _limits(ceiling: Ceiling) -> str:
         resource.RLIMIT_CPU: math.ceil(ceiling.cpu_s),
         resource.RLIMIT_NPROC: ceiling.pids,
         resource.RLIMIT_NOFILE: ceiling.files,
+        resource.RLIMIT_SIGPENDING: _SIGNALS,
     }
     return " ".join([f"{what}:{value}" for what, value in wanted.items() if value] + [f"{resource.RLIMIT_CORE}:0"])
 

@@ -6,12 +6,12 @@ stays above it is noticed, not that nobody ever gets there.
 """
 
 import os
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.clock import monotonic_s
+from appliance.sandbox import folder_tree
 
 _COUNTED = ("RssAnon", "RssShmem", "VmSwap")  # not file pages, which the kernel takes back when it needs them
 # The part of its memory that the tables of its pages may take: reading where nothing is fills them, and where there are
@@ -20,7 +20,8 @@ _TABLES = 8
 _IN_MEMORY = ("tmp", "dev/shm")  # folders of every sandbox
 _SOCKETS = 256  # what waits in one to be read is memory of the kernel's, up to two megabytes each
 _SHARED = "/dev/zero (deleted)"  # how the kernel calls memory shared with nobody, which stays when no process shows it
-_FILE_BYTES = 4096  # an empty file costs the disk something, too
+_OBJECT_BYTES = 200  # what the kernel needs at least for one area of memory, or for one lock on a part of a file
+_TRIES = 3  # to see all of a folder that somebody moves about
 _MEMORY_FILES = 50_000  # in each folder that is memory: the kernel keeps a kilobyte for each, beyond the folder's size
 MEMORY_S, DISK_S = 0.05, 0.25
 
@@ -32,14 +33,6 @@ class Use:
     threads: int
     memory_bytes: int
     table_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Size:
-    """Bytes below a folder that could be seen, and whether that is all of them."""
-
-    seen_bytes: int
-    is_whole: bool
 
 
 class Watch:
@@ -54,10 +47,11 @@ class Watch:
         self._pids = pids + 1  # the sandbox's own first process
         self._disk_bytes = disk_bytes
         self._free_bytes = _free(folder) if folder else 0
-        self._shared_bytes = _shared()
+        self._shared_bytes, self._kernel_bytes = _of_machine("Shmem"), _of_machine("SUnreclaim")
         self._disk_due_s = monotonic_s() + DISK_S
+        self._before_bytes = _before(folder, disk_bytes) if folder else 0
         # Whether what fills it may have lain there before this call; not if there is room now.
-        self._may_be_old = folder is not None and folder_bytes(folder, disk_bytes).seen_bytes > disk_bytes
+        self._may_be_old = self._before_bytes > disk_bytes
 
     def complaint(self) -> str:
         """The limit that is passed now, in words, or ""."""
@@ -65,6 +59,8 @@ class Watch:
             return f"started more than {self._pids - 1} processes"
         if use.table_bytes > self._memory_bytes // _TABLES or self._has_hidden() or self._is_over(use.memory_bytes):
             return f"used more than {self._memory_bytes >> 20} MB of memory"
+        if self._has_filled_kernel():
+            return f"made the kernel use more than {self._memory_bytes >> 20} MB for areas of memory and locks"
         if _lines(self._net) > _SOCKETS:
             return f"opened more than {_SOCKETS} sockets"
         if _files(self._root) > _MEMORY_FILES:
@@ -86,10 +82,17 @@ class Watch:
 
         The kernel counts that for the whole machine only, so whoever has none of the kind is not meant.
         """
-        grown = _shared() - self._shared_bytes
+        grown = _of_machine("Shmem") - self._shared_bytes
         if grown <= self._memory_bytes:
             return False
         return grown - _held(self._root) > self._memory_bytes and has_mapped(self._proc, _is_shared)
+
+    def _has_filled_kernel(self) -> bool:
+        """Whether the kernel uses too much for it: it knows that for the machine only, so whoever has few objects is not meant."""
+        if _of_machine("SUnreclaim") - self._kernel_bytes <= self._memory_bytes:
+            return False
+        many = self._memory_bytes // 2 // _OBJECT_BYTES
+        return kernel_objects(self._proc, many) >= many
 
     def _may_hide(self, grown: int, written: int) -> bool:
         """Whether a disk that has less room by that much may have lost it to files of theirs that nobody sees.
@@ -106,16 +109,18 @@ class Watch:
         return max(to_disks, written_bytes(self._proc, "wchar"))
 
     def _disk(self, folder: Path) -> str:
-        size = folder_bytes(folder, self._disk_bytes)
+        size = folder_tree.measure(folder, self._disk_bytes)
         used, grown = size.seen_bytes, self._free_bytes - _free(folder)
-        used += deleted_bytes(self._proc, folder) + (0 if size.is_whole else max(0, grown))
+        if not size.is_whole:  # what we could not see is what lay there before, and what the disk has less room for
+            used = max(used, self._before_bytes) + max(0, grown)
+        used += deleted_bytes(self._proc, folder)
         written = written_bytes(self._proc) if max(used, grown) > self._disk_bytes else 0
         if used <= self._disk_bytes < grown and self._may_hide(grown, written):
             used = grown
         over = used - self._disk_bytes
         if size.seen_bytes > self._disk_bytes and self._may_be_old and min(grown, self._written(written)) < over:
             # It was too full before this call, which may still work and delete, and must not add.
-            self._disk_bytes = folder_bytes(folder, 1 << 62).seen_bytes
+            self._disk_bytes = folder_tree.measure(folder, 1 << 62).seen_bytes
             used = 0
         self._may_be_old = False
         return f"filled its folder with more than {self._disk_bytes >> 20} MB" if used > self._disk_bytes else ""
@@ -146,35 +151,31 @@ def shared_fairly(proc: str, otherwise: int) -> int:
     return total
 
 
-def folder_bytes(folder: Path, enough: int) -> Size:
-    """What everything below a folder takes on the disk; stops counting above `enough`. Follows no links."""
-    total, waiting, linked, is_whole = 0, [str(folder)], set(), True
-    while waiting and total <= enough:
+def _before(folder: Path, enough: int) -> int:
+    """Bytes that lie in a folder when a call begins; more than enough when they cannot be counted."""
+    for _ in range(_TRIES):
+        size = folder_tree.measure(folder, enough, is_opening=True)
+        if size.is_whole:
+            return size.seen_bytes
+    return max(size.seen_bytes, enough)
+
+
+def _of_machine(field: str) -> int:
+    """Bytes of memory of the whole machine: "Shmem" is shared, files in memory are part of it; "SUnreclaim" is the kernel's."""
+    return 1024 * _fields("/proc/meminfo").get(field, 0)
+
+
+def kernel_objects(proc: str, enough: int) -> int:
+    """Areas of memory that the processes listed in a /proc have mapped, and locks they hold; stops counting at `enough`."""
+    found = 0
+    for path in (f"{proc}/locks", *(f"{proc}/{pid}/maps" for pid in _pids(proc))):
         try:
-            entries = list(os.scandir(waiting.pop()))
-        except PermissionError:  # shut by the one who made it
-            is_whole = False
-            continue
+            with open(path, "rb") as file:
+                while found < enough and (data := file.read(1 << 16)):
+                    found += data.count(b"\n")
         except OSError:
             continue
-        for entry in entries:
-            try:
-                info = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
-            if stat.S_ISDIR(info.st_mode):
-                waiting.append(entry.path)
-            elif info.st_nlink > 1:
-                if info.st_ino in linked:
-                    continue
-                linked.add(info.st_ino)
-            total += max(info.st_blocks * 512, _FILE_BYTES)
-    return Size(total, is_whole)
-
-
-def _shared() -> int:
-    """Bytes of memory that is shared, of the whole machine; files in memory are part of it."""
-    return 1024 * _fields("/proc/meminfo").get("Shmem", 0)
+    return found
 
 
 def _held(root: str) -> int:

@@ -109,6 +109,11 @@ _NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "vmsplice": (278, 75),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
+    # what the kernel counts for the user or the machine, so that whoever takes much leaves others nothing
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "io_setup": (206, 0),
+    "mq_open": (240, 180),
     # rules of Landlock, which the last step into the sandbox needs; each takes memory that counts for none
     "landlock_create_ruleset": (444, 444),
     "landlock_add_rule": (445, 445),
@@ -128,6 +133,7 @@ _NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "mknodat": (259, 33),
     "personality": (135, 92),
     "ioctl": (16, 29),
+    "fcntl": (72, 25),
     "socket": (41, 198),
     "socketpair": (53, 199),
 }
@@ -135,6 +141,7 @@ _NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
 _CLONE_NEW = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # Linux, 32 bit, old version number, both; asking
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX: typing into the terminal of whoever started us
+_OUTSIDE = (1024, 1026)  # F_SETLEASE, which lets others wait 45 s for a file, and F_NOTIFY
 _AF_UNIX = 1
 _AF_INTERNET = (2, 10, 16)  # AF_INET, AF_INET6, and AF_NETLINK, which looking up a name asks for the addresses of this machine
 
@@ -159,10 +166,10 @@ _MODES: Mapping[str, tuple[int, int | None]] = {
 # filter can look.
 _ABSENT = (
     *("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_create", "memfd_secret"),
-    *("shmget", "semget", "msgget", "vmsplice"),
+    *("shmget", "semget", "msgget", "vmsplice", "inotify_init", "inotify_init1", "io_setup", "mq_open"),
 )
 _LATER = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")  # denied when it has done with them
-_JUDGED = ("clone", "personality", "ioctl", "socket", "socketpair", *_MODES)
+_JUDGED = ("clone", "personality", "ioctl", "fcntl", "socket", "socketpair", *_MODES)
 
 
 class Rule(NamedTuple):
@@ -188,6 +195,7 @@ def tool_filter(machine: str = "", *, has_unix: bool = True, has_network: bool =
         Rule("clone", errno.EPERM, 0, "bits", (_CLONE_NEW,)),
         Rule("personality", errno.EPERM, 0, "unless", _PERSONALITIES),
         Rule("ioctl", errno.EPERM, 1, "among", _TERMINAL),
+        Rule("fcntl", errno.EINVAL, 1, "among", _OUTSIDE),
     ]
     rules += [Rule(name, errno.EPERM, mode, "bits", (_SET_ID,), flags) for name, (mode, flags) in _MODES.items()]
     if has_network:

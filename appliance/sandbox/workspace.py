@@ -12,7 +12,6 @@ import logging
 import os
 import posixpath
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from appliance.policy.rules import Judgement, Policy, Request, Runtime, Usage, W
 from appliance.records import Cancel, Terms
 from appliance.runtime import tool_settings
 from appliance.runtime.settings import Config
+from appliance.sandbox import folder_tree
 from appliance.sandbox.bubblewrap import SCRIPTS, WORK, Bind, Execution, Limits, Order, Profile
 from appliance.sandbox.launcher import Sandbox
 
@@ -174,8 +174,8 @@ class Workbench:
     def forget(self, session: str) -> None:
         """Remove the folder of a conversation with all that is in it; a workspace stays."""
         folder = self._ground.folder / label(session)
-        if folder.is_dir():
-            shutil.rmtree(folder, onerror=_left)
+        if left := folder_tree.remove(folder):
+            LOG.warning("%d files or folders of %s were not removed", left, folder)
 
     def root(self, session: str) -> Path:
         """The working folder: the one that the configuration names, else the conversation's. Refused for one of our own."""
@@ -411,10 +411,6 @@ def label(session: str) -> str:
     """A session as the name of a folder and of a process: readable, and never that of another session."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", session).strip(".-")[:40] or "nobody"
     return plain if plain == session else f"{plain}-{hashlib.sha256(session.encode()).hexdigest()[:10]}"
-
-
-def _left(function: object, path: str, error: tuple[object, BaseException, object]) -> None:
-    LOG.warning("%s was not removed: %s", path, error[1])
 
 
 def _below(inside: str, top: Path, path: Path) -> str:

@@ -20,7 +20,7 @@ from needs import needs
 from appliance import clock
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import BadInput, Busy, NotFound, Unavailable
-from appliance.sandbox import bubblewrap, landlock, resource_usage, runner, seccomp
+from appliance.sandbox import bubblewrap, folder_tree, landlock, runner, seccomp
 from appliance.sandbox.launcher import Bind, Execution, Limits, Order, Plan, Sandbox, is_left, this_core
 
 pytestmark = needs("bwrap", "perl")
@@ -728,9 +728,9 @@ def test_bytes_of_a_folder_are_those_on_the_disk(tmp_path: Path):
     (tmp_path / "deep/b").write_bytes(bytes(MB))
     (tmp_path / "hole").touch()
     os.truncate(tmp_path / "hole", 1 << 30)
-    size = resource_usage.folder_bytes(tmp_path, 1 << 40)
+    size = folder_tree.measure(tmp_path, 1 << 40)
     assert size.is_whole and 2 * MB <= size.seen_bytes < 2 * MB + 100_000
-    assert resource_usage.folder_bytes(tmp_path / "none", 1).seen_bytes == 0
+    assert folder_tree.measure(tmp_path / "none", 1).seen_bytes == 0
 
 
 @pytest.mark.covers("A-020")

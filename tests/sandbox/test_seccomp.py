@@ -102,6 +102,17 @@ def test_no_rules_are_made_once_those_of_the_sandbox_hold(machine: str):
     assert {verdict(last, MACHINES[machine], number) for number in (0, 1, 59, 221)} == {ALLOWED}
 
 
+@pytest.mark.parametrize("call", ["inotify_init1", "io_setup", "mq_open"])
+def test_what_is_counted_for_the_user_outside_as_well_is_not_to_be_had(machine: str, call: str):
+    assert say(machine, call) == failing(errno.ENOSYS)
+
+
+def test_no_file_is_leased_so_that_others_wait_for_it(machine: str):
+    duplicate, set_lock, set_lease, notify = 0, 6, 1024, 1026
+    assert say(machine, "fcntl", 3, set_lease) == say(machine, "fcntl", 3, notify) == failing(errno.EINVAL)
+    assert say(machine, "fcntl", 3, duplicate) == say(machine, "fcntl", 3, set_lock) == ALLOWED
+
+
 @pytest.mark.parametrize("call", ["semget", "msgget", "shmget", "vmsplice"])
 def test_memory_that_would_be_nobodys_is_not_to_be_had(machine: str, call: str):
     assert say(machine, call) == failing(errno.ENOSYS)
@@ -122,7 +133,8 @@ def test_no_number_is_listed_twice_and_both_machines_know_the_same_dangers():
         numbers = [n for call in seccomp.calls() if (n := seccomp.number(call, machine)) is not None]
         assert len(numbers) == len(set(numbers))
     absent = [call for call in seccomp.calls() if seccomp.number(call, "aarch64") is None]
-    assert absent == ["uselib", "modify_ldt", "iopl", "ioperm", "_sysctl", "open", "creat", "chmod", "mkdir", "mknod"]
+    other_ways = ["open", "creat", "chmod", "mkdir", "mknod"]
+    assert absent == ["uselib", "modify_ldt", "iopl", "ioperm", "_sysctl", "inotify_init", *other_ways]
 
 
 def test_no_network_leaves_everything_else(machine: str):

@@ -1,0 +1,95 @@
+"""What a call may not take from the user outside it: room on the disk, memory of the kernel, and what is counted for a user."""
+
+import ctypes
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from needs import needs
+
+from appliance.sandbox import folder_tree
+from appliance.sandbox.launcher import Execution, Limits, Order, Sandbox
+
+pytestmark = needs("bwrap", "perl")
+MB = 1 << 20
+DEEP = """
+import os, sys
+for i in range(30):
+    os.mkdir("d" * 200); os.chdir("d" * 200)
+for i in range(6):
+    fd = os.open(f"f{i}", os.O_CREAT | os.O_WRONLY); os.posix_fallocate(fd, 0, 20 << 20); os.close(fd)
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    return made
+
+
+def python(script: str, folder: Path | None = None, **limits: float) -> Execution:
+    """Run a script with the system's Python; only what /usr has is there."""
+    given = Limits(**{"timeout_s": 60.0, "disk_bytes": 50 * MB, **limits})  # type: ignore[arg-type]
+    made = Order("exec", "s1", ("/usr/bin/python3", "-I", "-S", "-c", script), folder=folder, limits=given)
+    return Sandbox().run(made, threading.Event())
+
+
+@pytest.mark.covers("A-069")
+def test_files_deeper_than_a_path_may_be_long_count_and_can_be_removed(work: Path):
+    done = python(DEEP + "import time; time.sleep(30)", work)
+    assert (done.status, done.exit_code) == ("failed", -1) and "filled its folder with more than 50 MB" in done.error, done
+    assert folder_tree.remove(work) == 0
+
+
+@pytest.mark.covers("A-069")
+def test_what_a_call_left_deep_in_its_folder_counts_for_the_next(work: Path):
+    assert python(DEEP, work).status == "completed"  # too quick to be seen
+    done = python("import time\nfor i in range(8): open(f'/work/{i}', 'wb').write(bytes(10 << 20))\ntime.sleep(30)", work)
+    assert "filled its folder" in done.error, done
+
+
+@pytest.mark.covers("A-069")
+def test_areas_of_memory_without_pages_count():
+    script = """
+import ctypes, os, time
+libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+for _ in range(16):
+    if os.fork() == 0:
+        start = libc.mmap(None, 65000 * 4096, 0, 0x4022, -1, 0)
+        for i in range(0, 65000, 2):
+            libc.mprotect(start + i * 4096, 4096, 1)
+        time.sleep(30); os._exit(0)
+time.sleep(30)
+"""
+    done = python(script, memory_bytes=64 * MB)
+    assert done.status == "failed" and "64 MB" in done.error, done
+
+
+def test_others_can_still_watch_files_open_them_and_set_timers(work: Path):
+    """Instances of inotify, leases, timers, message queues and asynchronous reads are counted for the user or the machine."""
+    script = """
+import ctypes, fcntl, os
+libc = ctypes.CDLL(None, use_errno=True)
+def failed(result):
+    return os.strerror(ctypes.get_errno()) if result < 0 else "allowed"
+print(failed(libc.inotify_init()), failed(libc.inotify_init1(0)), sep=",")
+try:
+    fcntl.fcntl(os.open("/work/leased", os.O_CREAT | os.O_RDWR), 1024, 1)
+except OSError as error:
+    print(error.strerror)
+print(failed(libc.syscall(%d, 1, ctypes.byref(ctypes.c_ulong(0)))))
+timer, count = ctypes.c_void_p(), 0
+while count < 5000 and libc.timer_create(1, None, ctypes.byref(timer)) == 0:
+    count += 1
+print(count)
+"""
+    number = {"x86_64": 206, "aarch64": 0}[os.uname().machine]
+    done = python(script % number, work)
+    absent = "Function not implemented"
+    assert done.stdout.decode().splitlines()[:3] == [f"{absent},{absent}", "Invalid argument", absent], done
+    assert 0 < int(done.stdout.split()[-1]) <= 256
+    assert ctypes.CDLL(None).inotify_init() >= 0
