@@ -22,7 +22,6 @@ ALLOWED: dict[tuple[str, ...], dict[str, bool]] = {
     ("thread", "list"): {"--type": True, "--limit": True, "--offset": True},
     ("thread", "view"): {"--only": True},
     ("thread", "follow"): {"--interval": True},
-    ("doctor",): {},
     ("secret", "list"): {},
     ("secret", "set"): {"--expires": True},
     ("prompt-size",): {},

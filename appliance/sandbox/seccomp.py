@@ -195,7 +195,7 @@ def tool_filter(machine: str = "", *, has_unix: bool = True, has_network: bool =
         Rule("clone", errno.EPERM, 0, "bits", (_CLONE_NEW,)),
         Rule("personality", errno.EPERM, 0, "unless", _PERSONALITIES),
         Rule("ioctl", errno.EPERM, 1, "among", _TERMINAL),
-        Rule("fcntl", errno.EINVAL, 1, "among", _OUTSIDE),
+        Rule("fcntl", errno.EPERM, 1, "among", _OUTSIDE),
     ]
     rules += [Rule(name, errno.EPERM, mode, "bits", (_SET_ID,), flags) for name, (mode, flags) in _MODES.items()]
     if has_network:

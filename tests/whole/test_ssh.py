@@ -102,8 +102,8 @@ def test_text_becomes_words_of_ours(text: str, words: list[str]):
         "ask hi; rm -r /",
         "ask --thr abc",
         "ask --thread",
-        "doctor --repair",
-        "doctor --rep",
+        "doctor",  # which only the home's owner may run
+        "prompt-size --rep",
         "search x --home=/etc",
         "prompt-size --write /tmp",
         "\u2010\u2010home /etc",

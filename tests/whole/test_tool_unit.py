@@ -94,6 +94,9 @@ def test_tools_run_as_a_user_of_their_own(up: Machine, said: dict[str, Any]):
     core, tool, broker = (machine.user_id(up.root, name) for name in ("owlbox", "owlbox-tool", "owlbox-broker"))
     assert len({core, tool, broker, 0}) == 4
     assert (said["health"]["runner"], said["health"]["uid"], said["health"]["state"]) == ("unit", tool, "ok")
+    # The core's own unit lets it ask the kernel, or status would say otherwise than doctor, which runs in no unit.
+    ask = "from appliance.sandbox import landlock; print(landlock.version())"
+    assert said["health"]["landlock"] == int(up.ok(machine.PYTHON, "-I", "-c", ask)), said["health"]
     assert said["first"]["stdout"] == "1000\nowl\nout\n"
     assert said["files"]["a"][0] == tool  # written with that user's rights, read by the core
 
