@@ -171,10 +171,15 @@ def run(args: argparse.Namespace, home: Home) -> int:
     require_owner(home)
     core = Core(home, os.environ, process="worker", is_shared=False)
     try:
-        count = core.hours.round()
+        count, left = core.hours.round(), core.hours.left()
     finally:
         core.close("the round is over")
-    say(json.dumps({"fired": count}) if args.json else f"{count or 'nothing'} was due" if count < 2 else f"{count} were due")
+    if args.json:
+        say(json.dumps({"fired": count, "left": left}))
+        return 0
+    say(f"done: {count}" if count else "nothing was done" if left else "nothing was due")
+    if left:
+        say(f"{left} due that only a running core does, and it stays so: owlbox serve")
     return 0
 
 

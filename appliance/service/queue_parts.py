@@ -88,7 +88,7 @@ class Office:
         self.is_told: Callable[[Task], bool] = bool  # of the end of a task: whether anybody is to hear of it
         self.told_by: Callable[[Task], str] = lambda task: ""  # and by which channel, where that was said
         crew = self.crew
-        staff = Staff(crew.listing, crew.view, self._start, crew.stop, self._kill, self._reap, crew.log, self._lend)
+        staff = Staff(crew.listing, crew.view, self._start, self._stop, self._kill, self._reap, crew.log, self._lend)
         self.queue = Queue(staff, self.outbox, self.notices, self._heard, self.counts)
 
     def shift(self, post: Post, phases: Phases, parts: Parts, refresh: Callable[[], None], *, is_scheduling: bool = True) -> Shift:
@@ -186,6 +186,11 @@ class Office:
 
     def _start(self, mode: Mode, task: int | None, is_scheduling: bool) -> dict[str, Any]:
         return self.crew.start(mode, task, is_scheduling=is_scheduling)
+
+    def _stop(self, ref: str) -> dict[str, Any]:
+        stopped = self.crew.stop(ref)
+        self.changed()  # what it held is given back
+        return stopped
 
     def _kill(self, ref: str) -> dict[str, Any]:
         killed = self.crew.kill(ref)

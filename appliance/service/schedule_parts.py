@@ -24,7 +24,7 @@ from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import RUNNING, Loop
 from appliance.work.conditions import Judge, Verdict
 from appliance.work.effects import NORMAL, NOW, Effects, Hands
-from appliance.work.firing import Done, Due, Effect, Firing, Told
+from appliance.work.firing import ALONE, BESIDE, CORE, Done, Due, Effect, Firing, Here, Told
 from appliance.work.jobs import DONE, Given, Job, Jobs, Order
 from appliance.work.schedule_service import Bounds, Timetable
 from appliance.work.schedules import CLOCKLESS_MS, Gates, Schedule, Schedules, key
@@ -102,15 +102,15 @@ class Hours:
             {
                 "reminder": Effect(effects.remind, is_inside=True),
                 "tasks": Effect(effects.plan, is_inside=True),
-                "message": Effect(effects.say, is_inside=False),
-                "prompt": Effect(self._prompt, is_inside=False),
+                "message": Effect(effects.say, is_inside=False, needs_core=True),
+                "prompt": Effect(self._prompt, is_inside=False, needs_core=True),
                 "system": Effect(self._system, is_inside=False),
             },
             self._gates,
             Told(self._tell_paused, self._tell_failed),
             lambda known, now: self._judge(judge, known, now),
         )
-        self.timetable.trigger = lambda known: self.firing.trigger(known, now_ms())
+        self.timetable.trigger = lambda known: self.firing.trigger(known, now_ms(), self._here())
         around.jobs.ended.append(self.job_ended)
         self._log = log.beside(self._ground.home.logs / ERRORS, LOGGERS, around.redactor)
 
@@ -134,8 +134,13 @@ class Hours:
 
     def is_due(self) -> bool:
         """True when `round` has something to do; writes nothing."""
-        next_ms = self.rows.next_ms()
-        return next_ms is not None and next_ms <= now_ms()
+        next_ms, now = self.rows.next_ms(), now_ms()
+        return next_ms is not None and next_ms <= now and bool(self.firing.due(now, self._here()))
+
+    def left(self) -> int:
+        """How many are due that only a running core does."""
+        now = now_ms()
+        return len(self.firing.due(now)) - len(self.firing.due(now, self._here()))
 
     def round(self) -> int:
         """Fire what is due and end, for processes that come and go; how many. A running core does most of it itself."""
@@ -143,7 +148,7 @@ class Hours:
             self._settle_clock()  # what a clock that was never set made due fires nothing
             if not self.is_due():
                 return 0
-        count = self.firing.round(now_ms(), is_alone=not self._has_core())
+        count = self.firing.round(now_ms(), self._here())
         if count:
             self._changed()
         return count
@@ -251,6 +256,9 @@ class Hours:
         next_ms = self.rows.next_ms()
         if next_ms is not None:
             self.rows.mend(now_ms(), self._gates())
+
+    def _here(self) -> Here:
+        return CORE if self._keeper is not None else BESIDE if self._has_core() else ALONE
 
     def _has_core(self) -> bool:
         """True while another process serves this home."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from appliance.errors import BadInput, Busy, DiskFull, DiskReadOnly, OwlError, StoreError
+from appliance.errors import BadInput, Busy, DiskFull, DiskReadOnly, OwlError, StoreError, Unavailable
 from appliance.store.database import Store
 from appliance.work import schedules as rows
 from appliance.work.conditions import Verdict
@@ -20,6 +20,10 @@ from appliance.work.schedules import Act, Gates, Schedule, Schedules
 LOG = logging.getLogger(__name__)
 RETRY_MS = 300_000  # after a model could not be asked
 LATE_MS = 300_000  # what is later says so
+Here = Literal["core", "alone", "beside"]  # which process fires: the core, one without a core, one beside it
+CORE: Here = "core"
+ALONE: Here = "alone"
+BESIDE: Here = "beside"
 NOT_NOW = (Busy, DiskFull, DiskReadOnly, StoreError)  # the database's fault: nothing has happened, and it is tried again
 
 
@@ -53,10 +57,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Effect:
-    """How an action is brought about: either within the transaction of the firing, or by its key after it."""
+    """How an action is brought about: either within the transaction of the firing, or by its key after it.
+
+    What `needs_core` goes on after its firing for longer than a process that comes and goes.
+    """
 
     make: Callable[[Due], Done]
     is_inside: bool
+    needs_core: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,20 +96,23 @@ class Firing:
 
     # -- a round ------------------------------------------------------------------------------------
 
-    def round(self, now: int, *, is_alone: bool = True, later: Callable[[Schedule], object] | None = None) -> int:
-        """Fire everything that is due; how many. What has to be judged goes to `later` when given.
+    def due(self, now: int, here: Here = CORE) -> list[Schedule]:
+        """Those that are due and may be done here, or whose state has to be mended; what is left stays due."""
+        return [
+            known
+            for known in self.schedules.due(now)
+            if self._may_begin(known, here) or known.state.rule != known.rule.fingerprint
+        ]
 
-        Unless we are alone, what goes on after its firing is left to the process that stays.
-        """
+    def round(self, now: int, here: Here = CORE, later: Callable[[Schedule], object] | None = None) -> int:
+        """Fire everything that is due and may be done `here`; how many. What has to be judged goes to `later` when given."""
         count, is_mended = 0, False
-        for known in self.schedules.due(now):
+        for known in self.due(now, here):
             try:
                 if (known.state.next_ms or now + 1) > now or known.state.rule != known.rule.fingerprint:
                     if not is_mended:  # mends all of them
                         self.schedules.mend(now, self.gates())
                     is_mended = True
-                elif not is_alone and not self._is_inside(known):
-                    continue
                 elif not known.rule.is_judged:
                     count += self.fire(known, now)
                 elif later is not None:
@@ -161,8 +172,11 @@ class Firing:
         finally:
             self.schedules.release(known.id)  # a firing has done so; whatever kept it from firing has not (B-046)
 
-    def trigger(self, known: Schedule, now: int) -> str:
+    def trigger(self, known: Schedule, now: int, here: Here = CORE) -> str:
         """Do it now because a person says so, whatever its rule says (B-049); what came of it in words."""
+        if not self._may_begin(known, here):
+            what = f"schedule {known.ref} is a {known.action.kind}, which goes on after this process has ended"
+            raise Unavailable(what, hint="only a running core does it: owlbox serve, then owlbox schedule trigger")
         verdict, note = None, ""
         if known.rule.is_judged and known.action.kind == "tasks" and not known.action.details.get("tasks"):
             try:
@@ -202,9 +216,9 @@ class Firing:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _is_inside(self, known: Schedule) -> bool:
+    def _may_begin(self, known: Schedule, here: Here) -> bool:
         effect = self._effects.get(known.action.kind)
-        return effect is not None and effect.is_inside
+        return here == CORE or (effect is not None and (effect.is_inside or (here == ALONE and not effect.needs_core)))
 
     def _inside(self, due: Due, effect: Effect, is_asked: bool) -> bool:
         with self._store.write(durable=True):

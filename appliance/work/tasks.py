@@ -214,8 +214,7 @@ class Tasks:
         _check(new.priority, new.description, new.deadline_ms)
         context_ids = json.dumps([str(ref) for ref in new.context_ids], ensure_ascii=False)
         with self._store.write(run=new.run, durable=True) as execute:
-            known = execute("SELECT id FROM tasks WHERE key = ?", (new.key,)) if new.key else []
-            if known:
+            if known := (execute("SELECT id FROM tasks WHERE key = ?", (new.key,)) if new.key else []):
                 return self.get(int(known[0][0]))
             now = now_ms()
             columns = "name, description, priority, deadline_ms, context_ids, person, session, origin, key, created_ms, updated_ms"
@@ -505,7 +504,8 @@ class Tasks:
         return self.get(task.id)
 
     def _bereave(self, execute: Execute, task: Task, why: str) -> Task:
-        """What becomes of a task whose worker died, or hangs."""
+        """What becomes of a task whose worker died, or hangs. Whoever is idle is told: it looks by itself every five minutes."""
+        self._store.after(lambda: self._nudge(task))
         task = self._reopen(execute, task, why, deaths=1)
         if task.status != "pending" or task.deaths < MAX_DEATHS:
             return task

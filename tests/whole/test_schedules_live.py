@@ -140,9 +140,27 @@ def test_killed_and_begun_again_it_tells_what_was_due_meanwhile_once(owl: Box) -
 def test_a_timers_round_without_a_core_judges_and_makes_tasks(owl: Box) -> None:
     assert owl.run("schedule", "add", "Howl", "--frequency", "judged: every full moon").returncode == 0
     script(owl, f"title = '{VERDICT}'\n{PLAY}")  # what the scripted model says to side questions
-    assert owl.json("schedule", "run") == {"fired": 1}
-    assert owl.json("schedule", "run") == {"fired": 0}
+    assert owl.json("schedule", "run") == {"fired": 1, "left": 0}
+    assert owl.json("schedule", "run") == {"fired": 0, "left": 0}
     assert {one["name"]: one["open_blockers"] for one in owl.json("task", "list")} == {"look": 0, "howl": 1}
+
+
+@pytest.mark.covers("B-049", "S-068", "A-245")
+def test_without_a_core_a_message_stays_due_and_the_core_says_it(owl: Box) -> None:
+    assert owl.run("cron", "add", "news", "Sum up.", "every 86400").returncode == 0
+    assert owl.run("schedule", "add", "look", "--frequency", "every day at 9", "--action", "prompt").returncode == 0
+    with owl.store() as store, store.write() as execute:
+        execute("UPDATE schedule_state SET next_ms = ?", (now_ms() - 1,))
+    assert owl.json("schedule", "run") == {"fired": 0, "left": 2}
+    assert "2 due that only a running core does" in owl.run("schedule", "run").stdout
+    assert owl.run("worker", "run").stdout == "nothing to do\n" and owl.run("heartbeat").returncode == 0
+    refused = owl.run("schedule", "trigger", "look")
+    assert refused.returncode == 5 and "owlbox serve" in refused.stderr
+    with owl.store() as store:
+        assert store.rows("SELECT status FROM firings") == store.rows("SELECT id FROM loops") == []
+        assert store.value("SELECT MAX(failures) FROM schedule_state") == 0
+        owl.serve()
+        until(lambda: store.rows("SELECT status FROM firings") == [("done",)] * 2, "the core has said both")
 
 
 @pytest.mark.covers("B-044", "B-049")
@@ -205,6 +223,6 @@ def test_what_goes_wrong_stands_in_a_file_of_its_own(owl: Box) -> None:
     with owl.store() as store, store.write() as execute:
         execute("UPDATE schedules SET session = 'nowhere'")
         execute("UPDATE schedule_state SET next_ms = ?", (now_ms() - 1,))
-    owl.run("schedule", "run")
+    owl.serve().stop()
     lines = [json.loads(line) for line in (owl.home.logs / "scheduler-errors.log").read_text().splitlines()]
     assert lines and all(line["level"] == "error" for line in lines) and "names no session" in lines[-1]["message"]

@@ -578,6 +578,42 @@ def test_a_living_worker_reaps_a_dead_one_while_it_works_itself(owl: Box) -> Non
     assert status(owl, mine) == "in_progress" and task(owl, held)["deaths"] == 1
 
 
+def idle_beside_a_dead_one(box: Box, name: str = "a slow one") -> tuple[int, str]:
+    """A task whose worker was killed, and a worker that has found nothing to do; nobody has looked since."""
+    held = add(box, name)
+    dead = start(box, "persist")
+    until(lambda: bool(task(box, held)["run"]), "it works")
+    idle = start(box, "persist")
+    until(lambda: "[[sleeping]]" in Path(idle["log"]).read_text(), "the other sleeps")
+    send(dead["pid"], signal.SIGKILL)
+    until(lambda: is_gone(dead["pid"]), "it is gone")
+    return held, idle["id"]
+
+
+@pytest.mark.covers("B-017", "B-019", "B-022")
+@pytest.mark.parametrize("way", ["a command", "the core", "another worker"])
+def test_whoever_gives_work_back_wakes_the_idle(owl: Box, way: str) -> None:
+    owl.environ |= {"OWLBOX__WORKERS__REAP_INTERVAL_S": "3600"}
+    held, idle = idle_beside_a_dead_one(owl)
+    if way == "a command":
+        assert owl.run("worker", "list").returncode == 0
+    elif way == "the core":
+        owl.serve().stop()
+    else:
+        owl.environ |= {"OWLBOX__WORKERS__REAP_INTERVAL_S": "1", "OWLBOX__WORKERS__HEARTBEAT_S": "1"}
+        assert owl.run("worker", "run", "--task-id", "99").returncode == 0
+    until(lambda: status(owl, held) == "complete", "the idle one has done it")
+    with owl.store() as store:
+        assert [one.worker for one in Tasks(store).attempts(held)][1:] == [idle]
+
+
+def test_a_task_of_a_worker_that_hangs_wakes_the_idle(yard: Yard) -> None:
+    told: list[int] = []
+    tasks = Tasks(yard.store, nudge=lambda task: told.append(task.id))
+    held = yard.claim(yard.hire(), 99)
+    assert [task.id for task in tasks.release_stale(now_ms())] == [held] == told
+
+
 def test_a_worker_that_was_taken_for_dead_ends_and_changes_nothing(owl: Box) -> None:
     owl.environ |= {"OWLBOX__WORKERS__HEARTBEAT_S": "1", "OWLBOX__WORKERS__DEAD_AFTER_S": "2"}
     held = add(owl, "a stuck one")
