@@ -31,7 +31,7 @@ from appliance.policy.taint import Reach
 from appliance.records import Cancel, Outcome, Terms, ToolCall, ToolSpec
 from appliance.runtime import log as logs
 from appliance.runtime.signatures import Signature, signature
-from appliance.store import visibility
+from appliance.store import durability, visibility
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -528,11 +528,11 @@ class Toolbox:
         if "caller" in found.signature.services:
             services["caller"] = replace(caller, cancel=stop)
 
-        whose = self.context_of(caller.run) if caller.run else visibility.current()
+        whose, is_asked = self.context_of(caller.run) if caller.run else visibility.current(), durability.is_asked()
 
         def work() -> Outcome:
             thread[0] = threading.get_ident()
-            with logs.correlated(correlation), visibility.showing(whose):
+            with logs.correlated(correlation), visibility.showing(whose), durability.asked(is_asked):
                 value = found.function(**arguments, **services)
                 if isinstance(value, Outcome):
                     return value

@@ -12,6 +12,7 @@ from appliance.errors import Lost, Refused
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import STARTING_S, Client
+from appliance.store import durability
 
 # Methods whose answer depends on what is in box/.
 VERBS = ("set", "get", "rm", "cp", "mv", "resolve")
@@ -118,7 +119,8 @@ class InProcess:
             self._has_looked = True
         function = self._methods[method]
         bound = self._signature(function, skip=("self", "call")).bind(params or {})
-        return function(self._local_call(listen or (lambda name, value: None)), **bound)
+        with durability.asked():
+            return function(self._local_call(listen or (lambda name, value: None)), **bound)
 
     def stop(self, run: str) -> None:
         """Stop an answer."""

@@ -25,6 +25,7 @@ from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, N
 from appliance.runtime import jsonrpc, log
 from appliance.runtime.jsonrpc import Mark, Peer, Wire
 from appliance.runtime.signatures import Signature, signature
+from appliance.store import durability
 
 LOG = logging.getLogger(__name__)
 SEND_TIMEOUT_S = 30
@@ -458,7 +459,8 @@ class Listener:
         if name not in self._methods:
             raise NotFound(f"unknown method {name}", hint="discover lists the methods")
         function, sign = self._methods[name]
-        return function(call, **sign.bind(params))
+        with durability.asked():
+            return function(call, **sign.bind(params))
 
 
 def _correlation(frame: dict[str, Any]) -> str:

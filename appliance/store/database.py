@@ -21,7 +21,7 @@ import apsw
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, DiskReadOnly, NotFound, OwlError, StoreError, Unavailable
-from appliance.store import connection_settings, database_copy, integrity, sql_console, storage_errors
+from appliance.store import connection_settings, database_copy, durability, integrity, sql_console, storage_errors
 from appliance.store.connection_settings import SETTINGS, WITH_LOG
 from appliance.store.migrations import APPLICATION_ID, DERIVED, MIGRATIONS, SETTLING, UNDOABLE
 
@@ -156,9 +156,9 @@ class Store:
     def write(self, *, run: str = "", durable: bool = False, is_hurried: bool = False) -> Iterator[Callable[..., list[Row]]]:
         """One IMMEDIATE transaction; yields `execute(sql, bindings) -> rows`.
 
-        Inside another `write` of the same thread it joins that one. With `run`, what it changed in
-        undoable tables is kept as a changeset of that run, in the same transaction. `is_hurried` gives up
-        after a second of waiting for another writer: for what can be done later.
+        Inside another `write` of the same thread it joins that one. What a person asked for is always `durable`.
+        With `run`, what it changed in undoable tables is kept as a changeset of that run, in the same transaction.
+        `is_hurried` gives up after a second of waiting for another writer: for what can be done later.
         """
         db = self._connection()
         if db.in_transaction:
@@ -170,6 +170,7 @@ class Store:
             return
         if self.is_read_only:
             raise self._read_only()
+        durable = durable or durability.is_asked()
         self._local.is_durable, self._local.run = durable, run
         later: list[Callable[[], None]] = []
         self._local.later = later

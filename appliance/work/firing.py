@@ -99,9 +99,7 @@ class Firing:
     def due(self, now: int, here: Here = CORE) -> list[Schedule]:
         """Those that are due and may be done here, or whose state has to be mended; what is left stays due."""
         return [
-            known
-            for known in self.schedules.due(now)
-            if self._may_begin(known, here) or known.state.rule != known.rule.fingerprint
+            known for known in self.schedules.due(now) if self._may_begin(known, here) or known.state.rule != known.rule.fingerprint
         ]
 
     def round(self, now: int, here: Here = CORE, later: Callable[[Schedule], object] | None = None) -> int:

@@ -1,0 +1,147 @@
+"""Calls every method of the table that writes, in a process whose database files are watched; run as a program on a home.
+
+Prints, as JSON, for each call how many times it wrote to the log of the database and whether all of that was synced when the
+call returned. Only writes of the thread that serves the call, and of the tools it calls, count: others go on by themselves.
+"""
+
+import base64
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from appliance.cli.connect import InProcess
+from appliance.clock import now_ms
+from appliance.knowledge.views import Actor
+from appliance.runtime.paths import Home
+from appliance.work.jobs import Order
+
+SERVING = ("MainThread", "tool", "waiting")
+# Read, or wait for something to read.
+READS = """
+audit.list core.status entry.history entry.list entry.view entry.waiting grant.list guest.tools heartbeat.view history.list
+ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view mcp.info mcp.servers mcp.tools
+mcp.search mcp.index mcp.ping model.plan model.providers model.bench notice.follow outbox.list policy.show policy.test
+policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal run.tree run.view
+secret.address secret.list secret.reveal session.export session.list session.view skill.list sql.query stream.list thread.export
+thread.follow thread.list thread.view tool.list usage.requests usage.sums worker.list worker.log worker.view
+""".split()
+# What they change is no row of ours, or not by the time they answer: why.
+ELSEWHERE = {
+    **dict.fromkeys(("secret.expire", "secret.purge", "secret.remove", "secret.rotate", "secret.set", "secret.unlock"), "vault"),
+    **dict.fromkeys(("model.reset", "model.remote", "core.broker", "core.reload", "core.shutdown", "queue.changed"), "processes"),
+    **dict.fromkeys(("mcp.add", "mcp.remove", "mcp.auth", "mcp.deauth", "mcp.answer"), "owlbox.toml and the vault"),
+    **dict.fromkeys(("mcp.exec", "mcp.prompt", "mcp.resource", "mcp.task"), "another server"),
+    **dict.fromkeys(("run.ask", "run.act"), "need a model's plan first; accept as message.send does"),
+    **dict.fromkeys(("run.compact", "worker.start", "worker.stop"), "another thread or process writes"),
+}
+
+
+class Files(apsw.VFS):
+    """Every file of SQLite, watched."""
+
+    def __init__(self) -> None:
+        self.unsynced: set[str] = set()
+        self.writes = 0
+        super().__init__("watched", "", makedefault=True)
+
+    def xOpen(self, name: Any, flags: list[int]) -> "File":
+        return File(self, name, flags)
+
+
+class File(apsw.VFSFile):
+    """One of them."""
+
+    def __init__(self, files: Files, name: Any, flags: list[int]) -> None:
+        self.files = files
+        self.name = name.filename() if hasattr(name, "filename") else str(name)
+        super().__init__("unix", name, flags)
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        if self.name.endswith("-wal") and threading.current_thread().name.startswith(SERVING):
+            self.files.unsynced.add(self.name)
+            self.files.writes += 1
+        super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:
+        super().xSync(flags)
+        self.files.unsynced.discard(self.name)
+
+
+def main() -> None:
+    """Do it."""
+    files = Files()
+    table = InProcess(Home(Path(sys.argv[1])), os.environ)
+    core, found = table._core, {}
+
+    def call(method: str, **params: Any) -> Any:
+        files.unsynced.clear()
+        files.writes = 0
+        given = table.call(method, params)
+        before = found.get(method, {"writes": 0, "is_synced": True})
+        is_synced = before["is_synced"] and not files.unsynced
+        found[method] = {"writes": before["writes"] + files.writes, "is_synced": is_synced}
+        return given
+
+    call("session.create", channel="local", sender="ada")
+    for step in ("archive", "resume", "close", "delete"):
+        call(f"session.{step}", id="local:ada")
+    run = call("message.send", text="hello", wait=False)["run"]
+    call("run.rename", run=run, alias="first")
+    call("run.config", run=run, settings={"temperature": 0.3})
+    call("run.fork", run=run, alias="aside")
+    call("run.jump", run="aside", seq=0)
+    call("run.inject", run="aside", text="more")
+    call("run.write", ref="run://aside", attributes={"state": "cancelled"})
+    call("run.abort", run=run)
+    call("run.stop", run=run)
+    call("entry.set", ref="memory://tea", body="green", run=run)
+    call("entry.get", ref="memory://tea", run=run)
+    call("entry.update", text="tea noted", run=run)
+    call("entry.cp", ref="memory://tea", target="memory://cup")
+    call("entry.mv", ref="memory://cup", target="memory://mug")
+    call("entry.rm", ref="memory://mug")
+    for method, more in (("entry.resolve", {"is_accepted": True}), ("run.resolve", {"action": "reject"})):
+        core.verbs.perform(Actor("model", run, *core.runs.moment(run)), "set", {"ref": "plan.md", "body": method})
+        [waiting] = table.call("entry.waiting", {"run": run})
+        call(method, ref=waiting["ref"], run=run, **more)
+    call("tool.call", name="remember", arguments={"text": "tea is green"})
+    call("tool.call", name="create_task", arguments={"name": "pour"})
+    call("guest.call", name="create_task", arguments={"name": "stir"}, may_add=True)
+    for method, more in (("append", {"text": "x"}), ("complete", {}), ("abort", {}), ("cancel", {})):
+        me = Actor("model", run, *core.runs.moment(run))
+        log = core.verbs.record(me, "sh", "echo", "echo").data["proposals"][0]
+        path = core.workshop.streams.begin(me, "sh", log).output
+        call(f"stream.{method}", run=run, path=path, **more)
+    call("run.undo", run=run)
+    data = base64.b64encode(b"leaves").decode()
+    table.call("ingest.piece", {"key": "k", "data": data})
+    call("ingest.keep", items=[{"ref": "pantry:/tea.md", "body_key": "k"}])
+    grant = call("grant.add", kind="web", target="example.org", origins=["web:*"])
+    call("grant.revoke", id=grant["id"])
+    call("notify.mute", until_ms=now_ms() + 3_600_000)
+    call("notify.mute", until_ms=0)
+    call("heartbeat.beat")
+    call("policy.set", session="local:bob", document='preset = "permissive"\n')
+    call("policy.lift", session="local:bob")
+    job = core.troupe.jobs.add(Order("worker", "look", session=core.runs.get(run).session, priority="background"))
+    call("job.stop", id=job.id)
+    lines: list[str] = []
+    table.call("session.export", {"id": core.runs.get(run).session}, lambda name, value: lines.append(value["text"]))
+    call("thread.end", id="aside")
+    call("thread.delete", id="aside")
+    call("session.import", lines=lines)
+    worker = table.call("worker.start", {"is_persistent": True})
+    call("worker.kill", id=worker["id"])
+    call("worker.reap")
+    known = {*READS, *ELSEWHERE, *found}
+    print(json.dumps({"found": found, "missing": sorted({*table._methods} - known), "gone": sorted(known - {*table._methods})}))
+    table.close()
+
+
+if __name__ == "__main__":
+    main()
