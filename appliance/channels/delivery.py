@@ -8,7 +8,7 @@ outbox. Only the core runs one: another process that puts a letter has to tell t
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 
@@ -60,6 +60,7 @@ class Courier:
         self._queued: dict[int, Future[None]] = {}  # letters handed to a lane, until it is recorded what became of them
         self._sending: set[int] = set()  # those that their lane works on
         self._owed: list[Owed] = []
+        self.is_started = False
 
     def tie(self, preferred: Callable[[str], str], quiet: Quiet, has_screen: Callable[[str], bool]) -> None:
         """Before `start`: `quiet` says what has to wait, `has_screen` who looks at one, so that `tui` reaches them."""
@@ -89,7 +90,19 @@ class Courier:
     def start(self) -> None:
         """Begin with what a dead process left, then send what is put."""
         self._outbox.bell = self.wake
+        self.is_started = True
         self._rounds.start()
+
+    def flush(self, limit_s: float = 5.0) -> None:
+        """Send what is due now and wait for it, in a process that ends soon and did not `start`."""
+        end_s = monotonic_s() + limit_s
+        while monotonic_s() < end_s:
+            self._round()
+            with self._state:
+                queued = list(self._queued.values())
+            if not queued:
+                return
+            wait(queued, max(0.0, end_s - monotonic_s()))
 
     def wake(self) -> None:
         """There may be something new to send; never blocks."""
@@ -170,7 +183,8 @@ class Courier:
     def choose(self, letter: Letter) -> Address | None:
         """Where a letter goes: the channel it insists on, else the preferred one, else that of its session, else the last used.
 
-        None when no open channel reaches its context: then it is logged. Never a conversation of another context.
+        A person always has a conversation here, also one who never talked. None when no open channel reaches its context:
+        then it is logged. Never a conversation of another context.
         """
         found, wanted = self._outbox.addresses, letter.channel or self._preferred(letter.context)
         if wanted == NOBODY:
@@ -178,15 +192,17 @@ class Courier:
         channel, _, place = wanted.partition("/")
         if letter.channel and channel != TUI:
             same = found(letter.context, channel=channel, session=letter.session) if letter.session and not place else []
-            return next(iter([*same, *self.at(letter.context, wanted)]), Address(channel))
+            return next(iter([*same, *self.at(letter.context, wanted)]), _own(letter) if channel == LOCAL else Address(channel))
         mine = found(letter.context, session=letter.session) if letter.session else []
         addresses = [*mine, *found(letter.context)]
         if channel == TUI and self._has_screen(letter.person):
             addresses = [*(one for one in addresses if one.channel == LOCAL), Address(LOCAL)]
         elif channel == TUI:  # the thread at least, for the next time that somebody looks
-            addresses = [one for one in addresses if one.channel != LOCAL] + [one for one in addresses if letter.run]
+            addresses = sorted(addresses, key=lambda one: one.channel == LOCAL)
         elif wanted:
             addresses = [*self.at(letter.context, wanted), *addresses]
+        if letter.context == f"user:{letter.person}":
+            addresses = [one for one in addresses if one.session] + [_own(letter)]
         is_open = self.channels()
         return next((one for one in addresses if one.channel in is_open), None)
 
@@ -289,3 +305,8 @@ class Courier:
                 self._owed.remove(owed)
                 with self._state:
                     self._queued.pop(owed.letter, None)
+
+
+def _own(letter: Letter) -> Address:
+    """The conversation that a person always has here; none in particular for what is a group's."""
+    return Address(LOCAL, f"{LOCAL}:{letter.person}" if letter.context == f"user:{letter.person}" else "")

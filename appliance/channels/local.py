@@ -1,7 +1,8 @@
 """The local door as a channel: a letter is put into the thread it belongs to and shown to whoever is connected.
 
-Delivered once: the event and the letter's end are one transaction. A letter of no thread, or of one that was deleted,
-goes to the log, and to those who follow. A thread that is being answered gets its letters after that, so that nothing
+Delivered once: the event and the letter's end are one transaction. A letter of no thread, or of one that was deleted, goes
+into the last chat of its conversation, which is made when there is none; without a conversation to the log, and to those who
+follow. A thread that is being answered gets its letters after that, so that nothing
 comes between a call and its result. Knows nothing about sockets: clients follow `notices`.
 """
 
@@ -12,12 +13,13 @@ from appliance.errors import Busy, NotFound
 from appliance.policy.taint_marks import CARRIED
 from appliance.records import Event, Outbound
 from appliance.runtime.subscriptions import Notice, Notices
-from appliance.sessions.outbox import LOGGED, SENT, Outbox
+from appliance.sessions.outbox import LOGGED, SENT, Outbox, context_of
 from appliance.sessions.runs import Runs
 
 LOG = logging.getLogger(__name__)
 LOCAL = "local"
 SEQ = "seq"  # in a letter's metadata: where its text stands in the thread already
+TITLE = "Notifications"  # of a chat that begins with one
 LOG_CHARS = 2000
 
 
@@ -39,17 +41,33 @@ class Local:
         """Put it into its thread and tell those who follow; Busy while the thread is being answered."""
         run = self._found(message.run)
         is_followed = self._notices.is_followed(message.person)
-        seq = int(message.metadata.get(SEQ) or 0)
-        with self._outbox.handing_over(message.key, SENT if run or is_followed else LOGGED) as is_new:
+        seq = int(message.metadata.get(SEQ) or 0) if run else 0
+        with self._outbox.handing_over(message.key, SENT if run or message.session or is_followed else LOGGED) as is_new:
             if not is_new:
                 return
+            run = run or self._last_chat(message)
             if run and not seq:
                 seq = self._append(run, message)
-        self._notices.put(Notice(message.person, message.text, run, seq, now_ms()))
+        self._notices.put(Notice(message.person, message.text, run, seq, now_ms(), message.key))
         if run:
             LOG.info("event %d of thread %s waits to be read", seq, run, extra={"session": message.session})
         elif not is_followed:
             LOG.info("for %s: %s", message.person, message.text[:LOG_CHARS], extra={"letter": message.key})
+
+    def _last_chat(self, message: Outbound) -> str:
+        """The newest chat of the conversation, made when there is none; "" for no conversation. Within a transaction."""
+        if not message.session:
+            return ""
+        try:
+            self._runs.session(message.session)
+        except NotFound:
+            self._runs.open_session(message.session, message.person, context_of(message.person))
+        found = self._runs.listing(kind="chat", session=message.session, limit=1)
+        if found:
+            return found[0].id
+        made = self._runs.begin(message.session, "chat", title=TITLE).id
+        self._runs.end(made, "ok")  # nobody waits for anything there
+        return made
 
     def _append(self, run: str, message: Outbound) -> int:
         if self._runs.is_answering(run):

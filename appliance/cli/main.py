@@ -428,6 +428,7 @@ def _ask(args: argparse.Namespace, home: Home) -> int:
     params |= {"own_chars": len(typed)} if piped else {}
     way = reach(home, os.environ)
     try:
+        told = terminal.announce(way, None if args.json else sys.stderr)
         try:
             answer, result = terminal.ask(way, params, out, aside)
         except Lost as lost:
@@ -436,7 +437,7 @@ def _ask(args: argparse.Namespace, home: Home) -> int:
     finally:
         way.close()
     if args.json:
-        say(json.dumps({**result, "answer": answer.text}, ensure_ascii=False))
+        say(json.dumps({**result, "answer": answer.text, "notices": told}, ensure_ascii=False))
     elif args.later:
         say(f"handed in as thread {answer.run}")
     error = terminal.verdict(result)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TextIO
 from unicodedata import combining, east_asian_width
 
@@ -17,6 +18,7 @@ from appliance.errors import Lost, OwlError, Unavailable, from_outcome
 from appliance.text.fences import told
 
 REDRAW_S = 0.25
+NOTICE_CHARS = 600  # of what somebody is told before their question is answered
 PAGE = 200  # events of a thread at a time
 NARROW = 80  # columns of a terminal that does not say how many it has
 GAP = "  "  # between the columns of a table
@@ -143,6 +145,30 @@ def ask(reach: Reach, params: dict[str, Any], out: TextIO | None, aside: TextIO 
     return answer, result
 
 
+def announce(reach: Reach, aside: TextIO | None) -> list[dict[str, Any]]:
+    """Say first what this person was told and has not been shown yet: reminders, ends of tasks, alerts; what was said.
+
+    Without `aside` they are only returned, for a caller that shows them. Trouble with them keeps nobody from talking.
+    """
+    try:
+        waiting: list[dict[str, Any]] = reach.call("notice.waiting")
+        for one in waiting if aside is not None else ():
+            text = one["text"] if len(one["text"]) <= NOTICE_CHARS else f"{one['text'][:NOTICE_CHARS].rstrip()} …"
+            where = f"  (owlbox thread view {one['run']})" if one["run"] and text != one["text"] else ""
+            say(f"* {clock(one['at_ms'])} {text}{where}", aside)
+        if waiting:
+            reach.call("notice.seen", {"keys": [one["key"] for one in waiting]})
+    except OwlError:
+        return []  # what is wrong is said when the message is sent
+    return waiting
+
+
+def clock(at_ms: int) -> str:
+    """The time of day of a moment, with the date when that was another day."""
+    then = datetime.fromtimestamp(at_ms / 1000)
+    return then.strftime("%H:%M" if then.date() == datetime.now().date() else "%Y-%m-%d %H:%M")
+
+
 def verdict(result: dict[str, Any]) -> OwlError | None:
     """The error an answer ended with, or None when it ended well."""
     status = int(result.get("status", 200))
@@ -203,6 +229,8 @@ def _talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], paper:
     """The same; `kept` holds the thread that is talked in, "" for none yet."""
     aside = paper.aside
     while True:
+        if not paper.is_json:
+            announce(reach, aside)
         try:
             text = _message(read_line)
         except EOFError:

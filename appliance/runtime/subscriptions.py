@@ -21,13 +21,17 @@ class Stir:
 
 @dataclass(frozen=True)
 class Notice:
-    """A text for a person, and where it stands: the thread and the number of its event, if it stands in one."""
+    """A text for a person, and where it stands: the thread and the number of its event, if it stands in one.
+
+    `key` is its letter's: what stands before its first colon says what it is about.
+    """
 
     person: str
     text: str
     run: str = ""
     seq: int = 0
     at_ms: int = 0
+    key: str = ""
 
 
 class Box(Generic[T]):

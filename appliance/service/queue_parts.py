@@ -74,7 +74,7 @@ class Office:
         store, runs = ground.store, ground.runs
         self.outbox = Outbox(store, runs.process, patience)
         self.notices = Notices()
-        self.live = Live(runs, self.notices)
+        self.live = Live(runs, self.notices, self.outbox.see)
         store.written = self.notices.stir
         self.tasks = Tasks(store, settled=self._settled, nudge=self._nudge, passed=self._task_passed)
         self.roster = Roster(store, ground.leases, ground.runtime / "workers")
@@ -86,10 +86,11 @@ class Office:
         self.ticks: Ticks | None = None
         self.schedules: Schedules | None = None
         self.is_told: Callable[[Task], bool] = bool  # of the end of a task: whether anybody is to hear of it
+        self.remind: Callable[[], object] = lambda: None  # fires what needs neither a core nor a model
         self.told_by: Callable[[Task], str] = lambda task: ""  # and by which channel, where that was said
         crew = self.crew
         staff = Staff(crew.listing, crew.view, self._start, self._stop, self._kill, self._reap, crew.log, self._lend)
-        self.queue = Queue(staff, self.outbox, self.notices, self._heard, self.counts)
+        self.queue = Queue(staff, self.outbox, self.notices, self._heard, self.counts, self._deliver)
 
     def shift(self, post: Post, phases: Phases, parts: Parts, refresh: Callable[[], None], *, is_scheduling: bool = True) -> Shift:
         """A worker of these parts, calling `refresh` before each piece of work; run it from the main thread of its own process."""
@@ -186,6 +187,12 @@ class Office:
 
     def _start(self, mode: Mode, task: int | None, is_scheduling: bool) -> dict[str, Any]:
         return self.crew.start(mode, task, is_scheduling=is_scheduling)
+
+    def _deliver(self) -> None:
+        """Without a core nobody has fired and sent what became due: a person who asks is told of it now."""
+        if not self.courier.is_started:
+            self.remind()
+            self.courier.flush()
 
     def _stop(self, ref: str) -> dict[str, Any]:
         stopped = self.crew.stop(ref)

@@ -85,6 +85,7 @@ class Hours:
         self._around = around
         self.timetable.changed = self._changed
         office.is_told, office.told_by, office.schedules = self.task_ended, self.told_by, Ticking(self.is_due, self.round)
+        office.remind = self.remind
         ground, runs = self._ground, self._ground.runs
 
         def accept(message: Inbound, correlation: str) -> int:
@@ -152,6 +153,14 @@ class Hours:
         if count:
             self._changed()
         return count
+
+    def remind(self) -> int:
+        """Fire what needs neither a core nor a model, for a command that looks whether its person is to be told something."""
+        if not self.is_due():
+            return 0
+        if (self.rows.next_ms() or 0) < CLOCKLESS_MS:
+            self._settle_clock()
+        return self.firing.round(now_ms(), BESIDE, later=lambda known: None)
 
     def close(self) -> None:
         """Fire nothing more."""

@@ -24,6 +24,7 @@ COLUMNS = (
     "status, via, attempts, may_repeat, error, process, due_ms, created_ms, ended_ms, held_ms"
 )
 OPEN = "status IN ('waiting', 'sending')"  # as the index has it
+UNSEEN = "status = 'sent' AND via = 'local' AND seen_ms IS NULL"  # likewise
 # Of letters put for the same context, session and channel only the oldest may go.
 # One that is held back is out of the row: what comes after it goes first.
 HEADS = f"SELECT MIN(id) FROM outbox WHERE {OPEN} AND (held_ms IS NULL OR held_ms <= ?) GROUP BY context, session, channel"
@@ -216,6 +217,18 @@ class Outbox:
             (context, channel, session),
         )
         return [Address(str(row[0]), str(row[1]), json.loads(row[2])) for row in rows]
+
+    def unseen(self, person: str, limit: int = 20) -> list[Posting]:
+        """What stands in a thread for a person who has not been shown it yet, oldest first."""
+        return self._postings(f"person = ? AND {UNSEEN} ORDER BY id LIMIT ?", (person, limit))
+
+    def see(self, person: str, keys: Sequence[str]) -> int:
+        """A person has been shown these; how many of them were new to them."""
+        with self._store.write(durable=True) as execute:
+            new = f"person = ?2 AND {UNSEEN} AND key IN (SELECT value FROM json_each(?3))"
+            return len(
+                execute(f"UPDATE outbox SET seen_ms = ?1 WHERE {new} RETURNING id", (now_ms(), person, json.dumps(list(keys))))
+            )
 
     def thread(self, letter: Letter) -> str:
         """The thread a letter belongs to; "" for none, one that is gone, and one of another context."""

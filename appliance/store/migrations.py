@@ -196,6 +196,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         WHERE run IS NOT NULL""",
     ),
     ("ALTER TABLE schedule_state ADD COLUMN counted_ms INTEGER",),  # what the clock showed when next_ms was counted
+    (  # notifications in a thread that their person has not been shown yet
+        "ALTER TABLE outbox ADD COLUMN seen_ms INTEGER",
+        "UPDATE outbox SET seen_ms = ended_ms WHERE status = 'sent'",
+        "CREATE INDEX outbox_unseen ON outbox(person, id) WHERE status = 'sent' AND via = 'local' AND seen_ms IS NULL",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

@@ -28,6 +28,7 @@ from appliance.clock import monotonic_s
 from appliance.errors import OwlError
 from appliance.runtime.rpc_client import Client
 from appliance.tui import theme as look
+from appliance.tui.banner import Banner
 from appliance.tui.chat import Chat
 from appliance.tui.connection import Contact, Link
 from appliance.tui.context import Context
@@ -119,7 +120,7 @@ class Face(App[None]):
         self.link = Link(socket, lambda contact: self._tell(self.Met(contact)), revive)
         self.sender = Sender(self.link, lambda news: self._tell(Chat.Arrived(news)))
         ways = self.say, self._resume, self._attached, self.refresh_status, self.weigh, lambda: self.chat.onlooker.unread
-        self._means = Means(self.link, self.sender, *ways, home)
+        self._means = Means(self.link, self.sender, *ways, self.ring, home)
         self._thread = thread
         self._prompt = prompt
         self._contact = Contact(False)
@@ -141,6 +142,7 @@ class Face(App[None]):
             for panel in PANELS:
                 yield Tab(panel)
             yield Static(id="title", markup=False)
+        yield Banner()
         with ContentSwitcher(initial="chat"):
             for panel in PANELS:
                 yield panel(self._means)
@@ -199,6 +201,8 @@ class Face(App[None]):
 
     def action_close(self) -> None:
         """Esc: close what is open, stop an answer, go back to the chat."""
+        if self.screen_stack[0].query_one(Banner).dismiss():
+            return
         if not self._panel.leave() and self._panel.id != "chat":
             self._show_panel("chat")
 
@@ -237,6 +241,7 @@ class Face(App[None]):
             self._was_up = True
             self._panel.enter()
             self.weigh()
+            self.chat.ask("notice.waiting", {}, self._waited)
             thread, prompt, self._thread, self._prompt = self._thread, self._prompt, "", ""
             if thread:
                 self.chat.resume(thread, prompt)
@@ -255,6 +260,17 @@ class Face(App[None]):
     def _weighed(self, status: dict[str, Any]) -> None:
         self._core = status
         self.refresh_status()
+
+    def ring(self, text: str) -> None:
+        """A banner with a bell, for what nobody asked for just now."""
+        self.screen_stack[0].query_one(Banner).ring(text)
+
+    def _waited(self, waiting: list[dict[str, Any]]) -> None:
+        """What this person was told while no screen was open."""
+        for one in waiting:
+            self.ring(str(one["text"]))
+        if waiting:
+            self.chat.ask("notice.seen", {"keys": [one["key"] for one in waiting]}, lambda found: None)
 
     # -- the lines ----------------------------------------------------------------------------------
 

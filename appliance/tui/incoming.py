@@ -7,6 +7,7 @@ that has ended, so that nothing stands between a question and its answer.
 from typing import Any, Protocol
 
 from appliance.tui.approvals import Waits
+from appliance.tui.banner import is_rung
 from appliance.tui.follower import Came, Sight, Stands, Told
 from appliance.tui.panel import Means
 from appliance.tui.sender import PROPOSED, RUNNING, Outgoing, Talk
@@ -49,7 +50,8 @@ class Onlooker:
         elif isinstance(sight, Stands) and sight.state["id"] == talk.thread:
             self._stand(sight.state)
         elif isinstance(sight, Told):
-            self._tell(str(sight.notice["run"]), str(sight.notice["text"]))
+            notice = sight.notice
+            self._tell(str(notice["run"]), str(notice["text"]), is_rung(str(notice.get("key", ""))))
 
     async def catch_up(self) -> None:
         """Draw what came by itself, unless something that was typed here is being answered."""
@@ -62,12 +64,14 @@ class Onlooker:
             if event["role"] != "user" or event["correlation"] not in self.mine:
                 await self._chat.draw_once(event)
 
-    def _tell(self, run: str, text: str) -> None:
+    def _tell(self, run: str, text: str, is_loud: bool) -> None:
+        if is_loud:
+            self._chat.means.ring(text)
         if not run:
             self._chat.note(text)
         elif run != self._chat.talk.thread:
             self.unread.add(run)
-            self._chat.means.say(f"new in another thread: {text}", False)
+            self._chat.means.refresh() if is_loud else self._chat.means.say(f"new in another thread: {text}", False)
 
     def _stand(self, state: dict[str, Any]) -> None:
         """Somebody else has set something going in the talk, or it waits for a decision."""

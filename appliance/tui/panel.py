@@ -27,6 +27,7 @@ class Means:
     refresh: Callable[[], None]  # draw the status line anew
     weigh: Callable[[], None]  # ask anew what model and context window there are
     unread: Callable[[], Collection[str]]  # threads in which something came that was not on the screen
+    ring: Callable[[str], None]  # a banner with a bell
     home: str
 
 

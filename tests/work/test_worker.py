@@ -710,7 +710,7 @@ def test_the_broker_is_lent_to_the_cores_own_user_alone_and_its_token_is_in_no_f
             self.uid = 4711
 
     with pytest.raises(Refused):
-        Queue(None, None, None, None, None).broker(Stranger())  # type: ignore[arg-type]
+        Queue(None, None, None, None, None, None).broker(Stranger())  # type: ignore[arg-type]
     core.stop()
     token = lent["token"].encode()
     assert [p for p in owl.home.root.rglob("*") if p.is_file() and token in p.read_bytes()] == []

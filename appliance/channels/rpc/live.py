@@ -24,9 +24,11 @@ LOOK_S = 1.0  # at what another process writes into the thread on the screen
 class Live:
     """The method table of open screens."""
 
-    def __init__(self, runs: Runs, notices: Notices) -> None:
+    def __init__(self, runs: Runs, notices: Notices, seen: Callable[[str, list[str]], object] = lambda person, keys: None) -> None:
+        """`seen` is told what a person has been shown."""
         self._runs = runs
         self._notices = notices
+        self._seen = seen
         self.look_s: Callable[[], float] = lambda: LOOK_S  # set by whoever knows the configuration
 
     @method("thread.follow", is_long=True, is_quiet=True)
@@ -39,7 +41,7 @@ class Live:
         """Streams until the caller leaves or the thread is deleted; Cancelled when the core ends, for the thread is still there.
 
         `event` for each event stored in the thread, `thread` {id, status, outcome, last_seq, title} first and whenever
-        that has changed, `notice` {person, text, run, seq, at_ms} for what arrives unasked for the caller.
+        that has changed, `notice` {person, text, run, seq, at_ms, key} for what arrives unasked for the caller.
         """
         box = self._notices.look_out(person(call.uid))
         call.cancel.then(box.close)
@@ -50,6 +52,7 @@ class Live:
                 item = box.take(self.look_s() if watched.is_elsewhere() else None)
                 if isinstance(item, Notice):
                     call.notify("notice", to_plain(item))
+                    self._seen(box.person, [item.key])
                 elif not box.is_closed:
                     watched.tell(call)
         except (Lost, NotFound):

@@ -37,7 +37,10 @@ class Staff:
 
 
 class Queue:
-    """The method table of the queue; `changed` tells workers and the courier, `counts` are the tasks by status."""
+    """The method table of the queue; `changed` tells workers and the courier, `counts` are the tasks by status.
+
+    `deliver` sends what is due where nobody else does.
+    """
 
     def __init__(
         self,
@@ -46,12 +49,14 @@ class Queue:
         notices: Notices,
         changed: Callable[[], None],
         counts: Callable[[], dict[str, Any]],
+        deliver: Callable[[], object],
     ) -> None:
         self._staff = staff
         self._outbox = outbox
         self._notices = notices
         self._changed = changed
         self._counts = counts
+        self._deliver = deliver
 
     @method("worker.list")
     def workers(
@@ -133,9 +138,22 @@ class Queue:
         """What is and was to be told to people, newest first."""
         return [to_plain(posting) for posting in self._outbox.listing(status=status, limit=limit, offset=offset)]
 
+    @method("notice.waiting")
+    def waiting(self, call: Call) -> list[dict[str, Any]]:
+        """What the caller was told and has not been shown yet, oldest first: {key, text, run, at_ms}. Show it, then say so."""
+        self._deliver()
+        found = self._outbox.unseen(_person(call.uid))
+        known = [(one, self._outbox.thread(one.letter)) for one in found]
+        return [{"key": o.letter.key, "text": o.letter.text, "run": run, "at_ms": o.ended_ms} for o, run in known]
+
+    @method("notice.seen")
+    def seen(self, call: Call, keys: Annotated[list[str], "as notice.waiting names them"]) -> dict[str, Any]:
+        """The caller has been shown these."""
+        return {"count": self._outbox.see(_person(call.uid), keys)}
+
     @method("notice.follow", is_long=True)
     def follow(self, call: Call, everybody: Annotated[bool, "also what is for others"] = False) -> dict[str, Any]:
-        """Streams `notice` {person, text, run, seq, at_ms} for all that arrives unasked for the caller, until it leaves.
+        """Streams `notice` {person, text, run, seq, at_ms, key} for all that arrives unasked for the caller, until it leaves.
 
         `lost` counts what a slow one missed.
         """
