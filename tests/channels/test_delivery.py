@@ -462,18 +462,34 @@ def test_a_text_that_stands_in_its_thread_already_is_not_repeated_there(post: Po
     assert len(post.runs.events(run)) == 1 and next(iter(box)).seq == seq
 
 
-def test_a_letter_of_no_thread_is_logged_unless_somebody_follows(
-    post: Post, local: Notices, caplog: pytest.LogCaptureFixture
-) -> None:
-    post.session("local")
-    with caplog.at_level("INFO", "appliance.channels.local"):
-        post.put("alone", "the oven is hot")
-        ended(post, "alone", "logged")
-    assert "for ann: the oven is hot" in caplog.text
+@pytest.mark.covers("A-248", "A-257")
+def test_a_letter_of_no_thread_goes_into_the_last_chat_which_is_made_when_there_is_none(post: Post, local: Notices) -> None:
+    asked = post.runs.begin(post.session("local"), "ask").id
+    post.put("first", "the oven is hot")
+    ended(post, "first")
+    (chat,) = post.runs.listing(kind="chat")
+    assert (chat.session, chat.title, chat.outcome) == ("local:ann", "Notifications", "ok")
     box = local.subscribe("ann")
-    post.put("heard", "the oven is cold")
-    ended(post, "heard")
-    assert next(iter(box)).text == "the oven is cold"
+    post.put("second", "the oven is cold")
+    ended(post, "second")
+    notice = next(iter(box))
+    assert (notice.run, notice.seq, notice.key) == (chat.id, 2, "second")
+    assert [event.content for event in post.runs.events(chat.id)] == ["the oven is hot", "the oven is cold"]
+    assert post.runs.events(asked) == []
+
+
+def test_who_never_talked_here_has_a_conversation_too(post: Post, local: Notices) -> None:
+    post.put("k", "nap", person="bob")
+    ended(post, "k")
+    (chat,) = post.runs.listing()
+    assert (chat.session, post.runs.session(chat.session)["context"]) == ("local:bob", "user:bob")
+
+
+def test_what_is_a_groups_and_of_no_thread_is_logged(post: Post, local: Notices, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "appliance.channels.local"):
+        post.put("k", "the oven is hot", person="group:7", channel="local")
+        ended(post, "k", "logged")
+    assert "for group:7: the oven is hot" in caplog.text and post.runs.listing() == []
 
 
 def test_a_deleted_thread_does_not_lose_its_letter(post: Post, local: Notices) -> None:
@@ -482,7 +498,18 @@ def test_a_deleted_thread_does_not_lose_its_letter(post: Post, local: Notices) -
     post.runs.delete(run)
     post.put("k", run=run)
     ended(post, "k")
-    assert next(iter(box)).run == ""
+    made = next(iter(box)).run
+    assert made != run and [event.content for event in post.runs.events(made)] == ["hoot"]
+
+
+def test_what_was_not_shown_yet_is_known_until_it_is(post: Post, local: Notices) -> None:
+    for key in ("one", "two"):
+        post.put(key)
+        ended(post, key)
+    assert [one.letter.key for one in post.outbox.unseen("ann")] == ["one", "two"] and post.outbox.unseen("bob") == []
+    assert post.outbox.see("bob", ["one"]) == 0
+    assert (post.outbox.see("ann", ["one"]), post.outbox.see("ann", ["one"])) == (1, 0)
+    assert [one.letter.key for one in post.outbox.unseen("ann")] == ["two"]
 
 
 def test_a_thread_that_is_being_answered_gets_its_letter_after_that(post: Post, local: Notices) -> None:
@@ -512,7 +539,7 @@ def test_a_slow_follower_misses_the_oldest_and_is_told_how_many() -> None:
 
 def test_the_local_door_never_writes_into_a_thread_of_another_context(post: Post, local: Notices) -> None:
     run = Runs(post.store, post.me).begin(post.session("local", "bob"), "chat").id
-    post.session("local", "ann")
+    mine = post.session("local", "ann")
     post.put("k", run=run)
-    ended(post, "k", "logged")
-    assert post.runs.events(run) == []
+    ended(post, "k")
+    assert post.runs.events(run) == [] and post.runs.listing()[0].session == mine

@@ -2,12 +2,13 @@
 
 import getpass
 import json
+import re
 from typing import Any
 
 import pytest
 from process import Box, Core, a_box, script, until  # noqa: F401
 
-from appliance.clock import now_ms
+from appliance.clock import now_ms, sleep_s
 
 PLAY = """
 [[turns]]
@@ -161,6 +162,23 @@ def test_without_a_core_a_message_stays_due_and_the_core_says_it(owl: Box) -> No
         assert store.value("SELECT MAX(failures) FROM schedule_state") == 0
         owl.serve()
         until(lambda: store.rows("SELECT status FROM firings") == [("done",)] * 2, "the core has said both")
+
+
+@pytest.mark.covers("A-257", "A-248")
+@pytest.mark.parametrize("has_core", [False, True])
+def test_a_person_who_only_asks_is_told_at_their_next_question_once(owl: Box, has_core: bool) -> None:
+    if has_core:
+        owl.serve()
+    assert owl.run("ask", "hello").returncode == 0
+    assert owl.run("remind", "nap", "in", "1", "seconds").returncode == 0
+    sleep_s(1.5)
+    if has_core:
+        until(lambda: owl.json("sql", "SELECT id FROM outbox WHERE status = 'sent'"), "it is delivered")
+    told = owl.run("ask", "what is new?")
+    assert told.stdout == "Hoot hoot.\n" and re.fullmatch(r"\* \d\d:\d\d Reminder: nap\n", told.stderr)
+    again = owl.run("ask", "and now?")
+    assert (again.stdout, again.stderr) == ("Hoot hoot.\n", "")
+    assert [one["title"] for one in owl.json("thread", "list", "--type", "chat")] == ["Notifications"]
 
 
 @pytest.mark.covers("B-044", "B-049")

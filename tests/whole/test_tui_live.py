@@ -1,7 +1,7 @@
 """What an open screen shows by itself: whatever others write into its thread, and what arrives elsewhere."""
 
 import pytest
-from process import Box, Core, a_box, a_shared_box, script  # noqa: F401
+from process import Box, Core, a_box, a_shared_box, script, until  # noqa: F401
 from screens import Seen, show
 
 from appliance.sessions.outbox import Letter, Outbox
@@ -58,7 +58,9 @@ def test_what_others_say_in_the_open_thread_appears_by_itself(core: Core):
         await seen.until(lambda: seen.text().count("Hoot hoot.") == 2, "the second answer")
         await seen.shows("from another door")
         put(core, "reminder:1", "The kettle is on.", thread)
-        await seen.shows("The kettle is on.")
+        await seen.shows("The kettle is on.  (Esc closes)")
+        await seen.pilot.press("escape")
+        await seen.until(lambda: "Esc closes" not in seen.text(), "the banner is closed")
         await seen.until(lambda: seen.app.chat.running is None, "nothing runs")
         assert [seen.text().count(words) for words in ("hello there", "from another door", "The kettle is on.")] == [2, 1, 1]
 
@@ -87,9 +89,8 @@ def test_what_arrives_elsewhere_is_named_until_it_is_opened(core: Core):
         await seen.type("hello there")
         await seen.shows("Hoot hoot.")
         put(core, "reminder:2", "Water the plants.", other)
-        await seen.shows("new in another thread: Water the plants.")
-        seen.app._forget_notice()
-        await seen.shows("new in 1 thread, F2")
+        await seen.shows("Water the plants.  (Esc closes)", "new in 1 thread, F2")
+        await seen.pilot.press("escape")
         seen.app._resume(other)
         await seen.shows("an older talk", "Water the plants.")
         await seen.until(lambda: "new in 1" not in seen.text(), "nothing is new")
@@ -97,6 +98,18 @@ def test_what_arrives_elsewhere_is_named_until_it_is_opened(core: Core):
         await seen.shows("A letter of no thread.")
 
     show(ENVIRON, core.box.runtime, scenario)
+
+
+def test_what_came_while_no_screen_was_open_is_on_the_next_one_once(core: Core):
+    core.call("message.send", text="hello", kind="ask", wait=True)
+    put(core, "schedule:x:1", "Reminder: nap", None)
+    until(lambda: [one["text"] for one in core.call("notice.waiting")] == ["Reminder: nap"], "it is delivered")
+
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("Reminder: nap  (Esc closes)")
+
+    show(ENVIRON, core.box.runtime, scenario)
+    until(lambda: core.call("notice.waiting") == [], "it was shown")
 
 
 def test_what_was_missed_while_the_core_was_away_is_shown_when_it_is_back(box: Box):

@@ -58,6 +58,10 @@ class Terminal:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text()}") from None
 
+    def is_rung(self) -> bool:
+        """Whether the bell has been rung."""
+        return self._run("display-message", "-p", "#{window_bell_flag}") == "1\n"
+
     def resize(self, width: int, height: int) -> None:
         """Another size."""
         self._run("resize-window", "-x", str(width), "-y", str(height))
@@ -157,6 +161,17 @@ def test_keys_of_a_terminal(terminal: Terminal):
     terminal.shows("Hoot")
     terminal.resize(100, 30)
     terminal.shows("▌ one", "Hoot")
+
+
+@pytest.mark.covers("A-248", "A-257")
+def test_a_reminder_rings_on_an_open_screen(terminal: Terminal):
+    terminal.open(80, 24)
+    terminal.shows("● connected")
+    assert terminal.box.run("remind", "nap", "in", "2", "seconds").returncode == 0
+    terminal.shows("Reminder: nap  (Esc closes)")
+    assert terminal.is_rung()
+    terminal.keys("Escape")
+    until(lambda: "Esc closes" not in terminal.text(), "the banner is closed")
 
 
 def test_hang_up_ends_screen_and_core(terminal: Terminal):
