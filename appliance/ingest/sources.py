@@ -84,14 +84,15 @@ class Sources:
             after = self.entries.put(path, _content(item), by, scope=self._scope)
         except ONE_ITEM as error:
             return Kept(item.ref, "error", str(error))
-        self._note(item, after, uid)
+        self.note(item, after, uid)
         count = int(self._store.value("SELECT COUNT(*) FROM chunks WHERE entry = ?", (after.id,)))
         if before is None:
             return Kept(after.path, "added", item.note, count)
         is_same = (before.hash, before.title, before.description) == (after.hash, after.title, after.description)
         return Kept(after.path, "unchanged" if is_same else "updated", item.note, count)
 
-    def _note(self, item: Item, entry: Entry, uid: int) -> None:
+    def note(self, item: Item, entry: Entry, uid: int) -> None:
+        """An entry says what this file says, as it looks now."""
         values = (item.file, item.mark, item.sha256, entry.hash, item.reader, uid)
         with self._store.write() as execute:
             execute(

@@ -2,11 +2,13 @@
 
 Owns the `constraints` table: per pattern of paths whether files are followed (`add`), followed and not to be changed
 (`readonly`) or left alone (`ignore`); of several that fit, the one set last counts. A followed file is an entry with
-a bare path, read with the rights of the core from the one folder that the configuration names. Followed files are
-archived in a run until it asks for them. Not followed: what is not text, what git ignores, hidden files, unless a
+a bare path, read with the rights of the core from the one folder that the configuration names. What a verb changes is
+written there first, and only over what was read from there (`workspace_files`). Followed files are archived in a run
+until it asks for them. Not followed: what is not text, what git ignores, hidden files, unless a
 pattern adds them. Knows nothing about models; who begins a turn calls `before_turn` first.
 """
 
+import codecs
 import json
 import logging
 import os
@@ -17,10 +19,13 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from appliance.clock import now_ms
-from appliance.errors import BadInput, NotFound, OwlError, TooLarge
+from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused, TooLarge
 from appliance.ingest.file_reader import Counts, Gather, Item, Known, Rules, Wanted, is_within, mark_of, walk
 from appliance.ingest.sources import Sources
-from appliance.knowledge.entries import PROJECT, By, Content
+from appliance.ingest.workspace_files import WorkspaceFiles
+from appliance.knowledge.action_log import since_proposed
+from appliance.knowledge.contents import digest
+from appliance.knowledge.entries import PROJECT, By, Content, Entry
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor, Views
 from appliance.records import Outcome
@@ -36,6 +41,7 @@ MAX_FOLLOWED = 5000  # files
 MAX_FILE_BYTES = 512 * 1024  # of a followed file: a longer one is no source
 BATCH = 32  # files in one transaction
 READER = By("plugin", verb="mirror")
+READER_NAME = "written/1"  # of a file that was written here and not read yet
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ class Project:
         self._verbs = verbs
         self._gather = gather
         self._closed = tuple(str(folder.resolve()) for folder in closed)
+        self._disk = None if self.root is None else WorkspaceFiles(self.root, self._closed)
         self._check_room = check_room  # whether a run has room for so many tokens more; raises when not
         self._guard = threading.Lock()
         self._unread: dict[str, str] = {}  # files that hold no text, by path, as they looked
@@ -116,9 +123,10 @@ class Project:
 
     def veto(self, path: str) -> str:
         """Why a change of this path may not be accepted; "" when it may."""
-        if not is_file_backed(path) or self.kind_of(path) != "readonly":
-            return ""
-        return f"{path} is read-only in this project"
+        kind = self.kind_of(path) if is_file_backed(path) else ""
+        if kind == "ignore" and self.has(path, PROJECT):
+            return f"{path} is ignored in this project, so it would not be written"
+        return f"{path} is read-only in this project" if kind == "readonly" else ""
 
     # -- in step with the disk ----------------------------------------------------------------------
 
@@ -144,13 +152,83 @@ class Project:
 
     def look(self, paths: Sequence[str]) -> None:
         """Bring these files in line with the disk, as before something is decided about them; others stay as they are."""
-        known = self._sources.known(paths)
-        if self.root is None or all(self._is_as_known(path, known.get(path)) for path in paths if is_file_backed(path)):
+        paths = [path for path in paths if self.has(path, PROJECT)]
+        known = self._sources.known(paths) if paths else {}
+        if all(self._is_as_known(path, known.get(path)) for path in paths):
             return
         followed = self._followed()
         self._sync({path: wanted for path, wanted in followed.items() if path in paths}, is_all=False)
         with self._guard:
             self._remove_gone(followed)
+
+    # -- changes made here ---------------------------------------------------------------------------
+
+    def has(self, path: str, scope: str) -> bool:
+        """Whether an entry of this path and scope is a file of the workspace, or would be one."""
+        return self._disk is not None and scope == PROJECT and _is_plain(path)
+
+    def changed(self, path: str) -> str:
+        """Why a file is not as its entry was read from it, also when it is there and not followed; "" when it is."""
+        found = self._on_disk(path)
+        known = self._sources.known([path]).get(path)
+        was = known.sha256 if known is not None and known.kept_hash else ""
+        now = digest(found[0]) if found is not None else ""
+        return "" if was == now else since_proposed(path, was, now)
+
+    def write(self, path: str, content: str | bytes, like: str) -> Callable[[Entry], None]:
+        """The file holds this, durably; what notes that with its entry. Conflict when it is not as it was read from."""
+        if reason := self.changed(path):
+            raise Conflict(reason, hint="look at the file, then ask for the change again")
+        there, model = self._on_disk(path), self._on_disk(like)
+        data = content if isinstance(content, bytes) else self._encoded(content, like, model)
+        assert self._disk is not None
+        if there is None or there[0] != data:
+            looks = self._disk.write(path, data, None if there is None else there[0], model[1].st_mode if model else 0)
+        else:
+            looks = there[1]
+        item = Item(path, None, None, file=f"{self.root}/{path}", mark=mark_of(looks), sha256=digest(data), reader=READER_NAME)
+        return lambda entry: self._sources.note(item, entry, os.getuid())
+
+    def remove(self, path: str) -> None:
+        """The file is gone, durably; nothing when it was. Conflict when it is not as its entry was read from it."""
+        found = self._on_disk(path)
+        if found is not None:
+            if reason := self.changed(path):
+                raise Conflict(reason, hint="look at the file, then ask for its removal again")
+            assert self._disk is not None
+            self._disk.remove(path, found[0])
+
+    def restore(self, old: Entry | None, new: Entry | None) -> None:
+        """Have the file of an entry that an undo brought back, changed or took away follow it; Conflict where it cannot."""
+        if old is not None and self.has(old.path, old.scope) and (new is None or new.path != old.path):
+            found = self._on_disk(old.path)
+            if found is not None and found[0].removeprefix(codecs.BOM_UTF8) != old.body.encode():
+                raise Conflict(since_proposed(old.path, old.hash, digest(found[0])), hint="remove the file yourself")
+            if found is not None and self._disk is not None:
+                self._disk.remove(old.path, found[0])
+        if new is not None and self.has(new.path, new.scope) and new.is_textual:
+            self.write(new.path, new.body, new.path)(new)
+
+    def _on_disk(self, path: str) -> "tuple[bytes, os.stat_result] | None":
+        return None if self._disk is None else self._disk.read(path)
+
+    def _encoded(self, text: str, like: str, model: "tuple[bytes, os.stat_result] | None") -> bytes:
+        """A text as the file `like` has its own: with or without a mark at the beginning. Refused where text is all we know."""
+        data, entry = text.encode(), self._entries.find(like, scope=PROJECT)
+        if model is None or entry is None or not entry.is_textual or digest(model[0]) != self._source_hash(like):
+            return data
+        known = self._sources.known([like])[like]
+        if not known.is_as_read:
+            return data  # it was changed here before changes were written
+        if model[0] == codecs.BOM_UTF8 + entry.body.encode():
+            return codecs.BOM_UTF8 + data
+        if model[0] != entry.body.encode():
+            raise Refused(f"{like} is known here only as a text that was made of it", hint="change the file itself")
+        return data
+
+    def _source_hash(self, path: str) -> str:
+        known = self._sources.known([path]).get(path)
+        return known.sha256 if known is not None else ""
 
     def follow(self, actor: Actor, pattern: str, kind: Kind | Literal["none"], *, has_repo: bool = True) -> Outcome:
         """A constraint as a person gives it: `none` forgets one; in a run, what fits is promoted there."""

@@ -13,6 +13,7 @@ from typing import Any
 from appliance.errors import Conflict, NotFound
 from appliance.knowledge import change_log
 from appliance.knowledge.change_log import By
+from appliance.knowledge.contents import digest
 from appliance.knowledge.entries import Content, Entries, Entry
 from appliance.knowledge.schemes import Tier
 from appliance.knowledge.views import Actor, State, View, Views, Visibility
@@ -44,6 +45,10 @@ class Proposal:
     content: Mapping[str, Any] = field(default_factory=dict)  # title, description, mime, source_url, attributes
     visibility: Visibility | None = None
     summary: str | None = None
+
+    def is_done(self, now: str) -> bool:
+        """Whether the target with this hash, "" for none, is as it is to become."""
+        return now == ("" if self.after is None else digest(self.after.encode()))
 
     @property
     def patch(self) -> str:

@@ -4,7 +4,8 @@ Tags of a model, calls over the socket, commands and code all come here and leav
 writer's tier differs, and with it what is allowed. A verb is one durable transaction: an error leaves nothing
 half-written. Call it outside of any other. In a run every verb leaves one log entry (`actions`) and changes
 what that run sees (`views`); a person outside of a run changes content alone. A model's change of a file
-waits for a decision. Not here: modes of approval, files on the disk, ending a loop.
+waits for a decision. What is a file on the disk is changed there first (`files`); an error after that leaves the file
+changed and the proposal open, and accepting it again finds the work done. Not here: modes of approval, ending a loop.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from appliance.errors import BadInput, Conflict, DeadlineExceeded, NotFound, Owl
 from appliance.knowledge.action_log import Actions, Proposal, Waiting, since_proposed
 from appliance.knowledge.change_log import By, Verb
 from appliance.knowledge.entries import Content, Entries, Entry
+from appliance.knowledge.files import Files, NoFiles
 from appliance.knowledge.schemes import REFUSED, Schemes, is_file
 from appliance.knowledge.selection import Match, Selection, kept, listing, told, window
 from appliance.knowledge.verb_arguments import (
@@ -63,16 +65,14 @@ class Verbs:
         schemes: Schemes,
         *,
         is_file_change_proposed: bool = True,
-        veto: Callable[[str], str] = lambda path: "",
-        look: Callable[[Sequence[str]], object] = lambda paths: None,
+        files: Callable[[], Files] = NoFiles,
     ) -> None:
         self._store = store
         self._entries = entries
         self._views = views
         self._schemes = schemes
         self._is_proposing = is_file_change_proposed
-        self._veto = veto  # why a change of a path may not be accepted, "" when it may
-        self._look = look  # brings entries in line with their files on disk
+        self._files = files
         self._selection = Selection(store, entries, views, schemes)
         self.actions = Actions(entries, views)
 
@@ -159,6 +159,7 @@ class Verbs:
     def _set(self, actor: Actor, ref: str, write: Write) -> Outcome:
         write, warnings = checked(actor, write)
         path = self._knowledge_path(actor, ref, write) if write.kind == "known" else parse_ref(ref)
+        self._look_at(path)
         matches = None
         if self._selection.is_many(actor, path) or write.wanted:
             matches = self._several(actor, path, write)
@@ -276,6 +277,7 @@ class Verbs:
     # -- rm, cp, mv ---------------------------------------------------------------------------------
 
     def _rm(self, actor: Actor, ref: str, look: Look) -> Outcome:
+        self._look_at(ref)
         matches, _ = self._selection.chosen(actor, ref, look.wanted)
         if look.is_preview:
             found = f"PREVIEW\n{listing(matches)}"
@@ -294,8 +296,10 @@ class Verbs:
 
     def _take_away(self, actor: Actor, entry: Entry, verb: Verb) -> bool:
         """Remove an entry from what the run sees, and its content when no other run sees it."""
-        has_others = False
-        if actor.run:
+        has_others, is_file = False, self._is_on_disk(actor, entry.path, entry)
+        if is_file:
+            self._files().remove(entry.path)  # for everybody: no run has a disk of its own
+        elif actor.run:
             self._views.drop(actor.run, [entry.id])
             has_others = bool(self._views.watchers(entry.id, beside=actor.run))
             if has_others and entry.scope != f"run:{actor.run}":
@@ -315,6 +319,7 @@ class Verbs:
             path += parse_ref(source).rstrip("/").rpartition("/")[2]
         if self._selection.is_many(actor, path):
             raise BadInput(f"{verb} to the pattern {path}", hint="name one destination")
+        self._look_at(source, path)
         with self._store.write(run=actor.run, durable=True):
             entry = self._selection.get(actor, parse_ref(source))
             if entry.is_folder:
@@ -356,12 +361,13 @@ class Verbs:
     ) -> None:
         check_knowledge(path, entry.body)
         others = self._views.watchers(entry.id, beside=actor.run)
-        if verb == "mv" and there is None and not others and entry.scope == self._scope(actor, path):
+        is_file = self._is_on_disk(actor, entry.path, entry)
+        if verb == "mv" and there is None and not others and not is_file and entry.scope == self._scope(actor, path):
             moved = self._entries.move(entry.path, path, By(actor.tier, actor.run, verb), scope=entry.scope)
             if actor.run:
                 self._views.wrote(actor, moved.id)
         else:
-            moved = self._entries.inherit(self._put(actor, path, there, self._whole(entry), verb), entry)
+            moved = self._entries.inherit(self._put(actor, path, there, self._whole(entry), verb, entry.path), entry)
             if verb == "mv":
                 self._take_away(actor, entry, verb)
         self._show(actor, moved.id, visibility, None)
@@ -386,7 +392,7 @@ class Verbs:
         if actor.tier == "model":
             raise Refused(f"{actor.tier} may not decide about {path}", hint="a person decides")
         if is_accepted and (about := self.actions.proposal(self.actions.open(actor.run, path))) is not None:
-            self._look([name for name in (about.target, about.source) if name])  # somebody may have edited the file itself
+            self._files().look([name for name in (about.target, about.source) if name])  # somebody may have edited the file itself
         with self._store.write(run=actor.run, durable=True):
             view = self.actions.open(actor.run, path)
             data = {"paths": [path], "warnings": []}
@@ -409,7 +415,7 @@ class Verbs:
         if proposal is None:
             return ""
         changed = [proposal.target, *([proposal.source] if proposal.verb == "mv" and proposal.source else [])]
-        return next((why for path in changed if (why := self._veto(path))), "")
+        return next((why for path in changed if (why := self._files().veto(path))), "")
 
     def _accept(self, actor: Actor, view: View) -> str:
         """Do what was proposed; the reason when that is not possible any more."""
@@ -419,14 +425,20 @@ class Verbs:
         author = replace(actor, tier=proposal.author)
         there = self._selection.find(author, proposal.target)
         source = self._selection.find(author, proposal.source) if proposal.source else None
+        is_done = proposal.is_done("" if there is None else there.hash)  # and was cut off before that was noted
         for name, entry, known in (
             (proposal.target, there, proposal.before_hash),
             (proposal.source, source, proposal.source_hash),
         ):
-            if (now := entry.hash if entry else "") != known:
+            now = entry.hash if entry else ""
+            if now != known and not (is_done and (name == proposal.target or not now)):
                 return since_proposed(name, known, now)
+            if name and self._is_on_disk(actor, name, entry) and (reason := self._files().changed(name)):
+                return reason
         self._schemes.check_write(proposal.target, author.tier)
         if proposal.verb == "rm" and there is not None:
+            if self._is_on_disk(actor, there.path, there):
+                self._files().remove(there.path)
             self._entries.remove(there.path, By(author.tier, author.run, "rm"), scope=there.scope)
         elif proposal.verb in ("cp", "mv") and source is not None:
             verb: Verb = "cp" if proposal.verb == "cp" else "mv"
@@ -488,8 +500,11 @@ class Verbs:
         if actor.run and entry is not None and self._views.is_waiting(actor.run, entry.id):
             raise Conflict(f"{path} waits for a decision", hint="leave it until it is accepted or rejected")
 
-    def _put(self, actor: Actor, path: str, seen: Entry | None, content: Content, verb: Verb) -> Entry:
-        """Write content where the path lives. What a fork sees of its parent's becomes its own, and what others see stays."""
+    def _put(self, actor: Actor, path: str, seen: Entry | None, content: Content, verb: Verb, like: str = "") -> Entry:
+        """Write content where the path lives. What a fork sees of its parent's becomes its own, and what others see stays.
+
+        A file is written before its entry, in the form of the file `like`, its own without one.
+        """
         scope, by = self._scope(actor, path), By(actor.tier, actor.run, verb)
         own = self._entries.find(path, scope=scope)
         if own is not None and scope.startswith("run:"):
@@ -500,7 +515,13 @@ class Verbs:
             if "blob" in given or given.get("body", kept.body) != kept.body:
                 kept = replace(kept, body=None, blob=None, original=None)  # bytes stay with the text that was read from them
             content = replace(kept, **given)
+        given_text = content.body if content.body is not None else content.blob
+        noted = None
+        if given_text is not None and self._files().has(path, scope):
+            noted = self._files().write(path, given_text, like or path)
         stored = self._entries.put(path, content, by, scope=scope)
+        if noted is not None:
+            noted(stored)
         if actor.run:
             if seen is not None and seen.id != stored.id and seen.scope.startswith("run:"):
                 self._views.repoint(actor.run, seen.id, stored.id)
@@ -523,6 +544,14 @@ class Verbs:
         except NotFound:
             original = None
         return Content(**known, body=entry.body, original=original)
+
+    def _look_at(self, *refs: str) -> None:
+        """Bring the entries of files in line with the disk before they are changed: a command may have written there."""
+        if paths := [ref for ref in refs if scheme_of(ref.strip()) is None]:
+            self._files().look([parse_ref(path) for path in paths])
+
+    def _is_on_disk(self, actor: Actor, path: str, entry: Entry | None) -> bool:
+        return self._files().has(path, entry.scope if entry is not None else self._scope(actor, path))
 
     def _scope(self, actor: Actor, path: str) -> str:
         if not actor.run and self._schemes.of(path).scope == "run":

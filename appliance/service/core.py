@@ -195,8 +195,7 @@ class Core:
         services["mcp"] = self.servers.hub
         self.verbs = services["verbs"] = Verbs(
             *(self.store, self.entries, self.views, kinds),  # the workspace is made after the verbs that ask it
-            veto=lambda path: self.project.veto(path),
-            look=lambda paths: self.project.look(paths),
+            files=lambda: self.project,
         )
         workspace = Path(settings.sandbox.workspace).expanduser() if settings.sandbox.workspace else None
         self.project = Project(
@@ -311,7 +310,7 @@ class Core:
         )
         made.forget = self.workshop.bench.forget
         self.record = Record(made)
-        undo = Undo(self.store, self.entries, self.runs)
+        undo = Undo(self.store, self.entries, self.runs, lambda: self.project)
         undo.changed = self.hours.timetable.changed
         acting = Acting(self.store, self.entries, self.runs, self.verbs, self.project, self.approvals, undo, made)
         shelf = Shelf(

@@ -15,6 +15,7 @@ from appliance.clock import iso, new_id
 from appliance.errors import Conflict
 from appliance.knowledge.change_log import By, Changes
 from appliance.knowledge.entries import Entries, Entry
+from appliance.knowledge.files import Files, NoFiles
 from appliance.records import Event
 from appliance.sessions.runs import Run, Runs
 from appliance.store.database import Clash, Store
@@ -79,10 +80,11 @@ class _NothingDone(Exception):
 class Undo:
     """Takes runs back."""
 
-    def __init__(self, store: Store, entries: Entries, runs: Runs) -> None:
+    def __init__(self, store: Store, entries: Entries, runs: Runs, files: Callable[[], Files] = NoFiles) -> None:
         self._store = store
         self._entries = entries
         self._runs = runs
+        self._files = files
         self._changes = Changes(store)
         self._tasks = Tasks(store)
         self._schedules = Schedules(store)
@@ -97,6 +99,8 @@ class Undo:
         run = self._runs.get(ref)
         by = new_id()
         done = Undone(run.id, is_dry_run=is_dry_run)
+        ids = [key for table, keys in self._store.changed_by(run.id).items() if table == "entries" for key in keys]
+        self._files().look([entry.path for entry in self._entries.by_ids(ids).values()])
         try:
             with self._store.write(run=by, durable=True):
                 helpers = () if is_alone else self._helpers(run.id)
@@ -157,6 +161,9 @@ class Undo:
             later += tuple(_named_schedule(clash, timed.get(clash.key)) for clash in of_time)
             return replace(done, later=later)
         after = self._entries.restored(before, ids, By("client", by))
+        for entry in after if not done.is_dry_run else ():
+            old = before.get(entry.id)
+            self._files().restore(old, None if old is entry else entry)
         changes = [self._how(before.get(entry.id), entry) for entry in after]
         planned_now = _schedules_changed(timed, self._timed(keys.get("schedules", [])))
         return replace(done, by=by, changes=(*changes, *_tasks_changed(planned, now), *planned_now))

@@ -12,18 +12,19 @@ from process import Box, a_box  # noqa: F401
 from stores import new_store
 
 from appliance.clock import now_ms, sleep_s, this_process
-from appliance.errors import BadInput, NotFound, OwlError, TooLarge
+from appliance.errors import BadInput, Conflict, NotFound, OwlError, TooLarge
 from appliance.ingest.file_reader import Gather
 from appliance.ingest.sources import Sources
 from appliance.ingest.workspace_sync import MANIFEST, MAX_FILE_BYTES, Change, Constraint, Project
 from appliance.knowledge.drives import Drives
-from appliance.knowledge.entries import By, Content, Entries
+from appliance.knowledge.entries import Content, Entries
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.verb_arguments import Look, Write
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor, Views
-from appliance.records import Inbound
+from appliance.records import Inbound, Outcome
 from appliance.runtime.paths import Home
+from appliance.service.undo import Undo
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 
@@ -75,7 +76,7 @@ def desk(home: Home, tmp_path: Path) -> Iterator[Desk]:
     root.mkdir()
     entries, views, schemes = Entries(store), Views(store), Schemes()
     made: list[Project] = []
-    verbs = Verbs(store, entries, views, schemes, veto=lambda path: made[0].veto(path), look=lambda paths: made[0].look(paths))
+    verbs = Verbs(store, entries, views, schemes, files=lambda: made[0])
     sources = Sources(store, entries, Drives(store, entries, schemes))
     made.append(Project(root, store, sources, verbs, lambda: Gather(os.environ), closed=[home.root]))
     yield Desk(root, store, entries, views, verbs, Runs(store, this_process().encode()), sources, made[0])
@@ -134,20 +135,149 @@ def test_what_changed_on_the_disk_is_there_before_the_next_turn_and_nothing_else
     assert desk.project.before_turn(actor) == Change()
 
 
-@pytest.mark.covers("R-049")
-def test_a_change_made_here_stays_until_the_file_itself_changes(desk: Desk):
-    desk.write("a.md", "of the disk")
+def accept(desk: Desk, actor: Actor, proposed: Outcome) -> Outcome:
+    """What a person's yes to it comes to."""
+    (where,) = proposed.data["proposals"]
+    return desk.verbs.resolve(desk.person(actor), where, True)
+
+
+@pytest.mark.covers("R-049", "R-085")
+def test_an_accepted_change_is_on_the_disk_and_outlasts_what_others_write_there(desk: Desk):
+    path = desk.write("a.md", "one\ntwo\nthree\n")
+    path.chmod(0o750)
     actor = desk.run()
     desk.project.before_turn(actor)
-    desk.entries.put("a.md", Content(body="accepted"), By("model", actor.run))
+    for word in ("one", "two", "three"):
+        done = accept(desk, actor, desk.verbs.set(actor, "a.md", Write(search=word, replace=word.upper())))
+        assert done.status == 200 and word.upper() in path.read_text()
+    assert path.read_text() == "ONE\nTWO\nTHREE\n" and path.stat().st_mode & 0o777 == 0o750
     desk.project.before_turn(actor)
-    assert desk.entries.get("a.md").body == "accepted"
-    (desk.root / "a.md").unlink()
+    desk.write("a.md", path.read_text() + "four\n")
     desk.project.before_turn(actor)
-    assert desk.entries.get("a.md").body == "accepted"  # nowhere else is this text
-    desk.write("a.md", "of the disk again")
+    assert desk.entries.get("a.md").body == "ONE\nTWO\nTHREE\nfour\n"
+    assert [one.name for one in desk.root.iterdir()] == ["a.md"]
+
+
+@pytest.mark.covers("R-089")
+def test_an_accepted_removal_is_not_undone_by_the_mirror(desk: Desk):
+    path = desk.write("src/a.md", "old")
+    actor, other = desk.run(), desk.run()
+    for each in (actor, other):
+        desk.project.before_turn(each)
+    assert accept(desk, actor, desk.verbs.rm(actor, "src/a.md", Look())).status == 200 and not path.exists()
+    for each in (actor, other):
+        desk.project.before_turn(each)
+    assert desk.paths() == [] and not path.exists()
+
+
+@pytest.mark.parametrize("verb", ["mv", "cp"])
+def test_an_accepted_move_or_copy_is_one_on_the_disk(desk: Desk, verb: str):
+    source = desk.write("a.sh", "#!/bin/sh\n")
+    source.chmod(0o755)
+    actor, other = desk.run(), desk.run()
+    for each in (actor, other):
+        desk.project.before_turn(each)
+    proposed = (desk.verbs.mv if verb == "mv" else desk.verbs.cp)(actor, "a.sh", "bin/tools/b.sh")
+    assert accept(desk, actor, proposed).status == 200
+    target = desk.root / "bin/tools/b.sh"
+    assert target.read_text() == "#!/bin/sh\n" and target.stat().st_mode & 0o777 == 0o755
+    assert source.exists() is (verb == "cp")
+    desk.project.before_turn(other)
+    assert desk.paths() == (["a.sh"] if verb == "cp" else []) + ["bin/tools/b.sh"]
+
+
+def test_what_a_person_writes_at_once_is_on_the_disk_too(desk: Desk):
+    path = desk.write("a.md", "one")
+    desk.project.before_turn(desk.run())
+    me = Actor("client")
+    desk.write("a.md", "one and more")  # nobody has looked since
+    assert desk.verbs.set(me, "a.md", Write(search="one", replace="two")).status == 200 and path.read_text() == "two and more"
+    assert desk.verbs.set(me, "new/b.md", Write(body="made")).status == 200 and (desk.root / "new/b.md").read_text() == "made"
+    assert desk.verbs.mv(me, "a.md", "c.md").status == 200 and (desk.root / "c.md").read_text() == "two and more"
+    assert desk.verbs.rm(me, "c.md").status == 200 and not path.exists() and not (desk.root / "c.md").exists()
+    assert desk.project.before_turn(desk.run()) == Change()
+
+
+@pytest.mark.parametrize("verb", ["set", "rm", "mv"])
+def test_accepting_again_what_was_cut_off_between_disk_and_database_finds_it_done(desk: Desk, verb: str):
+    path = desk.write("a.md", "old")
+    actor = desk.run()
     desk.project.before_turn(actor)
-    assert desk.entries.get("a.md").body == "of the disk again"
+    if verb == "set":
+        proposed = desk.verbs.set(actor, "a.md", Write(body="new"))
+        path.write_text("new")
+    elif verb == "rm":
+        proposed = desk.verbs.rm(actor, "a.md", Look())
+        path.unlink()
+    else:
+        proposed = desk.verbs.mv(actor, "a.md", "b.md")
+        path.rename(desk.root / "b.md")
+    assert accept(desk, actor, proposed).status == 200
+    assert {one.name: one.read_text() for one in desk.root.iterdir()} == {"set": {"a.md": "new"}, "rm": {}, "mv": {"b.md": "old"}}[
+        verb
+    ]
+
+
+@pytest.mark.covers("E-328")
+def test_a_file_that_is_not_followed_is_not_overwritten(desk: Desk):
+    desk.write(".gitignore", "*.log\n")
+    path = desk.write("a.log", "kept")
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    done = accept(desk, actor, desk.verbs.set(actor, "a.log", Write(body="mine")))
+    assert done.status == 409 and path.read_text() == "kept"
+    desk.project.constrain("b.md", "ignore")
+    done = accept(desk, actor, desk.verbs.set(actor, "b.md", Write(body="mine")))
+    assert done.status == 403 and "ignored" in done.message and not (desk.root / "b.md").exists()
+
+
+@pytest.mark.parametrize("name", ["link/x.md", "file.md", ".git/hooks/pre-commit"])
+def test_nothing_is_written_through_a_link_or_into_git(desk: Desk, tmp_path: Path, name: str):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file.md").write_text("his")
+    (desk.root / "link").symlink_to(outside)
+    (desk.root / "file.md").symlink_to(outside / "file.md")
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    assert accept(desk, actor, desk.verbs.set(actor, name, Write(body="mine"))).status == 403
+    assert [(one.name, one.read_text()) for one in outside.iterdir()] == [("file.md", "his")] and not (desk.root / ".git").exists()
+
+
+def test_a_file_keeps_its_form_and_one_that_is_known_as_a_text_of_it_is_not_replaced(desk: Desk):
+    marked, page = desk.write("a.md", b"\xef\xbb\xbfold\r\n"), desk.write("b.html", "<p>old</p><p>&amp;</p>")
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    assert accept(desk, actor, desk.verbs.set(actor, "a.md", Write(search="old", replace="new"))).status == 200
+    assert marked.read_bytes() == b"\xef\xbb\xbfnew\r\n"
+    if desk.entries.get("b.html").body != page.read_text():
+        assert accept(desk, actor, desk.verbs.set(actor, "b.html", Write(body="new"))).status == 403
+        assert page.read_text() == "<p>old</p><p>&amp;</p>"
+
+
+def test_an_undo_brings_the_files_back(desk: Desk):
+    desk.write("a.md", "old")
+    desk.write("b.md", "there")
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    assert accept(desk, actor, desk.verbs.set(actor, "a.md", Write(body="new"))).status == 200
+    assert accept(desk, actor, desk.verbs.rm(actor, "b.md", Look())).status == 200
+    assert accept(desk, actor, desk.verbs.set(actor, "c.md", Write(body="made"))).status == 200
+    undo = Undo(desk.store, desk.entries, desk.runs, lambda: desk.project)
+
+    def on_disk() -> dict[str, str]:
+        return {one.name: one.read_text() for one in desk.root.iterdir()}
+
+    undo.undo(actor.run, is_dry_run=True)
+    assert on_disk() == {"a.md": "new", "c.md": "made"}
+    back = undo.undo(actor.run)
+    assert on_disk() == {"a.md": "old", "b.md": "there"}
+    undo.undo(back.by)
+    assert on_disk() == {"a.md": "new", "c.md": "made"}
+    desk.write("a.md", "his")
+    with pytest.raises(Conflict):
+        undo.undo(actor.run)
+    assert on_disk() == {"a.md": "his", "c.md": "made"}
 
 
 def test_files_of_nobody_are_left_alone(desk: Desk):

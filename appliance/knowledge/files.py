@@ -1,0 +1,70 @@
+"""What the verbs need of files on the disk, as a port: an entry of a workspace is a file there, and changes with it.
+
+`ingest/workspace_sync` has the real ones. Knows nothing about how files are read or written.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from appliance.knowledge.entries import Entry
+
+
+class Files(Protocol):
+    """Files of a workspace, by their stored path."""
+
+    def has(self, path: str, scope: str) -> bool:
+        """Whether an entry of this path and scope is a file on the disk, or would be one."""
+        ...
+
+    def veto(self, path: str) -> str:
+        """Why a change of this path may not be accepted; "" when it may."""
+        ...
+
+    def look(self, paths: Sequence[str]) -> None:
+        """Bring entries in line with these files."""
+        ...
+
+    def changed(self, path: str) -> str:
+        """Why a file is not as its entry was read from it; "" when it is."""
+        ...
+
+    def write(self, path: str, content: str | bytes, like: str) -> Callable[[Entry], None]:
+        """The file holds this, durably; what is to be called with its entry. Mode and form are those of the file `like`."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """The file is gone, durably."""
+        ...
+
+    def restore(self, old: Entry | None, new: Entry | None) -> None:
+        """Follow an entry that was brought back to what it was: `old` as it stood, `new` as it stands, None for none."""
+        ...
+
+
+class NoFiles:
+    """Where there is no workspace: entries alone."""
+
+    def has(self, path: str, scope: str) -> bool:
+        """None is."""
+        return False
+
+    def veto(self, path: str) -> str:
+        """Nothing is in the way."""
+        return ""
+
+    def look(self, paths: Sequence[str]) -> None:
+        """Nothing to see."""
+
+    def changed(self, path: str) -> str:
+        """Nothing has."""
+        return ""
+
+    def write(self, path: str, content: str | bytes, like: str) -> Callable[[Entry], None]:
+        """Nowhere."""
+        return lambda entry: None
+
+    def remove(self, path: str) -> None:
+        """Nowhere."""
+
+    def restore(self, old: Entry | None, new: Entry | None) -> None:
+        """Nowhere."""
