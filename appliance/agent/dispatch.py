@@ -179,34 +179,51 @@ class Dispatch:
 
     def _results(self, scene: Scene, recorded: Sequence[Recorded]) -> Generator[Event, None, Dispatched]:
         done: list[Done] = []
-        for one, (outcome, ms) in zip(recorded, self._timed(scene, recorded), strict=False):
+        waiting: tuple[Recorded, Outcome, tuple[str, ...]] | None = None  # an edit whose file the next command edits, too
+        for at, (one, (outcome, ms)) in enumerate(zip(recorded, self._timed(scene, recorded), strict=False)):
+            if waiting is not None and outcome.status == 202 and _refs(outcome) == waiting[2]:
+                joined = Outcome(200, "ok", f"{subject_of(one.meant)}: waits for a decision together with the next edit of it")
+                yield from self._told(scene, waiting[0], joined, 0, done)
+                waiting = None
             if outcome.status == 202:
                 is_held = isinstance(outcome.data, dict) and bool(outcome.data.get("held"))  # a person's word is asked for
                 if (refs := _refs(outcome)) and scene.terms.approval == "auto" and not is_held and self._approve is not None:
                     outcome = self._approve(scene.run, refs)
                 elif refs:
-                    self._hooks.tell(hook_points.PREPARE, scene.run, one.meant, refs)
-                    yield _waits(scene, one, outcome, refs)
-                    self._hooks.tell(hook_points.PENDING, scene.run, refs)
-                    return Dispatched(tuple(done), refs)
-            if one.log and self._recorder is not None:
-                self._recorder.finish(scene.run, one.log, outcome)
-            spec = self._tools.spec(one.meant.name)
-            done.append(Done(one.call, one.meant, outcome, spec is not None and spec.is_terminal))
-            yield Event(
-                scene.run,
-                "tool_result",
-                "tool",
-                as_text(outcome),
-                tool=one.call.name,
-                input=outcome.provenance,
-                call_id=one.call.id,
-                correlation=scene.correlation,
-                status=outcome.status,
-                outcome=outcome.outcome,
-                duration_ms=ms,
-            )
-        return Dispatched(tuple(done))
+                    waiting = one, outcome, refs
+                    if at + 1 < len(recorded) and _is_same_file(one.meant, recorded[at + 1].meant):
+                        continue
+                    break
+            yield from self._told(scene, one, outcome, ms, done)
+            if waiting is not None and not outcome.is_error:
+                break
+        if waiting is None:
+            return Dispatched(tuple(done))
+        one, outcome, refs = waiting
+        self._hooks.tell(hook_points.PREPARE, scene.run, one.meant, refs)
+        yield _waits(scene, one, outcome, refs)
+        self._hooks.tell(hook_points.PENDING, scene.run, refs)
+        return Dispatched(tuple(done), refs)
+
+    def _told(self, scene: Scene, one: Recorded, outcome: Outcome, ms: int, done: list[Done]) -> Iterator[Event]:
+        """A command has this result."""
+        if one.log and self._recorder is not None:
+            self._recorder.finish(scene.run, one.log, outcome)
+        spec = self._tools.spec(one.meant.name)
+        done.append(Done(one.call, one.meant, outcome, spec is not None and spec.is_terminal))
+        yield Event(
+            scene.run,
+            "tool_result",
+            "tool",
+            as_text(outcome),
+            tool=one.call.name,
+            input=outcome.provenance,
+            call_id=one.call.id,
+            correlation=scene.correlation,
+            status=outcome.status,
+            outcome=outcome.outcome,
+            duration_ms=ms,
+        )
 
     def _timed(self, scene: Scene, recorded: Sequence[Recorded]) -> Iterator[tuple[Outcome, int]]:
         is_tags = scene.terms.layout == "entries"
@@ -277,6 +294,13 @@ def _beside(specs: Sequence[ToolSpec | None]) -> int:
 def _refs(outcome: Outcome) -> tuple[str, ...]:
     found = outcome.data.get("proposals", ()) if isinstance(outcome.data, dict) else ()
     return tuple(str(ref) for ref in found)
+
+
+def _is_same_file(one: ToolCall, other: ToolCall) -> bool:
+    """Whether both write to the same place: what they propose is one change (R-090)."""
+    return (
+        one.name == other.name == "set" and bool(one.arguments.get("path")) and one.arguments["path"] == other.arguments.get("path")
+    )
 
 
 def _waits(scene: Scene, one: Recorded, outcome: Outcome, refs: Sequence[str]) -> Event:

@@ -444,6 +444,10 @@ MORE: dict[str, list[Any]] = {
     "narrowed": ["".join(f'<get path="wide{n}.txt"/>' for n in range(3)) + put("narrow.txt"), "Narrower."],
     "two-calls": [put("one.txt") + put("two.txt"), "Both."],
     "two-edits": ['<set path="here.txt" search="one" replace="ONE"/><set path="here.txt" search="two" replace="TWO"/>', "Done."],
+    "half-edits": [
+        '<set path="half.txt" search="one" replace="ONE"/><set path="half.txt" search="six" replace="SIX"/>' + put("late.txt"),
+        "Done.",
+    ],
     "one-pattern": ['<rm path="pattern/*.txt"/>', "Gone."],
     "ask-user": ['<ask_user question="Which colour?">red; green, dark</ask_user>', "Red it is."],
     "command": ["<sh>date</sh>", "It is noon."],
@@ -693,10 +697,23 @@ def test_a_call_that_proposes_several_changes_goes_on_after_the_last_decision(st
 def test_several_edits_of_a_file_are_one_proposal(stage: Stage) -> None:
     stage.core.entries.set("here.txt", "one\ntwo\n")
     told = stage.ask("[two-edits] Change both.")
+    (ref,) = stage.waiting(told.run)
+    shown = stage.core.approvals.show(ref, told.run)
+    assert "-one\n-two\n+ONE\n+TWO\n" in shown.patch and stage.entry("here.txt") == "one\ntwo\n"
     after, _ = stage.decide(told, "accept")
-    while after.end.status == 202:
-        after, _ = stage.decide(after, "accept")
-    assert stage.entry("here.txt") == "ONE\nTWO\n" and after.said == "Done."
+    assert stage.entry("here.txt") == "ONE\nTWO\n" and after.said == "Done." and after.end.status == 200
+
+
+@pytest.mark.covers("R-090")
+def test_an_edit_that_fails_keeps_the_one_before_it_waiting(stage: Stage) -> None:
+    stage.core.entries.set("half.txt", "one\ntwo\n")
+    told = stage.ask("[half-edits] Change both.")
+    assert told.end.status == 202 and len(stage.waiting(told.run)) == 1
+    assert [e.status >= 400 for e in told.events("tool_result")] == [True, True], (
+        "the second failed, what comes after it was not run"
+    )
+    after, _ = stage.decide(told, "accept")
+    assert stage.entry("half.txt") == "ONE\ntwo\n" and stage.entry("late.txt") is None and after.said == "Done."
 
 
 @pytest.mark.covers("R-092")
