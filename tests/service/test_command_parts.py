@@ -57,6 +57,7 @@ ANSWERS: dict[str, Sequence[Any]] = {
     "chat-long": [native("exec", command="echo begun; sleep 60"), "It was stopped."],
     "chat-yolo": [native("exec", command="echo at once"), "It said so."],
     "chat-files": [native("write_file", path="a.txt", content="kept"), native("read_file", path="a.txt"), "Written."],
+    "yolo-sees": ['<set path="seen.md">new</set><sh>cat seen.md</sh><rm path="seen.md"/><sh>ls</sh>', "Done."],
     "workspace": [native("write_file", path="plan.md", content="new"), "Written."],
     "edited": [native("write_file", path="plan.md", content="mine"), "It had changed."],
     "edited-2": [native("edit_file", path="plan.md", old_text="old", new_text="new"), "It had changed."],
@@ -347,6 +348,18 @@ def test_a_change_of_the_workspace_waits_and_is_made_when_it_is_accepted(tmp_pat
             found = stage.core.toolbox.dispatch(ToolCall("c", name, given), told.run, CancelToken(), "local:ada", terms=unattended)
             assert found.status == 403 and "needs approval" in found.message and found.hint.startswith("wait_task")
         assert (root / "plan.md").read_text() == "new"
+
+
+@pytest.mark.covers("R-085", "R-089")
+def test_a_command_of_the_same_answer_sees_what_was_accepted_before_it(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "seen.md").write_text("old")
+    with opened(tmp_path, SANDBOX__WORKSPACE=str(root)) as stage:
+        told = stage.ask("[yolo-sees] Do it.", WILD)
+        assert told.deeds == "set:200 sh:200 rm:200 sh:200" and list(root.iterdir()) == []
+        found = [body for path, (_, _, _, body) in channels(stage, told.run).items() if path.endswith("_1")]
+        assert found == ["new", ""]
 
 
 @pytest.mark.covers("E-328")
