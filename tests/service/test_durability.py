@@ -28,7 +28,15 @@ def test_every_method_that_writes_is_durable_when_it_answers(box: Box) -> None:
     assert told["gone"] == []
     assert [name for name, one in told["found"].items() if not one["is_synced"]] == []
     wrote = {name for name, one in told["found"].items() if one["writes"]}
-    assert {"run.rename", "session.create", "notify.mute", "message.send", "tool.call", "guest.call"} <= wrote and len(wrote) > 30
+    assert {
+        "run.rename",
+        "session.create",
+        "notify.mute",
+        "notice.seen",
+        "message.send",
+        "tool.call",
+        "guest.call",
+    } <= wrote and len(wrote) > 30
 
 
 def test_a_call_over_the_socket_is_served_as_asked_and_what_it_leaves_to_others_is_not(runtime: Path) -> None:
