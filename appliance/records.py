@@ -237,6 +237,7 @@ class Terms:
     tools: tuple[str, ...] | None = None
     sandbox: str = ""
     is_child: bool = False
+    approved: Mapping[str, str] = field(default_factory=dict)  # files that a command may run with, by name: their hashes
 
     @property
     def bars_files(self) -> str:

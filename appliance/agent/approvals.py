@@ -28,6 +28,7 @@ from appliance.text.references import parse_ref
 Decision = Literal["accept", "reject", "error"]
 VETO, CONTENT = hook_points.VETO, hook_points.CONTENT  # a chain over a Ballot; a filter over the text that is stored
 ACCEPTED, REJECTED, WAITS = hook_points.ACCEPTED, hook_points.REJECTED, "proposal"  # events over a Waiting
+APPROVED = "approved_files"  # the attribute with the hashes of the files that a command named when it was proposed
 MAX_OUTPUT = 400_000
 STATES: dict[str, Decision] = {"resolved": "accept", "cancelled": "reject", "failed": "error"}  # written to what waits
 WORDS: dict[Decision, str] = {"accept": "accepted", "reject": "rejected", "error": "failed"}

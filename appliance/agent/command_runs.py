@@ -8,12 +8,12 @@ asked before anything is proposed, and again before anything runs. Knows nothing
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from appliance.agent.approvals import Ballot
+from appliance.agent.approvals import APPROVED, Ballot
 from appliance.agent.command_output import APPLIED, RECORDED, Ended, Stream, Streams
 from appliance.agent.dispatch import actor_of
 from appliance.agent.toolbox import Caller
@@ -28,12 +28,14 @@ from appliance.records import Outcome
 from appliance.sandbox.bubblewrap import Execution, Order
 from appliance.sandbox.workspace import Job, Workbench
 from appliance.sessions.runs import Runs
+from appliance.text.invisible import escape_invisible
 
 LOG = logging.getLogger(__name__)
 GROUP = "shell"
 READING = ("env",)  # actions that only look: the working folder cannot be written to
 COMMANDS = ("exec", "shell", "sh", "env")
 FILES = {"write_file": "write", "edit_file": "edit"}
+SHOWN_FILES, SHOWN_LINES, SHOWN_COLUMNS = 20, 60, 300  # of files that a command names, for whoever decides
 BEFORE = "before_hash"  # the attribute that says what the file was when its change was proposed
 WRITE_S = 1.0  # at most one write to the disk in so long, however much is said
 REST = 20  # times as long as a write took is waited before the next
@@ -93,14 +95,23 @@ class Executions:
         is_reading = action in READING
         if self._waits(caller, not is_reading and self._means.bench.has_project(job)):
             self._means.bench.judge(job, command, is_read_only=is_reading)
-            given = {"command": command, "timeout_s": job.timeout_s, "role": caller.terms.role}
-            return self._means.verbs.record(self._actor(caller), action, subject(command), command, given)
+            text, approved = self.described(caller, action, command)
+            given = {"command": command, "timeout_s": job.timeout_s, "role": caller.terms.role, APPROVED: approved}
+            return self._means.verbs.record(self._actor(caller), action, subject(command), text, given)
         order = self._means.bench.prepared(job, command, is_read_only=is_reading)
+        order = self._means.bench.bound(order, command, caller.terms.approved)
         if caller.run and caller.log and caller.terms.layout == "entries":
             stream = self._means.streams.begin(self._actor(caller), action, caller.log)
             with self._noted(job, stream) as mine:
                 return self._streamed(mine, command, stream, order)
         return self._plain(job, command, order)
+
+    def described(self, caller: Caller, action: str, command: str) -> tuple[str, dict[str, str]]:
+        """A command for whoever decides, after the files that it names; and their hashes, to which the decision is bound."""
+        job = self._job(caller, action, 0)
+        files = self._means.bench.named_files(job, command, is_read_only=action in READING)
+        approved = {name: str(one["sha256"]) for name, one in files.items()}
+        return "\n".join([*told_files(files), command]), approved
 
     def write(self, caller: Caller, tool: str, path: str, given: dict[str, Any]) -> dict[str, Any] | Outcome:
         """Change a file in the sandbox; one of a project waits for somebody's word where the run's terms want that."""
@@ -119,9 +130,11 @@ class Executions:
     # -- what decisions lead to ---------------------------------------------------------------------
 
     def check(self, ballot: Ballot) -> bool:
-        """Speaks against a change of a file that somebody has edited since it was proposed."""
+        """Speaks against a change of a file, or a command that names one, which somebody has edited since it was proposed."""
         waiting = ballot.waiting
         entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
+        if APPROVED in entry.attributes:
+            return self._check_named(ballot, entry)
         if waiting.action not in FILES or BEFORE not in entry.attributes:
             return True
         job, path = self._job(self._caller(waiting, entry), waiting.action, 0, "files"), str(entry.attributes.get("path"))
@@ -133,6 +146,21 @@ class Executions:
         if now != was:
             ballot.veto = Outcome(409, "conflict", since_proposed(path, was, now), "ask for the change again")
         return now == was
+
+    def _check_named(self, ballot: Ballot, entry: Entry) -> bool:
+        """The same for the files that a command names; the sandbox looks once more, directly before it begins."""
+        action, command = ballot.waiting.action, command_of(entry)
+        try:
+            was = {str(name): str(value) for name, value in entry.attributes[APPROVED].items()}
+            _, now = self.described(self._caller(ballot.waiting, entry), action, command)
+        except OwlError as error:
+            ballot.veto = Outcome(error.status, error.outcome, error.message, error.hint)
+            return False
+        changed = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
+        if changed:
+            words = "; ".join(since_proposed(escape_invisible(n, "exact"), was.get(n, ""), now.get(n, "")) for n in changed[:3])
+            ballot.veto = Outcome(409, "conflict", f"not run: {words}", "look at it again, and ask for the command again")
+        return not changed
 
     def accepted(self, waiting: Waiting, outcome: Outcome) -> None:
         """Something that waited was accepted: a command begins, a file is changed. What somebody did already is only noted."""
@@ -155,6 +183,7 @@ class Executions:
             self._means.streams.append(run.id, stream.output, entry.body)
             self._means.streams.end(run.id, stream.output, Ended())
             return
+        caller = replace(caller, terms=replace(caller.terms, approved=dict(entry.attributes.get(APPROVED) or {})))
         self._start(self._job(caller, waiting.action, timeout_s), command, stream)
 
     def is_running(self, run: str, ref: str) -> bool:
@@ -258,7 +287,9 @@ class Executions:
             pour.take(number, data)
 
         try:
-            order = order or self._means.bench.prepared(job, command, is_read_only=job.tool in READING)
+            if order is None:
+                order = self._means.bench.prepared(job, command, is_read_only=job.tool in READING)
+                order = self._means.bench.bound(order, command, job.terms.approved)
             done = self._means.bench.carry_out(job, command, order, show)
         except OwlError as error:
             pour.finish(Ended(-1, 0, error.message))
@@ -382,6 +413,28 @@ def _nothing() -> None:
 def subject(command: str) -> str:
     """What a command is called in lists."""
     return command.strip().partition("\n")[0][:MAX_SUBJECT]
+
+
+def command_of(entry: Entry) -> str:
+    """The command that waits in a proposal, whether it was proposed as such or held."""
+    held = entry.attributes.get("held")
+    arguments = held.get("arguments") if isinstance(held, dict) else None
+    given = arguments if isinstance(arguments, dict) else entry.attributes
+    return str(given.get("command") or "")
+
+
+def told_files(files: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Lines about the files that a command names, before the command itself, so that nothing of it can pass for one of them:
+    hash and size, and behind a bar the text of those that it names itself."""
+    lines = ["It will not run if one of these files is changed before:"] if files else []
+    for name, one in list(files.items())[:SHOWN_FILES]:
+        size = f"{one['size_bytes']} bytes, " if one["size_bytes"] >= 0 else ""
+        lines.append(f"  {escape_invisible(name, 'exact')}: {size}sha256 {str(one['sha256'])[:16]}")
+        text = str(one.get("text") or "").rstrip("\n").split("\n") if one.get("text") else []
+        lines += [f"  | {escape_invisible(line[:SHOWN_COLUMNS], 'exact')}" for line in text[:SHOWN_LINES]]
+        lines += [f"  | … {len(text) - SHOWN_LINES} more lines"] if len(text) > SHOWN_LINES else []
+    lines += [f"  … and {len(files) - SHOWN_FILES} more files"] if len(files) > SHOWN_FILES else []
+    return [*lines, "Command:"] if files else []
 
 
 def written(tool: str, path: str, done: dict[str, Any]) -> str:

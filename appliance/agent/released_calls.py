@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from appliance.agent.approvals import APPROVED
 from appliance.agent.taint_gate import cleared
 from appliance.agent.toolbox import Toolbox
 from appliance.clock import CancelToken, new_id
@@ -121,7 +122,10 @@ class Clearance:
     def _work(self, waiting: Waiting, call: ToolCall, role: str, token: CancelToken) -> None:
         try:
             run = self._means.runs.get(waiting.run)
-            terms = replace(terms_of("act", run.settings, role=role), approval="auto")
+            approved = {
+                str(name): str(value) for name, value in (self._attributes(run.id, waiting.ref).get(APPROVED) or {}).items()
+            }
+            terms = replace(terms_of("act", run.settings, role=role), approval="auto", approved=approved)
             call = replace(call, id=f"cleared-{new_id()}")
             outcome = self._means.toolbox.dispatch(call, run.id, token, run.session, terms=terms, is_cleared=True)
             self._keep(run.id, waiting.ref, outcome)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from appliance.agent.approvals import APPROVED
 from appliance.agent.dispatch import actor_of
 from appliance.agent.taint_tracking import Origins, Sight, is_elsewhere
 from appliance.agent.toolbox import Caller
@@ -28,6 +29,7 @@ from appliance.records import Event, Outcome, ToolCall
 from appliance.sessions.events import SPOKEN, origin_of
 from appliance.sessions.outbox import Letter, Outbox
 from appliance.sessions.runs import Run, Runs
+from appliance.text.invisible import escape_invisible
 
 LOG = logging.getLogger(__name__)
 HELD = "held"  # an outcome's label, and the attribute of a proposal that says which call waits
@@ -55,6 +57,7 @@ class Post:
     names: Callable[[ToolCall], frozenset[str]]  # of the arguments of the tool that a call leads to, a server's included
     tools: Callable[[str], int]  # how many a server has
     meant: Callable[[ToolCall], ToolCall]  # the call that another one leads to
+    commands: Callable[[Caller, str, str], tuple[str, dict[str, str]]] | None = None  # one in words, and hashes of what it names
     strange_always: Callable[[], Sequence[str]] = tuple  # skills from elsewhere whose text is in every prompt
 
 
@@ -207,8 +210,12 @@ class Checkpoint:
             "because": held.because,
             "role": caller.terms.role,
         }
+        text = text_of(held, call)
+        if held.reach.kind == "exec" and self._post.commands is not None:
+            told, given[APPROVED] = self._post.commands(caller, call.name, str(call.arguments.get("command") or ""))
+            text = f"{text}\n{told}"
         actor = actor_of(self._post.runs, caller)
-        outcome = self._post.verbs.record(actor, call.name, subject_of(call) or held.target, text_of(held, call), given)
+        outcome = self._post.verbs.record(actor, call.name, subject_of(call) or held.target, text, given)
         self._note(KIND, held, call, caller)
         return Outcome(202, "proposed", outcome.message, data={**outcome.data, HELD: True})
 
@@ -245,12 +252,14 @@ def typed(event: Event) -> str:
 
 def text_of(held: Held, call: ToolCall) -> str:
     """What a person has to know to decide."""
-    given = json.dumps(call.arguments, ensure_ascii=False)
+    given = escape_invisible(json.dumps(call.arguments, ensure_ascii=False), "exact")
     if (hidden := len(given) - FIRST_CHARS - LAST_CHARS) > 0:
         given = f"{given[:FIRST_CHARS]}\n[… {hidden} characters that are not shown …]\n{given[-LAST_CHARS:]}"
-    lines = [f"{call.name} wants to {taint.KINDS[held.reach.kind]} ({held.target})."]
-    lines.append(f"Held because this thread was shown texts of strangers: {held.because}")
-    lines += [f"It carries what you have not said, in {', '.join(held.carried)}."] if held.carried else []
+    target, because = escape_invisible(held.target, "exact"), escape_invisible(held.because, "exact")
+    lines = [f"{call.name} wants to {taint.KINDS[held.reach.kind]} ({target})."]
+    lines.append(f"Held because this thread was shown texts of strangers: {because}")
+    carried = escape_invisible(", ".join(held.carried), "exact")
+    lines += [f"It carries what you have not said, in {carried}."] if carried else []
     return "\n".join([*lines, given])
 
 

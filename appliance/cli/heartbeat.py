@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 
 from appliance.cli.connect import reach
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
@@ -42,13 +42,13 @@ def _list(found: dict[str, object]) -> None:
         say("the heartbeat is off (heartbeat.enabled)")
     for one in schedules:
         when = _moment(one["next_ms"]) if one["next_ms"] else "never"
-        say(f"{one['id']}  {when}  {one['name'].removeprefix('Heartbeat: ')} ({one['frequency']})")
+        say_line(f"{one['id']}  {when}  {one['name'].removeprefix('Heartbeat: ')} ({one['frequency']})")
     if found["enabled"] and not schedules:
         say("nothing to look after: write it into HEARTBEAT.md")
     problems = found["problems"]
     assert isinstance(problems, list)
     for problem in problems:
-        say(f"problem: {problem}")
+        say_line(f"problem: {problem}")
 
 
 def mute(args: argparse.Namespace, home: Home) -> int:

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.cli.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput
@@ -33,7 +33,7 @@ def undo(args: argparse.Namespace, home: Home) -> int:
     noted = [c for c in done["changes"] if c["scope"] in own and c["path"].startswith(LOG)]
     rows = [[c["how"], c["path"]] for c in done["changes"] if c not in noted]
     if done["later"]:
-        say(f"thread {done['run']} cannot be taken back, these were changed since:")
+        say_line(f"thread {done['run']} cannot be taken back, these were changed since:")
         terminal.table([[_last(c), c["path"]] for c in done["later"]], ["change", "reference"], sys.stdout)
     elif not done["changes"] and not done["by"]:
         say(f"nothing to undo: thread {done['run']} has changed no entries or tasks")
@@ -42,11 +42,11 @@ def undo(args: argparse.Namespace, home: Home) -> int:
         more = f", and {len(noted)} in its own log" if noted else ""
         say(f"{'would take back' if args.dry_run else 'took back'} {count}{more}")
         for helper in done["helpers"]:
-            say(f"also what was changed in thread {helper}, to which it handed work")
+            say_line(f"also what was changed in thread {helper}, to which it handed work")
         if rows:
             terminal.table(rows, ["now", "reference"], sys.stdout)
         if done["by"]:
-            say(f"owlbox undo {done['by']} brings it back")
+            say_line(f"owlbox undo {done['by']} brings it back")
     return code
 
 
@@ -75,7 +75,7 @@ def history(args: argparse.Namespace, home: Home) -> int:
         say("no changes are remembered")
     elif args.patch:
         for change in found:
-            say(f"{'  '.join(cell for cell in _row(change) if cell)} bytes")
+            say_line(f"{'  '.join(cell for cell in _row(change) if cell)} bytes")
             say("(left out, it is too much at once)" if change.get("is_cut") else change["patch"].rstrip("\n"))
     else:
         terminal.table([_row(change) for change in found], ["changed", "how", "by", "thread", "bytes"], sys.stdout, cut=["by"])

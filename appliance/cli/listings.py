@@ -12,10 +12,11 @@ from typing import Any
 
 from appliance.cli import terminal
 from appliance.cli.connect import reach
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.cli.tool_command import once
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
+from appliance.text.invisible import escape_invisible
 
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # what an entry holds; `entries` has the word, and is not imported to start quickly
 
@@ -60,7 +61,7 @@ def _print_event(event: dict[str, Any]) -> None:
     name = f"{event['role']} {event['tool']}".strip()
     mark = "" if event["status"] < 400 else f" [{event['outcome']}]"
     given = " " + json.dumps(event["input"], ensure_ascii=False) if event["kind"] == "tool_use" and event["input"] else ""
-    say(f"{event['seq']:>4} {name} · {event['kind']}{mark}{given}")
+    say_line(f"{event['seq']:>4} {name} · {event['kind']}{mark}{given}")
     for line in event["content"].splitlines():
         say(f"     {line}")
 
@@ -78,9 +79,9 @@ def thread_view(args: argparse.Namespace, home: Home) -> int:
             say(json.dumps({k: v for k, v in found.items() if k != "has_more"}, ensure_ascii=False))
             return 0
         thread = found["thread"]
-        say(f"{thread['id']} {thread['kind']} {terminal.state(thread)}: {thread['title'] or '(untitled)'}")
+        say_line(f"{thread['id']} {thread['kind']} {terminal.state(thread)}: {thread['title'] or '(untitled)'}")
         if origins := terminal.strangers(thread):
-            say(f"it was shown texts from {origins}, which strangers may have written")
+            say_line(f"it was shown texts from {origins}, which strangers may have written")
         for page in (found, *pages):
             for event in page["events"]:
                 _print_event(event)
@@ -200,8 +201,10 @@ def entry_waiting(args: argparse.Namespace, home: Home) -> int:
         say("nothing waits")
     else:
         for one in found:
-            why = f"\n  held because of {one['because']}" if one.get("because") else ""
-            say(f"{one['action']} {one['subject']}{why}\n  {one['ref']} --thread {one['run']}")
+            say(" ".join(escape_invisible(one[name], "exact") for name in ("action", "subject")))
+            if one.get("because"):
+                say(f"  held because of {escape_invisible(one['because'], 'exact')}")
+            say(f"  {escape_invisible(one['ref'], 'exact')} --thread {one['run']}")
         say("(entry get REF --thread ID shows one; entry accept or entry reject decides)")
     return 0
 
@@ -264,7 +267,7 @@ def skills(args: argparse.Namespace, home: Home) -> int:
         return 0
     for s in found:
         words = ["[-]" if s["missing"] else "[+]", s["name"], "[always]" if s["always"] else "", s["description"]]
-        say(" ".join(word for word in [*words, f"({s['missing']})" if s["missing"] else ""] if word))
+        say_line(" ".join(word for word in [*words, f"({s['missing']})" if s["missing"] else ""] if word))
     if not found:
         say("No skills found.")
     return 0

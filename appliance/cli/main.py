@@ -24,6 +24,7 @@ from appliance.clock import new_id
 from appliance.errors import BadInput, Lost, OwlError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
+from appliance.text.invisible import escape_invisible
 
 Handler = Callable[[argparse.Namespace, Home], int]
 DESCRIPTION = "A private assistant that lives in a small box."
@@ -81,7 +82,7 @@ def _open_streams() -> None:
 
 def _complain(error: OwlError, is_json: bool) -> None:
     if is_json:
-        print(terminal.visible(json.dumps({"error": terminal.plain(error)}, ensure_ascii=False)), file=sys.stderr)
+        print(escape_invisible(json.dumps({"error": terminal.plain(error)}, ensure_ascii=False)), file=sys.stderr)
     else:
         terminal.complain(error)
 

@@ -15,11 +15,12 @@ from typing import Any
 
 from appliance.cli import terminal
 from appliance.cli.connect import reach
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.cli.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput, NotFound, OwlError, from_outcome
 from appliance.runtime.paths import Home
+from appliance.text.invisible import escape_invisible
 
 Command = Callable[..., argparse.ArgumentParser]
 MAX_BYTES = 4_000_000
@@ -163,7 +164,7 @@ def ping(args: argparse.Namespace, home: Home) -> int:
     else:
         for name, one in results.items():
             known = f"{one.get('ms')} ms, {one.get('title')} {one.get('version')}".rstrip()
-            say(f"{name}: {one.get('error', known)}")
+            say_line(f"{name}: {one.get('error', known)}")
     return 1 if is_bad else 0
 
 
@@ -173,17 +174,17 @@ def info(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         return _json(found)
     if args.tool:
-        say(f"{found['server']}/{found['name']}{' (' + found['title'] + ')' if found['title'] else ''}")
+        say_line(f"{found['server']}/{found['name']}{' (' + found['title'] + ')' if found['title'] else ''}")
         say(found["description"])
         say("arguments: " + json.dumps(found["schema"], ensure_ascii=False, indent=2))
         return 0
     about = found["about"]
-    say(f"{found['server']}: {about.get('title') or '?'} {about.get('version') or ''}, protocol {about.get('protocol')}")
+    say_line(f"{found['server']}: {about.get('title') or '?'} {about.get('version') or ''}, protocol {about.get('protocol')}")
     if about.get("instructions"):
         say(about["instructions"])
     for kind, key in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")):
         for one in about.get(kind) or ():
-            say(f"{kind[:-1]} {one.get(key)}: {_short(one.get('description') or one.get('name') or '', 100)}")
+            say_line(f"{kind[:-1]} {one.get(key)}: {_short(one.get('description') or one.get('name') or '', 100)}")
     return 0
 
 
@@ -221,11 +222,11 @@ def put(args: argparse.Namespace, home: Home) -> int:
         way.close()
     if args.json:
         return _json({**made, "tools": listed_tools, "problem": problem})
-    say(f"{args.name} is configured" + (f": {listed_tools} tools" if listed_tools is not None else ""))
+    say_line(f"{args.name} is configured" + (f": {listed_tools} tools" if listed_tools is not None else ""))
     if problem:
-        say(f"it gives no tools yet: {problem}")
+        say_line(f"it gives no tools yet: {problem}")
     say("a thread that it has answered asks you before it tells a server what you have not said; this lets it go on:")
-    say(f"  owlbox grants add call mcp:{args.name} --from mcp:{args.name} --for 30d")
+    say_line(f"  owlbox grants add call mcp:{args.name} --from mcp:{args.name} --for 30d")
     return 0
 
 
@@ -242,7 +243,7 @@ def remove(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         return _json(done)
     for line in done["removed"]:
-        say(f"{'would remove' if args.dry_run else 'removed'} {line}")
+        say_line(f"{'would remove' if args.dry_run else 'removed'} {line}")
     return 0
 
 
@@ -275,7 +276,7 @@ def take(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         return _json(lines)
     for line in lines:
-        say(f"{line['name']}: {line['result']} ({line['file']})")
+        say_line(f"{line['name']}: {line['result']} ({line['file']})")
     if not lines:
         say("there is nothing to add")
     return 0
@@ -380,7 +381,7 @@ def _show(home: Home, name: str, told: dict[str, Any], is_json: bool) -> None:
     if is_json:
         print(json.dumps(told), file=sys.stderr, flush=True)
         return
-    print(f"open this address and log in:\n\n  {terminal.visible(told['address'])}\n", file=sys.stderr, flush=True)
+    print(f"open this address and log in:\n\n  {escape_invisible(told['address'], 'exact')}\n", file=sys.stderr, flush=True)
     if sys.stdin.isatty():
         print("if the browser runs elsewhere, paste the address here that it shows after the login:", file=sys.stderr, flush=True)
         threading.Thread(target=_paste, args=(home, told["server"]), daemon=True).start()
@@ -415,7 +416,7 @@ def _json(value: Any) -> int:
 def _wares(found: dict[str, Any]) -> int:
     for ware in found["wares"]:
         first = next(iter(ware["description"].strip().splitlines()), "")
-        say(f"{ware['server']}/{ware['name']}: {_short(first, 100)}")
+        say_line(f"{ware['server']}/{ware['name']}: {_short(first, 100)}")
     if found["note"]:
         say(f"[{found['note']}]")
     return 0
@@ -428,7 +429,7 @@ def _offered(args: argparse.Namespace, home: Home, kinds: tuple[str, ...], keys:
         return _json(found)
     for one in found:
         name = next((one[key] for key in keys if key in one), "?")
-        say(f"{name}: {_short(one.get('description') or one.get('title') or '', 100)}")
+        say_line(f"{name}: {_short(one.get('description') or one.get('title') or '', 100)}")
     if not found:
         say(f"{args.server} has no {kinds[0]}")
     return 0

@@ -16,7 +16,7 @@ from typing import Any
 
 from appliance.cli import terminal
 from appliance.cli.connect import reach, require_owner
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.errors import Conflict, Lost, NotFound, OwlError
 from appliance.models import catalogue, gguf
 from appliance.models.catalogue import MB, Model
@@ -151,7 +151,7 @@ def use(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps({"model": model.name, "key": f"models.{key}", "value": stem, "is_changed": is_changed, "core": state}))
     else:
-        say(f"models.{key} = {stem}" + ("" if is_changed else " already"))
+        say_line(f"models.{key} = {stem}" + ("" if is_changed else " already"))
         if state:
             say(state)
     if hidden:
@@ -176,7 +176,7 @@ def info(args: argparse.Namespace, home: Home) -> int:
         say(json.dumps(asdict(found), ensure_ascii=False))
         return 0
     for name, text in _lines(found):
-        say(f"{name:<14} {text}")
+        say_line(f"{name:<14} {text}")
     return 0
 
 

@@ -8,7 +8,7 @@ import argparse
 import json
 from collections.abc import Callable
 
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.cli.tool_command import once
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
@@ -45,7 +45,7 @@ def size(args: argparse.Namespace, home: Home) -> int:
         say(json.dumps(found, ensure_ascii=False))
         return 0
     limit = f" of {found['ceiling']}" if found["ceiling"] is not None else ""
-    say(f"{found['run']}: {found['tokens']} tokens{limit} by route {found['route']}, layout {found['layout']}")
+    say_line(f"{found['run']}: {found['tokens']} tokens{limit} by route {found['route']}, layout {found['layout']}")
     say(found["text"])
     took = found["telemetry"]
     if took["prompt_tokens"]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.cli.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
@@ -81,25 +81,25 @@ def show(args: argparse.Namespace, home: Home) -> int:
         say(json.dumps(found, ensure_ascii=False))
         return 0
     rules = found["policy"]
-    say(f"mode: {rules['mode']}{f' (in session {session})' if session else ''}, {found['state']}")
-    say(f"tools: {_lists({'allow': rules['tools_allow'], 'deny': rules['tools_deny']})}")
+    say_line(f"mode: {rules['mode']}{f' (in session {session})' if session else ''}, {found['state']}")
+    say_line(f"tools: {_lists({'allow': rules['tools_allow'], 'deny': rules['tools_deny']})}")
     for role, lists in rules["roles"].items():
-        say(f"role {role}: {_lists(lists)}")
+        say_line(f"role {role}: {_lists(lists)}")
     quotas = ", ".join(f"{name} {_amount(name, value)}" for name, value in rules["quotas"].items() if value != 0)
     _say(f"quotas: {quotas}")
     kinds = [name for name, is_on in (("binds", rules["has_binds"]), ("volumes", rules["mounts"]["volumes"])) if is_on]
-    say(f"mounts: {', '.join([*kinds, *(['tmpfs'] if rules['mounts']['tmpfs'] else [])]) or 'none'}")
+    say_line(f"mounts: {', '.join([*kinds, *(['tmpfs'] if rules['mounts']['tmpfs'] else [])]) or 'none'}")
     for rule in (*rules["mounts"]["rules"], *rules["ground"]["rules"]):
         whose = f", only {rule['user'] or rule['group']}" if rule["user"] or rule["group"] else ""
-        say(f"  {rule['path']}: {rule['mode']}, {rule['kind']}{whose}")
-    say(f"network: {', '.join(name for name, is_on in rules['network'].items() if is_on) or 'none'}")
+        say_line(f"  {rule['path']}: {rule['mode']}, {rule['kind']}{whose}")
+    say_line(f"network: {', '.join(name for name, is_on in rules['network'].items() if is_on) or 'none'}")
     also = f"; {_lists(rules['ipc'])}" if rules["ipc"]["allow"] or rules["ipc"]["deny"] else ""
-    say(f"messages: the person of the conversation{also}")
+    say_line(f"messages: the person of the conversation{also}")
     _say(f"blocked commands: {', '.join(rules['blocked'])}")
-    say(f"root: {_switch(rules['security']['root'])}, privileged: {_switch(rules['security']['privileged'])}")
+    say_line(f"root: {_switch(rules['security']['root'])}, privileged: {_switch(rules['security']['privileged'])}")
     say(f"runtimes: {'pinned' if rules['runtime']['pinned'] else 'any'}")
     for own in found["sessions"]:
-        say(f"session {own['session']} has its own, set by {own['set_by']} at {iso(own['set_ms'])[:16]}")
+        say_line(f"session {own['session']} has its own, set by {own['set_by']} at {iso(own['set_ms'])[:16]}")
     return 0
 
 
@@ -134,12 +134,12 @@ def test(args: argparse.Namespace, home: Home) -> int:
         say(json.dumps(found, ensure_ascii=False))
         return 0 if found["is_allowed"] else Refused.exit_code
     broken = f"; it breaks {found['text']}" if found["text"] and found["is_allowed"] else ""
-    say(f"allowed ({found['mode']}{broken})" if found["is_allowed"] else f"refused: {found['text']}")
+    say_line(f"allowed ({found['mode']}{broken})" if found["is_allowed"] else f"refused: {found['text']}")
     for warning in found["warnings"]:
-        say(f"  note: {warning['rule']}: {warning['message']}")
+        say_line(f"  note: {warning['rule']}: {warning['message']}")
     for mounted in found["mounts"]:
         mode = "writable" if mounted["is_writable"] else "read-only"
-        say(f"  {mounted['source']} is {mode} at {mounted['inside']}")
+        say_line(f"  {mounted['source']} is {mode} at {mounted['inside']}")
     return 0 if found["is_allowed"] else Refused.exit_code
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.cli.tool_command import once
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
@@ -60,7 +60,7 @@ def role(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
         return 0
-    say(": ".join(part for part in (found["name"], found["description"]) if part))
+    say_line(": ".join(part for part in (found["name"], found["description"]) if part))
     facts = {
         "file": f"box/roles/{found['name']}.md" if found["is_own"] else "the one that ships",
         "preset": found["preset"] if found["name"] == "assistant" else "",
@@ -75,9 +75,9 @@ def role(args: argparse.Namespace, home: Home) -> int:
     }
     for name, fact in facts.items():
         if fact:
-            say(f"{name}: {fact}")
+            say_line(f"{name}: {fact}")
     for problem in found["problems"]:
-        say(f"problem: {problem}")
+        say_line(f"problem: {problem}")
     if found["text"]:
         say(f"\n{found['text']}")
     return 0
@@ -111,10 +111,10 @@ def _shown(args: argparse.Namespace, found: dict[str, Any]) -> int:
         say(json.dumps(found, ensure_ascii=False))
         return 0
     tries = f"{found['attempts']} attempt{'s' if found['attempts'] != 1 else ''}"
-    say(f"job {found['id']}: {found['role']}, {found['status']} after {found['duration_s']:.1f} s, {tries}")
+    say_line(f"job {found['id']}: {found['role']}, {found['status']} after {found['duration_s']:.1f} s, {tries}")
     say(f"asked: {found['task']}")
     if found["run"]:
-        say(f"thread: {found['run']}")
+        say_line(f"thread: {found['run']}")
     if found["result"]:
         say(f"result: {found['result']}")
     return 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from appliance.cli import terminal, tool_command
 from appliance.cli.connect import require_owner
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -193,8 +193,8 @@ def show_jobs(args: argparse.Namespace, home: Home) -> int:
         say(json.dumps(jobs, ensure_ascii=False))
         return 0
     for job in jobs:
-        say(f"  [{'on' if job['is_enabled'] else 'off'}] {job['id']}  {job['name']}")
-        say(f"       {job['frequency'] or job['spec']} ({job['zone']}) -> {job['session']}")
+        say_line(f"  [{'on' if job['is_enabled'] else 'off'}] {job['id']}  {job['name']}")
+        say_line(f"       {job['frequency'] or job['spec']} ({job['zone']}) -> {job['session']}")
         say(f"       {job['text']}")
     if not jobs:
         say(NO_JOBS)

@@ -17,7 +17,7 @@ from typing import Any
 
 from appliance.cli import terminal
 from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.cli.tool_command import once
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound, Refused
@@ -89,7 +89,7 @@ def put(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps(done))
     else:
-        say(f"{args.name} is kept" if done["is_changed"] else f"{args.name} is kept already")
+        say_line(f"{args.name} is kept" if done["is_changed"] else f"{args.name} is kept already")
     return 0
 
 
@@ -116,7 +116,7 @@ def show(args: argparse.Namespace, home: Home) -> int:
         ("uses", secret["uses"]),
     ]
     for name, value in lines:
-        say(f"{name:<10} {value}")
+        say_line(f"{name:<10} {value}")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from appliance.cli import terminal
 from appliance.cli.connect import reach, require_owner
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.cli.tool_command import once
 from appliance.runtime.paths import Home
 
@@ -22,7 +22,7 @@ def init(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps({"home": str(home.root), "made": [str(p) for p in made]}))
     else:
-        say(f"made {home.root}" if made else f"{home.root} is complete")
+        say_line(f"made {home.root}" if made else f"{home.root} is complete")
     return 0
 
 
@@ -84,7 +84,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         last = status["last_thread"]
         lines.append(("last thread", f"{last['id']} {terminal.state(last)} {terminal.clipped(last['title'], TITLE)}"))
     for name, value in lines:
-        say(f"{name:<12} {value}")
+        say_line(f"{name:<12} {value}")
     return 0
 
 
@@ -105,9 +105,9 @@ def reload(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps(done))
         return 0
-    say(f"changed: {done['changed'] or 'nothing'}")
+    say_line(f"changed: {done['changed'] or 'nothing'}")
     for line in _pending(done):
-        say(line)
+        say_line(line)
     return 0
 
 
@@ -132,7 +132,7 @@ def doctor(args: argparse.Namespace, home: Home) -> int:
         say(json.dumps([vars(f) for f in findings], ensure_ascii=False))
     else:
         for f in findings:
-            say(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
+            say_line(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
     return 1 if any(f.state == "problem" for f in findings) else 0
 
 

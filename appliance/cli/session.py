@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from appliance.cli import listings, terminal, tool_command
 from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -170,7 +170,7 @@ def session_view(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
         return 0
-    say(f"{found['id']} of {found['context']}, {found['status']}")
+    say_line(f"{found['id']} of {found['context']}, {found['status']}")
     say(f"since {iso(found['created_ms'])[:16]}, last active {iso(found['last_active_ms'])[:16]}")
     listings.print_threads(found["runs"])
     return 0
@@ -182,9 +182,9 @@ def session_do(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps(done, ensure_ascii=False))
     elif args.verb == "delete":
-        say(f"deleted session {args.id} with {done['events']} events")
+        say_line(f"deleted session {args.id} with {done['events']} events")
     else:
-        say(f"{done['id']} is {done['status']}")
+        say_line(f"{done['id']} is {done['status']}")
     return 0
 
 
@@ -327,19 +327,19 @@ def run_view(args: argparse.Namespace, home: Home) -> int:
         say(json.dumps(found, ensure_ascii=False))
         return 0
     run = found["run"]
-    say(f"{run['alias']} ({run['id']}) {terminal.state(run)}: {run['title'] or '(untitled)'}")
-    say(f"session {run['session']}, {run['last_seq']} events, turn {found['turn']}")
+    say_line(f"{run['alias']} ({run['id']}) {terminal.state(run)}: {run['title'] or '(untitled)'}")
+    say_line(f"session {run['session']}, {run['last_seq']} events, turn {found['turn']}")
     if run["parent"]:
-        say(f"forked off {run['parent']}")
+        say_line(f"forked off {run['parent']}")
     if origins := terminal.strangers(run):
-        say(f"it was shown texts from {origins}, which strangers may have written")
+        say_line(f"it was shown texts from {origins}, which strangers may have written")
     if settings := _settings(run["settings"]):
         say(settings)
     for loop in found["queue"]:
         state = {100: "waits", 102: "is answered", 202: "waits for you"}[loop["status"]]
-        say(f"prompt {loop['seq']} {state}")
+        say_line(f"prompt {loop['seq']} {state}")
     for fork in found["forks"]:
-        say(f"fork {fork['alias']} ({fork['id']})")
+        say_line(f"fork {fork['alias']} ({fork['id']})")
     return 0
 
 
@@ -357,7 +357,7 @@ def run_tree(args: argparse.Namespace, home: Home) -> int:
     for branch in found:
         mark = "*" if branch["is_head"] else " "
         where = f" after {branch['from_seq']} of {branch['from_run'][-8:]}" if branch["from_seq"] else ""
-        say(f"{'  ' * branch['depth']}{mark} {branch['alias']} up to {branch['seq']}{where}: {branch['text']}")
+        say_line(f"{'  ' * branch['depth']}{mark} {branch['alias']} up to {branch['seq']}{where}: {branch['text']}")
     return 0
 
 
@@ -373,11 +373,11 @@ def run_do(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps(done, ensure_ascii=False))
     elif args.verb == "abort":
-        say(f"stops {done['run']}" if done["aborted"] else f"nothing is being answered in {done['run']}")
+        say_line(f"stops {done['run']}" if done["aborted"] else f"nothing is being answered in {done['run']}")
     elif args.verb == "inject":
-        say(f"handed in to {done['run']}")
+        say_line(f"handed in to {done['run']}")
     else:
-        say(f"{done['alias']} ({done['id']})")
+        say_line(f"{done['alias']} ({done['id']})")
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from appliance.cli import terminal, tool_command
 from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_line
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -173,7 +173,7 @@ def _print(line: dict[str, Any], is_json: bool) -> None:
         blocked = f", waits for {line['open_blockers']} other" if line["status"] == "pending" and line["open_blockers"] else ""
         stopping = ", to be cancelled" if line["cancel_ms"] is not None else ""
         worker = f" by worker {line['claimed_by']}" if line["claimed_by"] else ""
-        say(f"task {line['id']} is {line['status'].replace('_', ' ')}{worker}{blocked}{stopping}")
+        say_line(f"task {line['id']} is {line['status'].replace('_', ' ')}{worker}{blocked}{stopping}")
         if line["text"]:
             say(line["text"])
     else:

@@ -16,11 +16,13 @@ from appliance.cli.connect import Reach
 from appliance.clock import monotonic_s
 from appliance.errors import Lost, OwlError, Unavailable, from_outcome
 from appliance.text.fences import told
+from appliance.text.invisible import escape_invisible, unfinished
 
 REDRAW_S = 0.25
 NOTICE_CHARS = 600  # of what somebody is told before their question is answered
 PAGE = 200  # events of a thread at a time
 NARROW = 80  # columns of a terminal that does not say how many it has
+KEPT_CHARS = 16  # of what was written, to judge what follows by
 GAP = "  "  # between the columns of a table
 LEAST = 16  # columns that a cell keeps which is cut to fit
 HELP = """\
@@ -30,24 +32,20 @@ Type a message and press Return. A line that ends in \\ goes on in the next one.
 Ctrl+C stops an answer."""
 
 
-# What could steer a terminal or reorder what is read: C0 without tab and newline, DEL, C1, bidi embeddings and isolates.
-STEERING = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
-
-
-def visible(text: str) -> str:
-    """The text with a visible stand-in for every control character; safe for any piece of a longer text."""
-    return text.translate(STEERING)
-
-
 def fitting(text: str, out: TextIO) -> str:
-    """The text as it may be written to `out`: made visible on a terminal, as it is in a pipe."""
-    return visible(text) if out.isatty() else text
+    """The text as it may be written to `out`: with escapes for what nobody sees on a terminal, as it is in a pipe."""
+    return escape_invisible(text) if out.isatty() else text
 
 
 def say(text: str, out: TextIO | None = None) -> None:
     """Print a line for people, on standard output unless told otherwise."""
     stream = out or sys.stdout
     print(fitting(text, stream), file=stream, flush=True)
+
+
+def say_line(text: str, out: TextIO | None = None) -> None:
+    """Print one line that repeats names of others: a line break in them does not end it, in a pipe neither."""
+    print(escape_invisible(text, "line"), file=out or sys.stdout, flush=True)
 
 
 def vault(status: dict[str, Any]) -> str:
@@ -61,7 +59,7 @@ def vault(status: dict[str, Any]) -> str:
 
 def complain(error: object, out: TextIO | None = None) -> None:
     """Print an error as one line; it may quote anything, so it is always made visible."""
-    print(f"owlbox: {visible(' '.join(str(error).split()))}", file=out or sys.stderr)
+    print(f"owlbox: {escape_invisible(' '.join(str(error).split()), 'exact')}", file=out or sys.stderr)
 
 
 def state(thread: dict[str, Any]) -> str:
@@ -81,6 +79,7 @@ class Answer:
         self._out = out
         self._aside = aside
         self._ends_with_newline = True
+        self._shown = self._held = ""  # the last that was written, and what can only be judged with what follows
         self.run = ""
         self.text = ""
         self.events: list[dict[str, Any]] = []
@@ -111,14 +110,19 @@ class Answer:
                 self.end_line()
                 say(_called(value), self._aside)
 
-    def _write(self, text: str) -> None:
-        if self._out is not None and text:
-            self._out.write(fitting(text, self._out))
-            self._out.flush()
-            self._ends_with_newline = text.endswith("\n")
+    def _write(self, text: str, *, is_end: bool = False) -> None:
+        if self._out is None or not (text := self._held + text):
+            return
+        cut = len(text) if is_end or not self._out.isatty() else len(text) - unfinished(text)
+        text, self._held = text[:cut], text[cut:]
+        self._out.write(escape_invisible(text, before=self._shown) if self._out.isatty() else text)
+        self._out.flush()
+        self._shown = (self._shown + text)[-KEPT_CHARS:]
+        self._ends_with_newline = self._shown.endswith("\n")
 
     def end_line(self) -> None:
         """What comes next begins a new line."""
+        self._write("", is_end=True)
         if not self._ends_with_newline:
             self._write("\n")
 
@@ -377,7 +381,7 @@ def table(rows: Sequence[Sequence[str]], heads: Sequence[str], out: TextIO, cut:
     Where lines have an end, the columns named in `cut` are shortened to fit, and when that is not enough
     the first column has a line of its own with the others below it. No other cell is ever cut.
     """
-    cells = [list(heads), *[[" ".join(cell.split()) for cell in row] for row in rows]]
+    cells = [list(heads), *[[escape_invisible(" ".join(cell.split()), "line") for cell in row] for row in rows]]
     for line in _lined(cells, cut, columns(out)):
         say(line, out)
 

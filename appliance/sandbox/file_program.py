@@ -3,16 +3,19 @@
 Never imported: its text is handed to the sandbox's own Python, so it needs the standard library and nothing else, and
 whatever version of it the machine has. The order is JSON on standard input, the answer JSON on standard output. The core
 has judged the path before; here it is looked at once more, because links may have changed meanwhile, and the sandbox's
-mounts hold what both overlook. A file is replaced by a whole one or not at all.
+mounts hold what both overlook. A file is replaced by a whole one or not at all. With the argument `begin` it becomes a
+command instead, if the files that this names are still the ones that were approved.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import glob
 import hashlib
 import json
 import os
 import re
+import signal
 import stat
 import sys
 from collections.abc import Iterator
@@ -27,6 +30,20 @@ MAX_TEXT = 1_000_000  # characters of one answer
 MAX_LISTED = 5_000
 MAX_MATCHES = 1_000
 MAX_LINE = 500  # characters of a line that grep shows
+MAX_NAMED = 200  # files that a command names, and those that these name
+MAX_WORDS = 5_000  # of one file that are looked at
+MAX_SCRIPT_BYTES = 256 << 10  # of a file that may name others
+MAX_HASHED_BYTES = 64 << 20  # larger ones are told apart by size and time
+SUFFIXES = ("", ".py", ".sh", "/__main__.py", "/__init__.py")
+USUAL = {  # files that a program reads without being told their names
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "npm": ("package.json",),
+    "cargo": ("Cargo.toml", "build.rs"),
+    "pytest": ("conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini"),
+    "git": (".git/config",),
+    "just": ("justfile",),
+}
+CHANGED = 125  # the exit code where a file is not the one that was approved
 SNIFFED = 8192  # bytes that tell whether a file is text
 UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # in a name: what would end its line or turn its letters
 
@@ -53,7 +70,7 @@ class Place:
     def held(self, path: str) -> str:
         """The path with its links followed; it has to lie where the caller may go."""
         real = os.path.realpath(path)
-        if not any(real == top or real.startswith(top.rstrip("/") + "/") for top in self.tops):
+        if not lies_in(real, self.tops):
             raise Fault("permission", "path is outside workspace: " + self.shown)
         return real
 
@@ -132,6 +149,81 @@ def hashed(path: Place, order: Values) -> Values:
         while data := file.read(1 << 20):
             digest.update(data)
     return {"sha256": digest.hexdigest()}
+
+
+def named(path: Place, order: Values) -> Values:
+    """The files that a command names by `words`, and those that these name in turn: their hash and size, and the text of a
+    short one. A name is looked for from every folder that is named, and from that of the file which names it."""
+    folders = [path.real]
+    waiting = [(word, path.real, True) for word in order["words"]]
+    for word in order["words"]:
+        waiting += [(name, path.real, True) for name in USUAL.get(os.path.basename(word), ())]
+        folder = os.path.realpath(os.path.join(path.real, word))
+        if os.path.isdir(folder) and lies_in(folder, path.tops) and folder not in folders:
+            folders.append(folder)
+    found: dict[str, Values] = {}
+    while waiting and len(found) < MAX_NAMED:
+        word, beside, is_direct = waiting.pop(0)
+        for real in meant(word, [*folders, beside], path.tops):
+            shown = os.path.relpath(real, path.real) if lies_in(real, [path.real]) else real
+            if shown not in found and len(found) < MAX_NAMED:
+                found[shown], text = described_file(real)
+                if is_direct:
+                    found[shown]["text"] = text[:SNIFFED]
+                words = dict.fromkeys(re.findall(r"[\w./+@~-]+", text))
+                waiting += [(name, os.path.dirname(real), False) for name in list(words)[:MAX_WORDS]]
+    return {"files": found}
+
+
+def meant(word: str, folders: list[str], tops: list[str]) -> Iterator[str]:
+    """The files that a word may mean, with links followed; none outside of what the caller is shown."""
+    if not word or len(word) > 1000 or "\0" in word:
+        return
+    seen = set()
+    for folder in dict.fromkeys(folders):
+        whole = os.path.join(folder, word)
+        names = glob.glob(whole) if glob.has_magic(word) else [whole + suffix for suffix in SUFFIXES]
+        for name in names[:MAX_NAMED]:
+            real = os.path.realpath(name)
+            if real not in seen and lies_in(real, tops) and os.path.isfile(real):
+                seen.add(real)
+                yield real
+
+
+def lies_in(real: str, tops: list[str]) -> bool:
+    """Whether a path lies in one of these folders."""
+    return any(real == top or real.startswith(top.rstrip("/") + "/") for top in tops)
+
+
+def described_file(real: str) -> tuple[Values, str]:
+    """What tells a file from another one, and its text, "" where it is none or long."""
+    try:
+        with open(real, "rb") as file:
+            info = os.fstat(file.fileno())
+            if info.st_size > MAX_HASHED_BYTES:
+                return {"sha256": f"changed {info.st_mtime_ns}", "size_bytes": info.st_size}, ""
+            data = file.read(MAX_HASHED_BYTES + 1)
+    except OSError as error:
+        return {"sha256": f"not read: {error.strerror}", "size_bytes": -1}, ""
+    text = "" if len(data) > MAX_SCRIPT_BYTES or b"\0" in data else data.decode("utf-8", "replace")
+    return {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}, text
+
+
+def begin(order: Values) -> None:
+    """Become the command, unless a file that it names is another one than was approved."""
+    now = named(Place(order), order)["files"]
+    if differing := differences(order["approved"], {name: one["sha256"] for name, one in now.items()}):
+        names = ", ".join(readable(name) for name in differing[:3])
+        sys.stderr.write(f"not run: changed since it was approved: {names}\n")
+        sys.exit(CHANGED)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    os.execv(order["argv"][0], order["argv"])
+
+
+def differences(approved: dict[str, str], now: dict[str, str]) -> list[str]:
+    """The files that are not what they were."""
+    return sorted(name for name in {*approved, *now} if approved.get(name) != now.get(name))
 
 
 def write(path: Place, order: Values) -> Values:
@@ -328,7 +420,7 @@ def readable(name: str) -> str:
     return UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-VERBS = {"read": read, "hash": hashed, "write": write, "edit": edit, "list": listing, "grep": grep, "find": find}
+VERBS = {"read": read, "hash": hashed, "named": named, "write": write, "edit": edit, "list": listing, "grep": grep, "find": find}
 
 
 def answer(order: Values) -> Values:
@@ -350,5 +442,7 @@ def answer(order: Values) -> Values:
         return {"error": "too_large", "message": shown + " is too large for this tool"}
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and len(sys.argv) > 1:
+    begin(json.loads(sys.stdin.buffer.read()))
+elif __name__ == "__main__":
     sys.stdout.buffer.write(json.dumps(answer(json.loads(sys.stdin.buffer.read()))).encode("ascii"))

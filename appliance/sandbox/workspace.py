@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from appliance import __version__
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
-from appliance.policy import mounts
+from appliance.policy import mounts, shell_parser
 from appliance.policy.audit_log import Ledger, Severity
 from appliance.policy.gate import Gate
 from appliance.policy.mounts import Who
@@ -40,6 +40,8 @@ MAX_CONTENT = 16 * MB  # characters that one call writes
 NEVER_SHOWN = ("mount.bind.blocked", "mount.bind.denied", "mount.project.role")
 MAX_SCRIPTS, MAX_SCRIPTS_BYTES = 100, 4 * MB  # of the skills that one command names
 SCRIPT = re.compile(rf"{SCRIPTS}/([A-Za-z0-9_][\w.-]{{0,63}})/scripts(?![\w.-])")
+PIECE = re.compile(r"[^\s'\"`;|&<>()$={}\[\],:]+")
+MAX_WORD, MAX_WORDS = 1000, 500  # characters of a name in a command, and names
 PYTHON, SHELL = "/usr/bin/python3", "/bin/bash"
 FAULTS: Mapping[str, type[OwlError]] = {
     "bad_input": BadInput, "not_found": NotFound, "permission": Refused, "conflict": Conflict, "too_large": TooLarge,
@@ -122,7 +124,7 @@ class Workbench:
             job,
             replace(
                 order,
-                argv=(PYTHON, "-I", "-S", "-B", "-c", self._program),
+                argv=self._python(),
                 stdin=json.dumps(asked).encode(),
                 profile=profile,
                 limits=replace(order.limits, output_bytes=ANSWER_BYTES),
@@ -147,6 +149,29 @@ class Workbench:
         order, _ = self._order(job, folders, _runtime(SHELL), command=command, is_writing=not is_read_only, masks="all")
         files = dict(_files(self._scripts(command)))
         return replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only, files=files)
+
+    def named_files(self, job: Job, command: str, *, is_read_only: bool = False) -> dict[str, dict[str, Any]]:
+        """The files that a command names, and those that these name, by how they are called in the working folder.
+
+        Each has `sha256` and `size_bytes`, those that the command itself names also `text`. What a command finds by itself,
+        such as with `find`, is not among them.
+        """
+        order = self.prepared(job, command, is_read_only=is_read_only)
+        asked = json.dumps({"verb": "named", "shown": command[:100], **_looking(order, command)}).encode()
+        limits = replace(order.limits, output_bytes=ANSWER_BYTES)
+        done = self._run(job, replace(order, argv=self._python(), stdin=asked, is_writable=False, limits=limits))
+        return dict(self._answer(job, done)["files"])
+
+    def bound(self, order: Order, command: str, approved: Mapping[str, str]) -> Order:
+        """The same order, which begins only while the files that the command names have these hashes."""
+        if not approved:
+            return order
+        given = {"shown": command[:100], "approved": dict(approved), "argv": order.argv, **_looking(order, command)}
+        return replace(order, argv=(*self._python(), "begin"), stdin=json.dumps(given).encode())
+
+    def _python(self) -> tuple[str, ...]:
+        """What runs the program for files."""
+        return (PYTHON, "-I", "-S", "-B", "-c", self._program)
 
     def carry_out(self, job: Job, command: str, order: Order, show: Show | None = None) -> Execution:
         """Run what was prepared; whatever becomes of it is in the result, and in the audit."""
@@ -430,6 +455,20 @@ def _plain(path: str) -> str:
 
 def _numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
+
+
+def _looking(order: Order, command: str) -> dict[str, Any]:
+    """What the program for files needs to look for the names in a command."""
+    tops = [WORK, *(bind.inside for bind in order.binds if bind.inside.startswith(f"{PROJECT}/")), SCRIPTS]
+    return {"path": WORK, "tops": tops, "words": words_of(command)}
+
+
+def words_of(command: str) -> list[str]:
+    """What may name a file in a command: its words as the shell reads them, where output goes, and pieces of all of these."""
+    simples = [one for pipeline in shell_parser.read(command).pipelines for one in pipeline]
+    words = [word for one in simples for word in (*one.words, *(target for _, target in one.targets), *one.texts)]
+    pieces = [piece for word in (*words, command) for piece in PIECE.findall(word)]
+    return [word for word in dict.fromkeys([*words, *pieces]) if len(word) <= MAX_WORD][:MAX_WORDS]
 
 
 def _runtime(program: str) -> Runtime:

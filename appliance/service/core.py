@@ -246,7 +246,9 @@ class Core:
         rows = Rows(self.views, self.entries, self.copies)
         self.budget = Budget(self.packets, rows, count=self._count, full=self.compactor.start)
         kept = self.store, self.runs, self.entries, self.views, self.verbs, self.skills, self.warden.ledger, self.outbox
-        self.customs = Customs(Border(*kept, go_on=lambda run: self.approvals.go_on(run)), self.toolbox, self.hooks)
+        self.customs = Customs(
+            Border(*kept, lambda run: self.approvals.go_on(run), self.workshop.executions.described), self.toolbox, self.hooks
+        )
         self.approvals = Approvals(
             self.store,
             self.runs,

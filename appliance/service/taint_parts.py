@@ -12,7 +12,7 @@ from appliance.agent.approvals import ACCEPTED
 from appliance.agent.released_calls import Clearance, Means
 from appliance.agent.taint_gate import Checkpoint, Post
 from appliance.agent.taint_tracking import Origins, Sight
-from appliance.agent.toolbox import Guard, Toolbox
+from appliance.agent.toolbox import Caller, Guard, Toolbox
 from appliance.channels.inbox import Inbox
 from appliance.channels.rpc import grants as doors
 from appliance.ingest.skills import Skills
@@ -51,6 +51,7 @@ class Ground:
     ledger: Ledger
     outbox: Outbox
     go_on: Callable[[str], object]
+    commands: Callable[[Caller, str, str], tuple[str, dict[str, str]]]
 
 
 class Customs:
@@ -72,6 +73,7 @@ class Customs:
             self._names,
             lambda server: Offers(ground.store).counts().get(server.removeprefix("mcp:"), 0),
             toolbox.meant,
+            ground.commands,
             ground.skills.strange_always,
         )
         checkpoint = Checkpoint(post)

@@ -22,7 +22,7 @@ from textual.content import Content
 from textual.filter import LineFilter
 from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import ContentSwitcher, Footer, Input, Static, TextArea
+from textual.widgets import ContentSwitcher, Footer, Input, TextArea
 
 from appliance.clock import monotonic_s
 from appliance.errors import OwlError
@@ -37,6 +37,7 @@ from appliance.tui.owl_face import Owl
 from appliance.tui.panel import Means, Panel
 from appliance.tui.schedules import Schedules
 from appliance.tui.sender import Sender
+from appliance.tui.shown_text import Shown
 from appliance.tui.tasks import Tasks
 from appliance.tui.threads import Threads
 from appliance.tui.workers import Workers
@@ -48,7 +49,7 @@ NOTICE_S = 6.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
-class Tab(Static):
+class Tab(Shown):
     """The name of a panel; a click goes there."""
 
     DEFAULT_CSS = """
@@ -141,12 +142,12 @@ class Face(App[None]):
             yield Owl()
             for panel in PANELS:
                 yield Tab(panel)
-            yield Static(id="title", markup=False)
+            yield Shown(id="title", markup=False)
         yield Banner()
         with ContentSwitcher(initial="chat"):
             for panel in PANELS:
                 yield panel(self._means)
-        yield Static(id="status", markup=False)
+        yield Shown(id="status", markup=False)
         yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
@@ -300,8 +301,8 @@ class Face(App[None]):
         owl = screen.query_one(Owl)
         if owl.mood != mood:
             owl.feel(mood)
-        screen.query_one("#title", Static).update(chat.talk.title)
-        line = screen.query_one("#status", Static)
+        screen.query_one("#title", Shown).update(chat.talk.title)
+        line = screen.query_one("#status", Shown)
         line.set_class(self._notice is not None and self._notice[1], "-error")
         line.update(self._notice[0] if self._notice else self._status())
         if is_running and self._clock is None:

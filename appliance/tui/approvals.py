@@ -15,10 +15,12 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import Button, Input, Static
+from textual.widgets import Button, Input
 
 from appliance.errors import OwlError
+from appliance.text.invisible import Form, escape_invisible
 from appliance.tui.sender import Decision
+from appliance.tui.shown_text import Shown
 
 LOOK_S = 3.0  # how old the card may be while it is on the screen
 MOST = 100
@@ -93,9 +95,9 @@ class Waits(Vertical, can_focus=True):
 
     def compose(self) -> ComposeResult:
         """What it is about, what would change, the answers."""
-        yield Static(id="head", markup=False)
+        yield Shown(id="head", markup=False)
         with VerticalScroll(can_focus=False):
-            yield Static(id="body", markup=False)
+            yield Shown(id="body", markup=False)
         field = Input(placeholder=WHY, id="why", select_on_focus=False)
         field.cursor_blink = False
         yield field
@@ -104,7 +106,7 @@ class Waits(Vertical, can_focus=True):
                 button = Button(label, id=f"do-{name}", compact=True)
                 button.can_focus = False
                 yield button
-            yield Static(AWAY, id="hint", markup=False)
+            yield Shown(AWAY, id="hint", markup=False)
 
     # -- what waits ---------------------------------------------------------------------------------
 
@@ -282,10 +284,10 @@ class Waits(Vertical, can_focus=True):
             return
         self._full = full
         many = f"  {self._at + 1} of {len(self._here)}" if len(self._here) > 1 else ""
-        self.query_one("#head", Static).update(Content.assemble(("? ", "bold $warning"), title(full), (many, "dim")))
+        self.query_one("#head", Shown).update(Content.assemble(("? ", "bold $warning"), title(full), (many, "dim")))
         because = str(full.get("because") or "")
-        lines = [Content.assemble(("because of ", "bold $warning"), because)] if because else []
-        self.query_one("#body", Static).update(Content("\n").join([*lines, *body(full)]))
+        lines = [Content.assemble(("because of ", "bold $warning"), escape_invisible(because, "exact"))] if because else []
+        self.query_one("#body", Shown).update(Content("\n").join([*lines, *body(full)]))
         self.query_one(VerticalScroll).scroll_home(animate=False)
         for name in ("accept", "why"):
             self.query_one(f"#do-{name}").display = full["action"] != QUESTION or name == "why"
@@ -302,7 +304,7 @@ class Waits(Vertical, can_focus=True):
         is_held = bool(self._seen and self._seen.get("because"))
         here = HELD if is_held else SEVERAL if len(self._here) > 1 else HERE
         text = ANSWER if self.question is not None else here if self.holds_focus else AWAY
-        self.query_one("#hint", Static).update(text)
+        self.query_one("#hint", Shown).update(text)
 
 
 def title(full: dict[str, Any]) -> str:
@@ -310,7 +312,7 @@ def title(full: dict[str, Any]) -> str:
     if full["action"] == QUESTION:
         return "The owl asks"
     words = [full["action"], full["source"], "→" if full["source"] else "", full["subject"]]
-    return " ".join(" ".join(word for word in words if word).split())
+    return " ".join(escape_invisible(word, "exact") for word in words if word)
 
 
 def body(full: dict[str, Any]) -> list[Content]:
@@ -320,7 +322,8 @@ def body(full: dict[str, Any]) -> list[Content]:
     if full["patch"]:
         shown = [_coloured(line) for line in lines[2:]]  # the first two name the file, which the head does
     else:
-        shown = [Content(line) for line in lines]
+        form: Form = "text" if full["action"] == QUESTION else "exact"
+        shown = [Content(escape_invisible(line, form)) for line in lines]
     if len(text) > SHOWN_CHARS:
         rest = f"… {len(text) - SHOWN_CHARS} more characters: owlbox entry get {full['ref']} --thread {full['run']}"
         shown.append(Content.assemble((rest, "dim")))

@@ -9,10 +9,10 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
+from textual.widgets import OptionList
 
 from appliance.tui.choice_list import Rows
+from appliance.tui.shown_text import Row, Shown
 
 KEYS = "Enter goes on there, f forks there, Esc closes"
 
@@ -64,8 +64,8 @@ class Tree(ModalScreen[Choice | None]):
     def compose(self) -> ComposeResult:
         """The branches, the keys."""
         with Vertical():
-            yield Rows(*(Option(line) for line, _ in self._lines), id="branches", markup=False)
-            yield Static(KEYS, id="keys", markup=False)
+            yield Rows(*(Row(line) for line, _ in self._lines), id="branches", markup=False)
+            yield Shown(KEYS, id="keys", markup=False)
 
     def on_mount(self) -> None:
         """The present place is under the cursor."""

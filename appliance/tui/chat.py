@@ -15,7 +15,7 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 
 from appliance.clock import monotonic_s
 from appliance.tui import commands
@@ -43,6 +43,7 @@ from appliance.tui.sender import (
     Taken,
     Talk,
 )
+from appliance.tui.shown_text import Shown
 
 if TYPE_CHECKING:
     from appliance.tui.markdown_view import Prose
@@ -126,8 +127,8 @@ class Chat(Panel):
     def compose(self) -> ComposeResult:
         """Talk, what waits, what fills the packet, menu, input."""
         with VerticalScroll(id="talk", can_focus=False):
-            yield Static(PORTRAIT, id="portrait", classes="-hello", markup=False)
-            yield Static(GREETING, id="greeting", classes="-hello", markup=False)
+            yield Shown(PORTRAIT, id="portrait", classes="-hello", markup=False)
+            yield Shown(GREETING, id="greeting", classes="-hello", markup=False)
         yield self.waits
         yield self._meter
         menu = Menu()

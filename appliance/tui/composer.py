@@ -6,9 +6,9 @@ from textual import events
 from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
-from textual.widgets.option_list import Option
 
 from appliance.tui.commands import Offer, offers
+from appliance.tui.shown_text import Row
 
 NEWLINE_KEYS = ("shift+enter", "ctrl+j", "alt+enter", "\n")
 
@@ -39,7 +39,7 @@ class Menu(OptionList, can_focus=False):
         """Show these, or hide when there are none."""
         if offers != self._shown:
             self._shown = offers
-            self.set_options([Option(f"{o.shown or o.line:<18} {o.about}") for o in offers])
+            self.set_options([Row(f"{o.shown or o.line:<18} {o.about}") for o in offers])
             self.highlighted = 0 if offers else None
         self.display = bool(offers)
 

@@ -6,6 +6,8 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Label
 
+from appliance.text.invisible import escape_invisible
+
 
 class Confirm(ModalScreen[bool]):
     """Closes with True or False."""
@@ -31,7 +33,7 @@ class Confirm(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """The question above two buttons."""
         with Vertical():
-            yield Label(self._question, markup=False)
+            yield Label(escape_invisible(self._question), markup=False)
             with Horizontal():
                 yield Button(f"{self._yes} (y)", id="yes", variant="error", compact=True)
                 yield Button("Keep (n)", id="no", compact=True)

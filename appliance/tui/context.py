@@ -12,13 +12,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static, Tree
-from textual.widgets.option_list import Option
+from textual.widgets import Input, OptionList, Tree
 from textual.widgets.tree import TreeNode
 
 from appliance.errors import OwlError
+from appliance.text.invisible import escape_invisible
 from appliance.tui.choice_list import Rows
 from appliance.tui.panel import Means, Panel, is_missing
+from appliance.tui.shown_text import Row, Shown
 
 PAGE = 500
 MOST = 5000
@@ -83,8 +84,8 @@ class Context(Panel):
                 yield tree
                 yield Rows(id="hits", markup=False)
             with VerticalScroll(id="look"):
-                yield Static(id="name", markup=False)
-                yield Static(id="plain", markup=False)
+                yield Shown(id="name", markup=False)
+                yield Shown(id="plain", markup=False)
 
     def enter(self) -> None:
         """Look again at what is there."""
@@ -183,8 +184,10 @@ class Context(Panel):
             for depth in range(1, len(path) + 1):
                 key = tuple(path[:depth])
                 if key not in folders:
-                    folders[key] = folders[key[:-1]].add(Text(key[-1]), expand=len(refs) <= 200 or depth == 1)
-            folders[tuple(path)].add_leaf(Text(name), data=entry["ref"])
+                    folders[key] = folders[key[:-1]].add(
+                        Text(escape_invisible(key[-1], "line")), expand=len(refs) <= 200 or depth == 1
+                    )
+            folders[tuple(path)].add_leaf(Text(escape_invisible(name, "line")), data=entry["ref"])
         tree.root.expand()
         tree.cursor_line = 0
         if not entries:
@@ -222,7 +225,7 @@ class Context(Panel):
         hits = list((outcome.get("data") or {}).get("hits") or [])
         self._hits = [hit["ref"] for hit in hits]
         rows = self.query_one("#hits", Rows)
-        rows.set_options([Option(Content.assemble((hit["title"] or hit["ref"], "bold"), f"\n  {hit['snippet']}")) for hit in hits])
+        rows.set_options([Row(Content.assemble((hit["title"] or hit["ref"], "bold"), f"\n  {hit['snippet']}")) for hit in hits])
         self._show_hits(True)
         if hits:
             rows.highlighted = 0
@@ -266,9 +269,9 @@ class Context(Panel):
             text = "\n".join(lines) if isinstance(lines, list) else str(lines)
         await self.query("Prose").remove()
         head = Content.assemble((entry.get("title") or "", "bold"), "\n" if entry.get("title") else "", (entry["ref"], "dim"))
-        self.query_one("#name", Static).update(head)
+        self.query_one("#name", Shown).update(head)
         is_markdown = entry["ref"].endswith(".md") or entry["ref"].startswith("memory://")
-        self.query_one("#plain", Static).update("" if is_markdown else text)
+        self.query_one("#plain", Shown).update("" if is_markdown else text)
         if is_markdown:
             from appliance.tui.markdown_view import Prose  # late: the Markdown parser takes its time
 
@@ -278,8 +281,8 @@ class Context(Panel):
     def _say(self, text: str) -> None:
         self._shown = ""
         self.query("Prose").remove()
-        self.query_one("#name", Static).update("")
-        self.query_one("#plain", Static).update(text)
+        self.query_one("#name", Shown).update("")
+        self.query_one("#plain", Shown).update(text)
 
 
 def parts(ref: str) -> list[str]:

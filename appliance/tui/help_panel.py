@@ -4,11 +4,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from appliance import __version__
 from appliance.tui.commands import COMMANDS
 from appliance.tui.panel import Panel
+from appliance.tui.shown_text import Shown
 
 KEYS = (
     (
@@ -104,7 +104,7 @@ class Guide(Panel):
     def compose(self) -> ComposeResult:
         """One long text."""
         with VerticalScroll():
-            yield Static(self.text(), markup=False)
+            yield Shown(self.text(), markup=False)
 
     def enter(self) -> None:
         """Scroll with the arrow keys."""

@@ -14,12 +14,12 @@ from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.timer import Timer
-from textual.widgets import Input, Static
-from textual.widgets.option_list import Option
+from textual.widgets import Input
 
 from appliance.tui.choice_list import Rows
 from appliance.tui.confirm import Confirm
 from appliance.tui.panel import Means, Panel
+from appliance.tui.shown_text import Row, Shown
 
 # Keys that every panel has, to stand where it likes in the footer.
 REFRESH = Binding("r", "refresh", show=False)
@@ -65,7 +65,7 @@ class Lister(Panel):
         with Horizontal():
             yield Rows(id="rows", markup=False)
             with VerticalScroll(id="look", can_focus=False):
-                yield Static(id="words", markup=False)
+                yield Shown(id="words", markup=False)
 
     def enter(self) -> None:
         """Look at the list, and again every few seconds while it is on the screen."""
@@ -126,7 +126,7 @@ class Lister(Panel):
         rows, before = self.query_one(Rows), self.chosen()
         here, self._wanted = self._wanted or (before["id"] if before else None), None
         self._items, self._seen = list(items), seen
-        rows.set_options([Option(row(one)) for one in items])
+        rows.set_options([Row(row(one)) for one in items])
         ids = [one["id"] for one in items]
         rows.highlighted = (ids.index(here) if here in ids else 0) if ids else None
         self.set_class(not ids, "-empty")
@@ -135,7 +135,7 @@ class Lister(Panel):
 
     def tell(self, words: Content | str) -> None:
         """Show this beside the list."""
-        self.query_one("#words", Static).update(words)
+        self.query_one("#words", Shown).update(words)
 
     def sure(self, question: str, word: str, then: Callable[[], object]) -> None:
         """Do something once a person says yes."""

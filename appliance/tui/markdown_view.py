@@ -7,10 +7,13 @@ References such as [box://notes/garden.md] stand out and open the entry when cli
 import re
 
 from markdown_it import MarkdownIt
+from textual.await_complete import AwaitComplete
 from textual.content import Content
 from textual.style import Style
 from textual.widgets import Markdown
 from textual.widgets._markdown import MarkdownBlock, MarkdownParagraph
+
+from appliance.text.invisible import escape_invisible
 
 REF = re.compile(r"\[?\b([a-z][a-z0-9_]*://[^\s\]\[()<>\"']*[^\s\]\[()<>\"'.,;:!?])\]?")
 WEB = ("http://", "https://", "file://", "mailto://")
@@ -52,7 +55,15 @@ class Prose(Markdown):
     """
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(text, parser_factory=parser, open_links=False)
+        super().__init__(escape_invisible(text), parser_factory=parser, open_links=False)
+
+    def update(self, markdown: str) -> AwaitComplete:
+        """Show this instead."""
+        return super().update(escape_invisible(markdown))
+
+    def append(self, markdown_fragment: str) -> AwaitComplete:
+        """Show this, too: a piece of an answer, which is shown anew when it is whole."""
+        return super().append(escape_invisible(markdown_fragment, before=self.source[-16:]))
 
     def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
         """A link cannot be opened on a box without a screen: it is copied instead."""

@@ -5,7 +5,8 @@ from typing import Any
 
 from textual import events
 from textual.content import Content
-from textual.widgets import Static
+
+from appliance.tui.shown_text import Shown
 
 MARKS = {"waits": ("?", "$warning bold"), "running": ("⟳", "$secondary"), "ok": ("✔", "$success"), "error": ("✘", "$error bold")}
 COMMANDS = {"exec", "shell", "sh", "env"}  # tools whose words can be followed while they run
@@ -20,7 +21,7 @@ OUTCOMES = {
 }
 
 
-class Said(Static):
+class Said(Shown):
     """A person's message; dim until the core has it."""
 
     DEFAULT_CSS = """
@@ -45,7 +46,7 @@ class Said(Static):
         self.update(Content.assemble(self._words, (f"  ({state})" if state else "", "dim")))
 
 
-class Note(Static):
+class Note(Shown):
     """A line of the program itself, not of the conversation."""
 
     DEFAULT_CSS = """
@@ -58,7 +59,7 @@ class Note(Static):
         super().__init__(text, markup=False, classes="-error" if is_error else "")
 
 
-class Earlier(Static):
+class Earlier(Shown):
     """Stands above the first message when there are older ones."""
 
     DEFAULT_CSS = "Earlier { padding: 0 2; color: $secondary; text-style: underline; width: auto; }"
@@ -67,7 +68,7 @@ class Earlier(Static):
         super().__init__(f"▲ {count} earlier events: click here, or Page Up", markup=False)
 
 
-class ToolBox(Static):
+class ToolBox(Shown):
     """A call of a tool: one line, or with arguments and result when it is opened."""
 
     DEFAULT_CSS = """

@@ -5,9 +5,9 @@ nothing. It thinks while an answer runs, and closes its eyes while the core is a
 """
 
 from textual.timer import Timer
-from textual.widgets import Static
 
 from appliance.clock import monotonic_s
+from appliance.tui.shown_text import Shown
 
 AWAKE, BLINKING, AWAY = "(o,o)", "(-,-)", "(-,-)"
 THINKING = ("(o,o)", "(O,o)", "(o,o)", "(o,O)")
@@ -18,7 +18,7 @@ AWAKE_FOR_S = 60.0
 PORTRAIT = "  ,___,\n  (o,o)\n  /)_)\n   “ “"
 
 
-class Owl(Static):
+class Owl(Shown):
     """The face in the corner."""
 
     DEFAULT_CSS = "Owl { width: 7; padding: 0 1; color: $primary; text-style: bold; }"

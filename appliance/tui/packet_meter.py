@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from textual.content import Content
-from textual.widgets import Static
+
+from appliance.tui.shown_text import Shown
 
 BAR = 24
 ROWS = 7  # of schemes; the smallest are summed up
 NAME = 18
 
 
-class Meter(Static):
+class Meter(Shown):
     """The table between talk and input; hidden until somebody wants it."""
 
     DEFAULT_CSS = """

@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from appliance.policy.audit_log import Asked
 from appliance.records import Inbound, RunSettings, Terms, ToolCall
 from appliance.runtime.jsonrpc import marked
 from appliance.runtime.paths import Home
+from appliance.sandbox.workspace import Job
 from appliance.service.core import Core
 
 pytestmark = needs("bwrap", "perl")
@@ -62,6 +64,9 @@ ANSWERS: dict[str, Sequence[Any]] = {
     "edited": [native("write_file", path="plan.md", content="mine"), "It had changed."],
     "edited-2": [native("edit_file", path="plan.md", old_text="old", new_text="new"), "It had changed."],
     "edited-3": [native("write_file", path="not/yet.md", content="mine"), "It is there now."],
+    "script": [native("exec", command="cd sub && bash job.sh; true"), "It ran."],
+    "script-edited": [native("exec", command="bash job.sh"), "It had changed."],
+    "script-late": [native("exec", command="yes | head -n 1; bash job.sh"), "It had changed."],
     "fork": ["<sh>echo a; sleep 1</sh>", "It runs."],
     "task": [native("exec", command="echo at work"), "Done."],
     "message": [native("message", content="Look!"), "Sent."],
@@ -384,6 +389,63 @@ def test_a_file_that_was_edited_since_a_change_was_proposed_is_left_as_it_is(tmp
             assert "its hash was {}, now it is {}".format(*hashes) in resolved.outcome.message
             assert after.deeds == "use:409" and hashes[1] in after.events("tool_result")[0].content
             assert file.read_text() == now and after.said.startswith("It ")
+
+
+def test_a_card_shows_what_a_command_will_run(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    (root / "sub").mkdir(parents=True)
+    (root / "sub" / "job.sh").write_text("echo one\n. ./more\n# \u202ehidden\u200b\n")
+    (root / "sub" / "more.sh").write_text("echo two\n")
+    (root / "beside.txt").write_text("is not named")
+    with opened(tmp_path, SANDBOX__WORKSPACE=str(root)) as stage:
+        told = stage.ask("[script] Run it.", CHAT)
+        (ref,) = stage.waiting(told.run)
+        card = stage.core.approvals.show(ref, told.run).text
+        job = sha256((root / "sub" / "job.sh").read_bytes()).hexdigest()
+        assert card.startswith("It will not run if one of these files is changed before:\n  sub/job.sh: ")
+        assert f"sha256 {job[:16]}\n  | echo one\n" in card and "\n  sub/more.sh: 9 bytes, sha256 " in card
+        assert "| # \\u{202e}hidden\\u{200b}\n" in card and "beside" not in card
+        assert card.endswith("\nCommand:\ncd sub && bash job.sh; true")
+        (root / "beside.txt").write_text("was changed meanwhile, which is nobody's business")
+        assert stage.decide(told, "accept")[0].events("tool_result")[0].content.startswith("one\n")
+
+
+@pytest.mark.covers("E-328")
+@pytest.mark.parametrize("change", ["script", "what it reads", "a new file"])
+def test_a_command_whose_files_were_changed_since_it_was_shown_does_not_run(tmp_path: Path, change: str) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "job.sh").write_text("bash ./inner.sh; cat note\n")
+    (root / "inner.sh").write_text("echo harmless\n")
+    with opened(tmp_path, SANDBOX__WORKSPACE=str(root)) as stage:
+        told = stage.ask("[script-edited] Run it.", CHAT)
+        assert told.end.status == 202
+        name = {"script": "job.sh", "what it reads": "inner.sh", "a new file": "note"}[change]
+        (root / name).write_text("touch evil\n")
+        after, resolved = stage.decide(told, "accept")
+        assert (resolved.outcome.status, resolved.outcome.outcome) == (409, "conflict")
+        assert f"{name} has changed since it was proposed" in resolved.outcome.message
+        assert not (root / "evil").exists() and after.said == "It had changed."
+
+
+def test_a_file_that_is_changed_after_the_decision_keeps_its_command_from_running(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "job.sh").write_text("echo harmless\n")
+    with opened(tmp_path, SANDBOX__WORKSPACE=str(root), SANDBOX__MAX_CONCURRENT="1") as stage:
+        unharmed = stage.ask("[script-late] Run it.", CHAT)
+        bench, caller = stage.core.workshop.bench, CancelToken()
+        job = Job("exec", "shell", caller, unharmed.run and "local:ada", unharmed.run, Terms(), 30)
+        command = "yes | head -n 1; bash job.sh"
+        approved = {name: one["sha256"] for name, one in bench.named_files(job, command).items()}
+        assert list(approved) == ["job.sh"]
+        order = bench.bound(bench.prepared(job, command), command, approved)
+        done = bench.carry_out(job, command, order)
+        assert (done.stdout, done.stderr, done.exit_code) == (b"y\nharmless\n", b"", 0)
+        (root / "job.sh").write_text("touch evil\n")
+        done = bench.carry_out(job, command, replace(order, execution=new_id()))
+        assert done.stderr == b"not run: changed since it was approved: job.sh\n" and done.exit_code == 125
+        assert not (root / "evil").exists()
 
 
 def test_who_works_without_anybody_runs_what_stays_in_the_sandbox(stage: Stage) -> None:
