@@ -23,7 +23,7 @@ BESIDE = ("__init__", "errors", "records", "clock")
 WALLS = """\
 models.providers: errors records clock text.tokens models.gguf models.providers
 channels.rpc: errors records clock runtime sessions channels
-tui: errors records clock runtime tui
+tui: errors records clock runtime text.invisible tui
 """
 # Who may import an outside package. The standard library is free except where it would be a side door.
 HOMES = """\

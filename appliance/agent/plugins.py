@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from appliance.agent import tool_manuals
 from appliance.agent.toolbox import Toolbox, read_tool
-from appliance.errors import BadInput, NotFound, OwlError, Refused
+from appliance.errors import BadInput, NotFound, OwlError
 from appliance.knowledge.contents import Entry
 from appliance.knowledge.schemes import Scheme, Schemes
 from appliance.policy.taint import Reach
@@ -30,6 +30,7 @@ from appliance.runtime import hook_points
 from appliance.runtime.hook_points import EntryNews
 from appliance.runtime.hooks import PRIORITY, Handler, Hooks
 from appliance.runtime.settings import Plugins as Keys
+from appliance.runtime.trusted_files import require_trusted
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -38,7 +39,6 @@ LOG = logging.getLogger(__name__)
 FOLDER, GROUP, PREFIX = "plugins", "owlbox.plugins", "owlbox_plugin_"
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MAX_PROBLEMS = 20  # that are remembered
-WORLD_WRITABLE = 0o002
 Show = Callable[[str, Entry], str]
 
 
@@ -250,15 +250,13 @@ def _installed(box: Path, name: str) -> "EntryPoint":
 
 
 def source(box: Path, name: str) -> Path | None:
-    """The file with which a plugin of box/ begins; None for none, Refused for one that anybody could have written."""
+    """The file with which a plugin of box/ begins; None for none, Refused for one that others than our user could have written."""
     if not NAME.fullmatch(name):
         raise BadInput(f"{name!r} cannot be a plugin", hint="use small letters, digits and _")
     for path in (box / FOLDER / f"{name}.py", box / FOLDER / name / "__init__.py"):
-        if not path.is_file():
+        if path.is_symlink() or not path.is_file():
             continue
-        for one in (path, path.parent):
-            if one.is_symlink() or one.stat().st_mode & WORLD_WRITABLE:
-                raise Refused(f"{one} is a link or can be written to by everybody", hint=f"chmod o-w {one}")
+        require_trusted(path.parent if path.name == "__init__.py" else path, is_tree=True)
         return path
     return None
 

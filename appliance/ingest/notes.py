@@ -23,6 +23,7 @@ from appliance.knowledge import entries
 from appliance.knowledge.entries import Draft, Entries
 from appliance.knowledge.search import words_of
 from appliance.records import Part
+from appliance.runtime import trusted_files
 from appliance.text import markdown
 
 LOG = logging.getLogger(__name__)
@@ -120,7 +121,12 @@ def _marked(box: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:
-    """Front matter and the document's visible text, "" when there is nothing to say; BadInput when it is unreadable."""
+    """Front matter and the document's visible text, "" when there is nothing to say; BadInput when it is unreadable.
+
+    What others than the box's own user could have written is not read: it would speak to every person of the box.
+    """
+    if why := trusted_files.problem(path, home=path.parent.parent):
+        raise BadInput(f"not taken: {why}")
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             raw = file.read(MAX_CHARS + 1)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
 from appliance.mcp import sandbox
-from appliance.runtime import config, paths
+from appliance.runtime import config, paths, trusted_files
 from appliance.runtime.paths import Home
 from appliance.runtime.tool_settings import McpServer
 from appliance.sandbox.bubblewrap import Bind
@@ -82,6 +82,8 @@ def read(home: Home, settings: Mapping[str, McpServer], environ: Mapping[str, st
 def load(home: Home) -> dict[str, Any]:
     """The entries of `servers.json` as they are written; none when there is no file."""
     path = home.root / FILE
+    if why := trusted_files.problem(path, home=home.root):
+        raise ConfigError(f"servers are not taken: {why}", key=FILE)
     try:
         raw = json.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:

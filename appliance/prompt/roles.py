@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from appliance.errors import BadInput, ConfigError, NotFound, OwlError
 from appliance.policy import modes
+from appliance.runtime import trusted_files
 from appliance.runtime.settings import LOCAL, Config
 from appliance.runtime.settings import Agent as Caps
 from appliance.text import markdown
@@ -202,12 +203,15 @@ class Roles:
         before = self._known.get(name)
         try:
             info = path.lstat()
-            stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
+            stamp = (info.st_ctime_ns, info.st_size, info.st_ino)
             if before is not None and before.stamp == stamp:
                 return
             self._known[name] = _Known(stamp, before.role if before is not None else None)
             if path.is_symlink():
                 raise BadInput("it is a link", hint="copy the file itself")
+            if why := trusted_files.problem(path, home=self._box.parent):
+                self._known[name].role = None  # also one that was good before: whose word it was is not known any more
+                raise BadInput(why)
             with path.open(encoding="utf-8", errors="replace") as file:
                 made = replace(parse(name, file.read(MAX_CHARS + 1)), is_own=True)
             self._check_pool(made.pool)
@@ -246,6 +250,9 @@ class Roles:
         path = (self._box / role.prompt_file).resolve()
         if not path.is_relative_to(self._box.resolve()):
             LOG.warning("role %s: prompt file %s lies outside of box/", role.name, role.prompt_file)
+            return ""
+        if why := trusted_files.problem(path, home=self._box.parent):
+            LOG.warning("role %s: prompt file %s is not taken: %s", role.name, role.prompt_file, why)
             return ""
         try:
             with path.open(encoding="utf-8", errors="replace") as file:

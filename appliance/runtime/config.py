@@ -18,6 +18,7 @@ from types import UnionType
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from appliance.errors import ConfigError
+from appliance.runtime import trusted_files
 from appliance.runtime.config_keys import About, about
 from appliance.runtime.config_reference import default_toml as default_toml
 from appliance.runtime.config_reference import reference as reference
@@ -35,6 +36,8 @@ TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": 
 
 def load(home: Home, environ: Mapping[str, str], *, path: Path | None = None) -> Config:
     """The configuration of a home, or of a copy at `path`; ConfigError names the first key or variable that cannot be."""
+    if why := trusted_files.problem(path or home.config, home=home.root):
+        raise ConfigError(f"configuration is not taken: {why}", key=str(path or home.config))
     raw = _read(path or home.config)
     _expand(raw, "", environ)
     origins = _override(raw, environ)

@@ -23,7 +23,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.secrets import plaintext_migration
-from appliance.service import repair
+from appliance.service import home_setup, repair
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store import storage_errors
@@ -50,7 +50,7 @@ class Finding:
 def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = False) -> list[Finding]:
     """Every finding about a home."""
     checks: list[tuple[str, Callable[[], Finding]]] = [
-        ("home", lambda: _home(home)),
+        ("home", lambda: _home(home, is_repairing)),
         ("configuration", lambda: _configuration(home, environ)),
         ("database", lambda: _database(home, is_repairing)),
         ("model", lambda: _model(home, environ)),
@@ -76,20 +76,24 @@ def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = Fals
     return findings
 
 
-def _home(home: Home) -> Finding:
+def _home(home: Home, is_repairing: bool) -> Finding:
     home.require()
     missing = [name for name in paths.FOLDERS if not (home.root / name).is_dir()]
     if missing:
         return Finding("home", "warning", f"missing folders: {', '.join(missing)}", f"owlbox init --force --home {home.root}")
-    mode = home.root.stat().st_mode & 0o777
-    if mode & 0o007:
-        return Finding("home", "warning", f"{home.root} can be read by everybody (mode {mode:o})", f"chmod o= {home.root}")
+    if is_repairing and (closed := home_setup.close(home)):
+        return Finding("home", "ok", f"closed to others: {', '.join(closed)}")
+    most = 0o007 if home.root == paths.SERVICE_HOME else 0o077  # of what others may; the appliance's group may enter
+    for folder in (home.root, home.box):
+        if (mode := folder.stat().st_mode & 0o777) & most:
+            hint = f"owlbox doctor --repair, or chmod {'o=' if most == 0o007 else '0700'} {folder}"
+            return Finding("home", "warning", f"{folder} is open to others (mode {mode:o})", hint)
     return Finding("home", "ok", str(home.root))
 
 
 def _configuration(home: Home, environ: Mapping[str, str]) -> Finding:
     settings = config.load(home, environ)
-    policy_file.load(home.root / settings.policy.path if settings.policy.path else None, settings.policy.mode)
+    policy_file.of(home, settings, environ)
     return Finding("configuration", "ok", str(home.config) if home.config.exists() else "all defaults")
 
 

@@ -4,6 +4,8 @@ Completing an existing home never overwrites a file in it. No service is install
 """
 
 import errno
+import os
+import stat
 from pathlib import Path
 
 from appliance.errors import BadInput, Conflict, DiskFull, OwlError
@@ -63,6 +65,7 @@ def _make(home: Home) -> list[Path]:
             folder.mkdir(parents=True, mode=0o700)
             made.append(folder)
     made += notes.install(home.box)
+    close(home)
     if not home.database.exists():
         Store.create(home.database).close()
         made.append(home.database)
@@ -72,6 +75,16 @@ def _make(home: Home) -> list[Path]:
             paths.put(path, text.encode())
             made.append(path)
     return made
+
+
+def close(home: Home) -> list[str]:
+    """Give the home and box/ of a checkout mode 0700; what was changed. On the appliance systemd-tmpfiles says who may enter."""
+    changed = []
+    for folder in (home.root, home.box) if home.root != paths.SERVICE_HOME else ():
+        if folder.is_dir() and folder.stat().st_uid == os.geteuid() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+            folder.chmod(0o700)
+            changed.append(str(folder))
+    return changed
 
 
 def _host_error(error: OSError, home: Home) -> OwlError:

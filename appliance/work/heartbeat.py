@@ -15,6 +15,7 @@ from pathlib import Path
 
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import OwlError
+from appliance.runtime import trusted_files
 from appliance.runtime.settings import Heartbeat as Settings
 from appliance.sessions.outbox import Letter, Outbox
 from appliance.sessions.runs import Runs
@@ -111,9 +112,10 @@ class Heartbeat:
             found += [(f"{kind}:{path.parent.name}", path) for path in sorted((self._means.box / folder).glob(f"*/{FILE}"))]
         return found
 
-    @staticmethod
-    def _read(path: Path) -> Checklist | None:
-        """What a file says; None when there is none."""
+    def _read(self, path: Path) -> Checklist | None:
+        """What a file says; None when there is none. One that others could have written says nothing but that."""
+        if why := trusted_files.problem(path, home=self._means.box.parent):
+            return Checklist("", (), (), (f"{path.name} is not taken: {why}",))
         try:
             with path.open("rb") as file:
                 return heartbeat_file.read(file.read(MAX_BYTES).decode("utf-8", "replace"))
