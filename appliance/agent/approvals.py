@@ -22,6 +22,7 @@ from appliance.records import Event, LoopEnded, Outcome, ToolCall
 from appliance.runtime import hook_points
 from appliance.runtime.hooks import Hooks
 from appliance.sessions.runs import DONE, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs
+from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.text.references import parse_ref
 
@@ -115,13 +116,14 @@ class Approvals:
 
     def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
         """What waits for a decision, oldest first: in one run, or in all."""
-        return self._verbs.waiting(run, limit)
+        found = self._verbs.waiting(run, 1000 if visibility.asking() is not None else limit)
+        return [one for one in found if self._runs.is_shown(one.run)][:limit]
 
     def find(self, ref: str, run: str = "") -> Waiting:
         """What waits under a reference, or under the only one that ends so; of which run may be left out where it is plain."""
         ref = parse_ref(ref)
-        found = [one for one in self._verbs.waiting(run, 1000) if one.ref == ref or one.ref.endswith(f"/{ref}")]
-        if not found and run:
+        found = [one for one in self.waiting(run, 1000) if one.ref == ref or one.ref.endswith(f"/{ref}")]
+        if not found and run and self._runs.is_shown(run):
             self._verbs.actions.open(run, ref)
         if not found:
             raise NotFound(f"nothing waits as {ref}", hint="owlbox entry waiting lists what does")

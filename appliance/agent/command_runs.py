@@ -223,7 +223,8 @@ class Executions:
     def tails(self, limit: int = 5, lines: int = 3) -> list[dict[str, str]]:
         """The commands that run and the last lines of what they said, for people."""
         found = []
-        for run, path in self._means.streams.running()[:limit]:
+        running = [one for one in self._means.streams.running() if self._means.runs.is_shown(one[0])]
+        for run, path in running[:limit]:
             with suppress(NotFound):
                 body = self._means.entries.get(path, scope=f"run:{run}").body
                 found.append({"run": run, "path": path, "tail": "\n".join(body.rstrip("\n").split("\n")[-lines:])})

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from appliance.agent import tool_manuals
 from appliance.agent.toolbox import Toolbox, read_tool
-from appliance.errors import BadInput, NotFound, OwlError
+from appliance.errors import BadInput, NotFound, OwlError, Refused
 from appliance.knowledge.contents import Entry
 from appliance.knowledge.schemes import Scheme, Schemes
 from appliance.policy.taint import Reach
@@ -254,8 +254,10 @@ def source(box: Path, name: str) -> Path | None:
     if not NAME.fullmatch(name):
         raise BadInput(f"{name!r} cannot be a plugin", hint="use small letters, digits and _")
     for path in (box / FOLDER / f"{name}.py", box / FOLDER / name / "__init__.py"):
-        if path.is_symlink() or not path.is_file():
+        if not path.is_file():
             continue
+        if path.is_symlink():
+            raise Refused(f"{path} is a link", hint="put the file itself there")
         require_trusted(path.parent if path.name == "__init__.py" else path, is_tree=True)
         return path
     return None

@@ -529,10 +529,11 @@ class Toolbox:
             services["caller"] = replace(caller, cancel=stop)
 
         whose, is_asked = self.context_of(caller.run) if caller.run else visibility.current(), durability.is_asked()
+        asking = visibility.asking()
 
         def work() -> Outcome:
             thread[0] = threading.get_ident()
-            with logs.correlated(correlation), visibility.showing(whose), durability.asked(is_asked):
+            with logs.correlated(correlation), visibility.showing(whose), visibility.restricted(asking), durability.asked(is_asked):
                 value = found.function(**arguments, **services)
                 if isinstance(value, Outcome):
                     return value

@@ -14,7 +14,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from appliance.clock import CancelToken
 from appliance.errors import BadInput, Lost, NotFound, OwlError, ProviderError, Refused, TooLarge, from_outcome
@@ -37,19 +37,26 @@ class Peer(NamedTuple):
     groups: tuple[int, ...] = ()
 
 
+Access = Literal["admin", "own", "all"]
+
+
 class Mark(NamedTuple):
-    """What `@method` notes: the name, whether it streams for long, whether its calls are too many to be news in the log."""
+    """What `@method` notes: the name, whether it streams for long, whether its calls are too many to be news in the log.
+
+    `access` says who may call it where a server tells people apart: admins; everybody for what is theirs ("own"); everybody.
+    """
 
     name: str
     is_long: bool = False
     is_quiet: bool = False
+    access: Access = "admin"
 
 
-def method(name: str, *, is_long: bool = False, is_quiet: bool = False) -> Callable[[F], F]:
+def method(name: str, *, access: Access = "admin", is_long: bool = False, is_quiet: bool = False) -> Callable[[F], F]:
     """Mark a function as something the socket offers, under this name. Marks only; nothing is registered."""
 
     def mark(function: F) -> F:
-        function.rpc = Mark(name, is_long, is_quiet)  # type: ignore[attr-defined]
+        function.rpc = Mark(name, is_long, is_quiet, access)  # type: ignore[attr-defined]
         return function
 
     return mark

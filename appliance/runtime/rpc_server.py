@@ -15,6 +15,7 @@ import stat
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ BEFORE_HELLO = ("ping", "discover", "hello")
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 
 Gate = Callable[[Peer, dict[str, Any]], None]
+Admit = Callable[[int, Mark, dict[str, Any]], AbstractContextManager[object]]  # user id, method, arguments
 
 
 class Call:
@@ -126,6 +128,7 @@ class Listener:
         *,
         name: str,
         gate: Gate,
+        admit: Admit = lambda uid, mark, arguments: nullcontext(),
         alarms: Alarms,
         deadline_s: float = 30.0,
         threads: int = 32,
@@ -138,6 +141,7 @@ class Listener:
         self.sock = sock
         self.name = name
         self._gate = gate
+        self._admit = admit  # refuses a call, or restricts what it is shown for as long as it lasts
         self._alarms = alarms
         self._deadline_s = deadline_s
         self._max_connections = max_connections
@@ -459,8 +463,9 @@ class Listener:
         if name not in self._methods:
             raise NotFound(f"unknown method {name}", hint="discover lists the methods")
         function, sign = self._methods[name]
-        with durability.asked():
-            return function(call, **sign.bind(params))
+        arguments = sign.bind(params)
+        with self._admit(call.uid, self._marks[name], arguments), durability.asked():
+            return function(call, **arguments)
 
 
 def _correlation(frame: dict[str, Any]) -> str:

@@ -20,14 +20,15 @@ OTHERS_WRITE, OTHERS_ENTER = 0o022, 0o011
 def require_trusted(path: Path, *, home: Path | None = None, is_tree: bool = False) -> None:
     """Refused with the component that somebody else could have written; NotFound when there is nothing.
 
-    The owner of `home` is trusted too. With `is_tree` everything below a folder is looked at, and its folders may not even
-    be added to.
+    The owner of `home` is trusted too. `is_tree` is for code: the file, or a folder with everything below, must be closed by
+    its own modes, because others may have kept it open, or linked it, since they could get there; and nothing may be added.
     """
     trusted = owners(home)
-    handle, is_private = _walk(path, trusted)
+    handle = _walk(path, trusted)
     try:
         if is_tree:
-            _require_tree(handle, path, trusted, is_private)
+            _judge(os.fstat(handle), str(path), trusted, False, has_sticky=False)
+            _require_tree(handle, path, trusted)
     finally:
         os.close(handle)
 
@@ -52,8 +53,8 @@ def owners(home: Path | None = None) -> frozenset[int]:
         return frozenset(found)
 
 
-def _walk(path: Path, trusted: frozenset[int]) -> tuple[int, bool]:
-    """A descriptor of what a path leads to, and whether others cannot get there."""
+def _walk(path: Path, trusted: frozenset[int]) -> int:
+    """A descriptor of what a path leads to, when every component is trusted."""
     links, is_private = 0, False
     names, shown = [*reversed(path.absolute().parts[1:])], "/"
     handle = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -79,7 +80,7 @@ def _walk(path: Path, trusted: frozenset[int]) -> tuple[int, bool]:
             os.close(handle)
             handle, shown = below, f"{shown.rstrip('/')}/{name}"
             is_private = _judge(info, shown, trusted, is_private)
-        return handle, is_private
+        return handle
     except OSError as error:
         os.close(handle)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -101,18 +102,18 @@ def _judge(info: os.stat_result, shown: str, trusted: frozenset[int], is_private
     return is_private or (is_folder and not info.st_mode & OTHERS_ENTER)
 
 
-def _require_tree(handle: int, path: Path, trusted: frozenset[int], is_private: bool) -> None:
+def _require_tree(handle: int, path: Path, trusted: frozenset[int]) -> None:
     """Everything below a folder that is open; a single file is judged already."""
     if not stat.S_ISDIR(os.fstat(handle).st_mode):
         return
     for folder, names, files, at in os.fwalk(".", dir_fd=handle, follow_symlinks=False):
         here = os.path.normpath(os.path.join(path, folder))
-        _judge(os.fstat(at), here, trusted, is_private, has_sticky=False)
+        _judge(os.fstat(at), here, trusted, False, has_sticky=False)
         for name in (*names, *files):
             info, shown = os.stat(name, dir_fd=at, follow_symlinks=False), os.path.join(here, name)
             if stat.S_ISLNK(info.st_mode):
                 raise Refused(f"{shown} is a link", hint="put the file itself there")
-            _judge(info, shown, trusted, is_private, has_sticky=False)
+            _judge(info, shown, trusted, False, has_sticky=False)
 
 
 def _refused(shown: str, uid: int) -> Refused:

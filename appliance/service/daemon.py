@@ -23,6 +23,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.rpc_server import Listener, listen
 from appliance.runtime.signals import Signals
 from appliance.secrets import plaintext_migration
+from appliance.service.callers import Callers
 from appliance.service.core import Core
 from appliance.store import storage_errors
 
@@ -220,6 +221,7 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         sock,
         name="core",
         gate=gate,
+        admit=Callers(core.runs, lambda: core.live.current.system.admin_users, core.warden.gate.groups_of).admitted,
         alarms=Alarms(),
         deadline_s=settings.api.rpc_timeout_ms / 1000,
         max_connections=settings.api.max_connections,

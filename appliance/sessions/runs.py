@@ -21,6 +21,7 @@ from appliance.records import Event, Inbound, Message, RunSettings, from_plain
 from appliance.sessions.events import SPOKEN, as_messages, compacted
 from appliance.sessions.sessions import COLUMNS as SESSION_COLUMNS
 from appliance.sessions.turns import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, TurnCost, Turns
+from appliance.store import visibility
 from appliance.store.database import Row
 from appliance.text.fences import is_origin
 
@@ -179,7 +180,8 @@ class Runs(Turns):
         rows = self._store.rows(
             f"SELECT {RUN_COLUMNS} FROM runs WHERE ?1 IN ('', kind) AND ?5 IN ('', session) AND deleted_ms IS NULL "
             "AND (?4 = '' OR session IN (SELECT id FROM sessions "
-            "WHERE context = (SELECT s.context FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ?4))) "
+            "WHERE context = (SELECT s.context FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ?4)))"
+            f"{visibility.own_sessions('session')} "
             "ORDER BY created_ms DESC, id DESC LIMIT ?2 OFFSET ?3",
             (kind, limit, offset, beside, session),
         )
@@ -216,6 +218,10 @@ class Runs(Turns):
         if row is None:
             raise NotFound(f"no thread {run}", hint="owlbox thread list shows them")
         return _run(row)
+
+    def is_shown(self, run: str) -> bool:
+        """Whether a run may be shown to whoever asks."""
+        return bool(visibility.asked_for(self.context_of(run)))
 
     def has(self, run: str) -> bool:
         """Whether there is a run with this id, deleted but for its forks or not."""
@@ -383,7 +389,8 @@ class Runs(Turns):
     # -- inside -------------------------------------------------------------------------------------
 
     def _runs(self, where: str, value: str, limit: int = 2) -> list[Row]:
-        sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE ({where}) AND deleted_ms IS NULL ORDER BY created_ms, id LIMIT {limit}"
+        whose = visibility.own_sessions("session")
+        sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE ({where}) AND deleted_ms IS NULL{whose} ORDER BY created_ms, id LIMIT {limit}"
         return self._store.rows(sql, (value,))
 
     def _own_alias(self, alias: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Conflict, NotFound, TooLarge
 from appliance.records import Inbound
+from appliance.store import visibility
 from appliance.store.database import Row, Store
 
 Status = Literal["created", "active", "idle", "stopped", "archived", "closing", "closed"]
@@ -87,14 +88,16 @@ class Sessions:
 
     def find(self, session: str) -> Session | None:
         """The session with this id as it stands now; None when there is none."""
-        row = self._store.row(f"SELECT {COLUMNS} FROM sessions WHERE id = ?", (session,))
+        row = self._store.row(f"SELECT {COLUMNS} FROM sessions WHERE id = ?{visibility.own_sessions('id')}", (session,))
         return None if row is None else self._session(row, now_ms())
 
     def get(self, session: str) -> Session:
         """The session with this id, or the only one of a sender."""
         if (found := self.find(session)) is not None:
             return found
-        rows = self._store.rows(f"SELECT {COLUMNS} FROM sessions WHERE sender_id = ? AND channel <> ? LIMIT 2", (session, NO_DOOR))
+        whose = visibility.own_sessions("id")
+        sql = f"SELECT {COLUMNS} FROM sessions WHERE sender_id = ? AND channel <> ?{whose} LIMIT 2"
+        rows = self._store.rows(sql, (session, NO_DOOR))
         if len(rows) != 1:
             raise NotFound(f"no session {session}", hint="owlbox session list shows them")
         return self._session(rows[0], now_ms())
@@ -103,7 +106,8 @@ class Sessions:
         """Sessions, the newest activity first, by what they are now."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM sessions WHERE ?1 IN ('', person) AND ?2 IN ('', context) "
-            "AND (?3 = '' OR context GLOB ?3 || ':*') AND created_ms > ?4 AND (?5 = 0 OR created_ms < ?5) "
+            "AND (?3 = '' OR context GLOB ?3 || ':*') AND created_ms > ?4 AND (?5 = 0 OR created_ms < ?5)"
+            f"{visibility.own_sessions('id')} "
             "ORDER BY last_active_ms DESC, id",
             (
                 *(wanted.person, f"group:{wanted.group}" if wanted.group else ""),

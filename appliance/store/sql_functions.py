@@ -9,6 +9,7 @@
     schemeOf(path)                           the scheme of a path; NULL for a bare path
     countTokens(text)                        about how many tokens; 0 for NULL
     slugify(text)                            a text as one step of a path
+    asked_for(context)                       1 when whoever asks may be shown sessions and runs of a person or group
     seen(audience)                           1 when what belongs to a person or group may be shown to whom this is asked for
 
 A pattern is one of `patterns`, or one or more sed commands, which carry their own replacement. A value
@@ -22,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from appliance.errors import BadInput
-from appliance.store.visibility import seen
+from appliance.store.visibility import asked_for, seen
 from appliance.text.tokens import estimate
 
 # patterns, edits and addresses are imported where they are called: opening the store must not pay for them.
@@ -141,6 +142,7 @@ FUNCTIONS = (
     Function("countTokens", count_tokens, 1),
     Function("slugify", slugify, 1),
     Function("seen", seen, 1, is_deterministic=False),
+    Function("asked_for", asked_for, 1, is_deterministic=False),
 )
 
 

@@ -141,7 +141,7 @@ def test_answer_can_neither_steer_the_terminal_nor_use_markup(core: Core):
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected")
         await seen.type("hello")
-        await seen.shows("owned", "2J", "[red]bare[/red] [@click=app.exit]x[/]")
+        await seen.shows(r"a\u{1b}]0;owned\u{7} b\u{9b}2J c\u{202e}d [red]bare[/red]", "[@click=app.exit]x[/]")
         assert all(line.isprintable() for line in seen.lines())
         await seen.press("f2")
         await seen.until(lambda: all(line.isprintable() for line in seen.lines()), "the preview is calm too")

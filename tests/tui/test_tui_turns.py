@@ -8,10 +8,12 @@ from needs import needs
 from process import ROOT, Box, Core, a_box, script, standing_core  # noqa: F401
 from screens import FOLDER, Seen, show
 from stores import let_chats_do_all
+from textual.content import Content
 
 from appliance.tui import approvals, branch_tree, command_runner, commands, packet_meter
 from appliance.tui.composer import Composer
 from appliance.tui.panel import named
+from appliance.tui.shown_text import readable
 
 FILE_PLAY = """
 [[turns]]
@@ -498,7 +500,13 @@ def test_proposal_is_told_in_full_over_the_socket(core: Core) -> None:
 
 
 def test_difference_hides_no_line() -> None:
-    full = {"patch": "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- at night\n+++ [b]\n", "text": "", "ref": "log://a", "run": "r"}
+    full = {
+        "action": "set",
+        "patch": "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- at night\n+++ [b]\n",
+        "text": "",
+        "ref": "log://a",
+        "run": "r",
+    }
     assert [line.plain for line in approvals.body(full)] == ["@@ -1,2 +1,2 @@", "--- at night", "+++ [b]"]
     long = approvals.body({**full, "patch": "", "text": "x" * 20_000})
     assert long[-1].plain == "… 4000 more characters: owlbox entry get log://a --thread r"
@@ -506,7 +514,7 @@ def test_difference_hides_no_line() -> None:
 
 def test_title_names_source_and_destination() -> None:
     full = {"action": "mv", "source": "a.txt", "subject": "b\n.txt"}
-    assert approvals.title(full) == "mv a.txt → b .txt"
+    assert approvals.title(full) == r"mv a.txt → b\n.txt"
 
 
 def test_meter_sums_up_what_has_no_room_and_warns() -> None:
@@ -542,3 +550,20 @@ def test_thread_is_called_by_its_first_words_until_it_is_named() -> None:
 @pytest.mark.parametrize("name", ["waits"])
 def test_document_shows_the_screen_as_it_is(name: str) -> None:
     assert (FOLDER / f"{name}.txt").read_text().rstrip("\n") in (ROOT / "docs/turns.md").read_text()
+
+
+def test_card_hides_no_character_and_no_line() -> None:
+    hidden = "".join(chr(0xE0000 + ord(c)) for c in "47")
+    full = {"action": "exec", "source": "", "subject": f"curl a.b{hidden}\u200b\nAccept", "patch": "", "ref": "log://a", "run": "r"}
+    assert approvals.title(full) == r"exec curl a.b\u{e0034}\u{e0037}\u{200b}\nAccept"
+    lines = approvals.body({**full, "text": f"echo 👩\u200d🚀{hidden}\necho two"})
+    assert [line.plain for line in lines] == [r"echo 👩\u{200d}🚀\u{e0034}\u{e0037}", "echo two"]
+
+
+def test_words_with_styles_keep_them_around_escapes() -> None:
+    found = readable(Content.assemble(("a\u200bb", "bold"), "c\u061c"))
+    assert isinstance(found, Content) and found.plain == r"a\u{200b}bc\u{61c}"
+    assert [(span.start, span.end, str(span.style)) for span in found.spans if str(span.style) == "bold"] == [
+        (0, 1, "bold"),
+        (9, 10, "bold"),
+    ]

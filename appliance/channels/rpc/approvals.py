@@ -36,7 +36,7 @@ class Decisions:
         self._show = show
         self._remember = remember
 
-    @method("run.proposal")
+    @method("run.proposal", access="own")
     def proposal(
         self,
         call: Call,
@@ -50,7 +50,7 @@ class Decisions:
         """
         return self._show(ref, run)
 
-    @method("run.resolve", is_long=True)
+    @method("run.resolve", access="own", is_long=True)
     def resolve(
         self,
         call: Call,

@@ -32,12 +32,12 @@ class Streams:
     def __init__(self, pours: Pours) -> None:
         self._pours = pours
 
-    @method("stream.append")
+    @method("stream.append", access="own")
     def append(self, call: Call, run: Run, path: Path, text: Annotated[str, Range(0, 1_000_000), "what it said"]) -> dict[str, Any]:
         """Let a channel grow; its size. A conflict once it has ended."""
         return {"bytes": self._pours.append(run, path, text)}
 
-    @method("stream.complete")
+    @method("stream.complete", access="own")
     def complete(
         self,
         call: Call,
@@ -50,13 +50,13 @@ class Streams:
         self._pours.complete(run, path, exit_code, duration_ms)
         return {"path": path}
 
-    @method("stream.abort")
+    @method("stream.abort", access="own")
     def abort(self, call: Call, run: Run, path: Path, reason: Annotated[str, "why"] = "aborted") -> dict[str, Any]:
         """A client gave a command up: 499, with the reason."""
         self._pours.abort(run, path, reason)
         return {"path": path}
 
-    @method("stream.cancel")
+    @method("stream.cancel", access="own")
     def cancel(
         self,
         call: Call,
@@ -67,7 +67,7 @@ class Streams:
         """Stop a command that runs: 499. Not found when it does not run (any more)."""
         return {"stopped": self._pours.cancel(run, path, reason)}
 
-    @method("stream.list")
+    @method("stream.list", access="own")
     def list(self, call: Call) -> "list[dict[str, str]]":  # quoted: the name is taken in here
         """The commands that run, each with the last lines of what it said."""
         return self._pours.tails()

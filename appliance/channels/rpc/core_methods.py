@@ -120,7 +120,7 @@ class Rpc:
         self._shelf = shelf
         self._intake = intake
 
-    @method("message.send", is_long=True)
+    @method("message.send", access="own", is_long=True)
     def send(
         self,
         call: Call,
@@ -155,13 +155,13 @@ class Rpc:
         finally:
             self._inbox.feed.leave(accepted.loop, subscription)
 
-    @method("run.stop")
+    @method("run.stop", access="own")
     def stop(self, call: Call, run: str) -> dict[str, Any]:
         """Stop what is being answered in a thread; what was said is kept."""
         found = self._runs.get(run)
         return {"run": found.id, "stopped": self._inbox.stop(found.id)}
 
-    @method("run.undo")
+    @method("run.undo", access="own")
     def undo(
         self,
         call: Call,
@@ -175,14 +175,14 @@ class Rpc:
         """
         return self._shelf.undo(run, _user(call.uid), is_dry_run, is_alone)
 
-    @method("thread.list")
+    @method("thread.list", access="own")
     def threads(
         self, call: Call, type: Literal["", "chat", "ask", "tick", "child"] = "", limit: Limit = 20, offset: Offset = 0
     ) -> list[dict[str, Any]]:
         """Threads, newest first."""
         return [to_plain(run) for run in self._runs.listing(kind=type, limit=limit, offset=offset)]
 
-    @method("thread.view", is_quiet=True)
+    @method("thread.view", access="own", is_quiet=True)
     def view(
         self,
         call: Call,
@@ -222,19 +222,19 @@ class Rpc:
         turns = self._runs.turns(run.id)[-TURNS:]
         return {"thread": to_plain(run), "events": events, "has_more": has_more, "turns": turns}
 
-    @method("thread.end")
+    @method("thread.end", access="own")
     def end(self, call: Call, id: str) -> dict[str, Any]:
         """Say that a talk is over: its thread is marked as ended, until its next message. Not while it is being answered."""
         run = self._runs.get(id)
         return {"run": run.id, "is_ended": self._runs.leave_off(run.id)}
 
-    @method("thread.delete")
+    @method("thread.delete", access="own")
     def delete(self, call: Call, id: str) -> dict[str, Any]:
         """Delete a thread with everything said in it."""
         run = self._runs.get(id)
         return {"run": run.id, "events": self._runs.delete(run.id)}
 
-    @method("entry.list")
+    @method("entry.list", access="own")
     def entries(
         self,
         call: Call,
@@ -245,7 +245,7 @@ class Rpc:
         """Entries sorted by reference: `ref`, `title`, `size_bytes`, `updated_ms`."""
         return self._shelf.listing(prefix, limit, offset)
 
-    @method("entry.view")
+    @method("entry.view", access="own")
     def entry(
         self,
         call: Call,
@@ -256,7 +256,7 @@ class Rpc:
         """Some lines of an entry, with `total_lines` and what is known about it."""
         return self._shelf.view(ref, line, limit)
 
-    @method("entry.set")
+    @method("entry.set", access="own")
     def set_entry(
         self,
         call: Call,
@@ -281,7 +281,7 @@ class Rpc:
         given = {name: value for name, value in locals().items() if name not in ("self", "call", "run") and value is not None}
         return self._act(run, "set", given)
 
-    @method("entry.get")
+    @method("entry.get", access="own")
     def get_entry(
         self,
         call: Call,
@@ -300,7 +300,7 @@ class Rpc:
             return self._act(run, "persist", {"ref": ref, "kind": persist})
         return self._act(run, "get", {"ref": ref, "wanted": wanted, "line": line, "limit": limit, "is_preview": is_preview})
 
-    @method("entry.rm")
+    @method("entry.rm", access="own")
     def remove_entry(
         self,
         call: Call,
@@ -312,27 +312,27 @@ class Rpc:
         """Remove an entry or all of a pattern; in a thread content that others see stays."""
         return self._act(run, "rm", {"ref": ref, "wanted": wanted, "is_preview": is_preview})
 
-    @method("entry.cp")
+    @method("entry.cp", access="own")
     def copy_entry(self, call: Call, ref: str, target: str, visibility: Seen = None, run: Thread = "") -> dict[str, Any]:
         """Copy an entry; one that is overwritten is named in `data.warnings`."""
         return self._act(run, "cp", {"ref": ref, "target": target, "visibility": visibility})
 
-    @method("entry.mv")
+    @method("entry.mv", access="own")
     def move_entry(self, call: Call, ref: str, target: str, visibility: Seen = None, run: Thread = "") -> dict[str, Any]:
         """Move an entry; one that is overwritten is named in `data.warnings`."""
         return self._act(run, "mv", {"ref": ref, "target": target, "visibility": visibility})
 
-    @method("entry.update")
+    @method("entry.update", access="own")
     def update(self, call: Call, text: str, run: Thread = "", status: Literal[102, 200, 204, 422] = 102) -> dict[str, Any]:
         """Record how a thread's work stands."""
         return self._act(run, "update", {"text": text, "status": status})
 
-    @method("entry.waiting")
+    @method("entry.waiting", access="own")
     def waiting(self, call: Call, run: Annotated[str, "only in this thread"] = "", limit: Limit = 100) -> list[dict[str, Any]]:
         """What waits for a decision, oldest first: `ref` in the log of `run`, `action`, `subject`, `updated_ms`."""
         return self._shelf.waiting(run, limit)
 
-    @method("entry.resolve")
+    @method("entry.resolve", access="own")
     def resolve(
         self,
         call: Call,
@@ -350,7 +350,7 @@ class Rpc:
         plain: dict[str, Any] = to_plain(outcome)
         return plain
 
-    @method("entry.history")
+    @method("entry.history", access="own")
     def history(
         self,
         call: Call,
@@ -400,12 +400,12 @@ class Rpc:
             rows.append(cells)
         return {"columns": list(columns), "rows": rows, "has_more": has_more, "is_cut": is_cut}
 
-    @method("ingest.known", is_quiet=True)
+    @method("ingest.known", access="all", is_quiet=True)
     def known(self, call: Call, refs: Annotated[list[str], "stored paths"]) -> dict[str, Any]:
         """What is known of those that exist, by path: `hash`, and as it was read `kept_hash`, `sha256`, `mark`, `file`."""
         return self._taking().known(refs[:1000])
 
-    @method("ingest.chosen", is_quiet=True)
+    @method("ingest.chosen", access="all", is_quiet=True)
     def chosen(
         self,
         call: Call,
@@ -415,26 +415,26 @@ class Rpc:
         """A page of the items a reference means, as `ingest.known` tells them; ask again with `next_after` until it is empty."""
         return self._taking().chosen(ref, after)
 
-    @method("ingest.tree", is_quiet=True)
+    @method("ingest.tree", access="all", is_quiet=True)
     def tree(self, call: Call, folder: Annotated[str, "a stored path; empty is every drive"] = "") -> dict[str, Any]:
         """What is in a folder, as a picture."""
         return {"tree": self._taking().tree(folder)}
 
-    @method("ingest.piece", is_quiet=True)
+    @method("ingest.piece", access="all", is_quiet=True)
     def piece(
         self, call: Call, key: Annotated[str, Range(1, 64), "a name of the caller's choice"], data: Annotated[str, "base64"]
     ) -> dict[str, Any]:
         """Hand in a part of something large; parts of one name follow each other. `ingest.keep` takes them."""
         return {"size_bytes": self._taking().piece(key, data, call.uid)}
 
-    @method("ingest.keep")
+    @method("ingest.keep", access="all")
     def keep(
         self, call: Call, items: Annotated[list[dict[str, Any]], "ref, body or body_key, blob_key, original_key, title, mime, ..."]
     ) -> list[dict[str, Any]]:
         """Keep what the caller has read, in one transaction: `ref`, `status` added, updated, unchanged or error, `message`."""
         return self._taking().keep(items, call.uid)
 
-    @method("ingest.page", is_long=True)
+    @method("ingest.page", access="all", is_long=True)
     def page(
         self,
         call: Call,
@@ -447,7 +447,7 @@ class Rpc:
             raise Unavailable("no page can be fetched here", hint="save the page, then add the file")
         return fetch(url, call.uid, addition, call.cancel)
 
-    @method("ingest.part", is_quiet=True)
+    @method("ingest.part", access="all", is_quiet=True)
     def part(self, call: Call, key: Annotated[str, Range(1, 64), "of ingest.page"]) -> dict[str, Any]:
         """The next bytes of a fetched page in base64, which are forgotten then; empty after the last."""
         part = self._taking().part
@@ -458,29 +458,29 @@ class Rpc:
             raise Unavailable("nothing can be added here")
         return self._intake
 
-    @method("skill.list")
+    @method("skill.list", access="all")
     def skills(self, call: Call) -> list[dict[str, Any]]:
         """Every skill by name; `missing` says why one cannot be used."""
         return self._shelf.skills()
 
-    @method("tool.list")
+    @method("tool.list", access="all")
     def tools(self, call: Call) -> list[dict[str, Any]]:
         """Every tool with its schemas."""
         return self._means.tools()
 
-    @method("tool.call")
+    @method("tool.call", access="own")
     def tool(self, call: Call, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Run one tool on behalf of a person: the same validation and policy as for the model."""
         outcome = self._means.dispatch(ToolCall(call.correlation, name, arguments), "", call.cancel, f"{CHANNEL}:{_user(call.uid)}")
         plain: dict[str, Any] = to_plain(outcome)
         return plain
 
-    @method("core.status")
+    @method("core.status", access="own")
     def status(self, call: Call) -> dict[str, Any]:
         """What runs, what it holds, what it is doing."""
         return self._means.status()
 
-    @method("model.plan")
+    @method("model.plan", access="all")
     def plan(self, call: Call, pool: str = "") -> list[dict[str, Any]]:
         """The routes of a pool that could answer now, best first; what is missing when there is none. Loads nothing."""
         return self._means.plan(pool)
@@ -499,7 +499,7 @@ class Rpc:
 
         return self._means.bench(model, seconds, tell, call.cancel)
 
-    @method("prompt.size")
+    @method("prompt.size", access="own")
     def size(self, call: Call, text: str = "hi", role: Annotated[str, "as this role sends it"] = "") -> dict[str, Any]:
         """The prompt for a text, in tokens by part, as the broker counts what it receives."""
         return self._means.prompt_size(text, role)

@@ -48,7 +48,7 @@ class Grants:
         """What marked threads may do without asking, newest first."""
         return self._acts.listing(all)
 
-    @method("grant.add")
+    @method("grant.add", access="own")
     def add(
         self,
         call: Call,

@@ -25,12 +25,12 @@ class GuestDoor:
         self._listing = listing
         self._ask = ask
 
-    @method("guest.tools", is_quiet=True)
+    @method("guest.tools", access="own", is_quiet=True)
     def tools(self, call: Call, may_add: Adds = False) -> list[dict[str, Any]]:
         """The tools that another agent may call: `name`, `description`, `schema`, `is_read_only`."""
         return self._listing(may_add)
 
-    @method("guest.call")
+    @method("guest.call", access="own")
     def call(
         self,
         call: Call,

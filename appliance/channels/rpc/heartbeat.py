@@ -24,7 +24,7 @@ class Vigil:
         self._beat = beat
         self._mute = mute
 
-    @method("heartbeat.view")
+    @method("heartbeat.view", access="all")
     def view(self, call: Call) -> dict[str, Any]:
         """What is looked after when, what is wrong with HEARTBEAT.md, quiet hours, and the caller's mute and preferred channel."""
         return self._view(_context(call))
@@ -36,7 +36,7 @@ class Vigil:
         """Look after what HEARTBEAT.md says; `beats` has section, outcome and text of each look."""
         return {"beats": self._beat(is_now)}
 
-    @method("notify.mute")
+    @method("notify.mute", access="own")
     def mute(
         self, call: Call, until_ms: Annotated[int, Range(0, 2**53), "hold back what was not asked for until then; 0 ends it"] = 0
     ) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Live:
         self._seen = seen
         self.look_s: Callable[[], float] = lambda: LOOK_S  # set by whoever knows the configuration
 
-    @method("thread.follow", is_long=True, is_quiet=True)
+    @method("thread.follow", access="own", is_long=True, is_quiet=True)
     def follow(
         self,
         call: Call,

@@ -29,19 +29,19 @@ class Hubs:
         self._hub = acts.hub
         self._call = acts.call
 
-    @method("mcp.servers")
+    @method("mcp.servers", access="all")
     def servers(self, call: Call) -> dict[str, Any]:
         """Every server with what is known of it, and which run; asks and starts none."""
         return {"servers": [asdict(one) for one in self._hub.entries()], "running": self._hub.status()}
 
-    @method("mcp.tools", is_long=True)
+    @method("mcp.tools", access="all", is_long=True)
     def tools(
         self, call: Call, server: Annotated[str, "only of this server"] = "", fresh: Annotated[bool, "ask anew"] = False
     ) -> dict[str, Any]:
         """Tools of servers, and a note about those that could not be asked; one that was never asked is started."""
         return asdict(self._hub.listing(server, is_fresh=fresh))
 
-    @method("mcp.search", is_long=True)
+    @method("mcp.search", access="all", is_long=True)
     def search(
         self,
         call: Call,
@@ -53,17 +53,17 @@ class Hubs:
         """Tools for a purpose out of the index, best first."""
         return asdict(self._hub.search(query, keyword_only=keyword_only, semantic_only=semantic_only, limit=limit))
 
-    @method("mcp.info", is_long=True)
+    @method("mcp.info", access="all", is_long=True)
     def info(self, call: Call, server: Name, tool: Annotated[str, "empty for the server itself"] = "") -> dict[str, Any]:
         """A tool with its schema, or what a server says of itself, its resources and prompts."""
         return asdict(self._hub.info(server, tool) if tool else self._hub.offer(server))
 
-    @method("mcp.exec", is_long=True)
+    @method("mcp.exec", access="own", is_long=True)
     def execute(self, call: Call, server: Name, tool: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
         """What a tool of a server answers, whole."""
         return self._call(server, tool, arguments or {}, call)
 
-    @method("mcp.ping", is_long=True)
+    @method("mcp.ping", access="all", is_long=True)
     def ping(self, call: Call, server: Name) -> dict[str, Any]:
         """How long a server takes to answer; it is started if need be."""
         return dict(self._hub.ping(server))
@@ -90,17 +90,17 @@ class Hubs:
         """Ask every server anew and make what searching by meaning needs."""
         return dict(self._hub.index())
 
-    @method("mcp.resource", is_long=True)
+    @method("mcp.resource", access="all", is_long=True)
     def resource(self, call: Call, server: Name, uri: str) -> dict[str, Any]:
         """The text of a resource."""
         return {"server": server, "uri": uri, "text": self._hub.resource(server, uri)}
 
-    @method("mcp.prompt", is_long=True)
+    @method("mcp.prompt", access="all", is_long=True)
     def prompt(self, call: Call, server: Name, name: str, arguments: dict[str, str] | None = None) -> dict[str, Any]:
         """A prompt of a server, filled in."""
         return {"server": server, "name": name, "text": self._hub.prompt(server, name, arguments or {})}
 
-    @method("mcp.task", is_long=True)
+    @method("mcp.task", access="all", is_long=True)
     def task(self, call: Call, server: Name, action: Literal["list", "get", "result", "cancel"], task: str = "") -> dict[str, Any]:
         """Long pieces of work that a server does: all of them, one, its result, or its end."""
         return dict(self._hub.task(server, action, task))

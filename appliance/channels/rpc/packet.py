@@ -28,19 +28,19 @@ class Glance:
     def __init__(self, looks: Looks) -> None:
         self._looks = looks
 
-    @method("run.packet")
+    @method("run.packet", access="own")
     def packet(self, call: Call, run: Run) -> dict[str, Any]:
         """What fills the packet that would be sent now, in tokens and by part; nothing is lowered for it."""
         return self._looks.size(run)
 
-    @method("run.copy")
+    @method("run.copy", access="own")
     def copy(
         self, call: Call, run: Run, turn: Annotated[int, Range(0, 10_000_000), "which turn; 0 is the newest"] = 0
     ) -> dict[str, Any]:
         """What a turn's model was sent and said, word for word, where `runs.copies` keeps that."""
         return self._looks.copy(run, turn)
 
-    @method("run.compact", is_long=True)
+    @method("run.compact", access="own", is_long=True)
     def compact(self, call: Call, run: Run) -> dict[str, Any]:
         """Summarize the older part of a conversation for its model; the originals stay."""
         return self._looks.compact(run)

@@ -34,12 +34,12 @@ class Rules:
     def __init__(self, acts: Acts) -> None:
         self._acts = acts
 
-    @method("policy.show")
+    @method("policy.show", access="own")
     def show(self, call: Call, session: Session = "") -> dict[str, Any]:
         """The policy that holds, its state, and the conversations that have one of their own."""
         return self._acts.show(session)
 
-    @method("policy.test")
+    @method("policy.test", access="all")
     def test(
         self, call: Call, request: Annotated[dict[str, Any], "component, who, mounts, usage, network, target, command"]
     ) -> dict[str, Any]:

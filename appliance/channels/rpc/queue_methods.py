@@ -58,7 +58,7 @@ class Queue:
         self._counts = counts
         self._deliver = deliver
 
-    @method("worker.list")
+    @method("worker.list", access="all")
     def workers(
         self,
         call: Call,
@@ -107,7 +107,7 @@ class Queue:
         """At most the last 128 KB of a worker's log as `text`, with the whole size in bytes; a foreground worker has none."""
         return self._staff.log(id, after)
 
-    @method("core.broker", is_quiet=True)
+    @method("core.broker", access="all", is_quiet=True)
     def broker(
         self, call: Call, reason: Annotated[str, 'empty only asks; "needed" starts it; anything else says that it is sick'] = ""
     ) -> dict[str, str]:
@@ -116,13 +116,13 @@ class Queue:
             raise Refused("the broker is lent to the core's own user alone", hint="ask the core instead")
         return self._staff.lend(reason)
 
-    @method("queue.changed", is_quiet=True)
+    @method("queue.changed", access="all", is_quiet=True)
     def changed(self, call: Call) -> dict[str, Any]:
         """Say that another process has put letters or tasks: idle workers look, letters leave."""
         self._changed()
         return {}
 
-    @method("queue.counts", is_quiet=True)
+    @method("queue.counts", access="all", is_quiet=True)
     def counts(self, call: Call) -> dict[str, Any]:
         """How many `tasks`, `workers` and `letters` there are in each state."""
         return self._counts()
@@ -138,7 +138,7 @@ class Queue:
         """What is and was to be told to people, newest first."""
         return [to_plain(posting) for posting in self._outbox.listing(status=status, limit=limit, offset=offset)]
 
-    @method("notice.waiting")
+    @method("notice.waiting", access="own")
     def waiting(self, call: Call) -> list[dict[str, Any]]:
         """What the caller was told and has not been shown yet, oldest first: {key, text, run, at_ms}. Show it, then say so."""
         self._deliver()
@@ -146,12 +146,12 @@ class Queue:
         known = [(one, self._outbox.thread(one.letter)) for one in found]
         return [{"key": o.letter.key, "text": o.letter.text, "run": run, "at_ms": o.ended_ms} for o, run in known]
 
-    @method("notice.seen")
+    @method("notice.seen", access="own")
     def seen(self, call: Call, keys: Annotated[list[str], "as notice.waiting names them"]) -> dict[str, Any]:
         """The caller has been shown these."""
         return {"count": self._outbox.see(_person(call.uid), keys)}
 
-    @method("notice.follow", is_long=True)
+    @method("notice.follow", access="own", is_long=True)
     def follow(self, call: Call, everybody: Annotated[bool, "also what is for others"] = False) -> dict[str, Any]:
         """Streams `notice` {person, text, run, seq, at_ms, key} for all that arrives unasked for the caller, until it leaves.
 

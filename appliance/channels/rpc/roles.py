@@ -32,12 +32,12 @@ class Roles:
     def __init__(self, cast: Cast) -> None:
         self._cast = cast
 
-    @method("role.list")
+    @method("role.list", access="all")
     def listing(self, call: Call) -> list[dict[str, Any]]:
         """Every role as it holds now: those that ship, then those of `box/roles/`."""
         return self._cast.listing()
 
-    @method("role.view")
+    @method("role.view", access="all")
     def view(self, call: Call, name: Name) -> dict[str, Any]:
         """One role with its words, the tools it has and those it is shown, and what is wrong with its file."""
         return self._cast.view(name)

@@ -29,7 +29,7 @@ PAGE_CHARS = 400_000
 def _asking(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
     """The method of one mode: they differ in nothing else."""
 
-    @method(f"run.{mode}", is_long=True)
+    @method(f"run.{mode}", access="own", is_long=True)
     def asking(
         self: "Record",
         call: Call,
@@ -57,7 +57,7 @@ class Record:
 
     # -- sessions -----------------------------------------------------------------------------------
 
-    @method("session.list")
+    @method("session.list", access="own")
     def sessions(
         self,
         call: Call,
@@ -74,7 +74,7 @@ class Record:
         wanted = Wanted(user, group, context_type, status, created_after_ms, created_before_ms)
         return self.control.listing(wanted, limit, offset)
 
-    @method("session.view")
+    @method("session.view", access="own")
     def session(self, call: Call, id: Session) -> dict[str, Any]:
         """One session with its runs and the processes that work in it."""
         return self.control.session(id)
@@ -86,32 +86,32 @@ class Record:
         """A session before its first message."""
         return plain(self.control.create(channel, sender, group))
 
-    @method("session.archive")
+    @method("session.archive", access="own")
     def archive(self, call: Call, id: Session) -> dict[str, Any]:
         """Put a session away until somebody says something in it."""
         return plain(self.control.archive(id))
 
-    @method("session.resume")
+    @method("session.resume", access="own")
     def resume(self, call: Call, id: Session) -> dict[str, Any]:
         """Make a session active again."""
         return plain(self.control.resume(id))
 
-    @method("session.close")
+    @method("session.close", access="own")
     def close(self, call: Call, id: Session) -> dict[str, Any]:
         """Let a session take no more messages; what is being answered there is stopped."""
         return plain(self.control.close(id))
 
-    @method("session.delete")
+    @method("session.delete", access="own")
     def delete(self, call: Call, id: Session) -> dict[str, Any]:
         """Delete a closed session with everything said in it."""
         return {"session": id, "events": self.control.delete(id)}
 
-    @method("session.export", is_long=True)
+    @method("session.export", access="own", is_long=True)
     def export(self, call: Call, id: Session) -> dict[str, Any]:
         """A session as JSON lines, each one or several notifications `line` {text, is_end}."""
         return self._stream(call, session=id)
 
-    @method("thread.export", is_long=True)
+    @method("thread.export", access="own", is_long=True)
     def export_thread(self, call: Call, id: Run) -> dict[str, Any]:
         """One thread, after those it was forked off, as JSON lines; see `session.export`."""
         return self._stream(call, thread=id)
@@ -133,7 +133,7 @@ class Record:
             count += 1
         return {"lines": count}
 
-    @method("history.list")
+    @method("history.list", access="own")
     def history(
         self, call: Call, context: Annotated[str, "user:NAME or group:NAME; empty is the caller's"] = "", last: Limit = 80
     ) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ class Record:
     ask = _asking("ask", "A question that changes nothing.")
     act = _asking("act", "Work with everything the run may use.")
 
-    @method("run.inject", is_long=True)
+    @method("run.inject", access="own", is_long=True)
     def inject(self, call: Call, run: Run, text: str, wait: Wait = False) -> dict[str, Any]:
         """Say something to a run: an idle one begins with it, a busy one has it next."""
         told = self._follow(call, self.control.say(getuser(call.uid), run, text, call.correlation), wait)
@@ -153,12 +153,12 @@ class Record:
             return told
         return {**told, "status": 202 if self.control.runs.get(run).status == 202 else 102}  # R-088: the run's, which goes on
 
-    @method("run.view")
+    @method("run.view", access="own")
     def view(self, call: Call, run: Run) -> dict[str, Any]:
         """A run: what it is set to, what waits in it, its newest turns, its forks."""
         return self.control.view(run)
 
-    @method("run.path")
+    @method("run.path", access="own")
     def path(
         self,
         call: Call,
@@ -179,12 +179,12 @@ class Record:
             shown.append(one)
         return {"events": shown, "has_more": offset + len(shown) < count}
 
-    @method("run.tree")
+    @method("run.tree", access="own")
     def tree(self, call: Call, run: Run) -> list[dict[str, Any]]:
         """Every branch of a run and of its forks: where it ends, which other one it left, how it begins."""
         return [to_plain(branch) for branch in self.control.branches.tree(run)]
 
-    @method("run.fork")
+    @method("run.fork", access="own")
     def fork(
         self,
         call: Call,
@@ -196,7 +196,7 @@ class Record:
         made: dict[str, Any] = to_plain(self.control.branches.fork(run, seq, alias))
         return made
 
-    @method("run.jump")
+    @method("run.jump", access="own")
     def jump(
         self, call: Call, run: Run, seq: Annotated[int, Range(0, 2**53), "after this event; 0 is the beginning"]
     ) -> dict[str, Any]:
@@ -204,26 +204,26 @@ class Record:
         moved: dict[str, Any] = to_plain(self.control.branches.jump(run, seq))
         return moved
 
-    @method("run.rename")
+    @method("run.rename", access="own")
     def rename(self, call: Call, run: Run, alias: Annotated[str, "letters, digits and _"]) -> dict[str, Any]:
         """Give a run another name; its id stays."""
         renamed: dict[str, Any] = to_plain(self.control.runs.rename(run, alias))
         return renamed
 
-    @method("run.config")
+    @method("run.config", access="own")
     def config(self, call: Call, run: Run, settings: Given = None) -> dict[str, Any]:
         """Change what a run is set to; without settings only say what that is."""
         read_settings(settings or {})
         made: dict[str, Any] = to_plain(self.control.runs.configure(run, settings or {}))
         return made
 
-    @method("run.abort")
+    @method("run.abort", access="own")
     def abort(self, call: Call, run: Run) -> dict[str, Any]:
         """End only what is being answered in a run; its queued prompts come next."""
         found = self.control.runs.get(run)
         return {"run": found.id, "aborted": self.control.abort(found.id)}
 
-    @method("run.write")
+    @method("run.write", access="own")
     def write(
         self,
         call: Call,

@@ -52,12 +52,12 @@ class Costs:
         """Requests to models one by one; of each person the newest thousand are kept."""
         return [dict(one) for one in self._books.records(person=person, run=run, limit=limit)]
 
-    @method("model.providers")
+    @method("model.providers", access="all")
     def providers(self, call: Call) -> dict[str, Any]:
         """How each configured provider is doing, its limits, and what is spent; asks none of them."""
         return dict(self._books.ask("providers", {}))
 
-    @method("model.remote", is_long=True)
+    @method("model.remote", access="all", is_long=True)
     def remote(self, call: Call) -> list[dict[str, Any]]:
         """Every model that the configured providers offer, with its window and price; asks all of them."""
         return list(self._books.ask("listing", {}))
