@@ -156,13 +156,15 @@ def _methods() -> str:
     lines.append(
         "JSON-RPC 2.0, one frame a line, at most 4 MiB. `ping`, `discover` and `hello` are answered at once; everything else after "
         '`hello {"client": NAME, "version": VERSION, "token": TOKEN}`. A request may carry `correlation` (UUID) and `deadline_s`. '
-        "`cancel {id}` stops a running request. Errors carry `data` with `status`, `outcome` and `hint`.\n"
+        "`cancel {id}` stops a running request. Errors carry `data` with `status`, `outcome` and `hint`. With `system.admin_users` "
+        "set, other people than admins call only what is marked *all*, and *own* about their own sessions and threads.\n"
     )
     for title, owner in DOORS:
         lines.append(f"## {title}\n")
         for name, function in sorted(_marked(owner).items()):
             sign = signature(function, skip=("self", "call"))
-            lines.append(f"### `{name}`\n\n{cleandoc(function.__doc__ or '')}\n")
+            access = {"admin": ""}.get(function.rpc.access, f" · {function.rpc.access}")
+            lines.append(f"### `{name}`{access}\n\n{cleandoc(function.__doc__ or '')}\n")
             lines += _arguments(sign)
             if sign.fields:
                 lines.append("")

@@ -7,11 +7,11 @@ and notes without an owner are the house's, and everybody's.
 """
 
 import os
-import pwd
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from appliance.channels.rpc.grants import user_of
 from appliance.errors import Refused
 from appliance.runtime.jsonrpc import Mark
 from appliance.sessions.runs import Runs
@@ -31,7 +31,7 @@ class Callers:
     @contextmanager
     def admitted(self, uid: int, mark: Mark, arguments: dict[str, Any]) -> Iterator[None]:
         """For as long as a call lasts: restrict what it is shown; Refused when this caller may not make it."""
-        admins, name = tuple(self._admins()), name_of(uid)
+        admins, name = tuple(self._admins()), user_of(uid)
         if not admins or uid in (os.getuid(), 0) or name in admins:
             yield
             return
@@ -54,11 +54,3 @@ class Callers:
         if others or arguments.get("everybody"):
             about = str(others[0]) if others else "everybody"
             raise Refused(f"{mark.name} about {about} is for admins of this box, not for {name}", hint="ask about yourself")
-
-
-def name_of(uid: int) -> str:
-    """The name of a user of this machine, its number when it has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -73,7 +73,7 @@ def test_standard_user_neither_sees_nor_steers_what_is_anothers(box: Box) -> Non
         ("audit.list", {}),
         ("secret.list", {}),
         ("core.shutdown", {}),
-        ("grant.add", {"kind": "web", "target": "*", "person": "root"}),
+        ("grant.add", {"kind": "web", "target": "*", "origins": ["web"], "lasts": "7d", "person": "root"}),
     )
     assert threads == []
     kinds = [str(answer).partition(":")[0] for answer in answers]
