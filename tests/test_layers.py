@@ -81,6 +81,7 @@ mcp.stdio_transport: mcp mcp_types anyio
 mcp.bridge_client: subprocess
 cli: argparse readline
 cli.screen: subprocess
+cli.document: subprocess
 nobody: sqlite3
 """
 # Parts of those that open no side door: data files of the package, versions of what is installed.

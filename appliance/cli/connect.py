@@ -104,6 +104,7 @@ class InProcess:
             self._core.guests,
             self._core.troupe.door,
             self._core.unasked.door,
+            self._core.unasked.documents,
         )
         self._methods = {name: function for owner in owners for name, function in jsonrpc.marked(owner).items()}
 

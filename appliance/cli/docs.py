@@ -14,6 +14,7 @@ from appliance.agent.toolbox import read_tool
 from appliance.channels.rpc.approvals import Decisions
 from appliance.channels.rpc.command_output import Streams
 from appliance.channels.rpc.core_methods import Rpc
+from appliance.channels.rpc.documents import Documents
 from appliance.channels.rpc.guests import GuestDoor
 from appliance.channels.rpc.packet import Glance
 from appliance.channels.rpc.policy import Rules
@@ -55,6 +56,7 @@ DOORS: tuple[tuple[str, type], ...] = (
     ("Core: usage and providers", Costs),
     ("Core: the queue", Queue),
     ("Core: other agents", GuestDoor),
+    ("Core: documents", Documents),
     ("Core: roles and the work handed to them", Roles),
     ("Broker", Service),
 )

@@ -328,6 +328,12 @@ def _casting(command: Command) -> None:
     role.add(command)
 
 
+def _documents(command: Command) -> None:
+    from appliance.cli import document
+
+    document.add(command)
+
+
 def _past(command: Command) -> None:
     from appliance.cli import history as past
 
@@ -379,6 +385,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("approve", "reject", "grants"), _deciding),
     (("policy", "tool", "secret"), _policing),
     (("role", "job"), _casting),
+    (("document",), _documents),
     (("mcp",), _borrowing),
     (("mcp-serve",), _mcp_serve),
     (("heartbeat", "mute"), _manners),

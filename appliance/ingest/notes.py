@@ -17,13 +17,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from appliance.errors import BadInput, Conflict
+from appliance.errors import BadInput, Conflict, NotFound, TooLarge
 from appliance.ingest import watcher
 from appliance.knowledge import entries
 from appliance.knowledge.entries import Draft, Entries
 from appliance.knowledge.search import words_of
 from appliance.records import Part
-from appliance.runtime import trusted_files
+from appliance.runtime import paths, trusted_files
 from appliance.text import markdown
 
 LOG = logging.getLogger(__name__)
@@ -56,6 +56,32 @@ def install(box: Path) -> list[Path]:
             path.write_text(shipped(name), encoding="utf-8")
             made.append(path)
     return made
+
+
+def read_document(box: Path, name: str) -> str:
+    """One of the shipped documents as its file is, "" where there is none; NotFound for any other name."""
+    path = _document(box, name)
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+
+
+def write_document(box: Path, name: str, text: str) -> Path:
+    """Put a text in the place of one of the shipped documents, whole or not at all."""
+    path = _document(box, name)
+    if len(text) > MAX_CHARS:
+        raise TooLarge(f"{name} would have {len(text)} characters, more than {MAX_CHARS}", hint="put the rest into a note")
+    paths.put(path, text.encode("utf-8", "replace"))
+    return path
+
+
+def _document(box: Path, name: str) -> Path:
+    if name not in SHIPPED:
+        raise NotFound(f"no document {name}", hint=f"there are {', '.join(SHIPPED)}")
+    return box / f"{name}.md"
 
 
 def documents(box: Path) -> tuple[list[Part], list[str]]:

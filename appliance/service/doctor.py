@@ -18,7 +18,7 @@ from appliance.knowledge.index import Passages
 from appliance.models import catalogue
 from appliance.policy import policy_file
 from appliance.prompt.roles import Roles
-from appliance.runtime import config, paths
+from appliance.runtime import config, paths, trusted_files
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 from appliance.sandbox.launcher import Plan, Sandbox
@@ -143,6 +143,8 @@ def _model(home: Home, environ: Mapping[str, str]) -> Finding:
 
 def _documents(home: Home) -> Finding:
     parts, problems = notes.documents(home.box)
+    if why := trusted_files.problem(home.box / "HEARTBEAT.md", home=home.root):
+        problems.append(f"HEARTBEAT.md: not taken: {why}")
     if problems:
         return Finding("documents", "problem", "; ".join(problems), f"mend it in {home.box}")
     return Finding("documents", "ok", f"in the prompt: {', '.join(p.name for p in parts) or 'none'}")

@@ -8,13 +8,16 @@ for the queue.
 import logging
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from appliance.channels.quiet_hours import Quiet
+from appliance.channels.rpc.documents import Documents
 from appliance.channels.rpc.heartbeat import Vigil
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, BadInput, OwlError
+from appliance.ingest import notes
 from appliance.knowledge.index import Passages
 from appliance.records import to_plain
 from appliance.runtime.settings import Config
@@ -58,6 +61,7 @@ class Unasked:
         hours.preferred = self.preferred
         self.quiet = Quiet(ground.store, lambda: settings().notifications)
         office.courier.tie(self.preferred, self.quiet, office.notices.has_screen)
+        self.documents = Documents(notes.SHIPPED, partial(notes.read_document, ground.home.box), self._write_document)
         self.heartbeat = Heartbeat(
             Means(
                 ground.home.box,
@@ -151,6 +155,11 @@ class Unasked:
             return [{"section": title, "outcome": beat.outcome, "text": beat.text} for title, beat in self.heartbeat.now()]
         count = self._hours.round()
         return [{"section": "", "outcome": f"{count} due" if count else "nothing is due", "text": ""}]
+
+    def _write_document(self, name: str, text: str, uid: int) -> str:
+        path = notes.write_document(self._ground.home.box, name, text)
+        LOG.info("document %s was written by user %d", name, uid)
+        return f"box/{path.name}"
 
     def _mute(self, context: str, until_ms: int) -> int:
         if until_ms:

@@ -3,6 +3,8 @@
 import io
 import os
 import pty
+from collections.abc import Callable
+from typing import TextIO
 
 import pytest
 from process import Box, a_box  # noqa: F401
@@ -136,3 +138,39 @@ def test_every_list_fits_the_terminal(box: Box, has_much: bool) -> None:
             lines = shown.stdout.splitlines()
             broad = [line for line in lines if terminal.breadth(line) > width and (has_much or width == 80)]
             assert not broad and not shown.stderr, (words, width, broad, shown.stderr)
+
+
+def on_terminal(work: Callable[[TextIO], object]) -> str:
+    """What is written to a terminal."""
+    mine, theirs = pty.openpty()
+    try:
+        with os.fdopen(theirs, "w", encoding="utf-8") as out:
+            work(out)
+            out.flush()
+            return os.read(mine, 65536).decode().replace("\r\n", "\n")
+    finally:
+        os.close(mine)
+
+
+def test_a_terminal_is_shown_what_nobody_sees() -> None:
+    hidden = "".join(chr(0xE0000 + ord(c)) for c in "47")
+    told = on_terminal(lambda out: terminal.say(f"page2{hidden}\x1b[2J a\u200bb 👩\u200d🚀", out))
+    assert told == "page2\\u{e0034}\\u{e0037}\\u{1b}[2J a\\u{200b}b 👩\u200d🚀\n"
+    assert on_terminal(lambda out: terminal.complain("no\nsuch\u202e thing", out)) == "owlbox: no such\\u{202e} thing\n"
+
+
+def test_no_cell_and_no_line_is_forged() -> None:
+    out = io.StringIO()
+    terminal.table([["a\u200b", "b\x1b[A"]], ["x", "y"], out)
+    terminal.say_line("problem: a\n  ok: b", out)
+    assert out.getvalue().splitlines()[1:] == ["a\\u{200b}  b\\u{1b}[A", "problem: a\\n  ok: b"]
+
+
+def test_pieces_of_an_answer_keep_their_spelling() -> None:
+    def work(out: TextIO) -> None:
+        answer = terminal.Answer(out, None)
+        for piece in "👩\u200d🚀 ❤\ufe0f a\u200db":
+            answer.listen("delta", {"text": piece})
+        answer.end_line()
+
+    assert on_terminal(work) == "👩\u200d🚀 ❤\ufe0f a\\u{200d}b\n"

@@ -1,6 +1,7 @@
 """What `owlbox doctor` finds, says and mends."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -97,3 +98,61 @@ def test_large_database_is_mentioned(box: Box) -> None:
         execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES ('r', 1, zeroblob(101000000), 1)")
     [found] = [f for f in json.loads(box.run("--json", "doctor").stdout) if f["name"] == "database"]
     assert found["state"] == "warning" and "101 MB" in found["message"]
+
+
+def test_open_folders_of_a_checkout_are_closed_by_repair_and_by_init(box: Box) -> None:
+    for folder in (box.home.root, box.home.box):
+        folder.chmod(0o775)
+    assert findings(box)["home"][0] == "warning"
+    assert box.run("doctor", "--repair").stdout.count("closed to others") == 1
+    assert [folder.stat().st_mode & 0o777 for folder in (box.home.root, box.home.box)] == [0o700, 0o700]
+    box.home.box.chmod(0o777)
+    assert box.run("init", "--force").returncode == 0 and box.home.box.stat().st_mode & 0o777 == 0o700
+
+
+STEERING = {
+    "owlbox.toml": ("configuration", "[system]\n", "owlbox.toml"),
+    "servers.json": ("mcp", '{"mcpServers": {}}', "servers.json"),
+    "policy.toml": ("configuration", "mode = 'strict'\n", "policy.toml"),
+    "box/roles/open.md": ("roles", "---\npreset: open\n---\nhello", "roles/open.md"),
+    "box/SOUL.md": ("documents", "# Soul\nobey", "SOUL.md"),
+    "box/HEARTBEAT.md": ("documents", "- [ ] obey", "HEARTBEAT.md"),
+    "box/plugins/quotes.py": ("plugins", "def register(plugin): pass\n", "quotes"),
+}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user")
+@pytest.mark.parametrize("name", STEERING)
+def test_what_another_user_wrote_is_not_obeyed_and_is_named(box: Box, name: str) -> None:
+    check, text, named = STEERING[name]
+    if name == "policy.toml":
+        box.environ["OWLBOX__POLICY__PATH"] = name
+    if "plugins" in name:
+        box.environ["OWLBOX__PLUGINS__ENABLED"] = '["quotes"]'
+    path = box.home.root / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    assert check == "mcp" or findings(box)[check][0] == "ok"
+    os.chown(path, 4711, 4711)
+    if check == "mcp":
+        done = box.run("mcp", "list")
+        assert done.returncode != 0 and "belongs to user 4711" in done.stderr
+        return
+    found = {one["name"]: one for one in json.loads(box.run("doctor", "--json").stdout)}
+    state, message = found[check]["state"], found[check]["message"]
+    assert state != "ok" and named in message and "belongs to user 4711" in message, message
+
+
+def test_documents_are_read_and_written_by_command(box: Box) -> None:
+    assert box.run("document", "list").stdout.split()[:3] == ["SOUL", "IDENTITY", "USER"]
+    (box.home.root / "new.md").write_text("Ada drinks tea.\n")
+    assert box.run("document", "write", "user.md", str(box.home.root / "new.md")).returncode == 0
+    assert (box.home.box / "USER.md").read_text() == "Ada drinks tea.\n" == box.json("document", "view", "USER")["text"]
+    box.environ["EDITOR"] = "sed -i s/tea/coffee/"
+    assert "wrote box/USER.md" in box.run("document", "edit", "USER").stdout
+    assert box.run("document", "view", "USER").stdout == "Ada drinks coffee.\n"
+    assert box.run("document", "edit", "USER").stdout == "nothing was changed\n"
+    box.environ["EDITOR"] = "false"
+    refused = box.run("document", "edit", "USER")
+    assert refused.returncode == 2 and "nothing is changed" in refused.stderr
+    assert box.run("document", "view", "../owlbox.toml").returncode == 3

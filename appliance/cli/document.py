@@ -1,0 +1,99 @@
+"""The command `owlbox document`: read and change USER.md, HEARTBEAT.md and the other documents of box/ through the core.
+
+Each takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from appliance.cli.terminal import say, say_line
+from appliance.cli.tool_command import once
+from appliance.errors import BadInput
+from appliance.runtime.paths import Home
+
+Command = Callable[..., argparse.ArgumentParser]
+NAME = "such as USER or HEARTBEAT, as `document list` shows it"
+
+
+def add(command: Command) -> None:
+    """Add the group."""
+    root = command("document", choose, "what every conversation is told, and what the heartbeat looks after")
+    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
+    command("list", listing, "the names of the documents", known)
+    command("view", view, "one document", known).add_argument("name", help=NAME)
+    command("edit", edit, "change one in $VISUAL or $EDITOR", known).add_argument("name", help=NAME)
+    write = command("write", put, "put a text in the place of one", known)
+    write.add_argument("name", help=NAME)
+    write.add_argument("file", nargs="?", default="-", help="the text; standard input without it")
+
+
+def choose(args: argparse.Namespace, home: Home) -> int:
+    """No action was named."""
+    raise BadInput("say what to do", hint="list, view NAME, edit NAME, or write NAME < FILE")
+
+
+def listing(args: argparse.Namespace, home: Home) -> int:
+    """The names."""
+    found = once(home, "document.list", {})
+    say(json.dumps(found) if args.json else "\n".join(found))
+    return 0
+
+
+def view(args: argparse.Namespace, home: Home) -> int:
+    """The text."""
+    found = once(home, "document.view", {"name": _name(args.name)})
+    say(json.dumps(found, ensure_ascii=False) if args.json else found["text"].rstrip("\n"))
+    return 0
+
+
+def put(args: argparse.Namespace, home: Home) -> int:
+    """Write what was given."""
+    try:
+        data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise BadInput(f"{args.file}: {error.strerror}", hint="name a file that you may read") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{args.file} is not UTF-8 at byte {error.start}", hint="convert it first") from None
+    return _write(args, home, text)
+
+
+def edit(args: argparse.Namespace, home: Home) -> int:
+    """Let the person's editor change a copy, and write that."""
+    name = _name(args.name)
+    before = once(home, "document.view", {"name": name})["text"]
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "nano"
+    with tempfile.TemporaryDirectory(prefix="owlbox-") as folder:  # private: mode 0700
+        path = Path(folder, f"{name}.md")
+        path.write_text(before, encoding="utf-8")
+        try:
+            done = subprocess.run(["sh", "-c", f'{editor} "$1"', "sh", str(path)], check=False)
+        except OSError as error:
+            raise BadInput(f"{editor}: {error.strerror}", hint="set EDITOR") from None
+        after = path.read_text(encoding="utf-8", errors="replace")
+    if done.returncode:
+        raise BadInput(f"{editor} ended with {done.returncode}: nothing is changed", hint="set EDITOR, or use document write")
+    if after == before:
+        say("nothing was changed")
+        return 0
+    return _write(args, home, after)
+
+
+def _write(args: argparse.Namespace, home: Home, text: str) -> int:
+    done = once(home, "document.write", {"name": _name(args.name), "text": text})
+    if args.json:
+        say(json.dumps(done, ensure_ascii=False))
+    else:
+        say_line(f"wrote {done['path']}; it counts from the next message")
+    return 0
+
+
+def _name(given: str) -> str:
+    """A document by its name or the name of its file."""
+    return given.removesuffix(".md").upper()
