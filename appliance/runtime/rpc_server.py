@@ -44,7 +44,7 @@ BEFORE_HELLO = ("ping", "discover", "hello")
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 
 Gate = Callable[[Peer, dict[str, Any]], None]
-Admit = Callable[[int, Mark, dict[str, Any]], AbstractContextManager[object]]  # user id, method, arguments
+Entitle = Callable[[int, Mark, dict[str, Any]], AbstractContextManager[object]]  # user id, method, arguments
 
 
 class Call:
@@ -128,7 +128,7 @@ class Listener:
         *,
         name: str,
         gate: Gate,
-        admit: Admit = lambda uid, mark, arguments: nullcontext(),
+        entitle: Entitle = lambda uid, mark, arguments: nullcontext(),
         alarms: Alarms,
         deadline_s: float = 30.0,
         threads: int = 32,
@@ -141,7 +141,7 @@ class Listener:
         self.sock = sock
         self.name = name
         self._gate = gate
-        self._admit = admit  # refuses a call, or restricts what it is shown for as long as it lasts
+        self._entitle = entitle  # refuses a call, or restricts what it is shown for as long as it lasts
         self._alarms = alarms
         self._deadline_s = deadline_s
         self._max_connections = max_connections
@@ -464,7 +464,7 @@ class Listener:
             raise NotFound(f"unknown method {name}", hint="discover lists the methods")
         function, sign = self._methods[name]
         arguments = sign.bind(params)
-        with self._admit(call.uid, self._marks[name], arguments), durability.asked():
+        with self._entitle(call.uid, self._marks[name], arguments), durability.asked():
             return function(call, **arguments)
 
 

@@ -21,7 +21,7 @@ RUNS, SESSIONS, PEOPLE = ("run", "thread"), ("session",), ("person", "user", "co
 
 
 class Callers:
-    """Admits calls. `admins` are the names as configured now, `groups` says in which groups a person is."""
+    """Says which calls a caller may make. `admins` are the names as configured now, `groups` says in which groups a person is."""
 
     def __init__(self, runs: Runs, admins: Callable[[], Iterable[str]], groups: Callable[[str], Iterable[str]]) -> None:
         self._runs = runs
@@ -29,7 +29,7 @@ class Callers:
         self._groups = groups
 
     @contextmanager
-    def admitted(self, uid: int, mark: Mark, arguments: dict[str, Any]) -> Iterator[None]:
+    def entitled(self, uid: int, mark: Mark, arguments: dict[str, Any]) -> Iterator[None]:
         """For as long as a call lasts: restrict what it is shown; Refused when this caller may not make it."""
         admins, name = tuple(self._admins()), user_of(uid)
         if not admins or uid in (os.getuid(), 0) or name in admins:

@@ -221,7 +221,7 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         sock,
         name="core",
         gate=gate,
-        admit=Callers(core.runs, lambda: core.live.current.system.admin_users, core.warden.gate.groups_of).admitted,
+        entitle=Callers(core.runs, lambda: core.live.current.system.admin_users, core.warden.gate.groups_of).entitled,
         alarms=Alarms(),
         deadline_s=settings.api.rpc_timeout_ms / 1000,
         max_connections=settings.api.max_connections,
