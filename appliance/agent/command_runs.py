@@ -412,8 +412,9 @@ def _nothing() -> None:
 
 
 def subject(command: str) -> str:
-    """What a command is called in lists."""
-    return command.strip().partition("\n")[0][:MAX_SUBJECT]
+    """What a command is called in lists: its first line, and a sign that there are more."""
+    first, _, rest = command.strip().partition("\n")
+    return f"{first[:MAX_SUBJECT]} …" if rest or len(first) > MAX_SUBJECT else first
 
 
 def command_of(entry: Entry) -> str:

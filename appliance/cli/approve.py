@@ -51,14 +51,16 @@ def decide(args: argparse.Namespace, home: Home) -> int:
     finally:
         way.close()
     answer.end_line()
+    is_undone = args.action == "accept" and done["outcome"]["status"] >= 400
     if args.json:
         say(json.dumps(done, ensure_ascii=False))
     elif not answer.events:
         more = "; its task goes on with the next free worker" if done["status"] == WAITING else ""
         say(f"{done['ref']}: {done['outcome']['message'] or done['outcome']['outcome']}{more}")
+    elif is_undone:
+        terminal.complain(done["outcome"]["message"])
     if done["status"] == 202:
         return WAITS
-    is_undone = args.action == "accept" and done["outcome"]["status"] >= 400
     return 1 if is_undone or done["status"] in (499, 500) else 0
 
 

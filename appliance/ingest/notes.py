@@ -139,7 +139,7 @@ def _marked(box: Path) -> Iterator[tuple[Path, str]]:
             with path.open("rb") as file:
                 if file.read(6).removeprefix(b"\xef\xbb\xbf")[:3] != b"---":
                     continue
-            loading = _read(path)[0].get("loading")
+            loading = _split(path)[0].get("loading")
         except (OSError, BadInput):
             continue
         if isinstance(loading, str):
@@ -153,6 +153,11 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
     """
     if why := trusted_files.problem(path, home=path.parent.parent):
         raise BadInput(f"not taken: {why}")
+    return _split(path)
+
+
+def _split(path: Path) -> tuple[dict[str, Any], str]:
+    """The same of any file, whoever wrote it."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             raw = file.read(MAX_CHARS + 1)

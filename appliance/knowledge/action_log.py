@@ -6,6 +6,8 @@ attributes their difference. The texts themselves are two hidden entries of the 
 One file has one open proposal in a run. Applying an accepted one is the business of `knowledge.verbs`.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,6 +96,7 @@ class Shown:
     options: tuple[str, ...] = ()  # of a question
     because: str = ""  # of a call that is held: whose text was read before
     is_file_change: bool = False
+    digest: str = ""  # of all that is decided about: another one means that it is not what was shown
 
 
 class Actions:
@@ -195,7 +198,14 @@ class Actions:
             source=source,
             options=options,
             is_file_change=bool(given.get(CHANGE)),
+            digest=self._digest(entry),
         )
+
+    def _digest(self, entry: Entry) -> str:
+        """The SHA-256 of what is proposed: what is shown of it, the arguments that will be used, and both texts of a change."""
+        kept = [self._entries.find(_text_path(entry.path, name), scope=entry.scope) for name in ("before", "after")]
+        whole = [entry.body, dict(entry.attributes), *(one and one.body for one in kept)]
+        return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode("utf-8", "surrogatepass")).hexdigest()
 
     def open_paths(self, run: str) -> frozenset[str]:
         """Where something waits in a run."""
@@ -263,7 +273,8 @@ def subject_of(call: ToolCall) -> str:
     for name in SUBJECTS:
         value = call.arguments.get(name)
         if isinstance(value, str) and value.strip():
-            return value.strip().partition("\n")[0][:MAX_SUBJECT]
+            first, _, rest = value.strip().partition("\n")
+            return f"{first[:MAX_SUBJECT]} …" if rest or len(first) > MAX_SUBJECT else first
     return ""
 
 

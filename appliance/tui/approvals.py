@@ -230,7 +230,8 @@ class Waits(Vertical, can_focus=True):
     def _decide(self, action: str, output: str, remember: str = "") -> None:
         assert self.here is not None
         about = self.here["subject"] if self.question else title(self._seen or {**self.here, "source": ""})
-        decision = Decision(self.here["ref"], action, output, about, remember)
+        digest = str((self._seen or {}).get("digest") or "")
+        decision = Decision(self.here["ref"], action, output, about, remember, digest)
         self.count = max(0, self.count - 1)
         self.clear()
         self.post_message(self.Decided(decision))

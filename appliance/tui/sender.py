@@ -48,7 +48,7 @@ class Outgoing:
 class Decision:
     """What somebody decided about what waits: accept, reject or error, and the answer or the reason. `about` names it.
 
-    `remember` says for how long the like of a held call may pass.
+    `remember` says for how long the like of a held call may pass, `digest` what was looked at.
     """
 
     ref: str
@@ -56,6 +56,7 @@ class Decision:
     output: str = ""
     about: str = ""
     remember: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ class Sender:
     def _resolve(self, message: Outgoing, decision: Decision) -> Ended | None:
         """The end of the answer that waited, or None when it has to be followed."""
         params = {"ref": decision.ref, "run": message.talk.thread, "action": decision.action, "output": decision.output}
-        params |= {"remember": decision.remember} if decision.remember else {}  # an older core does not know it
+        params |= {name: value for name in ("remember", "digest") if (value := getattr(decision, name))}  # not all cores know them
         try:
             result = self._listen(message, "run.resolve", {**params, "wait": True}, decision)
         except Lost:

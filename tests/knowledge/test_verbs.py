@@ -621,8 +621,11 @@ def test_a_models_change_of_a_file_waits(bench: Bench) -> None:
 def test_two_edits_of_one_file_are_one_proposal(bench: Bench) -> None:
     bench.entry("src/owl.py", "a\nb\nc\n")
     bench.set("src/owl.py", search="a", replace="A")
+    (shown,) = (bench.verbs.actions.show(one) for one in bench.verbs.waiting(bench.me.run))
     second = bench.set("src/owl.py", search="c", replace="C")
     [view] = bench.views.proposals(bench.me.run)
+    (now,) = (bench.verbs.actions.show(one) for one in bench.verbs.waiting(bench.me.run))
+    assert now.ref == shown.ref and now.digest != shown.digest  # who was shown the first edit does not accept the second
     assert second.data["proposals"] == [view.path]
     told(bench.verbs.resolve(person_in(bench), view.path, True), 200, "ok", "accepted")
     assert bench.body("src/owl.py") == "A\nb\nC\n"

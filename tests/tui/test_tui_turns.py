@@ -10,6 +10,7 @@ from screens import FOLDER, Seen, show
 from stores import let_chats_do_all
 from textual.content import Content
 
+from appliance.errors import Conflict
 from appliance.tui import approvals, branch_tree, command_runner, commands, packet_meter
 from appliance.tui.composer import Composer
 from appliance.tui.panel import named
@@ -496,6 +497,9 @@ def test_proposal_is_told_in_full_over_the_socket(core: Core) -> None:
     found = core.call("run.proposal", ref=ref, run=thread)
     assert (found["action"], found["options"], found["patch"], found["is_file_change"]) == ("ask_user", ["red", "blue"], "", False)
     assert found["text"].startswith("Which [b]colour[/b]?\n1. red")
+    with pytest.raises(Conflict, match="is not what you were shown"):
+        core.call("run.resolve", ref=ref, run=thread, action="accept", output="red", digest="0" * 64)
+    assert core.call("run.proposal", ref=ref, run=thread)["digest"] == found["digest"]
     core.call("run.stop", run=thread)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from appliance.channels.inbox import Inbox
 from appliance.channels.relay import relay
-from appliance.errors import Lost
+from appliance.errors import Conflict, Lost
 from appliance.records import to_plain
 from appliance.runtime.jsonrpc import Call, method
 from appliance.runtime.signatures import Range
@@ -60,12 +60,15 @@ class Decisions:
         output: Annotated[str, "the answer to a question, what a command printed, or the reason"] = "",
         wait: Annotated[bool, "stream how the answer goes on, as message.send does"] = False,
         remember: Annotated[str, "of a held call that is accepted: for how long the like may pass, such as 7d"] = "",
+        digest: Annotated[str, "of what was looked at, as run.proposal told it: a conflict when it is another one by now"] = "",
     ) -> dict[str, Any]:
         """Decide about what a thread proposed. `status` is the thread's: 102 while it goes on, 202 while more waits.
 
         It is 100 for a task's thread: a worker goes on with it. `outcome` says what became of the proposal. Once decided
         it stays so: a conflict otherwise.
         """
+        if digest and digest != self._show(ref, run)["digest"]:
+            raise Conflict(f"{ref} is not what you were shown: it was changed meanwhile", hint="look at it again, then decide")
         if remember and action == "accept" and self._remember is not None:
             self._remember(ref, run, remember, call.uid)
         loop = self._waits_for(ref, run)
