@@ -27,6 +27,7 @@ from appliance.policy.rules import Judgement, Policy, Request, Runtime, Usage, W
 from appliance.records import Cancel, Terms
 from appliance.runtime import tool_settings
 from appliance.runtime.settings import Config
+from appliance.runtime.users import user_name
 from appliance.sandbox import folder_tree
 from appliance.sandbox.bubblewrap import SCRIPTS, WORK, Bind, Execution, Limits, Order, Profile
 from appliance.sandbox.launcher import Sandbox
@@ -382,9 +383,10 @@ class Workbench:
         )
 
     def _who(self, job: Job) -> Who:
-        """On whose behalf it is; whoever talks on this machine itself is its admin."""
+        """On whose behalf it is; whoever talks on this machine itself is its admin, unless the configuration names admins."""
         user = self._ground.person(job.session) if job.session else ""
-        is_admin = job.session.partition(":")[0] in ("", "local")
+        admins = self._ground.settings().system.admin_users
+        is_admin = job.session.partition(":")[0] in ("", "local") and (not admins or user in ("", user_name(os.getuid()), *admins))
         return Who(user, self._ground.gate.groups_of(user), job.terms.role, is_admin)
 
     def _scripts(self, command: str) -> dict[str, Path]:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from appliance.channels.rpc.grants import user_of
 from appliance.errors import Refused
 from appliance.runtime.jsonrpc import Mark
+from appliance.runtime.users import user_name
 from appliance.sessions.runs import Runs
 from appliance.store import visibility
 
@@ -31,7 +31,7 @@ class Callers:
     @contextmanager
     def entitled(self, uid: int, mark: Mark, arguments: dict[str, Any]) -> Iterator[None]:
         """For as long as a call lasts: restrict what it is shown; Refused when this caller may not make it."""
-        admins, name = tuple(self._admins()), user_of(uid)
+        admins, name = tuple(self._admins()), user_name(uid)
         if not admins or uid in (os.getuid(), 0) or name in admins:
             yield
             return

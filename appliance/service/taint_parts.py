@@ -26,6 +26,7 @@ from appliance.policy.grants import Grant, Grants, lasting
 from appliance.policy.taint import TOOL
 from appliance.records import Outcome, ToolCall, to_plain
 from appliance.runtime.hooks import Hooks
+from appliance.runtime.users import user_name
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
@@ -105,7 +106,7 @@ class Customs:
 
         def kept(ref: str, run: str, lasts: str, uid: int) -> Grant:
             waiting = find(ref, self._ground.runs.get(run).id if run else "")
-            return self.clearance.remember(waiting.ref, waiting.run, lasts, doors.user_of(uid))
+            return self.clearance.remember(waiting.ref, waiting.run, lasts, user_name(uid))
 
         return kept
 

@@ -1,5 +1,6 @@
 """Commands in runs: the scripted model over the real broker, decisions, channels that grow, and how they end."""
 
+import json
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -499,3 +500,20 @@ def test_a_message_has_a_size_a_target_and_a_rate(stage: Stage) -> None:
         post.send(Message("fourth"), session="local:ada")
     assert caught.value.outcome == "rate_limited"
     post.send(Message("of another conversation"), session="local:bob")
+
+
+@pytest.mark.covers("A-269")
+def test_shared_folder_is_written_by_admins_alone(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    listed = json.dumps([{"path": str(shared), "mode": "readwrite", "kind": "project"}])
+    with opened(tmp_path, SANDBOX__MOUNTS=listed, SYSTEM__ADMIN_USERS='["bob"]') as stage:
+        for person, is_writer in (("ada", False), ("bob", True)):
+            session = f"local:{person}"
+            with stage.core.store.write():
+                stage.core.runs.open_session(session, person, f"user:{person}")
+            job = Job("exec", "shell", CancelToken(), session, "", Terms(role="coder"), 30)
+            told = {
+                one.source: one.is_writable for one in stage.core.workshop.bench.judge(job, "true").mounts if one.kind == "bind"
+            }
+            assert told == {str(shared): is_writer}, person

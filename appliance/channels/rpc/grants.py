@@ -3,13 +3,13 @@
 Beside `rpc` because one table would pass 600 lines. Whoever may open the socket may grant.
 """
 
-import pwd
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from appliance.runtime.jsonrpc import Call, method
 from appliance.runtime.signatures import Range
+from appliance.runtime.users import user_name
 
 Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin"]
 
@@ -59,18 +59,10 @@ class Grants:
         person: Annotated[str, "in whose threads; empty is yourself"] = "",
     ) -> dict[str, Any]:
         """Let such calls pass without asking, for a while."""
-        user = user_of(call.uid)
+        user = user_name(call.uid)
         return self._acts.add(Wanted(person or user, kind, target, tuple(origins), lasts, user))
 
     @method("grant.revoke")
     def revoke(self, call: Call, id: Annotated[int, Range(1, 2**62), "its number"]) -> dict[str, Any]:
         """Ask again from now on."""
-        return self._acts.revoke(id, user_of(call.uid))
-
-
-def user_of(uid: int) -> str:
-    """Who is at the other end of a socket."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+        return self._acts.revoke(id, user_name(call.uid))
