@@ -523,13 +523,12 @@ class Toolbox:
 
     def _run(self, found: Tool, arguments: dict[str, Any], caller: Caller) -> Outcome:
         """Run in a pool thread, so that a deadline or a stop is honoured even inside a long query."""
-        stop, thread, correlation = CancelToken(), [0], logs.correlation()
+        stop, thread, correlation, asking = CancelToken(), [0], logs.correlation(), visibility.asking()
         services = {name: self._services[name] for name in found.signature.services if name != "caller"}
         if "caller" in found.signature.services:
             services["caller"] = replace(caller, cancel=stop)
 
         whose, is_asked = self.context_of(caller.run) if caller.run else visibility.current(), durability.is_asked()
-        asking = visibility.asking()
 
         def work() -> Outcome:
             thread[0] = threading.get_ident()

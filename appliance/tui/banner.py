@@ -3,14 +3,14 @@
 Each rings the terminal's bell. Shown are the newest three; all of them stand in their threads.
 """
 
-from textual.widgets import Static
+from appliance.tui.shown_text import Shown
 
 SHOWN = 3
 MAX_CHARS = 300  # of one text
 UNHEARD = ("answer", "proposal")  # what these letters say is named as new in its thread, without a bell
 
 
-class Banner(Static):
+class Banner(Shown):
     """Hidden while there is nothing to say."""
 
     DEFAULT_CSS = """
