@@ -77,6 +77,7 @@ sandbox.runner: subprocess
 mcp.bridge: mcp mcp_types
 mcp.connection: mcp mcp_types pydantic
 mcp.http_transport: mcp httpx2 pydantic
+mcp.address_guard: httpx2 urllib.request
 mcp.stdio_transport: mcp mcp_types anyio
 mcp.bridge_client: subprocess
 cli: argparse readline

@@ -7,7 +7,7 @@ Opening and closing happen in one task of its own, as the protocol's library wan
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from appliance.mcp.http_transport import Consent, Tokens
 from appliance.mcp.sandbox import Enclosure
 from appliance.mcp.stdio_transport import Conduit
 from appliance.sandbox.bubblewrap import Bind
+from appliance.web import hosts
 
 LOG = logging.getLogger(__name__)
 START_S = 60.0  # servers that fetch themselves first are slow to begin
@@ -53,6 +54,7 @@ class Spec:
     tokens: Mapping[str, Any] = field(default_factory=dict)
     client: Mapping[str, str] = field(default_factory=dict)  # our name at its login, where it is given
     timeout_s: float = 60.0
+    reach: Mapping[str, Sequence[str]] = field(default_factory=dict)  # where it may send us besides, as `hosts.rules` takes it
 
     @property
     def enclosure(self) -> Enclosure:
@@ -189,7 +191,8 @@ class Connection:
         else:
             headers = dict(self.spec.headers)
             transport = http_transport.transport(
-                self.spec.url, headers, self.tokens, self._consent, self.spec.timeout_s, self._heard
+                *(self.spec.url, headers, self.tokens, self._consent, self.spec.timeout_s, self._heard),
+                hosts.rules(**self.spec.reach),
             )
         return Client(
             transport,

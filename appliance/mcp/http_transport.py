@@ -17,11 +17,12 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
 from pydantic import AnyUrl, ValidationError
 
 from appliance.errors import BadInput, ServerError
+from appliance.mcp.address_guard import Guard
+from appliance.web.hosts import Rules
 
 CONSENT_S = 600.0  # for a person to log in
 THANKS = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThank you. You can close this page.\n"
@@ -147,13 +148,17 @@ class Heard:
 
 @asynccontextmanager
 async def transport(
-    address: str, headers: dict[str, str], tokens: Tokens, consent: Consent | None, timeout_s: float, heard: Heard
+    address: str, headers: dict[str, str], tokens: Tokens, consent: Consent | None, timeout_s: float, heard: Heard, rules: Rules
 ) -> AsyncGenerator[Any, None]:
-    """What the library reads from and writes to. Without tokens or a person to ask no login is tried."""
+    """What the library reads from and writes to. Without tokens or a person to ask no login is tried.
+
+    `rules` hold for every place but `address` and the issuer that a person wrote down.
+    """
     is_known = consent is not None or tokens.issuer or tokens.kept.get("tokens")
     auth = _auth(address, tokens, consent) if is_known else None
     timeout = httpx2.Timeout(min(30.0, timeout_s), read=max(timeout_s, 30.0))
-    async with create_mcp_http_client(headers=headers or None, timeout=timeout, auth=auth) as client:
+    guard = Guard((address, tokens.issuer), rules)
+    async with httpx2.AsyncClient(headers=headers or None, timeout=timeout, auth=auth, transport=guard) as client:
         client.event_hooks = {"response": [heard.take]}
         async with streamable_http_client(address, http_client=client) as streams:
             yield streams

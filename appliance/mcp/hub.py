@@ -446,7 +446,9 @@ class Hub:
             headers = {name: NAMED.sub(lambda m: self._given.safe.get(m[1]), value) for name, value in keys.headers.items()}
             client = {"client_id": keys.client_id, "client_secret": self._value(keys.client_secret)} if keys.client_id else {}
             client |= {"issuer": keys.issuer} if keys.issuer else {}
-            made |= {"url": keys.url, "headers": headers, "client": client}
+            web = self._given.settings().tools.web
+            reach = {"blocked": web.block_hosts, "allowed": web.allow_hosts, "networks": web.private_networks}
+            made |= {"url": keys.url, "headers": headers, "client": client, "reach": reach}
         else:
             path, binds = server_config.binds(server, self._given.home.root)
             environ = {name: self._value(value) for name, value in keys.env.items()}

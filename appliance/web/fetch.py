@@ -7,7 +7,6 @@ Each request is noted. Pages that can be asked about again are kept in a cache t
 models, nor what a page says. Not promised: that a URL of a public server carries no secret out.
 """
 
-import ipaddress
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from appliance.errors import NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.records import Cancel
 from appliance.text import urls
 from appliance.text.urls import Target
-from appliance.web import dns, hosts
+from appliance.web import addresses, dns, hosts
 from appliance.web.dns import Deadline, Resolve
 from appliance.web.hosts import Rules
 
@@ -231,9 +230,9 @@ class Fetch:
     def _ask(self, target: Target, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched | str:
         """The answer of one server, or where it redirects to."""
         known = self._cache.find(target.url) if self._cache is not None and want.is_plain else None
-        addresses = self._addresses(target, deadline, want)
-        about["address"] = addresses[0]
-        with self._exchange().ask(target, addresses, _lines(want, known), deadline) as answer:
+        judged = self._addresses(target, deadline, want)
+        about["address"] = judged[0]
+        with self._exchange().ask(target, judged, _lines(want, known), deadline) as answer:
             if answer.status in REDIRECTS:
                 if not answer.location:
                     text = f"{target.url} redirects ({answer.status}) without saying where"
@@ -244,21 +243,9 @@ class Fetch:
 
     def _addresses(self, target: Target, deadline: Deadline, want: Want) -> list[str]:
         """Where a host is; Refused when one of its addresses may not be reached."""
-        found = [str(target.address)] if target.address else dns.resolved(self._resolve, target.host, deadline)
-        if want.trusted and urls.parse(want.trusted).origin == target.origin:
-            return found
-        near = dns.neighbours() if any(":" in text for text in found) else []
-        for text in found:
-            try:
-                address = ipaddress.ip_address(text)
-            except ValueError:
-                raise Refused(f"{target.url}: its address is {text!r}", hint=hosts.HINT) from None
-            why = self._rules.why_not(address)
-            if not why and not any(address in network for network in self._rules.networks):
-                is_near = any(address in network for network in near)
-                why = "is this machine" if dns.is_ours(text) else "is on this network" if is_near else ""
-            if why:
-                raise Refused(f"{target.url}: {target.host} is at {text}, which {why}", hint=hosts.HINT)
+        found = addresses.resolved(target, self._resolve, deadline)
+        if not (want.trusted and urls.parse(want.trusted).origin == target.origin):
+            addresses.check(self._rules, target, found)
         return found
 
     def _exchange(self) -> "Exchange":

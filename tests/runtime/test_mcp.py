@@ -5,7 +5,9 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -300,6 +302,49 @@ def test_refusals_by_http_are_told_apart(stand: Stand, status: int, kind: str) -
             assert (caught.value.outcome, bool(caught.value.hint)) == (kind, True)
         finally:
             stand.hub.remove("site")
+
+
+@contextmanager
+def listening() -> Iterator[tuple[str, list[str]]]:
+    """Another service of this machine, and what it was asked for."""
+    heard: list[str] = []
+
+    class Page(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            heard.append(f"{self.command} {self.path}")
+            self.send_error(404)
+
+        do_GET = do_POST = answer
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", heard
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.covers("B-142")
+@pytest.mark.parametrize("way", ["metadata", "issuer", "register", "token", "redirect"])
+def test_a_login_leads_nowhere_but_to_the_public_web(stand: Stand, way: str) -> None:
+    with listening() as (inside, heard), website(wants_login=True, leads={way: inside}) as site:
+        stand.hub.add("club", {"url": site.url})
+
+        def open_it(name: str, about: dict[str, str]) -> None:
+            threading.Thread(target=log_in, args=(about["address"],), daemon=True).start()
+
+        try:
+            if way == "redirect":  # is not followed, and the server's own login page is found without it
+                stand.hub.login("club", open_it)
+            else:
+                with pytest.raises(OwlError, match="is this machine"):
+                    stand.hub.login("club", open_it)
+            assert heard == []
+        finally:
+            stand.hub.remove("club")
 
 
 @pytest.mark.covers("B-142")

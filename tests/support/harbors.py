@@ -140,6 +140,7 @@ class Website:
     refreshes: int = 0
     grants: list[str] = field(default_factory=list)  # names and secrets with which a program logged in by itself
     registrations: int = 0
+    leads: Mapping[str, str] = field(default_factory=dict)  # where it sends a login instead of to itself, by step
     calls: list[Mapping[str, Any]] = field(default_factory=list)
     url: str = ""
     guard: threading.Lock = field(default_factory=threading.Lock)
@@ -185,16 +186,19 @@ class _Page(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         place = urlsplit(self.path)
-        root = self.state.root
+        root, leads = self.state.root, self.state.leads
         if place.path.startswith("/.well-known/oauth-protected-resource"):
-            self.say({"resource": self.state.url, "authorization_servers": [root]})
+            if "redirect" in leads:
+                self.say({}, 307, Location=f"{leads['redirect']}/inside")
+                return
+            self.say({"resource": self.state.url, "authorization_servers": [leads.get("issuer", root)]})
         elif place.path.startswith("/.well-known/"):
             self.say(
                 {
                     "issuer": root,
                     "authorization_endpoint": f"{root}/authorize",
-                    "token_endpoint": f"{root}/token",
-                    "registration_endpoint": f"{root}/register",
+                    "token_endpoint": f"{leads.get('token', root)}/token",
+                    "registration_endpoint": f"{leads.get('register', root)}/register",
                     "response_types_supported": ["code"],
                     "code_challenge_methods_supported": ["S256"],
                     "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
@@ -222,7 +226,8 @@ class _Page(BaseHTTPRequestHandler):
         elif self.state.status:
             self.say({}, self.state.status)
         elif self.state.wants_login and self.headers.get("Authorization", "").removeprefix("Bearer ") not in self.state.tokens:
-            about = f'Bearer resource_metadata="{self.state.root}/.well-known/oauth-protected-resource"'
+            root = self.state.leads.get("metadata", self.state.root)
+            about = f'Bearer resource_metadata="{root}/.well-known/oauth-protected-resource"'
             self.say({}, 401, **{"WWW-Authenticate": about})
         elif self.state.header[0] and self.headers.get(self.state.header[0]) != self.state.header[1]:
             self.say({}, 403)
