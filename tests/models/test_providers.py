@@ -28,6 +28,7 @@ from appliance.runtime.settings import Config, Models
 
 __all__ = ["model_home"]
 
+SECRET = "sk-canary-12345678"
 PROMPT_S = 20.0  # generous: a stop takes milliseconds
 ADD = ToolSpec(
     "add",
@@ -54,7 +55,7 @@ def ask(words: str = "Tell me about an owl.", **more: Any) -> Ask:
 
 
 def remote(url: str, kind: Any, **more: Any) -> Remote:
-    given = {"provider": kind, "kind": kind, "base_url": url, "model": "m-1", "key": lambda: "sk-canary-12345678"}
+    given = {"provider": kind, "kind": kind, "base_url": url, "model": "m-1", "key": lambda: SECRET}
     return Remote(**{**given, **more})
 
 
@@ -334,6 +335,30 @@ def test_a_connection_is_used_again(kind: str) -> None:
             list(made.generate(route, ask(), CancelToken()))
         made.close()
     assert len({seen.line for seen in server.seen}) == 1
+
+
+def echoes() -> list[Turn]:
+    """The key, whole and cut in every place, in words, thoughts and arguments."""
+    cuts = [(f"It is {SECRET[:at]}", f"{SECRET[at:]}, so s") for at in range(len(SECRET) + 1)]
+    spelled = tuple(f"{letter}" for letter in f"It is {SECRET}, so s")
+    return [*(Turn(cut) for cut in cuts), Turn(spelled), Turn(("It is ", SECRET[:7]))]
+
+
+@pytest.mark.covers("A-186")
+def test_a_key_that_comes_back_in_an_answer_is_hidden(kind: str) -> None:
+    for turn in echoes():
+        with wire.playing(turn) as server:
+            pieces, _ = answered(server, kind, ask())
+            shown = "It is sk-cana" if turn.chunks[-1] == SECRET[:7] else "It is [key], so s"
+            assert "".join(piece.text for piece in pieces) == shown, turn.chunks
+    arguments = json.dumps({"a": 1, "b": 2, "note": [SECRET]})
+    turn = Turn(
+        reasoning=(f"Hm, {SECRET[:5]}", f"{SECRET[5:]} is"), calls=(Call("add", (arguments[:30], arguments[30:])),), finish="calls"
+    )
+    with wire.playing(turn) as server:
+        pieces, finish = answered(server, kind, ask(tools=(ADD,)), has_reasoning=True)
+    assert SECRET not in repr(pieces) + repr(finish) and "[key]" in finish.reasoning
+    assert finish.tool_calls[0].arguments["note"] == ["[key]"]
 
 
 @pytest.mark.covers("A-129")

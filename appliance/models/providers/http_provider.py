@@ -191,6 +191,7 @@ class Hosted(ABC):
 
     def _pieces(self, reply: "Reply", draft: Draft) -> Iterator[Piece]:
         draft.hidden = reply.hidden
+        draft.hide(self.remote.secrets())
         if reply.media_type in JSON_TYPES:
             self._whole(draft, parsed(reply.whole(16_000_000).decode("utf-8", "replace"), self.name, draft.hidden))
             yield from draft.take()

@@ -4,6 +4,7 @@ Keys are asked for at each request and kept nowhere. Knows nothing about HTTP no
 """
 
 import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,6 +15,8 @@ from appliance.errors import ConfigError, ProviderError
 WINDOW = 100_000  # of a model of which nobody says how much it reads (S-020)
 NEAR = (".local", ".lan", ".home.arpa", ".internal", ".localhost")
 KEY = "{key}"  # in the value of a header: the key is put there, and nowhere else
+MIN_KEY_CHARS = 6  # shorter words are too common to hide
+KEYLIKE = re.compile(r"(?<![\w./-])[A-Za-z0-9_-]{16,}(?![\w./-])")  # in a header of the configuration: neither address nor word
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,12 @@ class Remote:
         if key and not any(KEY in value for value in self.headers.values()):
             found[header] = form.replace(KEY, key)
         return found
+
+    def secrets(self) -> tuple[str, ...]:
+        """What no answer may show: the key, and what else of the configured headers may be one."""
+        words = [word for value in self.headers.values() for word in KEYLIKE.findall(value)]
+        key = self.key()
+        return (key, *words) if len(key) >= MIN_KEY_CHARS else tuple(words)
 
     def _check(self, key: str) -> None:
         """Refuse a key that no header can carry, and one that would be read by others on its way."""

@@ -15,7 +15,7 @@ from appliance.errors import ProviderError
 from appliance.models.providers.conversation import Names
 from appliance.models.providers.error_mapping import clean
 from appliance.models.providers.remote_settings import Remote
-from appliance.models.providers.token_stream import Answer
+from appliance.models.providers.token_stream import Answer, Mask
 from appliance.records import Ask, Finish, Piece, ToolCall
 
 MAX_CALLS = 128
@@ -63,9 +63,14 @@ class Draft:
         self.is_over = False  # nothing more is worth waiting for
         self.is_refused = False
         self.hidden: tuple[str, ...] = ()  # what no message may show: keys
+        self._mask = self._thought_mask = Mask(())
         self.kept: dict[str, Any] = {}  # of one answer: what a format must remember between events
 
     # -- what a format tells ---------------------------------------------------------------------------
+
+    def hide(self, secrets: Sequence[str]) -> None:
+        """Show none of these in what follows, also where one comes in pieces."""
+        self._mask, self._thought_mask = Mask(secrets), Mask(secrets)
 
     def say(self, text: Any) -> None:
         """Words of the answer."""
@@ -77,8 +82,7 @@ class Draft:
     def think(self, text: Any) -> None:
         """Words of its thoughts."""
         if isinstance(text, str) and text and self._remote.has_reasoning:
-            self._thoughts.append(text)
-            self._pieces.append(Piece(text, is_reasoning=True))
+            self._thought(self._thought_mask.feed(text))
 
     def call(self, place: Any, *, id: Any = None, name: Any = None, text: Any = None, mark: Any = None) -> Begun:
         """A part of the call at a place; parts of one place belong together."""
@@ -143,6 +147,8 @@ class Draft:
                 kind="network",
             )
         self._shown(self._answer.finish())
+        self._thought(self._thought_mask.finish())
+        self._spoken(self._mask.finish())
         if self.is_refused and not self.has_output:
             raise ProviderError(
                 f"{self._remote.provider} ({self._remote.model}) declined to answer this",
@@ -157,7 +163,7 @@ class Draft:
             tool_calls=calls,
             reasoning="".join(self._thoughts),
             provider=self._remote.provider,
-            model=self.model or self._remote.model,
+            model=self._mask.clean(self.model) or self._remote.model,
             prompt_tokens=total,
             evaluated_tokens=max(0, total - usage.cached),
             output_tokens=usage.output if usage.output >= 0 else of_chars(chars),
@@ -169,9 +175,17 @@ class Draft:
 
     def _shown(self, text: str) -> None:
         self.think(self._answer.thoughts())
+        self._spoken(self._mask.feed(text))
+
+    def _spoken(self, text: str) -> None:
         if text:
             self._said_chars += len(text)
             self._pieces.append(Piece(text))
+
+    def _thought(self, text: str) -> None:
+        if text:
+            self._thoughts.append(text)
+            self._pieces.append(Piece(text, is_reasoning=True))
 
     def _made(self, marked: Callable[[str, str], None]) -> tuple[ToolCall, ...]:
         """The calls; with one that cannot be read, all of them become text. What was cut off is dropped."""
@@ -181,14 +195,15 @@ class Draft:
             begun, read = begun[:-1], read[:-1]
         if any(arguments is None for arguments in read):
             for call in begun:
-                self._shown(MENDED.format(self._names.ours(call.name), call.text.strip() or "{}"))
+                self._spoken(self._mask.clean(MENDED.format(self._names.ours(call.name), call.text.strip() or "{}")))
             return ()
         found: list[ToolCall] = []
         for call, arguments in zip(begun, read):
             id = call.id if call.id and all(call.id != other.id for other in found) else f"call_{new_id()[-24:].replace('-', '')}"
             if call.mark:
                 marked(id, call.mark)
-            found.append(ToolCall(id, self._names.ours(call.name), arguments or {}))
+            name, arguments = self._mask.clean(self._names.ours(call.name)), self._mask.clean_all(arguments or {})
+            found.append(ToolCall(self._mask.clean(id), name, arguments))
         return tuple(found)
 
 

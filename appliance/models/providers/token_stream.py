@@ -6,6 +6,7 @@ the answer. Pure. Knows nothing about models; `Answer` is fed bytes and says wha
 
 import codecs
 from collections.abc import Sequence
+from typing import Any
 
 BEGIN, END = "<think>", "</think>"
 
@@ -99,6 +100,41 @@ class Answer:
         cut = len(self._held) - keep
         shown, self._held = self._held[:cut], self._held[cut:]
         return shown
+
+
+class Mask:
+    """Hides texts in a stream however it is cut: an end that may begin one of them is held back until more has come."""
+
+    def __init__(self, secrets: Sequence[str], shown: str = "[key]") -> None:
+        self._secrets = sorted(secrets, key=len, reverse=True)
+        self._shown = shown
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """What may be shown now."""
+        self._held = self.clean(self._held + text)
+        cut = len(self._held) - max((_overlap(self._held, secret) for secret in self._secrets), default=0)
+        shown, self._held = self._held[:cut], self._held[cut:]
+        return shown
+
+    def finish(self) -> str:
+        """What was held back and hides nothing."""
+        rest, self._held = self._held, ""
+        return rest
+
+    def clean(self, text: str) -> str:
+        """A whole text without them."""
+        for secret in self._secrets:
+            text = text.replace(secret, self._shown)
+        return text
+
+    def clean_all(self, value: Any) -> Any:
+        """A value of JSON without them."""
+        if isinstance(value, dict):
+            return {self.clean(name): self.clean_all(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self.clean_all(inner) for inner in value]
+        return self.clean(value) if isinstance(value, str) else value
 
 
 def _overlap(text: str, stop: str) -> int:
