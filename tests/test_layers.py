@@ -42,6 +42,7 @@ text.urls: idna
 models.providers: llama_cpp numpy jinja2 requests urllib3 importlib
 models.encoder_conversion: numpy
 models.catalogue: subprocess
+models.providers.template_process: subprocess
 models.download: requests
 tools: importlib
 agent.plugins: importlib

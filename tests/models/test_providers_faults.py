@@ -76,6 +76,8 @@ TABLE = [
     (Status(400, said("the request exceeds the available context size", type="exceed_context_size_error")), "context_too_long", ""),
     (Status(413, said("Request exceeds the maximum size", type="request_too_large")), "context_too_long", ""),
     (Status(500, said("Internal error")), "upstream_error", "server"),
+    (Status(501, said("Not Implemented")), "upstream_error", ""),
+    (Status(505, said("HTTP Version Not Supported")), "upstream_error", ""),
     (Status(502, "<html><title>502 Bad Gateway</title></html>", kind="text/html"), "upstream_error", "gateway"),
     (Status(504, "timeout"), "upstream_error", "gateway"),
     (Status(503, said("Loading model", type="unavailable_error")), "provider_not_available", "warm-up"),

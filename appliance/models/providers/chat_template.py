@@ -1,16 +1,16 @@
 """Turns a conversation into the exact text a local model was trained to read, by the template in its file.
 
 Templates disagree about what they accept: some know no system or tool role, some want roles to alternate.
-Each is tried once when it is loaded. Text from outside cannot forge a turn: names of control tokens
-inside it are broken up. Knows nothing about tokens or the model.
+Each is tried once when it is loaded. They are programs by whoever made the file, and run in a process with limits.
+Text from outside cannot forge a turn: names of control tokens inside it are broken up. Knows nothing about tokens or the model.
 """
 
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from appliance.errors import BadInput
+from appliance.models.providers.template_process import Renderer
 from appliance.records import Ask, Message
 
 CHATML = (
@@ -21,8 +21,6 @@ PLAIN = (
     "{% for m in messages %}### {{ m['role'] }}\n{{ m['content'] }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}### assistant\n{% endif %}"
 )
-# What a template's own code raises beside jinja's errors: its raise_exception is a ValueError here.
-CODE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 Turn = dict[str, str]
 
@@ -31,23 +29,24 @@ class Template:
     """A model's chat template, with what it turned out to support."""
 
     def __init__(self, source: str, *, start: str, end: str, controls: Sequence[str]) -> None:
-        from jinja2 import TemplateError
-        from llama_cpp.llama_chat_format import Jinja2ChatFormatter
-
-        self._errors: tuple[type[Exception], ...] = (TemplateError, *CODE_ERRORS)
         names = sorted((c for c in controls if len(c) > 2), key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)) or "(?!)")
         fallback = CHATML if "<|im_start|>" in controls else PLAIN
-        form: Any = Jinja2ChatFormatter
+        self._renderer = Renderer(source or fallback, {"eos_token": end, "bos_token": start})
         try:
-            self._formatter = form(source or fallback, eos_token=end, bos_token=start)
             self._try([{"role": "user", "content": "?"}])
-        except self._errors as error:
-            raise BadInput(f"the model's chat template cannot be used: {error}", hint="use another file of this model") from None
+        except BadInput as error:
+            self.close()
+            text = f"the model's chat template cannot be used: {error.message}"
+            raise BadInput(text, hint="use another file of this model") from None
         self.has_system = self._knows("system", before=True)
         self.has_tool = "tool" in source and self._knows("tool", before=False)
         # Gemma's and Mistral's templates refuse two messages of one role in a row; joining them suits every model.
         self.separator = "\n\n"
+
+    def close(self) -> None:
+        """End its process; it may be used again."""
+        self._renderer.close()
 
     def render(self, ask: Ask) -> str:
         """The whole prompt, up to where the model begins to answer."""
@@ -64,9 +63,9 @@ class Template:
                 turns.insert(0, {"role": "user", "content": first})
         try:
             return self._try(turns)
-        except self._errors as error:
-            roles = ", ".join(t["role"] for t in turns)
-            raise BadInput(f"the model's chat template refuses the conversation ({roles}): {error}") from None
+        except BadInput as error:
+            roles = ", ".join(dict.fromkeys(turn["role"] for turn in turns))
+            raise BadInput(f"the model's chat template refuses the conversation ({roles}): {error.message}") from None
 
     def _turn(self, message: Message, names: dict[str, str]) -> Turn:
         if message.role == "tool" and not self.has_tool:
@@ -84,14 +83,14 @@ class Template:
         return self._controls.sub(lambda found: found[0][0] + " " + found[0][1:], text)
 
     def _try(self, turns: list[Turn]) -> str:
-        return str(self._formatter(messages=turns).prompt)
+        return self._renderer.render(turns)
 
     def _knows(self, role: str, *, before: bool) -> bool:
         probe, user = {"role": role, "content": "owl-probe"}, {"role": "user", "content": "?"}
         turns = [probe, user] if before else [user, {"role": "assistant", "content": "{}"}, probe]
         try:
             return "owl-probe" in self._try(turns)
-        except self._errors:
+        except BadInput:
             return False
 
 

@@ -18,6 +18,7 @@ from appliance.text.tokens import is_too_long
 LINE_CHARS = 240
 LONGEST_WAIT_S = 86_400.0
 KEYLIKE = re.compile(r"\b(?:sk|gsk|xai|pk|rk|key|AIza|AKIA)[-_A-Za-z0-9*]{8,}|\*{3,}\w{0,8}")
+NEVER_PASSING = (501, 505, 506, 508, 510, 511)  # the same request is answered the same way again: it is not repeated
 UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)?\s*")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 NO_CREDIT = re.compile(
@@ -185,6 +186,8 @@ def _class(status: int, label: str, text: str) -> tuple[str, Trouble]:
         return "provider_not_available", "server"
     if status == 502 or 520 <= status <= 523:
         return "upstream_error", "gateway"
+    if status in NEVER_PASSING:
+        return "upstream_error", ""
     return ("upstream_error", "server") if status >= 500 else ("invalid_request", "")
 
 

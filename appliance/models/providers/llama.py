@@ -277,6 +277,7 @@ class Ready:
     def close(self) -> None:
         """Give the memory back."""
         self.states.settle()
+        self.template.close()
         if self._beside is not None and self._beside is not self:
             self._beside.loaded.close()
         self.loaded.close()
