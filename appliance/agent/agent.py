@@ -16,7 +16,7 @@ from appliance.agent.dispatch import Scene as Commands
 from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
 from appliance.clock import new_id
 from appliance.errors import Cancelled, ContextTooLong, OwlError
-from appliance.models.failover import Chain, Patience, pauses
+from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes
 from appliance.policy.modes import FREE
 from appliance.prompt import intents
@@ -129,6 +129,7 @@ class Talk:
     scene: Scene | None = None  # of the last call, with its packet and what that came to
     packet: Packet | None = None
     finish: Finish = Finish("stop")
+    told: set[str] = field(default_factory=set)  # troubles with models that the person has heard of
     is_held: bool = False  # its last call of the model could only end in the one that the prompt asks for
 
     @property
@@ -316,12 +317,13 @@ class Agent:
     def _ask(self, talk: Talk, seq: int) -> Generator[Step, None, Answer]:
         """One answer of the model, from the first route that begins one; a failed one is asked again when nothing else is left."""
         patience = Patience(self.limits.deadline_s, self.limits.pause_s)
-        chain, told = Chain(talk.routes, patience), ""
+        chain = Chain(talk.routes, patience)
         while True:
             chance = chain.next()
-            if chance.wait_s and chance.why != told:
-                told = chance.why
-                yield _waiting(talk, told)
+            about = f"{chance.about} {seq}" if chance.wait_s else chance.about  # that another one is asked is said once
+            if chance.why and (chance.wait_s or not chance.is_again) and about not in talk.told:
+                talk.told.add(about)
+                yield _waiting(talk, chance)
             for _ in pauses(chance, talk.cancel, patience.pause_s):
                 pass
             try:
@@ -454,9 +456,10 @@ class Agent:
         return answer
 
 
-def _waiting(talk: Talk, why: str) -> Event:
-    """What the person is told while no model can be asked."""
-    return Event(talk.run, "status_change", "system", why, status=102, outcome="waiting", correlation=log.correlation())
+def _waiting(talk: Talk, chance: Chance) -> Event:
+    """What the person is told while no model can be asked, and when another one is asked than the one that should be."""
+    outcome = "waiting" if chance.wait_s else "failover"
+    return Event(talk.run, "status_change", "system", chance.why, status=102, outcome=outcome, correlation=log.correlation())
 
 
 def _put_down(waits: Sequence[str]) -> Verdict:

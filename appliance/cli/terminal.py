@@ -100,7 +100,7 @@ class Answer:
             if value["kind"] == "message" and value["role"] == "assistant":
                 self.text = value["content"]
                 self.end_line()
-            elif value["outcome"] == "waiting" and value["kind"] == "status_change" and self._aside is not None:
+            elif value["outcome"] in ("waiting", "failover") and value["kind"] == "status_change" and self._aside is not None:
                 self.end_line()
                 say(f"… {value['content']}", self._aside)
             elif value["kind"] == "proposal" and (value.get("input") or {}).get("is_held") and self._aside is not None:

@@ -59,12 +59,13 @@ class _Try:
 
 @dataclass(frozen=True)
 class Chance:
-    """The next route to ask; after a pause when `wait_s` is more than 0, with `why` as what a person is told meanwhile."""
+    """The next route to ask; after a pause when `wait_s` is more than 0. `why` is what a person is told, `about` names that."""
 
     route: Route
     wait_s: float = 0.0
     why: str = ""
     is_again: bool = False
+    about: str = ""
 
 
 class Chain:
@@ -84,8 +85,11 @@ class Chain:
         """Whom to ask now, or after a pause that the caller makes; the error that ends it all when nobody is left."""
         fresh = next((one for one in self._tries if one.count == 0), None)
         if fresh is not None:
-            self._asked = fresh
-            return Chance(fresh.route)
+            before, self._asked = self._asked, fresh
+            if before is None or before.error is None:
+                return Chance(fresh.route)
+            why = f"{before.error.message}; {fresh.route.name} is asked instead"
+            return Chance(fresh.route, why=why, about=f"{before.route.name} {before.error.outcome}")
         now_s = self._now()
         again = [one for one in self._tries if self._may_again(one)]
         if not again:
@@ -94,7 +98,7 @@ class Chain:
         self._asked = first
         wait_s = max(0.0, first.due_s - now_s)
         why = f"{first.route.provider or first.route.name} {WAITS_FOR.get(_kind(first.error), 'failed')}"
-        return Chance(first.route, wait_s, why, True)
+        return Chance(first.route, wait_s, why, True, why)
 
     def narrowed(self, route: Route) -> bool:
         """Ask the route of the last `next` again as `route`, if that reads less than was thought, or calls tools in words alone."""

@@ -494,7 +494,7 @@ class Chat(Panel):
             self._measure()
         elif kind == "proposal" and event["call_id"] in self._boxes:
             self._boxes[event["call_id"]].wait()
-        elif kind == "status_change" and event["outcome"] == "waiting":
+        elif kind == "status_change" and event["outcome"] in ("waiting", "failover"):
             await self._put(Note(f"… {event['content']}", is_error=False), before, event["seq"])
         elif kind == "status_change" and event["status"] >= 400:
             word, _, why = str(event["content"]).partition(": ")

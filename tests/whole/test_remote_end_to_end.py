@@ -14,6 +14,7 @@ from test_broker import TOKEN, started
 from wire import Call, Half, Status, Turn, Used, Wire, playing
 
 from appliance.cli.usage import dollars, spent, state
+from appliance.clock import monotonic_s
 from appliance.models.prices import dollars as known_dollars
 from appliance.records import Ask, Message, to_plain
 from appliance.runtime.paths import Home
@@ -119,6 +120,32 @@ def test_a_person_sees_what_an_answer_waits_for_and_then_the_answer(box: Box) ->
         run = box.json("thread", "list")[0]["id"]
         (waited,) = (event for event in box.events(run) if event["outcome"] == "waiting")
         assert (waited["kind"], waited["status"]) == ("status_change", 102)
+
+
+def test_a_service_that_does_not_do_this_at_all_is_not_asked_again_and_again(box: Box) -> None:
+    with remote_box(box, '"a/m"') as wires:
+        wires["a"].always = Status(501, {"error": {"message": "Not Implemented"}})
+        box.serve()
+        began_s = monotonic_s()
+        done = box.run("ask", "who are you?")
+        assert done.returncode != 0 and "HTTP 501" in done.stderr and len(asked_for(wires["a"])) == 1
+        assert monotonic_s() - began_s < 20
+
+
+@pytest.mark.covers("A-116")
+def test_that_another_model_answers_is_said_once_for_a_question(box: Box) -> None:
+    limit = "[spending]\nday_usd = 0.0001\n"
+    with remote_box(box, '"a/m", "b/m"', f'{limit}[prices."b/m"]\n') as wires:
+        call = Turn(calls=(Call("remember", (json.dumps(KEEPS),)),), finish="calls")
+        wires["b"].answers = [call, replace(HOOT, chunks=("Kept.",)), HOOT]
+        box.serve()
+        done = box.run("chat", text="Keep that the roses are red.\nand now?\n")
+        assert "Kept." in done.stdout and "Hoot hoot." in done.stdout, done.stderr
+        said = [line for line in done.stderr.splitlines() if "is asked instead" in line]
+        assert len(said) == 2 and all("$0.0001 for everybody today" in line and "b/m is asked instead" in line for line in said), (
+            said
+        )
+        assert asked_for(wires["a"]) == [] and len(asked_for(wires["b"])) == 3
 
 
 @pytest.mark.covers("S-022")
