@@ -113,13 +113,21 @@ class CancelToken(threading.Event):
         self._guard = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
 
-    def then(self, callback: Callable[[], None]) -> None:
-        """Run `callback` once, when the token is set, or at once if it already is."""
+    def then(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Run `callback` once, when the token is set, or at once if it already is. Returns what forgets it again.
+
+        Whoever does one thing of many under a token that lives longer forgets it at the end: it keeps what it refers to.
+        """
         with self._guard:
             if not self.is_set():
                 self._callbacks.append(callback)
-                return
+                return lambda: self._forget(callback)
         callback()
+        return _nothing
+
+    def _forget(self, callback: Callable[[], None]) -> None:
+        with self._guard:
+            self._callbacks = [one for one in self._callbacks if one is not callback]
 
     def set(self) -> None:
         """Set the sign; callbacks run in the calling thread, first come first served."""
@@ -128,6 +136,10 @@ class CancelToken(threading.Event):
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
+
+
+def _nothing() -> None:
+    """There is nothing to forget."""
 
 
 class Alarms:

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 import httpx2
 
 from appliance.clock import monotonic_s
-from appliance.web import addresses, dns, hosts
+from appliance.text import urls
+from appliance.text.urls import Target
+from appliance.web import addresses, dns
 from appliance.web.dns import Deadline, Resolve
-from appliance.web.hosts import Rules, Target
+from appliance.web.hosts import Rules
 
 LOOK_UP_S = 10.0
 
@@ -23,7 +25,7 @@ class Guard(httpx2.AsyncBaseTransport):
     """A transport that reaches the origins of `own`, as they are, and others by the rules; Refused for the rest."""
 
     def __init__(self, own: Sequence[str], rules: Rules, resolve: Resolve = dns.look_up) -> None:
-        self._own = {hosts.parse(address).origin for address in own if address}
+        self._own = {urls.parse(address).origin for address in own if address}
         self._rules = rules
         self._resolve = resolve
         self._inner = httpx2.AsyncHTTPTransport()
@@ -32,7 +34,7 @@ class Guard(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; redirects come back here as requests of their own."""
-        target = hosts.parse(str(request.url))
+        target = urls.parse(str(request.url))
         if target.origin in self._own:
             return await self._given.handle_async_request(request)
         found = await asyncio.to_thread(self._judged, target)
@@ -57,7 +59,7 @@ class Guard(httpx2.AsyncBaseTransport):
 
 def _proxy(address: str) -> str | None:
     """The proxy that the environment names for an address, if any."""
-    target = hosts.parse(address)
+    target = urls.parse(address)
     return None if urllib.request.proxy_bypass(target.host) else urllib.request.getproxies().get(target.scheme)
 
 

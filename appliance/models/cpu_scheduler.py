@@ -84,7 +84,7 @@ class Scheduler:
     def turn(self, wish: Wish, cancel: CancelToken, deadline_s: float) -> Iterator[Turn]:
         """Hold a turn for a with block; Cancelled or DeadlineExceeded when it does not come in time."""
         turn = Turn(self, wish, cancel, next(self._numbers))
-        cancel.then(self._wake)
+        forget = cancel.then(self._wake)
         try:
             with self._changed:
                 self._waiting.append(turn)
@@ -98,6 +98,7 @@ class Scheduler:
                     )
             yield turn
         finally:
+            forget()
             self._leave(turn)
 
     def rest(self, turn: Turn) -> None:

@@ -51,7 +51,7 @@ class Throttle:
     def turn(self, cancel: CancelToken, deadline_s: float) -> Iterator[None]:
         """One request for the length of a with block; Cancelled or DeadlineExceeded when it may not begin in time."""
         end_s, me = self._now() + deadline_s, object()
-        cancel.then(self._wake)
+        forget = cancel.then(self._wake)
         with self._changed:
             self._queue.append(me)
             try:
@@ -59,6 +59,7 @@ class Throttle:
                 self._begun.append(self._now())
                 self._open += 1
             finally:
+                forget()
                 self._queue.remove(me)
                 self._changed.notify_all()
         try:

@@ -81,8 +81,7 @@ class Client:
         if correlation:
             frame["correlation"] = correlation
         self._wire.send(frame)
-        if cancel is not None:
-            cancel.then(lambda: self._cancel(request_id))
+        forget = None if cancel is None else cancel.then(lambda: self._cancel(request_id))
         try:
             return (yield from self._answers(method, request_id, deadline_s, idle))
         except Lost:
@@ -90,6 +89,8 @@ class Client:
                 raise Cancelled("stopped; the other side had not answered yet") from None
             raise
         finally:
+            if forget is not None:
+                forget()
             self._stop_waiting()
 
     def _answers(

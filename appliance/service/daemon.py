@@ -3,6 +3,7 @@
 What it serves is built by `core`. Nothing here decides anything about a turn.
 """
 
+import ctypes
 import fcntl
 import logging
 import os
@@ -29,6 +30,7 @@ from appliance.store import storage_errors
 
 LOG = logging.getLogger(__name__)
 CHECK_S, CHECK_UNCLEAN_S = 2.0, 60.0  # longest check of the database at a start, after a clean end and after another
+M_ARENA_MAX, HEAPS = -8, 2  # of mallopt
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
 
 
@@ -69,6 +71,7 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     lock = Lock(home.require().lock)
     try:
         settle(home, environ)
+        share_heaps()
         code = _serve(home, environ, lock)
         if stuck := [t.name for t in threading.enumerate() if not t.daemon and t is not threading.main_thread() and _is_stuck(t)]:
             # Python would wait for them, without a lock on the home and without a core to ask.
@@ -79,6 +82,16 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
         return code
     finally:
         lock.release()
+
+
+def share_heaps() -> None:
+    """Let the C library use two heaps for all threads: with one of its own for each, a busy core kept 40 MB more (2026-11-23).
+
+    Only glibc knows this; elsewhere nothing happens. To be called before there are threads.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_ARENA_MAX, HEAPS)
 
 
 def settle(home: Home, environ: Mapping[str, str], *, is_worker: bool = False) -> None:

@@ -11,6 +11,7 @@ from appliance.errors import StoreError
 from appliance.store.sql_functions import FUNCTIONS
 
 WAL_WAIT_S = 10
+CACHE_KB = 400
 
 
 def _wal(db: apsw.Connection) -> None:

@@ -206,11 +206,9 @@ def list_schedules(
     caller: Caller,
 ) -> Listed:
     """List schedules and reminders with their next times."""
-    known = timetable.listing(_who(runs, caller), is_enabled=enabled, limit=MOST)
-    if soonest:
-        known.sort(key=lambda one: (one.status != "active", one.state.next_ms or MOST**3, -one.updated_ms))
-    wanted = [one for one in known if status in ("", one.status) and type in ("", one.type)][offset:]
-    return Listed(tuple(timetable.view(one) for one in wanted[:limit]), len(wanted) > limit)
+    which = {"is_enabled": enabled, "status": status, "type": type, "soonest": soonest}
+    known = timetable.listing(_who(runs, caller), **which, limit=limit + 1, offset=offset)
+    return Listed(tuple(timetable.view(one) for one in known[:limit]), len(known) > limit)
 
 
 @tool(group="schedules", command="schedule view", is_read_only=True, menu=())
@@ -281,7 +279,7 @@ def trigger_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller
 @tool(group="cron", is_read_only=True, menu=())
 def cron_list(*, timetable: Timetable, runs: Runs, caller: Caller) -> Listed:
     """List cron jobs: messages that are said in a conversation at their times."""
-    found = [one for one in timetable.listing(_who(runs, caller), limit=MOST) if one.action.kind == "message"]
+    found = timetable.listing(_who(runs, caller), act="message", limit=MOST)
     return Listed(tuple(timetable.view(one) for one in found))
 
 

@@ -7,9 +7,10 @@ Whoever connects uses the addresses it was given here, so that a name cannot mea
 import ipaddress
 
 from appliance.errors import Refused
+from appliance.text.urls import Target
 from appliance.web import dns, hosts
 from appliance.web.dns import Deadline, Resolve
-from appliance.web.hosts import Rules, Target
+from appliance.web.hosts import Rules
 
 
 def resolved(target: Target, resolve: Resolve, deadline: Deadline) -> list[str]:

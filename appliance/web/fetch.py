@@ -20,7 +20,7 @@ from appliance.errors import NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.records import Cancel
 from appliance.text import urls
 from appliance.text.urls import Target
-from appliance.web import addresses, dns, hosts
+from appliance.web import addresses, dns
 from appliance.web.dns import Deadline, Resolve
 from appliance.web.hosts import Rules
 

@@ -153,17 +153,20 @@ class Jobs:
     def wait(self, ids: Sequence[str], cancel: Cancel, timeout_s: float | None = None) -> list[Job]:
         """These jobs, once all have ended, or a stop, or so much time has passed. NotFound for one that is none."""
         end_s = None if timeout_s is None else monotonic_s() + timeout_s
-        if isinstance(cancel, CancelToken):
-            cancel.then(self._wake)
-        while True:
-            with self._changed:
-                found = [self.get(one) for one in ids]
-                left_s = None if end_s is None else end_s - monotonic_s()
-                if all(job.is_over for job in found) or cancel.is_set() or (left_s is not None and left_s <= 0):
-                    return found
-                # What another process does rings no bell here.
-                pause_s = None if all(job.process in ("", self.process) for job in found) else FOLLOW_S
-                self._changed.wait(min((s for s in (left_s, pause_s) if s is not None), default=None))
+        forget = cancel.then(self._wake) if isinstance(cancel, CancelToken) else None
+        try:
+            while True:
+                with self._changed:
+                    found = [self.get(one) for one in ids]
+                    left_s = None if end_s is None else end_s - monotonic_s()
+                    if all(job.is_over for job in found) or cancel.is_set() or (left_s is not None and left_s <= 0):
+                        return found
+                    # What another process does rings no bell here.
+                    pause_s = None if all(job.process in ("", self.process) for job in found) else FOLLOW_S
+                    self._changed.wait(min((s for s in (left_s, pause_s) if s is not None), default=None))
+        finally:
+            if forget is not None:
+                forget()
 
     def _wake(self) -> None:
         with self._changed:

@@ -152,14 +152,12 @@ class Timetable:
             raise NotFound(f"no schedule {ref}", hint="list_schedules shows them" if who.run else "owlbox schedule list shows them")
         return found
 
-    def listing(
-        self, who: Who, *, name: str = "", is_enabled: bool | None = None, limit: int = 1000, offset: int = 0
-    ) -> list[Schedule]:
-        """Their schedules, in the order in which they were made; only those of a name."""
+    def listing(self, who: Who, *, limit: int = 1000, **which: Any) -> list[Schedule]:
+        """Their schedules; which of them and in what order is said as to `Schedules.listing`."""
         person = "" if self.sees_all(who) else who.person
         if not person and not self.sees_all(who):
             return []
-        return self.rows.listing(person=person, name=name, is_enabled=is_enabled, limit=limit, offset=offset)
+        return self.rows.listing(person=person, limit=limit, **which)
 
     # -- changing -------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ FROM = "FROM schedules LEFT JOIN schedule_state s USING (id)"
 ROWS = f"SELECT {COLUMNS}, {', '.join(f's.{name}' for name in STATE.split(', '))} {FROM}"
 PRINT = "kind || '|' || spec || '|' || zone"  # of a rule, as its state was made for
 OPEN = "is_enabled = 1 AND COALESCE(s.halt, '') = ''"
+STATUS = f"IIF({OPEN}, 'active', IIF(s.halt IN ('completed', 'failed'), s.halt, 'paused'))"  # as `Schedule.status`
 
 
 @dataclass(frozen=True)
@@ -201,33 +202,36 @@ class Schedules:
 
     def by_key(self, key: str) -> Schedule | None:
         """The schedule of a key; None when there is none."""
-        row = self._store.row(f"{ROWS} WHERE key = ?", (key,))
-        return None if row is None else _schedule(row)
+        found = self._store.row(f"{ROWS} WHERE key = ?", (key,))
+        return None if found is None else _schedule(found)
 
     def listing(
         self,
         *,
         person: str = "",
-        context: str = "",
         type: str = "",
         name: str = "",
         prefix: str = "",
+        act: str = "",
+        status: str = "",
         is_enabled: bool | None = None,
+        soonest: bool = False,
         limit: int = 1000,
         offset: int = 0,
     ) -> list[Schedule]:
-        """Schedules in the order in which they were made; only those of a person, context, type, name, or beginning of a key."""
+        """Schedules in the order in which they were made, or by when they are due; only those that all of this says."""
+        order = f"{STATUS} != 'active', NULLIF(s.next_ms, 0) NULLS LAST, updated_ms DESC" if soonest else "created_ms, key"
         rows = self._store.rows(
-            f"{ROWS} WHERE ?1 IN ('', person) AND ?2 IN ('', context) AND ?3 IN ('', type) AND (?4 IS NULL OR is_enabled = ?4) "
-            "AND ?7 IN ('', name) AND (?8 = '' OR substr(key, 1, length(?8)) = ?8) ORDER BY created_ms, key, id LIMIT ?5 OFFSET ?6",
-            (person, context, type, is_enabled, limit, offset, name, prefix),
+            f"{ROWS} WHERE ?1 IN ('', person) AND ?2 IN ('', act) AND ?3 IN ('', type) AND (?4 IS NULL OR is_enabled = ?4) "
+            f"AND ?7 IN ('', name) AND (?8 = '' OR substr(key, 1, length(?8)) = ?8) AND ?9 IN ('', {STATUS}) "
+            f"ORDER BY {order}, id LIMIT ?5 OFFSET ?6",
+            (person, act, type, is_enabled, limit, offset, name, prefix, status),
         )
         return [_schedule(row) for row in rows]
 
     def count(self, person: str) -> int:
         """How many schedules of a person can still be due."""
-        sql = f"SELECT COUNT(*) {FROM} WHERE person = ? AND key IS NULL AND {OPEN}"
-        return int(self._store.value(sql, (person,)))
+        return int(self._store.value(f"SELECT COUNT(*) {FROM} WHERE person = ? AND key IS NULL AND {OPEN}", (person,)))
 
     def due(self, now: int) -> list[Schedule]:
         """Those that are due, and those whose state does not fit their rule any more; the longest overdue first."""
@@ -238,16 +242,13 @@ class Schedules:
 
     def next_ms(self, but: Collection[int] = ()) -> int | None:
         """When something is due next, leaving out some; None for never. 0 when the state of one has to be mended first."""
-        row = self._store.row(
-            f"SELECT MIN(IIF(s.rule IS {PRINT}, s.next_ms, 0)) {FROM} WHERE {OPEN} AND id NOT IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(but)),),
-        )
-        return None if row is None or row[0] is None else int(row[0])
+        sql = f"SELECT MIN(IIF(s.rule IS {PRINT}, s.next_ms, 0)) {FROM} WHERE {OPEN} AND id NOT IN (SELECT value FROM json_each(?))"
+        found = self._store.value(sql, (json.dumps(list(but)),))
+        return None if found is None else int(found)
 
     def firings(self, schedule: int, limit: int = 20) -> list[Firing]:
         """When a schedule was due, newest first."""
-        sql = "SELECT schedule, due_ms, fired_ms, status, outcome, ended_ms FROM firings WHERE schedule = ? "
-        sql += "ORDER BY due_ms DESC LIMIT ?"
+        sql = f"SELECT {', '.join(Firing.__dataclass_fields__)} FROM firings WHERE schedule = ? ORDER BY due_ms DESC LIMIT ?"
         return [Firing(*row) for row in self._store.rows(sql, (schedule, limit))]
 
     # -- what people decide ---------------------------------------------------------------------------

@@ -76,10 +76,8 @@ def measure(box: Box, minutes: float) -> list[tuple[float, int, int, int, int]]:
         sleep_s(max(0.0, began_s + minutes * 60 * step / SAMPLES - monotonic_s()))
         rss, anonymous, threads = private_kb(core.child.pid)
         found.append((monotonic_s() - began_s, sum(counts), rss, anonymous, threads))
-        print(
-            f"{found[-1][0]:6.0f} s {sum(counts):7d} requests  rss {rss / 1024:6.1f} MB  anonymous {anonymous / 1024:6.1f} MB  threads {threads}",
-            flush=True,
-        )
+        sizes = f"rss {rss / 1024:6.1f} MB  anonymous {anonymous / 1024:6.1f} MB  threads {threads}"
+        print(f"{found[-1][0]:6.0f} s {sum(counts):7d} requests  {sizes}", flush=True)
     stop.set()
     for one in clients:
         one.join(70)

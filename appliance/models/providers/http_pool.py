@@ -12,7 +12,7 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -266,6 +266,7 @@ class Reply:
         self._limits = limits
         self._guard = threading.Lock()
         self._is_over = self._is_read = False
+        self._forget: Callable[[], object] = bool  # the stop sign, which may outlive this answer
         self._response: requests.Response | None = None
 
     def __enter__(self) -> "Reply":
@@ -288,7 +289,7 @@ class Reply:
     def begin(self) -> None:
         """Send the request; its answer's head is here afterwards, and it was a success."""
         if isinstance(self._limits.cancel, CancelToken):
-            self._limits.cancel.then(self._stop)
+            self._forget = self._limits.cancel.then(self._stop)
         try:
             self._response = self._line.send(self._request, self._limits)
         except requests.RequestException as error:
@@ -356,6 +357,7 @@ class Reply:
             if self._is_over:
                 return
             self._is_over = True
+        self._forget()
         if self._response is not None:
             self._response.close()
         if self._is_read:
