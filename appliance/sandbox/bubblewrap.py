@@ -201,7 +201,12 @@ def _system(order: Order) -> Iterator[Word]:
     if not any(bind.inside.startswith("/var/tmp/") for bind in order.binds):  # else a folder with nothing but them
         yield from ("--symlink", "/tmp", "/var/tmp")
     for name in _ETC:
-        yield from ("--ro-bind-try", name, name)
+        # A link is made sooner than a mount.
+        target = os.readlink(name) if os.path.islink(name) else ""
+        if target.startswith("/usr/"):
+            yield from ("--symlink", target, name)
+        else:
+            yield from ("--ro-bind-try", name, name)
     yield from ("--perms", "0644", "--file", f"owl:x:{USER_ID}:{USER_ID}::{WORK}:/bin/sh\n".encode(), "/etc/passwd")
     yield from ("--perms", "0644", "--file", f"owl:x:{USER_ID}:\n".encode(), "/etc/group")
     yield from ("--proc", "/proc", "--dev", "/dev")

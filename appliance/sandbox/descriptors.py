@@ -30,8 +30,8 @@ class Descriptors(contextlib.ExitStack):
 
     def listed(self, words: Iterable[str | bytes | Path]) -> int:
         """A descriptor with these words for `--args`; bytes and paths among them become the numbers of their descriptors."""
-        plain = [os.fsencode(word) if isinstance(word, str) else b"%d" % self.add(word) for word in words]
-        return self.add(b"\0".join(plain) + b"\0")
+        plain = [word if isinstance(word, str) else str(self.add(word)) for word in words]
+        return self.add(os.fsencode("\0".join((*plain, ""))))
 
 
 def sealed(content: bytes) -> int:

@@ -38,7 +38,6 @@ for (split / /, $limits) {
     my $both = pack "QQ", $value, $value;
     syscall($prlimit + 0, 0, $what + 0, $both, 0) == 0 or fail "limit $what";
 }
-setpriority 0, 0, $nice + getpriority 0, 0;
 if ($ruleset) {
     my $all = pack "H*", $ruleset;
     my $set = syscall(444, $all, length $all, 0);
@@ -55,6 +54,7 @@ if ($ruleset) {
 my $program = pack "H*", $last;
 my $filter = pack "S x6 P", length($program) / 8, $program;
 syscall($seccomp + 0, 1, 0, $filter) == 0 or fail "seccomp";
+setpriority 0, 0, $nice + getpriority 0, 0;
 open my $door, ">&=", $ready or fail "descriptor $ready";
 syswrite $door, "!";
 close $door;

@@ -6,7 +6,7 @@ stays above it is noticed, not that nobody ever gets there.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ _SHARED = "/dev/zero (deleted)"  # how the kernel calls memory shared with nobod
 _OBJECT_BYTES = 200  # what the kernel needs at least for one area of memory, or for one lock on a part of a file
 _TRIES = 3  # to see all of a folder that somebody moves about
 _MEMORY_FILES = 50_000  # in each folder that is memory: the kernel keeps a kilobyte for each, beyond the folder's size
+_MACHINE = "/proc/meminfo"  # "Shmem" is shared memory, with the files in memory; "SUnreclaim" is the kernel's
 MEMORY_S, DISK_S = 0.05, 0.25
 
 
@@ -47,7 +48,7 @@ class Watch:
         self._pids = pids + 1  # the sandbox's own first process
         self._disk_bytes = disk_bytes
         self._free_bytes = _free(folder) if folder else 0
-        self._shared_bytes, self._kernel_bytes = _of_machine("Shmem"), _of_machine("SUnreclaim")
+        self._machine = _fields(_MACHINE)
         self._disk_due_s = monotonic_s() + DISK_S
         self._before_bytes = _before(folder, disk_bytes) if folder else 0
         # Whether what fills it may have lain there before this call; not if there is room now.
@@ -57,9 +58,10 @@ class Watch:
         """The limit that is passed now, in words, or ""."""
         if _has_more(self._proc, self._pids) or (use := tree(self._proc)).threads > self._pids:
             return f"started more than {self._pids - 1} processes"
-        if use.table_bytes > self._memory_bytes // _TABLES or self._has_hidden() or self._is_over(use.memory_bytes):
+        machine = _fields(_MACHINE)
+        if use.table_bytes > self._memory_bytes // _TABLES or self._has_hidden(machine) or self._is_over(use.memory_bytes):
             return f"used more than {self._memory_bytes >> 20} MB of memory"
-        if self._has_filled_kernel():
+        if self._has_filled_kernel(machine):
             return f"made the kernel use more than {self._memory_bytes >> 20} MB for areas of memory and locks"
         if _lines(self._net) > _SOCKETS:
             return f"opened more than {_SOCKETS} sockets"
@@ -77,19 +79,23 @@ class Watch:
         """Whether it uses too much memory; counting well is slow, so only where counting badly says so."""
         return at_most > self._memory_bytes and shared_fairly(self._proc, at_most) > self._memory_bytes
 
-    def _has_hidden(self) -> bool:
+    def _grown(self, machine: Mapping[str, int], field: str) -> int:
+        """Bytes by which the whole machine uses more of this since the call began."""
+        return 1024 * (machine.get(field, 0) - self._machine.get(field, 0))
+
+    def _has_hidden(self, machine: Mapping[str, int]) -> bool:
         """Whether it keeps memory that no process shows: shared, and put out of sight.
 
         The kernel counts that for the whole machine only, so whoever has none of the kind is not meant.
         """
-        grown = _of_machine("Shmem") - self._shared_bytes
+        grown = self._grown(machine, "Shmem")
         if grown <= self._memory_bytes:
             return False
         return grown - _held(self._root) > self._memory_bytes and has_mapped(self._proc, _is_shared)
 
-    def _has_filled_kernel(self) -> bool:
+    def _has_filled_kernel(self, machine: Mapping[str, int]) -> bool:
         """Whether the kernel uses too much for it: it knows that for the machine only, so whoever has few objects is not meant."""
-        if _of_machine("SUnreclaim") - self._kernel_bytes <= self._memory_bytes:
+        if self._grown(machine, "SUnreclaim") <= self._memory_bytes:
             return False
         many = self._memory_bytes // 2 // _OBJECT_BYTES
         return kernel_objects(self._proc, many) >= many
@@ -158,11 +164,6 @@ def _before(folder: Path, enough: int) -> int:
         if size.is_whole:
             return size.seen_bytes
     return max(size.seen_bytes, enough)
-
-
-def _of_machine(field: str) -> int:
-    """Bytes of memory of the whole machine: "Shmem" is shared, files in memory are part of it; "SUnreclaim" is the kernel's."""
-    return 1024 * _fields("/proc/meminfo").get(field, 0)
 
 
 def kernel_objects(proc: str, enough: int) -> int:

@@ -25,7 +25,7 @@ _X32_BIT = 0x40000000  # numbers of the x32 tongue carry the same architecture, 
 SECCOMP_CALL: Mapping[str, int] = {"x86_64": 317, "aarch64": 277}
 
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_LOAD, _EQUAL, _BITS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+_LOAD, _EQUAL, _BITS, _AT_LEAST, _GO, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x05, 0x06
 _NR, _ARCH, _ARGUMENTS = 0, 4, 16
 
 # Call: its number on x86-64 and on aarch64, None where it does not exist (linux: unistd_64.h, asm-generic/unistd.h).
@@ -228,12 +228,18 @@ def compile_rules(rules: list[Rule], machine: str = "") -> bytes:
     code = [_load(_ARCH), _jump(_EQUAL, _ARCHITECTURES[machine], 1, 0), _end(_KILL), _load(_NR)]
     if machine == "x86_64":
         code += [_jump(_AT_LEAST, _X32_BIT, 0, 1), _end(_KILL)]
-    for rule in rules:
-        number = _NUMBERS[rule.call][column]
-        if number is not None:
-            block = _block(rule)
-            code += [_jump(_EQUAL, number, 0, len(block)), *block]
-    return b"".join([*code, _end(_ALLOW)])
+    blocks = [(number, _block(rule)) for rule in rules if (number := _NUMBERS[rule.call][column]) is not None]
+    return b"".join([*code, *_tree(sorted(blocks))])
+
+
+def _tree(blocks: list[tuple[int, list[bytes]]]) -> list[bytes]:
+    """Looks for the number by halves: the kernel goes through it once for every call there is when a sandbox is made."""
+    if len(blocks) == 1:
+        number, block = blocks[0]
+        return [_jump(_EQUAL, number, 0, len(block)), *block, _end(_ALLOW)]
+    half = len(blocks) // 2
+    lower, upper = _tree(blocks[:half]), _tree(blocks[half:])
+    return [_jump(_AT_LEAST, blocks[half][0], 0, 1), struct.pack("=HBBI", _GO, 0, 0, len(lower)), *lower, *upper]
 
 
 def _block(rule: Rule) -> list[bytes]:
