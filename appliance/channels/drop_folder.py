@@ -35,6 +35,7 @@ KEEP_BAD = 100  # files in a folder's bad/, the newest
 YOUNG_MS = 2000  # one that makes no sense may still be written to for so long
 BAD = "bad"
 CLAIMED = ".taking-"
+MARK = ("agent", "a file in drop/")  # of what another program says, which nobody typed
 WRONG = (BadInput, Conflict, NotFound, Refused, TooLarge)  # it will not be right later either
 FOLDERS = {"users": "user", "groups": "group"}
 
@@ -165,7 +166,8 @@ class Drops:
         self._outbox.require_room()
         self._require_own(context, session, run)
         person = context.removeprefix("user:")
-        self._outbox.put(Letter(key, person, text, context, session, channel, run or None, metadata=metadata or {}))
+        letter = Letter(key, person, text, context, session, channel, run or None, metadata=metadata or {}, marks=(MARK,))
+        self._outbox.put(letter)
 
     def task(
         self,
@@ -221,6 +223,7 @@ class Drops:
                 status=status,
                 outcome="ok" if status < 400 else "failed",
                 correlation=call.correlation,
+                input={"origin": MARK[0], "source": MARK[1]},
             )
         )
 

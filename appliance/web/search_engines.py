@@ -86,7 +86,7 @@ class Engine:
         if self.provider == "searxng":
             asked["format"] = "json"
         elif self.provider == "brave":
-            asked["count"] = str(min(max(count, 1), 20))
+            asked["count"] = "20"  # the most: how many a model wants could say something
             headers["X-Subscription-Token"] = self._given_key()
         accept = "text/html" if self.provider == "duckduckgo" else "application/json"
         # Only an instance of one's own may be where nothing else may be reached.

@@ -93,6 +93,7 @@ def test_a_message_becomes_a_letter_of_its_folder(yard: Yard) -> None:
     group, ann = yard.outbox.listing()
     assert (ann.letter.person, ann.letter.context, ann.letter.channel, ann.letter.session) == ("ann", "user:ann", "mail", session)
     assert (ann.letter.run, ann.letter.metadata, ann.letter.text) == (run, {"subject": "hoot"}, "hello")
+    assert ann.letter.marks == group.letter.marks == (("agent", "a file in drop/"),)
     assert (group.letter.person, group.letter.context, group.letter.text) == ("group:7", "group:7", "to all")
 
 
@@ -125,6 +126,7 @@ def test_a_late_result_ends_its_call_before_the_run_is_mended(yard: Yard) -> Non
     assert (event.status, event.outcome, event.correlation) == (200, "ok", "c-1")
     yard.runs.recover(lambda event: None)
     assert [e.kind for e in yard.runs.events(run)] == ["message", "tool_use", "tool_result", "status_change"]
+    assert yard.runs.get(run).origins == ("agent",), "another program wrote it"
 
 
 def test_a_result_nobody_waits_for_is_logged_and_removed(yard: Yard, caplog: pytest.LogCaptureFixture) -> None:
