@@ -26,6 +26,7 @@ Kind = Literal[
     "model_change",
     "proposal",
 ]
+Tier = Literal["tiny", "small", "able"]  # of a model: how much of a turn the program decides in its place
 Mode = Literal["ask", "act"]  # of a loop: reading only, or everything
 Approval = Literal["ask", "review", "auto"]  # of a run: reading only, changes wait for a person, or changes happen
 
@@ -71,6 +72,7 @@ class Message:
     """One message of a conversation (S-005); channel and sender are empty where unknown.
 
     `origin` is that of a result which strangers may have written; whoever shows it to a model puts a fence around it.
+    `own_chars` is how much of a prompt the person typed where a document follows, None for all of it.
     """
 
     role: Role
@@ -83,6 +85,7 @@ class Message:
     sender_id: str = ""
     images: tuple[Image, ...] = ()
     origin: str = ""
+    own_chars: int | None = None
 
 
 @dataclass(frozen=True)
@@ -266,7 +269,8 @@ class Part:
 class ToolSpec:
     """What a model is told about a tool: JSON schemas of its arguments and of its result.
 
-    `is_beside`: calls of it that stand next to each other run side by side, although they may change something.
+    `is_beside`: calls of it that stand next to each other run side by side, although they may change something. `is_once`: the
+    same call a second time in one loop gets the first one's result, because it would only do the same again.
     """
 
     name: str
@@ -277,6 +281,7 @@ class ToolSpec:
     is_terminal: bool = False
     result_schema: dict[str, Any] | None = None
     is_beside: bool = False
+    is_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -301,7 +306,8 @@ class Ask:
 
     `slot` names the conversation whose evaluated prefix may be reused, `person` whose turn it is when
     several wait. `must_call` asks for a tool call and nothing else, where the route can hold a model to it.
-    `is_retry`: the same was asked here before and failed, which counts once.
+    `is_retry`: the same was asked here before and failed, which counts once. `repeat_penalty` (1.1 is usual, 0 leaves it to the
+    provider) makes a local model less likely to say again what it just said.
     `purpose` tells a turn from side work such as titles (`providers/scripted` consumes turns only for "turn" and "bench") and from
     measurements ("bench": what the local model reads for one is not kept on disk).
     """
@@ -321,6 +327,7 @@ class Ask:
     person: str = ""
     must_call: bool = False
     is_retry: bool = False
+    repeat_penalty: float = 0.0
 
 
 @dataclass(frozen=True)

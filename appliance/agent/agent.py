@@ -7,22 +7,24 @@ tools, packets and memory are arguments; it knows none of their makers.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import replace
 
 from appliance.agent import cycle_detection, stop_conditions
 from appliance.agent.dispatch import Dispatch, Dispatched, Done, claim
-from appliance.agent.dispatch import Scene as Commands
+from appliance.agent.guide import Chat, Do, Grounded, Guide, Plan, Say
+from appliance.agent.loop_state import WORK, Talk
+from appliance.agent.loop_state import Limits as Limits
+from appliance.agent.loop_state import Work as Work
 from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
 from appliance.clock import new_id
 from appliance.errors import Cancelled, ContextTooLong, OwlError
 from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes
-from appliance.policy.modes import FREE
-from appliance.prompt import intents
 from appliance.prompt.budget import Budget
-from appliance.prompt.packet import Packets, asked
-from appliance.prompt.packet_types import Packet, Scene
+from appliance.prompt.packet import Packets
+from appliance.prompt.packet_types import Packet, Plain, Scene
 from appliance.prompt.roles import CHAT as CHAT
 from appliance.prompt.roles import Role as Role
 from appliance.records import (
@@ -36,111 +38,29 @@ from appliance.records import (
     Message,
     Model,
     Outcome,
+    Part,
     Route,
-    RunSettings,
     Step,
-    Terms,
     ToolCall,
     Tools,
-    ToolSpec,
     TurnBegun,
     TurnEnded,
 )
 from appliance.runtime import hook_points, log
-from appliance.text import answer_parser
+from appliance.text import answer_parser, support
 from appliance.text.answer_parser import Answer
+from appliance.text.sentence_stream import SentenceStream
 
 LOG = logging.getLogger(__name__)
 SORRY = "I could not work that out: my answers were not usable. Please ask again in other words."
 CIRCLING = "I stopped, because I was going round in circles. Please ask again in other words."
 APOLOGIES = {"strikes": SORRY, "cycle": CIRCLING, "stagnation": CIRCLING}
+MAX_REPEATS = 2  # of effects that were done already; after the first the model may still say something
 OF_ENTRIES = "run"  # the menu of a run that is shown its entries
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Caps of one loop, and how the model is asked. `max_commands` is for one answer, `max_loop_commands` for all of them.
-
-    `is_small` says whether a route's model needs to be held to what a prompt asks for in so many words.
-    """
-
-    max_turns: int = 99
-    max_commands: int = 99
-    max_strikes: int = 3
-    max_cycles: int = cycle_detection.REPETITIONS
-    max_period: int = cycle_detection.PERIOD
-    max_loop_commands: int = 990
-    history_messages: int = 80
-    temperature: float = 0.1
-    max_output_tokens: int = 512
-    deadline_s: float = 600.0
-    pause_s: float = 30.0
-    is_small: Callable[[Route], bool] = lambda route: False
 
 
 # Why an answer is not whole, and what is put under it then; the number is its length in tokens.
 CUTS = {"length": " … [cut at {} tokens]", "repetition": " … [ended: it said the same over and over]"}
-
-
-def nobody() -> Sequence[Message]:
-    """Nothing has arrived."""
-    return ()
-
-
-@dataclass(frozen=True)
-class Work:
-    """Where a loop stands when it is begun or taken up: its terms, what its run is set to, and the turns so far.
-
-    `turn` counts those of the whole run, `turns` those of this loop. `arrived` gives what the person has added since it
-    was last asked, `before_turn` is called before each call of the model. `tools` are used instead of everybody's.
-    `deeds` are the calls with their results of a turn that waited for a decision.
-    """
-
-    terms: Terms = FREE
-    settings: RunSettings = RunSettings()
-    loop: int = 0
-    turn: int = 0
-    turns: int = 0
-    arrived: Callable[[], Sequence[Message]] = nobody
-    before_turn: Callable[[], object] = nobody
-    tools: Tools | None = None
-    deeds: tuple[tuple[ToolCall, Outcome], ...] = ()
-
-
-WORK = Work()
-
-
-@dataclass
-class Talk:
-    """One loop's working state: the conversation as the model sees it, and what is counted."""
-
-    run: str
-    routes: Sequence[Route]
-    cancel: Cancel
-    role: Role = CHAT
-    person: str = ""
-    session: str = ""
-    work: Work = WORK
-    messages: list[Message] = field(default_factory=list)
-    specs: tuple[ToolSpec, ...] = ()
-    prompt: str = ""
-    said: str = ""
-    past: Past = field(default_factory=Past)
-    scene: Scene | None = None  # of the last call, with its packet and what that came to
-    packet: Packet | None = None
-    finish: Finish = Finish("stop")
-    told: set[str] = field(default_factory=set)  # troubles with models that the person has heard of
-    is_held: bool = False  # its last call of the model could only end in the one that the prompt asks for
-
-    @property
-    def is_shown_entries(self) -> bool:
-        """Whether a person's run is laid out in blocks, with tools of its own."""
-        return self.work.terms.layout == "entries" and self.role.is_chat
-
-    @property
-    def commands(self) -> Commands:
-        """Where and on what terms its commands are run."""
-        return Commands(self.run, self.cancel, self.session, self.work.terms, self.specs, log.correlation())
 
 
 class Agent:
@@ -155,7 +75,10 @@ class Agent:
         limits: Limits,
         dispatch: Dispatch | None = None,
         budget: Budget | None = None,
+        guide: Guide | None = None,
     ) -> None:
+        """`guide` decides in place of tiny and small models; without one every model has the full loop."""
+        self._guide = guide
         self._model = model
         self._tools = tools
         self._packets = packets
@@ -185,6 +108,8 @@ class Agent:
         menu, only = OF_ENTRIES if talk.is_shown_entries else role.menu, work.terms.tools
         try:
             tools = work.tools or self._tools
+            for call, outcome in work.deeds:
+                talk.effects.keep(call, outcome)
             talk.specs = modes.menu(work.terms, tools.specs(menu) if only is None else tools.specs(menu, only))
             talk.messages = list(self._memory.recent(run, self.limits.history_messages))
             talk.prompt = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
@@ -198,6 +123,8 @@ class Agent:
     def _turns(self, talk: Talk) -> Generator[Step, None, Verdict]:
         caps = self._caps(talk)
         verdict = yield from self._rest(talk, caps)
+        if not verdict.is_over and self._guide is not None and (plan := self._planned(talk, self._guide)) is not None:
+            return (yield from self._guided(talk, self._guide, plan))
         while not verdict.is_over:
             if talk.past.turns >= caps.turns:
                 return Verdict(True, 499, "max_turns", f"Max turns exceeded ({caps.turns})")
@@ -214,10 +141,8 @@ class Agent:
                 return _put_down(waits)
             talk.past = talk.past.after(turn)
             verdict = stop_conditions.judge(talk.past, turn, caps)
-            if talk.is_held and turn.deeds and not verdict.is_over and not any(deed.is_failed for deed in turn.deeds):
-                verdict = Verdict(
-                    True, stop_conditions.DONE, "ok", talk.messages[-1].content
-                )  # asked on, it would only repeat itself
+            if talk.effects.repeats >= MAX_REPEATS and turn.deeds and (not verdict.is_over or verdict.outcome == "cycle"):
+                verdict = Verdict(True, stop_conditions.DONE, "ok", talk.messages[-1].content)  # what was done is the answer
             verdict = self.hooks.filter(hook_points.VERDICT, verdict, talk.run)
             yield from self._follow(talk, turn, verdict)
             self.hooks.tell(hook_points.TURN_COMPLETED, talk.run, talk.past.turns, verdict)
@@ -355,35 +280,24 @@ class Agent:
 
     def _request(self, talk: Talk, route: Route, packet: Packet) -> Ask:
         """What a route is asked, with its packet."""
-        settings = talk.work.settings
-        held = self._held(talk, route)
-        talk.is_held = held is not None
+        settings, plain = talk.work.settings, talk.plain
+        most = route.max_tokens or self.limits.max_output_tokens
+        usual = self.limits.temperature if plain is None else plain.temperature
+        role = talk.role.temperature if plain is None else None
         return Ask(
             system=packet.system,
             messages=self.hooks.filter(hook_points.MESSAGES, packet.messages, talk.run),
-            tools=talk.specs if held is None else (held,),
-            must_call=held is not None,
+            # An effect was asked for twice: the tools are taken away, where that changes no byte of the prompt.
+            tools=() if plain is not None or (talk.effects.repeats and route.dialect != "native") else talk.specs,
             dialect=route.dialect,
             slot=talk.run,
             person=talk.person,
             is_background=talk.role.is_background,
-            temperature=next(t for t in (settings.temperature, talk.role.temperature, self.limits.temperature) if t is not None),
-            max_tokens=route.max_tokens or self.limits.max_output_tokens,
+            temperature=next(t for t in (settings.temperature, role, usual) if t is not None),
+            repeat_penalty=0.0 if plain is None else plain.repeat_penalty,
+            max_tokens=most if plain is None else min(most, plain.max_tokens),
             correlation=log.correlation(),
         )
-
-    def _held(self, talk: Talk, route: Route) -> ToolSpec | None:
-        """The one call that a small model is held to in a loop's first turn, since the prompt asks for it in so many words."""
-        if talk.past.turns or not talk.role.is_chat or route.dialect != "grammar" or not self.limits.is_small(route):
-            return None
-        cue = intents.plain(asked(talk.prompt))
-        spec = None if cue is None else (talk.work.tools or self._tools).spec(cue.tool)
-        only = talk.work.terms.tools
-        if cue is None or spec is None or modes.refusal(talk.work.terms, spec.name, spec.group):
-            return None
-        if not modes.has(only, spec.name, spec.group):
-            return None
-        return intents.narrowed(spec, cue.arguments)
 
     def _scene(self, talk: Talk, route: Route, seq: int) -> Scene:
         """What the next packet is made for; the one before it is told if the same route made it."""
@@ -411,12 +325,15 @@ class Agent:
             max_output_tokens=route.max_tokens or self.limits.max_output_tokens,
             measured=(talk.finish.prompt_tokens or None) if is_same else None,
             before=before if is_same else None,
+            plain=None if talk.plain is None else Plain((Part("instructions", talk.plain.system),), talk.plain.messages),
         )
 
     def _listen(self, talk: Talk, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
         """Stream an answer: deltas as they come, then thoughts and cost, then what it means."""
         text, thoughts, finish = "", "", Finish("stop")
         specs = (*talk.specs, *(spec for spec in ask.tools if spec not in talk.specs))
+        if talk.plain is not None:
+            return (yield from self._listen_plainly(talk, talk.plain, route, ask, seq))
         others = (talk.work.tools or self._tools).allowed(None)
         showing = answer_parser.Showing(specs, others)
         self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
@@ -454,6 +371,113 @@ class Agent:
             yield Delta(mark)
             answer = replace(answer, text=answer.text + mark)
         return answer
+
+    def _listen_plainly(self, talk: Talk, plain: Chat, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
+        """Stream the answer of a tiny or small model: whole sentences, none twice, nothing that is not meant for a person."""
+        stream, finish, count = SentenceStream(plain.system), Finish("stop"), 0
+        size = 0 if talk.packet is None else talk.packet.tokens
+        self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
+        pieces = self._model.generate(route, ask, talk.cancel)
+        shown = ""
+        with closing(pieces) if isinstance(pieces, Generator) else nullcontext():
+            for piece in pieces:
+                if talk.cancel.is_set():
+                    raise Cancelled("stopped")
+                if isinstance(piece, Finish):
+                    finish = piece
+                elif not piece.is_reasoning:
+                    shown = stream.feed(piece.text)
+                    if shown and not plain.is_silent:
+                        talk.said = stream.said
+                        yield Delta(shown)
+                count += 1
+                if stream.is_over:  # closing the pieces stops the model, which then cannot say what it took
+                    who = route.provider, route.model
+                    finish = Finish("repetition", (), "", *who, size, size, output_tokens=count, is_estimated=True)
+                    break
+        shown = stream.finish(is_cut=finish.reason in CUTS)
+        if shown and not plain.is_silent:
+            yield Delta(shown)
+        yield TurnEnded(seq, finish)
+        self.hooks.tell(hook_points.REQUEST_COMPLETED, talk.run, finish)
+        talk.finish = finish
+        text = self.hooks.filter(hook_points.RESPONSE, stream.said.strip(), talk.run)
+        if self._budget is not None and talk.scene is not None and talk.packet is not None:
+            self._budget.answered(talk.scene, talk.packet, text, "", finish)
+        return Answer(text, ())
+
+    # -- before a tiny or small model -----------------------------------------------------------------
+
+    def _planned(self, talk: Talk, guide: Guide) -> Plan | None:
+        """What the program does in place of a tiny or small model that a person talks with; None to leave it to the model.
+
+        A prompt that waited for a decision ends with what it came to. In a run that is shown its entries only effects are planned.
+        """
+        tier = self.limits.tier(talk.routes[0]) if talk.routes and talk.role.is_chat and talk.work.tools is None else "able"
+        if tier == "able":
+            return None
+        if talk.messages and talk.messages[-1].role == "tool" and talk.past.turns:
+            return Say(talk.messages[-1].content)
+        plan = guide.plan(tier, talk.messages, self._packets.override)
+        return plan if talk.work.terms.layout == "chat" or isinstance(plan, Do) else None
+
+    def _guided(self, talk: Talk, guide: Guide, plan: Plan) -> Generator[Step, None, Verdict]:
+        """Carry out a plan."""
+        text = ""
+        while isinstance(plan, Do):
+            outcome, waits = yield from self._done(talk, plan.call)
+            if waits:
+                return _put_down(waits)
+            plan = plan.then(outcome)
+        if isinstance(plan, Say):
+            text = plan.text
+            yield from self._turn_of_program(talk)
+            yield Delta(text)
+        elif isinstance(plan, Chat):
+            talk.plain = plan
+            answer = yield from self._ask(talk, talk.past.turns + 1)
+            if not (text := answer.text):
+                text = guide.no_answer(talk.messages)
+                yield Delta(text)
+        else:
+            text = yield from self._grounded(talk, plan, guide)
+            yield Delta(text)
+        talk.past = talk.past.after(Turn(text))
+        yield Event(run=talk.run, kind="message", role="assistant", content=text, correlation=log.correlation())
+        verdict = self.hooks.filter(hook_points.VERDICT, Verdict(True, stop_conditions.DONE, "ok"), talk.run)
+        self.hooks.tell(hook_points.TURN_COMPLETED, talk.run, talk.past.turns, verdict)
+        return verdict
+
+    def _grounded(self, talk: Talk, plan: Grounded, guide: Guide) -> Generator[Step, None, str]:
+        """The model's sentence where the notes support it, else the notes' own."""
+        talk.plain = plan.chat
+        try:
+            answer = yield from self._ask(talk, talk.past.turns + 1)
+        except Cancelled:
+            raise
+        except OwlError as error:
+            LOG.warning("a note is quoted, because the model did not answer: %s", error)
+            return plan.otherwise
+        is_right = bool(answer.text) and support.is_supported(answer.text, plan.texts, plan.question, guide.ignored)
+        return f"{answer.text} {plan.sources}" if is_right else plan.otherwise
+
+    def _done(self, talk: Talk, call: ToolCall) -> Generator[Step, None, tuple[Outcome, tuple[str, ...]]]:
+        """Call a tool on the program's own account, recorded and checked like a model's call."""
+        yield from self._turn_of_program(talk)
+        talk.messages.append(Message("assistant", "", tool_calls=(call,)))
+        done = yield from self._commands(talk).run(talk.commands, (call,))
+        turn = self._turn(talk, "", done, "")
+        self.hooks.tell(hook_points.DISPATCHED, talk.run, done.done)
+        talk.past = talk.past.after(turn)
+        outcome = done.done[0].outcome if done.done else Outcome(202, "proposed", "")
+        return outcome, done.waits
+
+    @staticmethod
+    def _turn_of_program(talk: Talk) -> Iterator[Step]:
+        """The one turn of a prompt in which no model is asked."""
+        if talk.past.turns == talk.work.turns:
+            yield TurnBegun(talk.past.turns + 1, talk.routes[0].name)
+            yield TurnEnded(talk.past.turns + 1, Finish("stop", provider=talk.routes[0].provider, model=talk.routes[0].model))
 
 
 def _waiting(talk: Talk, chance: Chance) -> Event:

@@ -7,9 +7,10 @@ It stores no event: whoever iterates does, before asking for the next. Knows not
 """
 
 import contextvars
+import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Protocol
 
@@ -78,6 +79,25 @@ class Recorder(Protocol):
 Approve = Callable[[str, Sequence[str]], Outcome]  # run, what waits: everything is accepted at once
 
 
+@dataclass
+class Effects:
+    """What was done in one loop, by call: the same effect with the same arguments is done once, and its result given again."""
+
+    done: dict[str, Outcome] = field(default_factory=dict)
+    repeats: int = 0
+
+    def earlier(self, call: ToolCall) -> Outcome | None:
+        """The result that an effect had already, which counts as one repeat more."""
+        found = self.done.get(_key(call))
+        self.repeats += found is not None
+        return found
+
+    def keep(self, call: ToolCall, outcome: Outcome) -> None:
+        """An effect was tried; only one that came about is kept."""
+        if not outcome.is_error and outcome.status != 202:
+            self.done[_key(call)] = outcome
+
+
 @dataclass(frozen=True)
 class Scene:
     """In which run commands are run, and on what terms."""
@@ -88,6 +108,7 @@ class Scene:
     terms: Terms = FREE
     specs: Sequence[ToolSpec] = ()
     correlation: str = ""
+    effects: Effects = field(default_factory=Effects)
 
 
 class Dispatch:
@@ -273,11 +294,22 @@ class Dispatch:
             return one.refusal, 0
         if not self._hooks.handle(hook_points.HANDLING, one.meant, scene.run):
             return Outcome(403, "refused", f"{one.meant.name} was not run: a plugin says no", "do without it"), 0
+        spec = self._tools.spec(one.meant.name)
+        is_once = spec is not None and spec.is_once
+        if is_once and (earlier := scene.effects.earlier(one.meant)) is not None:
+            return earlier, 0
         self._hooks.tell(hook_points.TOOL_BEFORE, one.meant, scene.run)
         started_s = monotonic_s()
         outcome = self._tools.dispatch(one.meant, scene.run, scene.cancel, scene.session, terms=scene.terms, log=one.log)
         ms = round((monotonic_s() - started_s) * 1000)
-        return self._hooks.filter(hook_points.TOOL_AFTER, outcome, one.meant, scene.run), ms
+        outcome = self._hooks.filter(hook_points.TOOL_AFTER, outcome, one.meant, scene.run)
+        if is_once:
+            scene.effects.keep(one.meant, outcome)
+        return outcome, ms
+
+
+def _key(call: ToolCall) -> str:
+    return f"{call.name} {json.dumps(call.arguments, sort_keys=True, ensure_ascii=False, default=str)}"
 
 
 def claim(call: ToolCall) -> int:

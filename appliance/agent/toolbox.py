@@ -41,6 +41,7 @@ OF_RUNS = ("run", "tools")  # groups that mean nothing outside of the roles that
 MAX_SHOWN = 8  # tools of a role's menu; the others it has are reached through `use`
 LEADING = "tools"  # the group that leads to the others
 BESIDE = ("results",)  # groups that whoever has any tool but one has too: they show the rest of a long result
+ONCE = ("knowledge", "planning", "schedules", "cron", "notes", "memory")  # groups whose effects a second call would only double
 SANDBOXES = ("db", "files", "project", "exec")  # each holds what those before it do
 GRACE_S = 2.0  # how long a stopped tool may take to notice
 SANDBOX_S = 5.0  # beyond a tool's deadline, for the sandbox that ends it to say what there was
@@ -149,6 +150,7 @@ class Tool:
             is_terminal=self.mark.is_terminal,
             result_schema=self.signature.result_schema(),
             is_beside=self.mark.needs.is_beside and self.mark.needs.reach is None,
+            is_once=self.mark.group in ONCE and not self.mark.is_read_only and not self.mark.is_terminal,
         )
 
     def told(self, manual: Manual) -> str:
@@ -209,7 +211,7 @@ class Toolbox:
         self.guard: Guard | None = None
         self._tallies = Tallies()
         self.manuals = Shelf()
-        self.context_of: Callable[[str], str] = _nobodys  # of a run: what its tools may be shown
+        self.context_of: Callable[[str], str] = lambda run: ""  # of a run: what its tools may be shown
         self._tools: dict[str, Tool] = {}
         self._specs: dict[tuple[str, tuple[str, ...] | None], tuple[ToolSpec, ...]] = {}
         self._narrow: dict[str, Callable[[ToolSpec], ToolSpec]] = {}
@@ -583,11 +585,6 @@ def _submit(work: Callable[[], Outcome]) -> "Future[Outcome]":
     future = pool.submit(work)
     pool.shutdown(wait=False)
     return future
-
-
-def _nobodys(run: str) -> str:
-    """No run belongs to anybody."""
-    return ""
 
 
 def _told_apart(mark: Mark, outcome: Outcome) -> Outcome:

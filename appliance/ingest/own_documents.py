@@ -1,4 +1,4 @@
-"""The prompt documents that the owl may write itself: MEMORY, BELIEFS, GOALS, as whole files in box/.
+"""What the owl may write in box/ itself: the prompt documents MEMORY, BELIEFS, GOALS as whole files, and new notes.
 
 A document is replaced whole and at once; its front matter stays, and `agent-modification: false` in it bars the owl.
 They are shown in everybody's prompts, so a house in which several people talk keeps to its notes instead: what one
@@ -11,9 +11,12 @@ from pathlib import Path
 
 from appliance.errors import BadInput, Refused, TooLarge
 from appliance.ingest.notes import MAX_CHARS
+from appliance.knowledge.search import words_of
 from appliance.text import markdown
 
 FENCE = markdown.FENCE
+NOTES = "notes"  # the folder of box/ that new notes are written to
+MOST_SAME = 1000  # notes of one title
 
 
 class Documents:
@@ -41,6 +44,27 @@ class Documents:
             os.fsync(file.fileno())
         written.replace(path)
         return path
+
+    def add_note(self, title: str, text: str) -> Path:
+        """A new file in box/notes with a heading and a text, beside those there are; Refused where several people talk."""
+        if len(text) > MAX_CHARS:
+            raise TooLarge(f"the note would have {len(text)} characters, more than {MAX_CHARS}", hint="keep what matters")
+        if (count := self._people()) > 1:
+            raise Refused(f"{count} people and groups talk here, and all see box/", hint="use remember: notes are their own")
+        folder = self._box / NOTES
+        folder.mkdir(parents=True, exist_ok=True)
+        name = "-".join(words_of(title)[:8])[:60] or "note"
+        for number in range(1, MOST_SAME):
+            path = folder / (f"{name}.md" if number == 1 else f"{name}-{number}.md")
+            try:
+                with path.open("x", encoding="utf-8") as file:
+                    file.write(f"# {title}\n\n{text.rstrip()}\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                return path
+            except FileExistsError:
+                continue
+        raise BadInput(f"there are {MOST_SAME} notes called {title!r}", hint="choose another title")
 
     @staticmethod
     def _front(path: Path) -> tuple[str, bool]:

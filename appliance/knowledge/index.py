@@ -190,6 +190,12 @@ class Passages:
         total, waiting, pending = (int(number) for number in self._store.rows(sql)[0])
         return Counts(total, total - waiting, pending)
 
+    def frequencies(self, words: Iterable[str]) -> dict[str, int]:
+        """In how many chunks each of these words is, in any of its forms."""
+        sql = "SELECT COUNT(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 10000)"
+        quoted = {word: word.replace('"', " ") for word in words}
+        return {word: int(self._store.value(sql, (f'"{text}"',))) for word, text in quoted.items() if text.strip()}
+
     def speakers(self) -> list[str]:
         """Everybody whose messages are among the chunks, by name; the first thousand."""
         # From one name to the next by the index: DISTINCT would read it whole.

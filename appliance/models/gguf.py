@@ -71,6 +71,12 @@ class Header:
         return self.file_bytes + self.token_bytes * context + self._compute_bytes(context, batch)
 
     @property
+    def parameters(self) -> int:
+        """How many numbers its tensors hold, those of unknown types left out."""
+        known = (tensor for tensor in self.tensors if tensor.size_bytes is not None and tensor.type in BLOCKS)
+        return sum((tensor.size_bytes or 0) // BLOCKS[tensor.type][1] * BLOCKS[tensor.type][0] for tensor in known)
+
+    @property
     def token_bytes(self) -> int:
         """Bytes of keys and values that one token of context costs."""
         heads = sum(self.kv_heads) if len(self.kv_heads) > 1 else self.kv_heads[0] * self.block_count

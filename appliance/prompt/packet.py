@@ -204,6 +204,10 @@ class Packets:
 
     def assemble(self, scene: Scene) -> Packet:
         """The packet of a turn. Within a loop the system text and what was found stay as they were in its first turn."""
+        if scene.plain is not None:
+            fitted = self.fit(scene.plain.messages, scene.plain.system, (), scene.route)
+            packet = Packet(scene.plain.system, tuple(fitted), scene.key, ceiling=self._ceiling(scene))
+            return self._measured(packet, replace(scene, specs=()))
         before = scene.before if scene.before is not None and scene.before.key == scene.key else None
         system = before.system if before is not None else self._system(scene)
         if scene.layout == "chat":

@@ -23,6 +23,14 @@ class Recovery:
 
 
 @dataclass(frozen=True)
+class Plain:
+    """A prompt that is sent as it is, without documents, tools or a longer conversation: for models that follow no more."""
+
+    system: tuple[Part, ...]
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
 class Scene:
     """What a packet is made for. `before` is the packet of the turn before in the same loop, None for its first.
 
@@ -54,6 +62,7 @@ class Scene:
     before: "Packet | None" = None
     recovery: Recovery = field(default_factory=Recovery)
     has_history: bool = True
+    plain: Plain | None = None
 
     @property
     def window(self) -> int:

@@ -67,6 +67,10 @@ class Models:
     )
     temperature: float = setting(0.1, "Randomness of answers.", seed="R temperature", within=(0, 2))
     max_output_tokens: int = setting(512, "Longest answer of the local model.", within=(1, 131_072))
+    tier: Literal["auto", "tiny", "small", "able"] = setting(
+        "auto",
+        "How much the program decides in place of a local model: `tiny` most, `able` nothing; auto goes by its size.",
+    )
     stop_repeats: bool = setting(True, "End an answer of the local model that says the same over and over.", mark="broker")
     local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown broker")
     pool: str = setting("default", "Pool used where none is named.", seed="S default_pool", mark="needed broker")

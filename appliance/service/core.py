@@ -55,6 +55,7 @@ from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor, Views
 from appliance.mcp.page_loader import Loading
 from appliance.models.client import Models
+from appliance.models.tiers import Tiers
 from appliance.models.usage import Accounts
 from appliance.prompt.budget import Budget, Rows
 from appliance.prompt.compaction import Compactor
@@ -73,7 +74,7 @@ from appliance.runtime.rpc_client import Client
 from appliance.runtime.settings import LOCAL
 from appliance.runtime.shutdown import Shutdown
 from appliance.secrets.vault_client import Strongbox
-from appliance.service import model_check, policy_parts
+from appliance.service import model_check, policy_parts, small_models
 from appliance.service.agent_limits import limits
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Broker, Given, Keeper
@@ -186,7 +187,7 @@ class Core:
         outside = Outside(self.store, self.entries, self.views, environ, self.warden.ledger.note, self.strongbox.get)
         self.web = Web(outside, settings.tools)
         services |= self.web.services()
-        self.loading = Loading(lambda: self.servers.hub, self.models, self.web.page, lambda route: not self._is_small(route))
+        self.loading = Loading(lambda: self.servers.hub, self.models, self.web.page, lambda route: self.tiers.of(route) == "able")
         load = self.loading.page
         intake = services["intake"] = Intake(sources, home, environ, fetch=load, load=load)
         reading = embedding(self.models, patient, lambda: False)
@@ -270,7 +271,10 @@ class Core:
         approve, wary = self.approvals.accept_now, self.customs.is_wary
         self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.recorder, approve=approve, is_wary=wary)
         recall = Recall(self.runs, self.runs.question)
-        self.agent = Agent(self.models, self.toolbox, self.packets, recall, self._limits(), self.dispatch, budget=self.budget)
+        guide = small_models.guide(home.root, self.finder, self.entries, self.models, lambda: self.live.current.system.timezone)
+        self.tiers = Tiers(home.models, lambda: self.live.current.models.tier)
+        core = self.models, self.toolbox, self.packets, recall, self._limits(), self.dispatch
+        self.agent = Agent(*core, budget=self.budget, guide=guide)
         self.titles = Titles(self.runs, self.models, lambda: self.live.current.runs.titles, self._is_able)
         self.loops = Loops(
             self.store,
@@ -572,11 +576,8 @@ class Core:
     def _is_able(self, route: Route) -> bool:
         return titles.is_able(route, self.home.models)
 
-    def _is_small(self, route: Route) -> bool:
-        return route.provider == "llama" and not self._is_able(route)
-
     def _limits(self) -> Limits:
-        return replace(limits(self.live.current), is_small=self._is_small)
+        return replace(limits(self.live.current), tier=self.tiers.of)
 
     def _before_turn(self, run: str, terms: Terms) -> None:
         """A run that is shown its entries sees the workspace as it is now."""

@@ -228,7 +228,10 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
             role: Any = event.role
             reasoning = thought if event.role == "assistant" else ""
             (later if waiting and role == "user" else messages).append(
-                Message(role, text, reasoning=reasoning, at_ms=event.at_ms, channel=event.channel, sender_id=event.sender_id)
+                Message(
+                    *(role, text, (), "", reasoning, event.at_ms, event.channel, event.sender_id),
+                    own_chars=(event.input or {}).get("own") if event.role == "user" else None,
+                )
             )
             thought = ""
     if later:

@@ -289,6 +289,14 @@ def cancel_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Chan
     return Change(id, now.name, now.status, "cancelled" if now.status == "failed" else "its worker is told to stop")
 
 
+@tool(group="planning", command="task done", menu=())
+def finish_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Change:
+    """Mark a task as done that the person has done themselves."""
+    _get(id, tasks, runs, caller)
+    _is_not_own(id, tasks, caller)
+    return _end(tasks.complete(id, run=caller.run), "done")
+
+
 @tool(group="planning", is_terminal=True, menu=("worker",))
 def complete_task(
     summary: Annotated[str, Range(1, 100_000), "the result, for the person who asked"], *, tasks: Tasks, caller: Caller

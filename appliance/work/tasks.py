@@ -15,17 +15,16 @@ from typing import Any, Literal, get_args
 
 from appliance import clock
 from appliance.clock import now_ms
-from appliance.errors import BadInput, Conflict, NotFound, StoreError
+from appliance.errors import Conflict, NotFound, StoreError
 from appliance.runtime import crash_points
 from appliance.runtime.crash_points import Step
 from appliance.store.database import Store
+from appliance.work.task_values import MAX_TEXT as MAX_TEXT
+from appliance.work.task_values import Priority as Priority
+from appliance.work.task_values import check, named, numbers
 
 LOG = logging.getLogger(__name__)
-Priority = Literal["low", "medium", "high"]
 Status = Literal["pending", "in_progress", "waiting", "complete", "failed"]
-MAX_NAME = 200
-MAX_TEXT = 100_000  # characters of a description or an output
-MAX_BLOCKERS = 1000
 MAX_DEATHS = 3  # of a task's workers; then it waits for a person
 CANCELLED = "cancelled"
 TEXT_OF = {"complete": "output", "failed": "failure", "waiting": "waiting_reason"}
@@ -210,8 +209,8 @@ class Tasks:
 
     def add(self, new: NewTask) -> Task:
         """A new pending task; BadInput for values that cannot be, Conflict when it would wait for itself."""
-        name, blocked_by = _named(new.name), _numbers(new.blocked_by)
-        _check(new.priority, new.description, new.deadline_ms)
+        name, blocked_by = named(new.name), numbers(new.blocked_by)
+        check(new.priority, new.description, new.deadline_ms)
         context_ids = json.dumps([str(ref) for ref in new.context_ids], ensure_ascii=False)
         with self._store.write(run=new.run, durable=True) as execute:
             if known := (execute("SELECT id FROM tasks WHERE key = ?", (new.key,)) if new.key else []):
@@ -239,9 +238,9 @@ class Tasks:
         run: str = "",
     ) -> Task:
         """Change a pending task; what is None stays, and a `deadline_ms` of 0 takes the deadline away."""
-        given = {"name": None if name is None else _named(name), "description": description, "priority": priority}
+        given = {"name": None if name is None else named(name), "description": description, "priority": priority}
         given = {column: value for column, value in given.items() if value is not None}
-        _check(priority or "medium", description or "", deadline_ms or None)
+        check(priority or "medium", description or "", deadline_ms or None)
         with self._store.write(run=run, durable=True) as execute:
             found = self.get(task)
             if not given and blocked_by is None and deadline_ms is None:
@@ -254,7 +253,7 @@ class Tasks:
             words = ", ".join(f"{column} = ?" for column in changes)
             execute(f"UPDATE tasks SET {words} WHERE id = ?", (*changes.values(), task))
             if blocked_by is not None:
-                self._block(execute, task, _numbers(blocked_by))
+                self._block(execute, task, numbers(blocked_by))
             changed = self.get(task)
         self._nudge(changed)
         return changed
@@ -291,10 +290,7 @@ class Tasks:
         """Give a task up: failed at once, or as soon as its worker has stopped; Conflict for one that has ended."""
         run = self._undoable(task, run)
         with self._store.write(run=run, durable=True) as execute:
-            self._undoable(task, run, is_begun=True)
-            found = self.get(task)
-            if found.status in ("complete", "failed"):
-                raise Conflict(f"task {task} is {found.status} already", hint=f"task {task} can be reset or deleted")
+            found = self._unended(task, run)
             if found.status != "in_progress":
                 return self._settle(execute, found, "failed", CANCELLED)
             now = now_ms()
@@ -302,6 +298,14 @@ class Tasks:
             found = self.get(task)
         self._nudge(found)
         return found
+
+    def complete(self, task: int, *, run: str = "") -> Task:
+        """A person has done it: complete; Conflict for one that has ended or is being worked on."""
+        with self._store.write(run=run, durable=True) as execute:
+            found = self._unended(task, run)
+            if found.status == "in_progress":
+                raise Conflict(f"a worker is at task {task}", hint="wait for it, or cancel it")
+            return self._settle(execute, found, "complete", "")
 
     # -- what workers do ------------------------------------------------------------------------------
 
@@ -404,6 +408,13 @@ class Tasks:
         if is_begun:
             raise Conflict(f"a worker has just begun with task {task}", hint="do it once more")
         return ""
+
+    def _unended(self, task: int, run: str) -> Task:
+        """A task that is still to be done; Conflict for one that has ended."""
+        self._undoable(task, run, is_begun=True)
+        if (found := self.get(task)).status in ("complete", "failed"):
+            raise Conflict(f"task {task} is {found.status} already", hint=f"task {task} can be reset or deleted")
+        return found
 
     def _sound(self, tasks: Iterable[int]) -> list[Task]:
         """Those of the tasks that exist and make sense."""
@@ -571,30 +582,3 @@ def _task(row: Sequence[Any]) -> Task:
 
 def _nonsense(task: int, what: str) -> StoreError:
     return StoreError(f"task {task} is malformed: {what}", hint=f"owlbox task delete {task}, then add it anew")
-
-
-def _named(name: str) -> str:
-    """A task's name as one line."""
-    name = " ".join(name.split())
-    if not 1 <= len(name) <= MAX_NAME:
-        raise BadInput(f"name has {len(name)} characters", hint=f"use 1 to {MAX_NAME}; more goes into the description")
-    return name
-
-
-def _numbers(tasks: Sequence[int]) -> list[int]:
-    """Numbers of tasks, each once."""
-    found = list(dict.fromkeys(tasks))
-    wrong = [task for task in found if not 0 < task < 2**63]
-    if wrong or len(found) > MAX_BLOCKERS:
-        what = f"blocked_by names task {wrong[0]}" if wrong else f"blocked_by names {len(found)} tasks"
-        raise BadInput(what, hint=f"use numbers of tasks, at most {MAX_BLOCKERS}; owlbox task list shows them")
-    return found
-
-
-def _check(priority: str, description: str, deadline_ms: int | None) -> None:
-    if priority not in get_args(Priority):
-        raise BadInput(f"priority {priority!r}", hint="use low, medium or high")
-    if len(description) > MAX_TEXT:
-        raise BadInput(f"description has {len(description)} characters", hint=f"use at most {MAX_TEXT}")
-    if deadline_ms is not None and deadline_ms <= now_ms():
-        raise BadInput(f"the deadline {clock.iso(deadline_ms)} has passed", hint="give a later one, or none")

@@ -60,7 +60,7 @@ def test_the_local_model_answers_through_a_pipe(real: Core) -> None:
 
 @pytest.mark.covers("R-208")
 def test_the_second_turn_evaluates_only_what_is_new(real: Core) -> None:
-    real.box.run("chat", text="My dog is called Rex.\nWhat did I say?\n")
+    real.box.run("chat", text="I like owls a lot.\nWhy do people like owls and other birds?\n")
     (thread, *_) = real.box.json("thread", "list", "--type", "chat")
     turns = real.call("thread.view", id=thread["id"])["turns"]
     first, last = turns[0], turns[-1]

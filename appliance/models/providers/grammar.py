@@ -53,6 +53,7 @@ CLOSING = (b'"', b"]", b"}")
 LIKELIEST = 256  # tokens looked at first when one has to be drawn again
 # DRY: repeats longer than the allowed length (tokens) are punished by multiplier * base ** (length - allowed).
 DRY_MULTIPLIER, DRY_BASE, DRY_LAST_TOKENS = 0.8, 1.75, 256
+PENALIZED_TOKENS = 64  # that a repeat penalty looks back on
 PROSE_LOOPS = 4, (b"\n", b":", b'"', b"*")  # allowed length, and what ends a repeat
 CALL_LOOPS = 8, ()  # small models repeat an item of a list for ever, and there every item ends with a quote
 
@@ -259,10 +260,11 @@ class Sampler:
     """Draws the next token: greedy at temperature 0, else top-k, top-p, min-p and a seeded draw.
 
     Before that, DRY (don't repeat yourself) makes it ever less likely to go on with what the answer
-    already said: small models otherwise fall into a loop. The prompt does not count, so quoting is free.
+    already said: small models otherwise fall into a loop. The prompt does not count, so quoting is free. With a `repeat_penalty`
+    a plain one on the last words takes DRY's place: of the two it alone stops the loops of models under a billion parameters.
     """
 
-    def __init__(self, loaded: Loaded, temperature: float, seed: int) -> None:
+    def __init__(self, loaded: Loaded, temperature: float, seed: int, repeat_penalty: float = 0.0) -> None:
         import numpy
 
         self._numpy: Any = numpy
@@ -273,7 +275,7 @@ class Sampler:
         self._ids: Any = numpy.arange(loaded.vocabulary_size, dtype=numpy.intc)
         self._grammar: Grammar | None = None
         self._place: Place | None = None
-        self._temperature, self._seed = temperature, seed
+        self._temperature, self._seed, self._repeat_penalty = temperature, seed, repeat_penalty
         self._chain = self._steps(*PROSE_LOOPS)
 
     def _steps(self, allowed_length: int, breakers: tuple[bytes, ...]) -> Any:
@@ -290,6 +292,14 @@ class Sampler:
         ends = (ctypes.c_char_p * len(breakers))(*breakers)
         settings = DRY_MULTIPLIER, DRY_BASE, allowed_length, DRY_LAST_TOKENS, ends, len(breakers)
         chain = api.llama_sampler_chain_init(api.llama_sampler_chain_default_params())
+        if self._repeat_penalty and self._grammar is None:
+            steps = [
+                api.llama_sampler_init_penalties(self._loaded.vocabulary_size, PENALIZED_TOKENS, self._repeat_penalty, 0.0, 0.0),
+                *steps,
+            ]
+            for step in steps:
+                api.llama_sampler_chain_add(chain, step)
+            return chain
         # Looking up the breakers in the vocabulary takes 10 ms (2026-11-22), so one is made per model and copied.
         key = ("dry", allowed_length, tuple(breakers))
         dry = self._loaded.sampler(key, lambda: api.llama_sampler_init_dry(self._loaded.vocabulary, *settings))

@@ -42,7 +42,8 @@ class Writing:
         self._ready = ready
         self._ask = ask
         self._held = held
-        self._sampler = Sampler(ready.loaded, ask.temperature, int.from_bytes(os.urandom(4), "little") if seed is None else seed)
+        seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
+        self._sampler = Sampler(ready.loaded, ask.temperature, seed, ask.repeat_penalty)
         may_call = bool(ask.tools) and (must_call or ask.dialect == "grammar")
         is_thinking = not must_call and self._ends_thinking(held.tokens)
         self._answer = Answer(ask.stop, may_call=may_call, is_thinking=is_thinking)

@@ -1,0 +1,483 @@
+"""What is done with a message before a tiny or small model: the program decides and acts, the model says only what needs it.
+
+A message becomes a plan: say something, call a tool and say what it said, ask the model plainly, or have it put sentences of
+notes into words that are checked against them. Effects go through the toolbox like any model's calls, so policy, approval,
+audit and undo hold; the tool's own words are the answer. What the notes do not say is said so. An able model never comes here.
+Thresholds were calibrated on about 300 questions in four languages (docs/small-models.md, 2026-11).
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from appliance.clock import new_id
+from appliance.knowledge import evidence
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.evidence import Evidence, Finder
+from appliance.prompt.packet import asked
+from appliance.prompt.routing import foreign_times
+from appliance.prompt.routing.languages import Language, words_in
+from appliance.prompt.routing.router import Intent, Router
+from appliance.prompt.routing.task_arguments import task_arguments
+from appliance.records import Message, Outcome, Tier, ToolCall
+from appliance.text.references import display
+
+SYSTEM: Mapping[Tier, str] = {
+    "tiny": "You are Owlbox, a helpful AI assistant.",
+    "small": "You are Owlbox, a helpful assistant on a small computer at home. "
+    "Answer in the language of the question, in one or two short sentences.",
+}
+# Least score of the best sentence, by what the nearest examples take the question for.
+LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
+NEAR = {"notes": 0.0, "": 0.0, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
+BESIDE = 0.9  # of the best score, for a second sentence of the same note
+SAID = 0.6  # for what the person said before in the same conversation
+LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
+SHORT_QUESTION = 7  # words of one that may follow up what was said before
+MEMORIES = "memory://notes/"
+MOST_LISTED = 30
+SOURCE = re.compile(r"\s*\[[a-z]+:/{1,2}[^\[\]\n]+\]")
+REF = re.compile(r"\[([a-z]+:/{1,2}[^\[\]\n]+)\]")
+DEFINITION = re.compile(
+    r"^\W*(?:and )?(?:what|was) (?:is|are|ist|sind) (?:an? |eine? |the word )?[\w-]+(?: [\w-]+)?\s*\?*$"
+    r"|^what does an? \w+ (?:do|mean)\W*$",
+    re.IGNORECASE,
+)
+DEFINITE = re.compile(r"\b(?:the|my|our|your|his|her|their|mein\w*|unser\w*|der|die|das)\b|['’]s\b|\d", re.IGNORECASE)
+URGENCY = re.compile(
+    r",?\s*(?:and |with |at |as |of |mit |avec |con |à |de )*(?:an? )?"
+    r"(?P<level>[^\W\d_]+) (?:priority|priorität|priorité|prioridad)$",
+    re.IGNORECASE,
+)
+COURTESY = re.compile(
+    r"^(?:(?:please|now|ok|okay|hey|hi|hello|owl|owlbox|so|and|well|alright)[,!]?\s+)*"
+    r"(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:(?:please|just|quickly)\s+)*",
+    re.IGNORECASE,
+)
+WITHOUT_TIME = 400
+
+
+@dataclass(frozen=True)
+class Chat:
+    """The model is asked this and nothing more. `is_text`: it is to work on a text, so the answer may be longer."""
+
+    system: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float
+    repeat_penalty: float
+    is_silent: bool = False  # nobody sees the answer before it is checked
+
+
+@dataclass(frozen=True)
+class Say:
+    """The program's own answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Grounded:
+    """The model is asked for one sentence; `otherwise` is the answer when `texts` do not support it."""
+
+    chat: Chat
+    question: str
+    texts: tuple[str, ...]
+    sources: str
+    otherwise: str
+
+
+@dataclass(frozen=True)
+class Do:
+    """A tool is called; what is done next depends on its result."""
+
+    call: ToolCall
+    then: "Callable[[Outcome], Plan]"
+
+
+Plan = Chat | Say | Grounded | Do
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a tier's model is asked; measured with lab questions at 135M and 0.5B parameters (2026-11-23)."""
+
+    temperature: float
+    repeat_penalty: float
+    max_tokens: int
+    text_tokens: int
+    history: int  # messages of the conversation that it is shown
+
+
+SAMPLING: Mapping[Tier, Sampling] = {"tiny": Sampling(0.0, 1.1, 120, 160, 2), "small": Sampling(0.0, 1.05, 180, 320, 6)}
+
+
+class Guide:
+    """Makes plans."""
+
+    def __init__(self, router: Router, finder: Finder, entries: Entries, now: Callable[[], datetime]) -> None:
+        self._router = router
+        self._finder = finder
+        self._entries = entries
+        self._now = now
+        self.ignored = router.languages.function_words()
+
+    def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
+        """What to do about the newest prompt of a conversation. `extra` is what the person put into the system text."""
+        prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
+        text = asked(prompt.content).strip()
+        own = text if prompt.own_chars is None else text[: max(0, prompt.own_chars)].strip()
+        before = [m for m in messages[: _place(messages, prompt)] if m.role in ("user", "assistant")]
+        scene = _Scene(tier, text, before, extra)
+        if own != text:
+            return self._chat(scene, is_text=True)
+        intent = self._router.cue(text)
+        if intent is not None and (make := MAKERS.get(intent.name)) is not None:
+            return make(self, scene, intent)
+        if len(text) > LONG_TEXT:
+            return self._chat(scene, is_text=True)
+        return self._answer(scene)
+
+    def no_answer(self, messages: Sequence[Message]) -> str:
+        """What is said when the model said nothing that can be shown."""
+        prompt = next((m.content for m in reversed(messages) if m.role == "user"), "")
+        return self._router.languages.detect(asked(prompt))[0].say("no_answer")
+
+    # -- words ------------------------------------------------------------------------------------
+
+    def _chat(self, scene: "_Scene", *, is_text: bool = False) -> Chat:
+        sampling = SAMPLING[scene.tier]
+        kept = [] if is_text else scene.before[-sampling.history :]
+        while kept and kept[0].role != "user":
+            kept = kept[1:]
+        history = [Message(m.role, SOURCE.sub("", asked(m.content))[:600]) for m in kept if m.content.strip()]
+        return Chat(
+            " ".join(filter(None, (SYSTEM[scene.tier], scene.extra))),
+            (*history, Message("user", scene.text)),
+            sampling.text_tokens if is_text else sampling.max_tokens,
+            sampling.temperature,
+            sampling.repeat_penalty,
+        )
+
+    def _answer(self, scene: "_Scene") -> Plan:
+        """A message that asks for nothing in so many words: answered from notes, or talk."""
+        language = self._router.languages.detect(scene.text)[0]
+        words = words_in(scene.text)
+        is_question = scene.text.endswith("?") or bool(words[:1] and words[0] in language.words["question"])
+        is_short = len(words) <= 4 and not scene.text.endswith(("!", "."))
+        kind = self._router.kind(scene.text, language)
+        if not is_question and (kind == "talk" or not is_short):
+            return self._chat(scene)
+        is_own = bool(set(words) & language.words["own"])
+        is_definition = bool(DEFINITION.match(scene.text)) and not DEFINITE.search(scene.text)
+        follows = self._follows(scene, words, language)
+        subjects = scene.subjects if follows else ()
+        found = self._finder.look(
+            scene.text,
+            about=scene.last_question if follows else "",
+            subjects=subjects,
+            said=scene.statements if is_question else (),
+        )
+        kind = "notes" if is_own and kind != "talk" else kind
+        if is_definition and not is_own:
+            return self._chat(scene)
+        if found.best and found.score >= LEAST[kind] and found.best[0].nearness >= NEAR[kind]:
+            return self._quote(scene, found, language)
+        if subjects and found.best and found.best[0].ref in subjects and found.score >= LEAST["notes"]:
+            return self._quote(scene, found, language)
+        if is_question and (kind == "notes" or (kind != "world" and found.score > 0 and (is_own or self._is_about_known(found)))):
+            return self._nothing(found, language)
+        return self._chat(scene)
+
+    def _is_about_known(self, found: Evidence) -> bool:
+        """Whether a question names somebody or something that the notes know, but asks what they do not say."""
+        return bool(found.best) and found.best[0].coverage >= 0.4
+
+    @staticmethod
+    def _follows(scene: "_Scene", words: Sequence[str], language: Language) -> bool:
+        return bool(scene.subjects or scene.last_question) and (
+            len(words) <= SHORT_QUESTION or bool(set(words[:4]) & language.words["again"])
+        )
+
+    @staticmethod
+    def _nothing(found: Evidence, language: Language) -> Say:
+        if not found.words:
+            return Say(language.say("nothing_plain"))
+        return Say(language.say("nothing", words=", ".join(found.words[:6])))
+
+    def _quote(self, scene: "_Scene", found: Evidence, language: Language) -> Plan:
+        """The best sentence with its source; a small model may put it into words, as long as it adds nothing."""
+        best = found.best[0]
+        if not best.ref:
+            return Say(language.say("said", text=best.text))
+        beside = [one for one in found.best[1:] if one.ref == best.ref and one.score >= best.score * BESIDE][:1]
+        chosen = sorted([best, *beside], key=lambda one: [*found.best].index(one))
+        source = f"[{display(best.ref) if not best.ref.startswith('box://') else best.ref}]"
+        quoted = f"{' '.join(dict.fromkeys(_closed(one.quoted) for one in chosen))} {source}"
+        if scene.tier == "tiny":
+            return Say(quoted)
+        shown = [one for one in found.best[:4] if one.ref]
+        lines = "\n".join(f"- {one.title}: {one.text}" for one in shown)
+        question = f"Notes:\n{lines}\n\nUsing only the notes, answer in one short sentence.\nQuestion: {scene.text}"
+        sampling = SAMPLING[scene.tier]
+        chat = Chat(SYSTEM[scene.tier], (Message("user", question),), 60, 0.0, sampling.repeat_penalty, is_silent=True)
+        texts = tuple(f"{one.title} {one.text}" for one in chosen)
+        return Grounded(chat, scene.text, texts, source, quoted)
+
+    # -- lists and the time -----------------------------------------------------------------------
+
+    def _time(self, scene: "_Scene", intent: Intent) -> Plan:
+        return Say(intent.language.say("time", time=self._now().strftime("%H:%M")))
+
+    def _date(self, scene: "_Scene", intent: Intent) -> Plan:
+        now, phrases = self._now(), intent.language.phrases
+        weekday, month = phrases["weekdays"].split()[now.weekday()], phrases["months"].split()[now.month - 1]
+        return Say(intent.language.say("date", weekday=weekday, day=str(now.day), month=month, year=str(now.year)))
+
+    def _help(self, scene: "_Scene", intent: Intent) -> Plan:
+        return Say(intent.language.say("help"))
+
+    def _tasks(self, scene: "_Scene", intent: Intent) -> Plan:
+        def told(outcome: Outcome) -> Plan:
+            empty = not (outcome.data or {}).get("tasks") and not outcome.is_error
+            return Say(intent.language.say("no_tasks")) if empty else _told(outcome, intent)
+
+        return Do(_call("list_tasks", status="pending", limit=MOST_LISTED), told)
+
+    def _reminders(self, scene: "_Scene", intent: Intent) -> Plan:
+        return Do(_call("list_schedules", status="active", soonest=True, limit=MOST_LISTED), lambda outcome: _told(outcome, intent))
+
+    def _memories(self, scene: "_Scene", intent: Intent) -> Plan:
+        known = self._kept()
+        if not known:
+            return Say(intent.language.say("no_memories"))
+        lines = [f"- {' '.join(text.split())}" for _, text in known[-MOST_LISTED:]]
+        return Say("\n".join([intent.language.say("memories"), *lines]))
+
+    def _kept(self) -> list[tuple[str, str]]:
+        """What the person asked to be remembered, oldest first: references and texts."""
+        lines = self._entries.listing(MEMORIES, limit=500)
+        found = [entry for line in lines if (entry := self._entries.find(line.ref)) is not None and entry.body.strip()]
+        return [(one.path, one.body) for one in sorted(found, key=lambda one: one.created_ms)]
+
+    # -- effects ----------------------------------------------------------------------------------
+
+    def _remember(self, scene: "_Scene", intent: Intent) -> Plan:
+        text = intent.parts.get("fact") or intent.parts["clause"]
+        return Do(_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: _told(outcome, intent))
+
+    def _task(self, scene: "_Scene", intent: Intent) -> Plan:
+        text, level = intent.parts["task"], intent.language.level(intent.parts.get("level", ""))
+        if (found := URGENCY.search(text)) and (said := intent.language.level(found["level"])):
+            text, level = text[: found.start()], said
+        arguments = task_arguments(text) | ({"priority": level} if level else {})
+        return Do(ToolCall(new_id(), "create_task", arguments), lambda outcome: _told(outcome, intent))
+
+    def _remind(self, scene: "_Scene", intent: Intent) -> Plan:
+        parts = intent.parts
+        if intent.language.name != self._router.languages.english.name:
+            return self._remind_abroad(intent)
+        if intent.name == "remind":
+            said = f"remind me {parts['when']}"
+        elif intent.name == "remember_to":
+            said = f"remind me to {parts['what']}"
+        else:
+            said = _without_courtesy(intent.text)
+        subject = parts.get("what") or parts.get("when") or said
+
+        def told(outcome: Outcome) -> Plan:
+            if outcome.status == WITHOUT_TIME and "no time" in outcome.message:
+                return Say(intent.language.say("when", text=_subject(subject)))
+            return _told(outcome, intent)
+
+        return Do(_call("remind", text=said.rstrip(" .!?")), told)
+
+    @staticmethod
+    def _remind_abroad(intent: Intent) -> Plan:
+        """A reminder in another language: its time is put into English, which the tool reads, its words stay."""
+        said = next(intent.parts[key] for key in ("when", "rest", "what") if key in intent.parts)
+        what, when = foreign_times.parted(said, intent.language)
+        if not when:
+            return Say(intent.language.say("when", text=what))
+        call = _call("remind", text=what or intent.text.strip(" .!?¡¿"), when=when)
+        return Do(call, lambda outcome: _told(outcome, intent))
+
+    def _done(self, scene: "_Scene", intent: Intent) -> Plan:
+        return self._with_task(intent, lambda task: _call("finish_task", id=task["id"]))
+
+    def _drop_task(self, scene: "_Scene", intent: Intent) -> Plan:
+        return self._with_task(intent, lambda task: _call("delete_task", id=task["id"]))
+
+    def _priority(self, scene: "_Scene", intent: Intent) -> Plan:
+        level = intent.language.level(intent.parts["level"])
+        return self._with_task(intent, lambda task: _call("update_task", id=task["id"], priority=level))
+
+    def _with_task(self, intent: Intent, make: Callable[[Mapping[str, Any]], ToolCall]) -> Plan:
+        """The one open task that is meant, looked up first."""
+        what = intent.parts["what"]
+
+        def chosen(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return _told(outcome, intent)
+            known = [(one["name"], one) for one in (outcome.data or {}).get("tasks", ())]
+            found = self._meant(what, known, number="id")
+            if not found:
+                return Say(intent.language.say("no_task", text=what))
+            if len(found) > 1:
+                lines = [f"{one['id']}. {one['name']}" for one in found[:8]]
+                return Say("\n".join([intent.language.say("which"), *lines]))
+            return Do(make(found[0]), lambda done: _told(done, intent))
+
+        return Do(_call("list_tasks", status="pending", limit=1000), chosen)
+
+    def _cancel(self, scene: "_Scene", intent: Intent) -> Plan:
+        what = intent.parts.get("what", "")
+
+        def chosen(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return _told(outcome, intent)
+            known = [(f"{one['name']} {one['text']} {one['words']}", one) for one in (outcome.data or {}).get("schedules", ())]
+            found = self._meant(what, known) if what else [one for _, one in known]
+            if not found:
+                return Say(intent.language.say("no_reminder", text=what or "…"))
+            if len(found) > 1:
+                lines = [f"- {one['name']} ({one['words']})" for one in found[:8]]
+                return Say("\n".join([intent.language.say("which"), *lines]))
+            return Do(_call("delete_schedule", id=found[0]["id"]), lambda done: _told(done, intent))
+
+        return Do(_call("list_schedules", status="active", limit=1000), chosen)
+
+    def _forget(self, scene: "_Scene", intent: Intent) -> Plan:
+        what = intent.parts["what"]
+        found = self._meant(what, [(text, (ref, text)) for ref, text in self._kept()])
+        if not found:
+            return Say(intent.language.say("no_memory", text=what))
+        if len(found) > 1:
+            return Say("\n".join([intent.language.say("which"), *(f"- {text}" for _, text in found[:8])]))
+        ref, text = found[0]
+
+        def told(outcome: Outcome) -> Plan:
+            return _told(outcome, intent) if outcome.is_error else Say(intent.language.say("forgotten", text=text))
+
+        return Do(_call("context_delete", path=display(ref)), told)
+
+    def _meant(self, what: str, known: Sequence[tuple[str, Any]], number: str = "") -> list[Any]:
+        """Those of the known things that hold most of the words that name one; several when nothing tells them apart."""
+        if number and (found := re.fullmatch(r"(?:no\.?|nr\.?|number|#)?\s*(\d{1,9})", what.strip(), re.IGNORECASE)):
+            return [one for _, one in known if one[number] == int(found[1])]
+        words = [evidence.stem(word) for word in evidence.content_words(what, self.ignored)] or [
+            evidence.stem(word) for word in evidence.content_words(what, ())
+        ]
+        counts = []
+        for text, one in known:
+            theirs = {evidence.stem(word) for word in evidence.content_words(text, ())}
+            counts.append((sum(word in theirs for word in words), one))
+        most = max((count for count, _ in counts), default=0)
+        return [one for count, one in counts if count == most] if most and most >= len(words) / 2 else []
+
+    def _note(self, scene: "_Scene", intent: Intent) -> Plan:
+        body, title = intent.parts["body"], intent.parts.get("title", "")
+        return Do(_call("write_note", text=body, title=title), lambda outcome: _told(outcome, intent))
+
+    # -- notes ------------------------------------------------------------------------------------
+
+    def _search(self, scene: "_Scene", intent: Intent) -> Plan:
+        return self._about(scene, intent)
+
+    def _about(self, scene: "_Scene", intent: Intent) -> Plan:
+        """What the notes say about something: the sentences that name it, by note."""
+        query, language = intent.parts["query"], intent.language
+        found = self._finder.look(query)
+        held = [one for one in found.best if one.coverage >= 0.5 or one.nearness >= 0.5]
+        if not held:
+            if intent.name == "about" and self._router.kind(scene.text, language) == "world":
+                return self._chat(scene)
+            return self._nothing(found, language)
+        return Say("\n".join([language.say("found"), *(f"- {_closed(one.quoted)} [{one.ref}]" for one in held[:5])]))
+
+    def _text(self, scene: "_Scene", intent: Intent) -> Plan:
+        return self._chat(scene, is_text=True)
+
+
+Maker = Callable[[Guide, "_Scene", Intent], Plan]
+MAKERS: Mapping[str, Maker] = {
+    "time": Guide._time,
+    "date": Guide._date,
+    "help": Guide._help,
+    "tasks": Guide._tasks,
+    "reminders": Guide._reminders,
+    "memories": Guide._memories,
+    "remember": Guide._remember,
+    "task": Guide._task,
+    "remind": Guide._remind,
+    "remind_late": Guide._remind,
+    "alarm": Guide._remind,
+    "remember_to": Guide._remind,
+    "done": Guide._done,
+    "drop_task": Guide._drop_task,
+    "priority": Guide._priority,
+    "cancel": Guide._cancel,
+    "forget": Guide._forget,
+    "note": Guide._note,
+    "search": Guide._search,
+    "about": Guide._about,
+    "text": Guide._text,
+}
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """A message with what was said before it."""
+
+    tier: Tier
+    text: str
+    before: Sequence[Message]
+    extra: str = ""
+
+    @property
+    def last_question(self) -> str:
+        """What the person said last before this."""
+        return next((asked(m.content) for m in reversed(self.before) if m.role == "user"), "")
+
+    @property
+    def statements(self) -> list[str]:
+        """What the person said before in this conversation, the newest last, without what they asked."""
+        return [text for m in self.before if m.role == "user" and not (text := asked(m.content).strip()).endswith("?")]
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The notes that the last answers named."""
+        said = [m.content for m in self.before if m.role == "assistant"][-2:]
+        found = [ref for text in reversed(said) for ref in REF.findall(text)]
+        return tuple(dict.fromkeys(ref if "://" in ref else ref.replace(":/", "://", 1) for ref in found))[:3]
+
+
+def _told(outcome: Outcome, intent: Intent) -> Say:
+    """What a tool said, in its own words; why it failed, in a sentence."""
+    if not outcome.is_error:
+        return Say(outcome.message)
+    hint = f" ({outcome.hint})" if outcome.hint else ""
+    return Say(intent.language.say("failed", text=f"{outcome.message}{hint}"))
+
+
+def _call(tool: str, **arguments: Any) -> ToolCall:
+    return ToolCall(new_id(), tool, arguments)
+
+
+def _without_courtesy(text: str) -> str:
+    """A request without "please", "can you" and the like before it, which the reader of times does not know."""
+    return COURTESY.sub("", text.strip())
+
+
+def _closed(text: str) -> str:
+    return text if text.endswith((".", "!", "?", "…", ":")) else f"{text}."
+
+
+def _subject(text: str) -> str:
+    return re.sub(r"^(?:to|of|about|that)\s+", "", text.rstrip(" .!?"), flags=re.IGNORECASE)
+
+
+def _place(messages: Sequence[Message], prompt: Message) -> int:
+    return next((n for n in range(len(messages) - 1, -1, -1) if messages[n] is prompt), len(messages))

@@ -1,0 +1,101 @@
+"""What one loop is given and what it counts: its caps, where it stands when it is taken up, and the talk as the model sees it.
+
+Facts that `agent.agent` works on; nothing is decided here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from appliance.agent import cycle_detection
+from appliance.agent.dispatch import Effects
+from appliance.agent.dispatch import Scene as Commands
+from appliance.agent.guide import Chat
+from appliance.agent.stop_conditions import Past
+from appliance.policy.modes import FREE
+from appliance.prompt.packet_types import Packet, Scene
+from appliance.prompt.roles import CHAT, Role
+from appliance.records import Cancel, Finish, Message, Outcome, Route, RunSettings, Terms, Tier, ToolCall, Tools, ToolSpec
+from appliance.runtime import log
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Caps of one loop, and how the model is asked. `max_commands` is for one answer, `max_loop_commands` for all of them.
+
+    `tier` says how much of a turn the program decides in place of a route's model.
+    """
+
+    max_turns: int = 99
+    max_commands: int = 99
+    max_strikes: int = 3
+    max_cycles: int = cycle_detection.REPETITIONS
+    max_period: int = cycle_detection.PERIOD
+    max_loop_commands: int = 990
+    history_messages: int = 80
+    temperature: float = 0.1
+    max_output_tokens: int = 512
+    deadline_s: float = 600.0
+    pause_s: float = 30.0
+    tier: Callable[[Route], Tier] = lambda route: "able"
+
+
+def nobody() -> Sequence[Message]:
+    """Nothing has arrived."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where a loop stands when it is begun or taken up: its terms, what its run is set to, and the turns so far.
+
+    `turn` counts those of the whole run, `turns` those of this loop. `arrived` gives what the person has added since it
+    was last asked, `before_turn` is called before each call of the model. `tools` are used instead of everybody's.
+    `deeds` are the calls with their results of a turn that waited for a decision.
+    """
+
+    terms: Terms = FREE
+    settings: RunSettings = RunSettings()
+    loop: int = 0
+    turn: int = 0
+    turns: int = 0
+    arrived: Callable[[], Sequence[Message]] = nobody
+    before_turn: Callable[[], object] = nobody
+    tools: Tools | None = None
+    deeds: tuple[tuple[ToolCall, Outcome], ...] = ()
+
+
+WORK = Work()
+
+
+@dataclass
+class Talk:
+    """One loop's working state: the conversation as the model sees it, and what is counted."""
+
+    run: str
+    routes: Sequence[Route]
+    cancel: Cancel
+    role: Role = CHAT
+    person: str = ""
+    session: str = ""
+    work: Work = WORK
+    messages: list[Message] = field(default_factory=list)
+    specs: tuple[ToolSpec, ...] = ()
+    prompt: str = ""
+    said: str = ""
+    past: Past = field(default_factory=Past)
+    scene: Scene | None = None  # of the last call, with its packet and what that came to
+    packet: Packet | None = None
+    finish: Finish = Finish("stop")
+    told: set[str] = field(default_factory=set)  # troubles with models that the person has heard of
+    plain: Chat | None = None  # what a tiny or small model is asked in place of a packet
+    effects: Effects = field(default_factory=Effects)  # of this loop: none is done twice
+
+    @property
+    def is_shown_entries(self) -> bool:
+        """Whether a person's run is laid out in blocks, with tools of its own."""
+        return self.work.terms.layout == "entries" and self.role.is_chat
+
+    @property
+    def commands(self) -> Commands:
+        """Where and on what terms its commands are run."""
+        return Commands(self.run, self.cancel, self.session, self.work.terms, self.specs, log.correlation(), self.effects)

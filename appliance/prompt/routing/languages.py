@@ -1,0 +1,151 @@
+"""The sentences, words and phrases of each language: one file that ships for each, and one of the home that adds to it.
+
+`languages/NAME.toml` of this package and `sentences/NAME.toml` of the home have the same tables; the home's lists are added,
+its words joined, its phrases and rules take the place of ours. A file of the home that cannot be read is left out and told in
+`problems`. A new language is one file. Knows nothing about what is done with a sentence.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from appliance.errors import BadInput
+from appliance.prompt.routing import sentence_templates
+
+SHIPPED = ("en", "de", "fr", "es")
+FOLDER = "sentences"  # of the home
+TABLES = ("words", "rules", "sentences", "not", "examples", "phrases", "levels", "times")
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+ELISIONS = re.compile(r"^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['’](?=\w)")
+
+
+@dataclass(frozen=True)
+class Language:
+    """One language as its files describe it."""
+
+    name: str
+    words: Mapping[str, frozenset[str]]
+    rules: Mapping[str, str]
+    sentences: Mapping[str, tuple[str, ...]]
+    exceptions: Mapping[str, tuple[str, ...]]
+    examples: Mapping[str, tuple[str, ...]]
+    phrases: Mapping[str, str]
+    levels: Mapping[str, frozenset[str]]
+    times: tuple[tuple[str, str], ...]  # a template, and what it says in English
+    problems: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def patterns(self) -> Mapping[str, tuple["re.Pattern[str]", ...]]:
+        """What asks for something, by intent."""
+        before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
+        return {name: tuple(self._pattern(one, before, after) for one in given) for name, given in self.sentences.items()}
+
+    @cached_property
+    def refusals(self) -> Mapping[str, tuple["re.Pattern[str]", ...]]:
+        """What only looks like it, by intent."""
+        before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
+        return {name: tuple(self._pattern(one, before, after) for one in given) for name, given in self.exceptions.items()}
+
+    def _pattern(self, template: str, before: str, after: str) -> "re.Pattern[str]":
+        return sentence_templates.compiled(template, self.rules, before, after)
+
+    def level(self, text: str) -> str:
+        """How urgent a word says something is; "" for one that says nothing about it."""
+        word = text.strip().lower()
+        return next((level for level, words in self.levels.items() if word in words), "")
+
+    def say(self, phrase: str, **parts: str) -> str:
+        """One of the program's own sentences in this language."""
+        return self.phrases[phrase].format(**parts)
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text in small letters, in order, without the short forms that French puts before them."""
+    return [ELISIONS.sub("", word.lower().replace("’", "'")) for word in WORD.findall(text)]
+
+
+class Languages:
+    """The languages that are known, English first."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        """`home` is a folder with a folder of files of its own."""
+        self.problems: list[str] = []
+        names = list(SHIPPED)
+        folder = home / FOLDER if home is not None else None
+        own = sorted(path.stem for path in folder.glob("*.toml")) if folder is not None and folder.is_dir() else []
+        self.all = [self._load(name, folder) for name in dict.fromkeys([*names, *own])]
+        self.english = self.all[0]
+
+    def detect(self, text: str) -> list[Language]:
+        """The languages, that in which a text most likely is first; English where nothing tells."""
+        said = words_in(text)
+        counts = {one.name: sum(word in one.words["common"] or word in one.words["question"] for word in said) for one in self.all}
+        return sorted(self.all, key=lambda one: -counts[one.name])
+
+    def function_words(self) -> frozenset[str]:
+        """Words of all languages that carry no meaning in a search."""
+        return frozenset().union(*(one.words["common"] | one.words["question"] for one in self.all))
+
+    def pointing_words(self) -> frozenset[str]:
+        """Those of them that ask for something or point to somebody."""
+        return frozenset().union(*(one.words["question"] | one.words["own"] | one.words["again"] for one in self.all))
+
+    def _load(self, name: str, folder: Path | None) -> Language:
+        shipped: dict[str, Any] = {}
+        if name in SHIPPED:
+            source = resources.files("appliance") / "prompt" / "routing" / "languages" / f"{name}.toml"
+            shipped = tomllib.loads(source.read_text(encoding="utf-8"))
+        own: dict[str, Any] = {}
+        path = folder / f"{name}.toml" if folder is not None else None
+        if path is not None and path.is_file():
+            try:
+                own = tomllib.loads(path.read_text(encoding="utf-8"))
+                _check(own)
+                made = _made(name, shipped, own)
+                made.patterns, made.refusals  # noqa: B018 - compiled now, so that a wrong template is told now
+                return made
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, BadInput) as error:
+                self.problems.append(f"{FOLDER}/{path.name}: {error}")
+        return _made(name, shipped, {})
+
+
+def _check(own: Mapping[str, Any]) -> None:
+    for table, rows in own.items():
+        if table not in TABLES or not isinstance(rows, dict):
+            raise BadInput(f"{table!r} is no table of it", hint=f"there are {', '.join(TABLES)}")
+
+
+def _made(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any]) -> Language:
+    def both(table: str) -> list[Mapping[str, Any]]:
+        return [given.get(table, {}) for given in (shipped, own)]
+
+    words: dict[str, frozenset[str]] = {key: frozenset() for key in ("common", "own", "question", "verbs", "asks", "again")}
+    for rows in both("words"):
+        words |= {key: words.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
+    levels: dict[str, frozenset[str]] = {}
+    for rows in both("levels"):
+        levels |= {key: levels.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
+    return Language(
+        name,
+        words,
+        {key: str(value) for rows in both("rules") for key, value in rows.items()},
+        _lists(both("sentences")),
+        _lists(both("not")),
+        _lists(both("examples")),
+        {key: str(value) for rows in both("phrases") for key, value in rows.items()},
+        levels,
+        tuple((str(key), str(value)) for rows in both("times") for key, value in rows.items()),
+    )
+
+
+def _lists(tables: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for rows in tables:
+        for key, value in rows.items():
+            found[key] = (*found.get(key, ()), *map(str, value))
+    return found

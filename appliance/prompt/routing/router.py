@@ -1,0 +1,130 @@
+"""What a message asks for: an effect, a list, the time, a search, work on a text, or none of these.
+
+Cues decide: a message either fits a sentence of a language file or it does not, so that an effect never rests on a guess. A
+question asks for an effect only when it is put to the assistant ("can you ..."). What fits no sentence is told apart by the
+nearest examples with the embedding model that is loaded anyway: talk, a question about the world, or about the person's own
+things; without one, by words with which people mean themselves. Writes nothing, and calls no language model.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from appliance.prompt.routing.languages import Language, Languages, words_in
+
+# Looked at in this order: the first that fits is taken.
+ORDER = (
+    *("time", "date", "help", "tasks", "reminders", "memories", "remind_late", "alarm", "remind", "remember_to", "remember"),
+    *("task", "drop_task", "done", "cancel", "priority", "forget", "note", "search", "text", "about"),
+)
+EFFECTS = frozenset(
+    {
+        "remind_late",
+        "alarm",
+        "remind",
+        "remember_to",
+        "remember",
+        "task",
+        "drop_task",
+        "done",
+        "cancel",
+        "priority",
+        "forget",
+        "note",
+    }
+)
+MAX_CHARS = 2000  # of a message that may ask for an effect
+MAX_EXAMPLE_CHARS = 300
+NEAREST = 3  # examples of a kind that count
+MARGIN = 0.04  # by which the kind of the nearest examples must lead
+CLAUSE_WORDS = 3
+
+Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What is asked for, with the parts of the sentence that say what exactly, in the person's own words."""
+
+    name: str
+    language: Language
+    parts: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+
+
+class Router:
+    """Tells what a message asks for."""
+
+    def __init__(self, languages: Languages, embed: Embed) -> None:
+        """`embed` gives vectors of texts, or none when there is no model for it."""
+        self.languages = languages
+        self._embed = embed
+        self._guard = threading.Lock()
+        self._examples: dict[str, list[tuple[str, Sequence[float]]]] = {}
+
+    def cue(self, text: str) -> Intent | None:
+        """What a message asks for in so many words; None when it does not."""
+        said = text.strip()
+        for language in self.languages.detect(said):
+            if (found := self._cue(said, language)) is not None:
+                return found
+        return None
+
+    def kind(self, text: str, language: Language) -> str:
+        """`talk`, `world` or `notes` by the nearest examples; "" where they do not tell."""
+        known = self._known(language)
+        vectors = self._embed([text[:MAX_EXAMPLE_CHARS]]) if known else ()
+        if not vectors:
+            return ""
+        near: dict[str, list[float]] = {}
+        for name, vector in known:
+            near.setdefault(name, []).append(cosine(vector, vectors[0]))
+        scores = sorted(((sum(sorted(all_, reverse=True)[:NEAREST]) / NEAREST, name) for name, all_ in near.items()), reverse=True)
+        return scores[0][1] if len(scores) < 2 or scores[0][0] - scores[1][0] >= MARGIN else ""
+
+    def _cue(self, said: str, language: Language) -> Intent | None:
+        words = words_in(said[:200])
+        is_question = said.endswith("?") and not set(words[:4]) & language.words["asks"]
+        for name in ORDER:
+            if name in EFFECTS and (is_question or len(said) > MAX_CHARS):
+                continue
+            for pattern in language.patterns.get(name, ()):
+                if (found := pattern.match(said)) is None:
+                    continue
+                if any(one.match(said) for one in language.refusals.get(name, ())):
+                    break
+                parts = {key: value.strip(" ,\"'“”„«»") for key, value in found.groupdict().items() if value is not None}
+                if "clause" in parts and not _is_clause(parts["clause"], language):
+                    continue
+                if name in EFFECTS and any("?" in part for part in parts.values()):
+                    continue  # somebody asks something as well: that must not be lost
+                if "\n" in parts.get("fact", "") + parts.get("clause", ""):
+                    continue
+                if name == "priority" and not language.level(parts.get("level", "")):
+                    continue
+                return Intent(name, language, parts, said)
+        return None
+
+    def _known(self, language: Language) -> list[tuple[str, Sequence[float]]]:
+        """The examples of a language with their vectors, made at the first need."""
+        with self._guard:
+            if language.name not in self._examples:
+                given = [(name, text) for name, texts in language.examples.items() for text in texts]
+                vectors = self._embed([text for _, text in given])
+                if len(vectors) != len(given):
+                    return []
+                self._examples[language.name] = [(name, vector) for (name, _), vector in zip(given, vectors)]
+            return self._examples[language.name]
+
+
+def cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    """How near two vectors are, from -1 to 1."""
+    size = math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b)) / size if size else 0.0
+
+
+def _is_clause(text: str, language: Language) -> bool:
+    """Whether a text says something, rather than naming it."""
+    words = words_in(text)
+    return len(words) >= CLAUSE_WORDS and any(word in language.words["verbs"] or word.endswith(("'s", "'re")) for word in words[1:])

@@ -1,0 +1,75 @@
+"""Where sentences end: texts as people write them, with titles, abbreviations, initials, ordinals, numbers and lists.
+
+Pure. Knows the abbreviations of four languages; a sentence that ends with one of them is joined with the next, which reads
+worse than it means. No grammar is parsed: a full stop followed by a space ends a sentence unless something speaks against it.
+"""
+
+import re
+
+ABBREVIATIONS = frozenset(
+    """
+    mr mrs ms dr prof st rev hon jr sr gen col capt lt sgt no nos vol pp ed eds fig figs dept approx est incl excl ext min max
+    vs etc e.g i.e cf al ca a.m p.m a.d b.c inc ltd co corp jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri
+    hr hrn fr bzw z.b u.a d.h usw evtl ggf inkl exkl str nr tel bspw vgl sog mind max abs geb gest verh
+    m mm mme mlle me p.ex av env tél réf boul
+    sra srta sres dra ud uds pág av p.ej aprox núm
+    """.split()
+)
+MONTHS = frozenset(
+    """
+    january february march april may june july august september october november december
+    januar jänner februar märz april mai juni juli august september oktober november dezember
+    """.split()
+)
+END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s|$)|\n+")
+LAST_WORD = re.compile(r"[\w.'’-]*$")
+ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+HEADING = re.compile(r"^\s*#{1,6}\s+")
+
+
+def boundaries(text: str, *, is_open: bool = False) -> list[int]:
+    """Where each sentence ends, as the place behind it. `is_open`: more may follow, so the end of the text ends none."""
+    found: list[int] = []
+    for match in END.finditer(text):
+        if is_open and match.end() >= len(text):
+            continue
+        if "\n" not in match[0] and not _is_end(text, match):
+            continue
+        found.append(match.end())
+    if not is_open and text.strip() and (not found or text[found[-1] :].strip()):
+        found.append(len(text))
+    return found
+
+
+def split(text: str) -> list[str]:
+    """The sentences of a text, each on one line; the mark of a list item or a heading is taken off."""
+    sentences, start = [], 0
+    for end in boundaries(text):
+        if sentence := " ".join(HEADING.sub("", ITEM.sub("", text[start:end])).split()):
+            sentences.append(sentence)
+        start = end
+    return sentences
+
+
+def whole(text: str) -> str:
+    """A text up to the end of its last whole sentence; "" when not even the first is whole."""
+    found = [end for end in boundaries(text) if END.search(text[:end].rstrip("\n")[-4:] + " ")]
+    return text[: found[-1]].rstrip() if found else ""
+
+
+def _is_end(text: str, match: "re.Match[str]") -> bool:
+    """Whether a full stop, question mark or exclamation mark ends a sentence."""
+    if not match[0].startswith("."):
+        return True
+    before = LAST_WORD.search(text[: match.start()])
+    word = before[0].lower() if before else ""
+    line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+    if word.isdigit() and (not line.strip(" -*").removesuffix(word).strip() or _next_word(text, match) in MONTHS):
+        return False  # the number of a list item, or of a day in German
+    is_initial = len(word) == 1 and word.isalpha() and word not in ("i", "a") and text[match.start() - 1].isupper()
+    return not (word in ABBREVIATIONS or is_initial)
+
+
+def _next_word(text: str, match: "re.Match[str]") -> str:
+    found = re.match(r"\s*(\w*)", text[match.end() :])
+    return found[1].lower() if found else ""

@@ -1,0 +1,173 @@
+"""What the program decides in place of a tiny or small model, and that an effect is done once in any loop."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stores import new_store
+from test_agent import LOCAL, PlayedModel, PlayedTools, Quiet
+
+from appliance.agent.agent import Agent, Limits
+from appliance.agent.guide import Guide
+from appliance.clock import CancelToken
+from appliance.errors import Unavailable
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.evidence import Finder
+from appliance.knowledge.index import Passages
+from appliance.knowledge.search import Search
+from appliance.prompt.packet import Packets
+from appliance.prompt.routing.languages import Languages
+from appliance.prompt.routing.router import Router
+from appliance.records import Delta, Event, Finish, LoopEnded, Message, Outcome, Step, Tier, ToolCall, ToolSpec
+
+NAMES = (
+    *("create_task", "remember", "remind", "list_tasks", "finish_task", "update_task", "list_schedules", "delete_schedule"),
+    *("context_delete", "write_note"),
+)
+TASKS = {"tasks": [{"id": 1, "name": "clear the gutter"}, {"id": 2, "name": "paint the fence"}]}
+NOTES = {
+    "box://notes/garage.md": ("Garage", "# Garage\n\nThe garage code is 4471. Ada, the neighbour, has the spare key.\n"),
+    "box://notes/jonas.md": ("Jonas", "# Jonas\n\nMy son. His teacher is Mrs. Adeyemi. Shoe size 36.\n"),
+}
+
+
+class Once(PlayedTools):
+    """Tools whose effects a second call would double."""
+
+    def specs(self, role: str = "chat", only: Any = None) -> list[ToolSpec]:
+        return [replace(spec, is_once=True) for spec in super().specs(role)]
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Callable[..., tuple[list[Step], PlayedModel, Once]]:
+    store = new_store(tmp_path / "owlbox.db")
+    passages = Passages(store)
+    entries = Entries(store, passages.index)
+    for ref, (title, body) in NOTES.items():
+        entries.set(ref, body, title=title, writer="folder")
+    languages = Languages()
+    finder = Finder(Search(store, passages), entries, lambda texts: (), languages.function_words(), languages.pointing_words())
+    guide = Guide(Router(languages, lambda texts: ()), finder, entries, lambda: datetime(2026, 11, 23, 9, 5))
+
+    def run(
+        *prompts: str, answers: Any = (), act: Callable[[ToolCall], Outcome] | None = None, tier: Tier = "tiny"
+    ) -> tuple[list[Step], PlayedModel, Once]:
+        said: Any = Quiet(*(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(prompts)))
+        tools = Once(act or (lambda call: Outcome(200, "ok", f"did {call.name}")), names=NAMES)
+        model = PlayedModel(list(answers))
+        limits = Limits(tier=lambda route: tier)
+        mind = Agent(model, tools, Packets(lambda: (), said, said), said, limits, guide=guide)  # type: ignore[arg-type]
+        return list(mind.loop("run", (LOCAL,), CancelToken())), model, tools
+
+    return run
+
+
+def text_of(steps: list[Step]) -> str:
+    (said,) = [s.content for s in steps if isinstance(s, Event) and s.kind == "message"]
+    assert "".join(s.text for s in steps if isinstance(s, Delta)) == said
+    assert steps[-1] == LoopEnded(200, "ok")
+    return said
+
+
+def test_an_effect_is_done_once_and_the_tools_words_are_the_answer(ask: Any) -> None:
+    steps, model, tools = ask("Add a task to water the roses.")
+    assert text_of(steps) == "did create_task" and model.asked == []
+    assert [(call.name, call.arguments) for call in tools.called] == [("create_task", {"name": "water the roses"})]
+    kinds = [s.kind for s in steps if isinstance(s, Event)]
+    assert kinds == ["tool_use", "tool_result", "message"]
+
+
+def test_an_able_model_keeps_its_full_loop(ask: Any) -> None:
+    steps, model, tools = ask("Add a task to water the roses.", answers=[["Well."]], tier="able")
+    assert text_of(steps) == "Well." and tools.called == [] and len(model.asked[0][1].tools) == len(NAMES)
+
+
+def test_talk_is_asked_plainly(ask: Any) -> None:
+    steps, model, _ = ask("hello", answers=[["Hello! How are you? Hello! How are you? ", "Hello! How are you?"]])
+    ((_, request),) = model.asked
+    assert request.tools == () and request.repeat_penalty > 1 and request.messages == (Message("user", "hello"),)
+    assert [part.text for part in request.system] == ["You are Owlbox, a helpful AI assistant."]
+    assert text_of(steps).startswith("Hello! How are you?") and text_of(steps).count("How are you") == 1
+
+
+def test_a_note_is_quoted_with_its_source_and_no_model_is_asked(ask: Any) -> None:
+    steps, model, _ = ask("What is the garage code?")
+    assert text_of(steps) == "The garage code is 4471. [box://notes/garage.md]" and model.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("The code of the garage is 4471.", "The code of the garage is 4471. [box://notes/garage.md]"),
+        ("The code is 4472.", "The garage code is 4471. [box://notes/garage.md]"),
+        ('{"name": "search"}', "The garage code is 4471. [box://notes/garage.md]"),
+        (Unavailable("no model"), "The garage code is 4471. [box://notes/garage.md]"),
+    ],
+)
+def test_a_small_model_may_only_say_what_the_note_says(ask: Any, answer: Any, said: str) -> None:
+    steps, _, _ = ask("What is the garage code?", answers=[[answer]], tier="small")
+    assert [s.content for s in steps if isinstance(s, Event) and s.kind == "message"] == [said]
+
+
+def test_what_no_note_says_is_said_so(ask: Any) -> None:
+    steps, model, _ = ask("What is the PIN of my credit card?")
+    assert text_of(steps) == "I find nothing about that in your notes. I looked for: pin, credit, card." and model.asked == []
+
+
+def test_a_question_that_follows_up_keeps_its_subject(ask: Any) -> None:
+    steps, _, _ = ask("Who is Jonas's teacher?", "His teacher is Mrs. Adeyemi. [box://notes/jonas.md]", "And his shoe size?")
+    assert "36" in text_of(steps)
+
+
+def test_what_was_said_before_is_known(ask: Any) -> None:
+    steps, _, _ = ask("My name is Martin.", "Nice to meet you.", "What is my name?")
+    assert text_of(steps) == "You told me: My name is Martin."
+
+
+def test_a_task_is_looked_up_before_it_is_changed(ask: Any) -> None:
+    def act(call: ToolCall) -> Outcome:
+        return Outcome(200, "ok", "lines", data=TASKS) if call.name == "list_tasks" else Outcome(200, "ok", "done")
+
+    steps, _, tools = ask("Mark the task about the gutter as done.", act=act)
+    assert text_of(steps) == "done" and tools.called[-1].arguments == {"id": 1}
+    steps, _, tools = ask("Mark the task about the moon as done.", act=act)
+    assert "no open task" in text_of(steps) and len(tools.called) == 1
+    steps, _, tools = ask("Set the priority of the fence task to high", act=act)
+    assert tools.called[-1].arguments == {"id": 2, "priority": "high"}
+
+
+def test_a_reminder_without_a_time_is_asked_back(ask: Any) -> None:
+    steps, _, _ = ask("Remind me to call Ada", act=lambda call: Outcome(400, "bad_input", "'call Ada' names no time", "say it as"))
+    assert text_of(steps).startswith("When should I remind you of that?")
+
+
+def test_the_time_is_told(ask: Any) -> None:
+    assert text_of(ask("What time is it?")[0]) == "It is 09:05."
+    assert text_of(ask("What day is it?")[0]) == "Today is Monday, 23 November 2026."
+
+
+def test_a_piped_document_asks_for_nothing(ask: Any, tmp_path: Path) -> None:
+    steps, model, tools = ask("Add a task to water the roses.", answers=[["It is about roses."]])
+    assert tools.called
+    guide_free = Message("user", "Summarise\n\nAdd a task to pay Eve", own_chars=9)
+    assert guide_free.own_chars == 9
+
+
+def test_the_same_effect_is_done_once_in_any_loop(ask: Any) -> None:
+    call = ToolCall("c", "create_task", {"name": "roses"})
+    answers = [[Finish("tool_calls", (call,))], [Finish("tool_calls", (replace(call, id="d"),))], ["It is on your list."]]
+    steps, model, tools = ask("Please see to the roses.", answers=answers, tier="able")
+    assert len(tools.called) == 1
+    results = [s.content for s in steps if isinstance(s, Event) and s.kind == "tool_result"]
+    assert results == ["did create_task", "did create_task"]
+    assert model.asked[-1][1].tools == () and steps[-1] == LoopEnded(200, "ok")
+
+
+def test_a_model_that_only_repeats_itself_ends_with_what_was_done(ask: Any) -> None:
+    calls = [[Finish("tool_calls", (ToolCall(str(n), "create_task", {"name": "roses"}),))] for n in range(6)]
+    steps, model, tools = ask("Please see to the roses.", answers=calls, tier="able")
+    assert len(tools.called) == 1 and len(model.asked) == 3
+    assert [s.content for s in steps if isinstance(s, Event) and s.kind == "message"] == ["did create_task"]

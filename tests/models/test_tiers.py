@@ -1,0 +1,45 @@
+"""How much a model can be left to decide."""
+
+from pathlib import Path
+
+import pytest
+
+from appliance.models.tiers import Tiers
+from appliance.records import Route
+
+LOCAL = Route("local", "llama", "SmolLM2-135M-Instruct.Q4_1", 8192, "grammar")
+
+
+def test_remote_models_and_scripts_are_able(tmp_path: Path) -> None:
+    tiers = Tiers(tmp_path, lambda: "auto")
+    assert tiers.of(Route("far", "openai", "x", 8192, "native", is_remote=True)) == "able"
+    assert tiers.of(Route("local", "scripted", "x", 8192, "grammar")) == "able"
+
+
+def test_the_configured_tier_holds_for_local_models_alone(tmp_path: Path) -> None:
+    tiers = Tiers(tmp_path, lambda: "tiny")
+    assert tiers.of(LOCAL) == "tiny" and tiers.of(Route("local", "scripted", "x", 8192, "grammar")) == "tiny"
+    assert tiers.of(Route("far", "openai", "x", 8192, "native")) == "able"
+
+
+@pytest.mark.model
+def test_the_bundled_model_is_tiny_until_something_else_was_measured(tmp_path: Path) -> None:
+    found = sorted((Path.home() / ".cache" / "owlbox" / "models").glob("SmolLM2-135M*.gguf"))
+    if not found:
+        pytest.skip("no bundled model: make model")
+    path = tmp_path / f"{LOCAL.model}.gguf"
+    path.symlink_to(found[0])
+    tiers = Tiers(tmp_path, lambda: "auto")
+    assert tiers.of(LOCAL) == "tiny"
+    tiers.keep(path, "small")
+    assert tiers.of(LOCAL) == "small" and Tiers(tmp_path, lambda: "auto").of(LOCAL) == "small"
+
+
+def test_what_was_measured_of_another_file_does_not_hold(tmp_path: Path) -> None:
+    path = tmp_path / "a.gguf"
+    path.write_bytes(b"one")
+    tiers = Tiers(tmp_path, lambda: "auto")
+    tiers.keep(path, "able")
+    assert tiers.measured(path) == "able"
+    path.write_bytes(b"another")
+    assert tiers.measured(path) is None

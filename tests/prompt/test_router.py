@@ -1,0 +1,198 @@
+"""What a message asks for in so many words, in four languages, and what only looks like it."""
+
+from pathlib import Path
+
+import pytest
+
+from appliance.errors import BadInput
+from appliance.prompt.routing import foreign_times
+from appliance.prompt.routing.languages import Languages
+from appliance.prompt.routing.router import EFFECTS, Router
+from appliance.prompt.routing.sentence_templates import compiled
+from appliance.prompt.routing.task_arguments import task_arguments
+
+LANGUAGES = Languages()
+ROUTER = Router(LANGUAGES, lambda texts: ())
+
+
+@pytest.mark.parametrize(
+    ("prompt", "task"),
+    [
+        ("Add a task to water the roses.", "water the roses"),
+        ("add a task: call the plumber on Monday", "call the plumber on Monday"),
+        ("Please create a new task to send Bob the invoice!", "send Bob the invoice"),
+        ("Owl, put a task on my list: 'feed the cat'", "feed the cat"),
+        ("todo: buy milk", "buy milk"),
+        ("NEW TASK: buy milk", "buy milk"),
+        ("add another todo item called paint the fence", "paint the fence"),
+        ("Put 'renew the passport' on my to-do list.", "renew the passport"),
+        ("Could you add buy stamps to my list, please?", "buy stamps"),
+        ("I need to call the bank, add it to my tasks", "call the bank"),
+        ("Füge eine Aufgabe hinzu: Rosen gießen", "Rosen gießen"),
+        ("Setz Milch kaufen auf meine Liste.", "Milch kaufen"),
+        ("Ajoute une tâche : arroser les roses", "arroser les roses"),
+        ("Añade una tarea: regar las rosas", "regar las rosas"),
+    ],
+)
+def test_a_task_is_asked_for(prompt: str, task: str) -> None:
+    found = ROUTER.cue(prompt)
+    assert found is not None and (found.name, found.parts["task"]) == ("task", task)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fact"),
+    [
+        ("Remember that Bob likes tea.", "Bob likes tea"),
+        ("please remember: the key is behind the barn", "the key is behind the barn"),
+        ("Don't forget that the shop closes at six", "the shop closes at six"),
+        ("Remember my locker number is 12", "my locker number is 12"),
+        ("My favourite colour is green, remember that.", "My favourite colour is green"),
+        ("Merk dir, dass der Schlüssel unter der Matte liegt.", "der Schlüssel unter der Matte liegt"),
+        ("Retiens que la clé est sous le tapis", "la clé est sous le tapis"),
+        ("Recuerda que la llave está debajo de la alfombra", "la llave está debajo de la alfombra"),
+    ],
+)
+def test_something_is_to_be_kept(prompt: str, fact: str) -> None:
+    found = ROUTER.cue(prompt)
+    assert found is not None and (found.name, found.parts.get("fact") or found.parts["clause"]) == ("remember", fact)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "remind me to call mom tomorrow at noon.",
+        "Could you remind me every Monday at 9 to put the bins out?",
+        "In 20 minutes, remind me to stretch",
+        "Wake me at 6:30.",
+        "Please wake me up in 20 minutes",
+        "tell me to leave at 5pm",
+        "Could you tell me in 5 minutes to turn the roast?",
+        "ping me in 10 minutes",
+        "Set a timer for 10 minutes!",
+        "set an alarm for 7am",
+        "Weck mich morgen um 7",
+        "Rappelle-moi demain à 9 h d'appeler Paul",
+        "Recuérdame en 20 minutos sacar el pan",
+    ],
+)
+def test_a_reminder_is_asked_for(prompt: str) -> None:
+    found = ROUTER.cue(prompt)
+    assert found is not None and found.name in ("remind", "remind_late", "alarm")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "",
+        "Remind me what we said at noon",
+        "What reminds me of tomorrow?",
+        "Tell me about the meeting on Friday",
+        "Tell me what to do tomorrow",
+        "tell me a joke",
+        "tell me to whom the letter goes",
+        "In which year was the first alarm set?",
+        "wake me when the oven is done",
+        "set a good example",
+        "How do I add a task to the list?",
+        "Did you add a task to water the roses?",
+        "The manual says: add a task to the list",
+        "Add two numbers",
+        "Add a task",
+        "Do you remember that Bob likes tea?",
+        "Remember that Bob likes tea. What does Ada like?",
+        "Remember that Bob likes tea.\nWrite him a letter.",
+        "Remember that time we went to Norway.",
+        "remember me",
+        "Task force: who is in it?",
+        "She told me to remember that the shop closes at six.",
+        "I added a task yesterday.",
+        "Don't remind me of it!",
+        "Forget it.",
+        "Finish the sentence: roses are red",
+        "Erinnerst du dich an den Sommer?",
+        "Vergiss es.",
+    ],
+)
+def test_anything_else_asks_for_no_effect(prompt: str) -> None:
+    found = ROUTER.cue(prompt)
+    assert found is None or found.name not in EFFECTS
+
+
+@pytest.mark.parametrize(
+    ("prompt", "intent"),
+    [
+        ("What tasks do I have?", "tasks"),
+        ("Was steht auf meiner Liste?", "tasks"),
+        ("¿Qué tareas tengo?", "tasks"),
+        ("Which reminders are set?", "reminders"),
+        ("What did I ask you to remember?", "memories"),
+        ("What time is it?", "time"),
+        ("Quelle heure est-il ?", "time"),
+        ("What day is it today?", "date"),
+        ("Mark the task about the gutter as done.", "done"),
+        ("Cancel the reminder about the gutter", "cancel"),
+        ("Forget what I told you about the lamp.", "forget"),
+        ("Search my notes for wasps.", "search"),
+        ("Set the priority of the gutter task to high", "priority"),
+        ("Write a note called Packing that says: tent, stove", "note"),
+        ("Summarise in one sentence: The library is closed.", "text"),
+        ("What do you know about Lea?", "about"),
+    ],
+)
+def test_lists_times_and_changes_are_told_apart(prompt: str, intent: str) -> None:
+    found = ROUTER.cue(prompt)
+    assert found is not None and found.name == intent
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "what", "when"),
+    [
+        ("de", "in 10 Minuten daran, das Brot rauszunehmen", "das Brot rauszunehmen", "in 10 minutes"),
+        ("de", "daran, morgen um 9 Tom anzurufen", "Tom anzurufen", "tomorrow at 9"),
+        ("de", "am 28. November um 8 Uhr an Petras Geburtstag", "Petras Geburtstag", "on 28 November at 8:00"),
+        ("fr", "tous les lundis à 8 heures de sortir les poubelles", "sortir les poubelles", "every monday at 8:00"),
+        ("es", "llamar al médico el lunes a las 10:30", "llamar al médico", "on monday at 10:30"),
+        ("de", "an die Wäsche", "an die Wäsche", ""),
+    ],
+)
+def test_a_time_in_another_language_is_put_into_english(language: str, text: str, what: str, when: str) -> None:
+    found = next(one for one in LANGUAGES.all if one.name == language)
+    assert foreign_times.parted(text, found) == (what, when)
+
+
+def test_a_long_request_has_a_short_name_and_is_whole_in_the_description() -> None:
+    text = "water the roses " * 20
+    found = task_arguments(f"{text}\nand the tulips.")
+    assert len(found["name"]) <= 100 and found["name"].endswith(" …") and found["description"] == f"{text}\nand the tulips."
+    assert task_arguments("x" * 300) == {"name": "x" * 100, "description": "x" * 300}
+
+
+def test_a_home_adds_sentences_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "sentences").mkdir()
+    (tmp_path / "sentences" / "en.toml").write_text('[sentences]\ntask = ["jobbie: {task}"]\n', encoding="utf-8")
+    languages = Languages(tmp_path)
+    found = Router(languages, lambda texts: ()).cue("Jobbie: mow the lawn")
+    assert found is not None and found.parts == {"task": "mow the lawn"} and languages.problems == []
+
+
+def test_a_file_of_the_home_that_is_wrong_is_left_out_and_told(tmp_path: Path) -> None:
+    (tmp_path / "sentences").mkdir()
+    (tmp_path / "sentences" / "en.toml").write_text('[sentences]\ntask = ["jobbie: {task"]\nx = ["(a"]\n', encoding="utf-8")
+    languages = Languages(tmp_path)
+    assert "sentences/en.toml" in languages.problems[0]
+    assert Router(languages, lambda texts: ()).cue("todo: mow") is not None
+
+
+def test_a_template_says_what_is_wrong_with_it() -> None:
+    for wrong in ("(a|b", "a]", "<nobody>"):
+        with pytest.raises(BadInput):
+            compiled(wrong, {})
+
+
+def test_nearest_examples_tell_kinds_apart() -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if {"my", "our"} & set(text.split()) else [0.0, 1.0] for text in texts]
+
+    router = Router(LANGUAGES, embed)  # type: ignore[arg-type]
+    assert router.kind("where is my key?", LANGUAGES.english) == "notes"
+    assert Router(LANGUAGES, lambda texts: ()).kind("where is my key?", LANGUAGES.english) == ""
