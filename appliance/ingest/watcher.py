@@ -121,6 +121,9 @@ def read_text(root: Path, path: Path, max_bytes: int) -> Text | None:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
                 return None
+            # A folder above it may have become a link since it was looked at: what counts is where the file was opened.
+            if not Path(os.readlink(f"/proc/self/fd/{file.fileno()}")).is_relative_to(root.resolve()):
+                raise BadInput("not in the folder")
             if before.st_size > max_bytes:
                 raise BadInput(f"too large: {before.st_size} bytes, the limit is {max_bytes}")
             raw = file.read(max_bytes + 1)

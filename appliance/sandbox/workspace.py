@@ -38,6 +38,7 @@ DISK = "/disk"  # any other place, where the working folder does not hold tools 
 MB = 1 << 20
 ANSWER_BYTES = 16 * MB  # of a file tool, as JSON
 MAX_CONTENT = 16 * MB  # characters that one call writes
+MAX_NARROWED = 400  # each is a mount with a descriptor of its own, of which a process has 1024
 NEVER_SHOWN = ("mount.bind.blocked", "mount.bind.denied", "mount.project.role")
 MAX_SCRIPTS, MAX_SCRIPTS_BYTES = 100, 4 * MB  # of the skills that one command names
 SCRIPT = re.compile(rf"{SCRIPTS}/([A-Za-z0-9_][\w.-]{{0,63}})/scripts(?![\w.-])")
@@ -366,6 +367,12 @@ class Workbench:
                     pins |= {one.inside: one for one in _pins(top, path)}
                 hidden = self._empty() if path.is_dir() else Path(os.devnull)
                 found.append(Bind(hidden if narrowing == "hidden" else path, inside))
+        if len(pins) + len(found) > MAX_NARROWED:
+            tops_named = ", ".join(str(top.source) for top in tops)
+            raise TooLarge(
+                f"more than {MAX_NARROWED} files and folders in {tops_named} would have to be hidden or kept read-only",
+                hint="list the folders below that are needed",
+            )
         # First the folders, outer ones before inner ones: each would uncover what was hidden in it before.
         return (*(pins[inside] for inside in sorted(pins)), *found)
 

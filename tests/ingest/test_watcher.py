@@ -346,3 +346,26 @@ def test_links_out_are_refused_by_component_not_by_prefix(tmp_path: Path) -> Non
     for name in ("out.md", "loop.md", "twin", "twin/a.md"):
         with pytest.raises(BadInput):
             watch.read_text(box, box / name, 100)
+
+
+def test_a_folder_that_becomes_a_link_while_a_file_is_read_leads_nowhere(tmp_path: Path):
+    """Two names change places all the time: what is read comes from the folder, or is refused."""
+    for name in ("box/sub", "other"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.md").write_text("mine" if name == "box/sub" else "secret")
+    (tmp_path / "box/link").symlink_to(tmp_path / "other")
+    swap = (
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "while True: libc.renameat2(-100, b'box/sub', -100, b'box/link', 2)"  # RENAME_EXCHANGE
+    )
+    read: set[str] = set()
+    with subprocess.Popen([sys.executable, "-c", swap], cwd=tmp_path) as child:
+        end_s = monotonic_s() + 3
+        while monotonic_s() < end_s:
+            try:
+                found = watch.read_text(tmp_path / "box", tmp_path / "box/sub/a.md", 100)
+                read.add(found.text if found is not None else "")
+            except BadInput:
+                continue
+        child.kill()
+    assert "mine" in read and "secret" not in read

@@ -508,6 +508,18 @@ def test_a_command_cannot_give_what_is_hidden_by_its_path_another_path(tmp_path:
     assert (tmp_path / "work/data/new").exists() and not (tmp_path / "work/data/newer").exists()
 
 
+@pytest.mark.covers("A-057")
+def test_a_folder_with_too_much_to_hide_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "many").mkdir()
+    for number in range(401):
+        (tmp_path / f"many/{number}.pem").touch()
+    for desk in opened(tmp_path, SANDBOX__MOUNTS=json.dumps([{"path": f"{tmp_path}/many"}])):
+        found = desk.do("exec", command="ls /project/many", terms=CODER)
+        assert found.status == 413 and "more than 400 files and folders" in found.message
+        (tmp_path / "many/0.pem").unlink()
+        assert desk.do("exec", command="ls /project/many | wc -l", terms=CODER).message.startswith("400")
+
+
 @pytest.mark.covers("A-050", "A-057")
 def test_a_folder_listed_readonly_stays_so_inside_a_writable_one(tmp_path: Path) -> None:
     for name in ("ws/sub/ro/f", "ws/a.lock", "work/ro/f"):
