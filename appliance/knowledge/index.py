@@ -10,6 +10,7 @@ place in an entry's text; its vector is kept as long as the text it stands for s
 import hashlib
 import json
 import math
+import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ BESIDE = (  # an index of the same kind that lives as long as a check
     "CREATE VIRTUAL TABLE temp.expected_words USING fts5vocab(temp, expected, instance)",
     "CREATE VIRTUAL TABLE temp.indexed_words USING fts5vocab(main, chunks_fts, instance)",
 )
+WORD = re.compile(r"(?<!\w)[A-Za-z]{3,20}(?!\w)")  # one that every tokenizer sees as one
 UNFOUND = ("logging", "audit")  # categories of schemes that nobody looks for anything in
 REEMBED = "owlbox context reembed makes all vectors anew"
 
@@ -352,8 +354,15 @@ class Passages:
 
     # -- care -------------------------------------------------------------------------------------
 
-    def problems(self) -> list[str]:
-        """Where words, vectors and entries do not agree; empty when all do. Takes a while: every text is indexed beside."""
+    def size(self) -> int:
+        """How many entries there are to index."""
+        return int(self._store.value("SELECT COUNT(*) FROM entries"))
+
+    def problems(self, sample: int = 0) -> list[str]:
+        """Where words, vectors and entries do not agree; empty when all do. Takes a while: every text is indexed beside.
+
+        With a sample the texts of so many entries are looked at, chosen by chance, and a word of each looked up.
+        """
         self.catch_up()
         every, words, embedded = "SELECT id FROM chunks", "SELECT id FROM chunks_fts_docsize", "SELECT rowid FROM chunks_vec_rowids"
         with_vector = f"{every} WHERE embedder IS NOT NULL"
@@ -367,7 +376,7 @@ class Passages:
         for what, sql in checks.items():
             if count := int(self._store.value(f"SELECT COUNT(*) FROM ({sql})")):
                 found.append(f"the search index does not agree with the entries: {count} {what}")
-        if wrong := self._wrong():
+        if wrong := self._wrong_among(sample) if sample else self._wrong():
             found.append(f"the search index does not agree with the entries: {len(wrong)} indexed otherwise, as {wrong[0]}")
         return found
 
@@ -395,6 +404,32 @@ class Passages:
             for name in ("expected_words", "indexed_words", "expected"):
                 self._store.rows(f"DROP TABLE IF EXISTS temp.{name}")
         return [paths[key] for key in sorted(wrong)]
+
+    def _wrong_among(self, count: int) -> list[str]:
+        """Paths of entries, of so many by chance, whose chunks are not what their texts give or are not found by a word."""
+        rows = self._store.rows("SELECT id, path FROM entries ORDER BY random() LIMIT ?", (count,))
+        suspects = [row for row in rows if not self._is_right(int(row[0]))]
+        if not suspects:
+            return []
+        with self._store.write() as execute:  # once more, while nobody writes
+            waiting = {int(row[0]) for row in execute("SELECT entry FROM pending")}
+            return [str(path) for key, path in suspects if key not in waiting and not self._is_right(int(key))]
+
+    def _is_right(self, key: int) -> bool:
+        entry, rows = self._entry(key), self._rows(key)
+        if entry is None:
+            return True
+        known = [chunk for chunk, _ in rows]
+        if known != self._structured(entry) and all(row[3] == STRUCTURE for _, row in rows):
+            return False
+        for chunk, (number, digest, _, _) in rows:
+            if bytes(digest) != hash_of(embedded(entry, known, chunk.seq)):
+                return False
+            word = max(WORD.findall(entry.body[chunk.start : chunk.stop]), key=len, default="")
+            sql = "SELECT 1 FROM chunks_fts WHERE rowid = ? AND chunks_fts MATCH ?"
+            if word and self._store.row(sql, (number, f'text : "{word}"')) is None:
+                return False
+        return True
 
     def _expect(self, execute: Execute, keys: Iterable[int]) -> set[int]:
         """Index the words of entries beside; those whose chunks are not what their texts give."""

@@ -65,7 +65,8 @@ def work(core: Core, stop: threading.Event, number: int, counts: list[int]) -> N
 
 def measure(box: Box, minutes: float) -> list[tuple[float, int, int, int, int]]:
     """Samples: seconds, requests, resident and anonymous kB, threads."""
-    more = dict(pair.split("=", 1) for pair in os.environ.get("OWLBOX_SOAK_ENV", "").split())
+    more = {"PYTHONHASHSEED": "0"}  # a new interpreter: a fork of the tests' own has their memory, too
+    more |= dict(pair.split("=", 1) for pair in os.environ.get("OWLBOX_SOAK_ENV", "").split())
     core = box.serve(**more)
     stop, counts = threading.Event(), [0] * CLIENTS
     clients = [threading.Thread(target=work, args=(core, stop, n, counts), daemon=True) for n in range(CLIENTS)]

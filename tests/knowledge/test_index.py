@@ -95,6 +95,23 @@ def test_a_changed_text_has_new_chunks_and_none_of_the_old(store: Store, entries
     assert passages.problems() == []
 
 
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE chunks SET hash = x'00' WHERE seq = 0",
+        "UPDATE chunks SET stop = stop - 3 WHERE seq = 0",
+        "DELETE FROM chunks_fts",
+    ],
+)
+def test_a_short_look_finds_what_is_wrong_in_its_sample(store: Store, entries: Entries, passages: Passages, harm: str) -> None:
+    entries.set("memory://page", PAGE)
+    entries.set("memory://odd", "Käuzin, 42 и ещё")
+    assert passages.problems(sample=10) == []
+    with store.write() as execute:
+        execute(harm)
+    assert "does not agree with the entries" in passages.problems(sample=10)[0]
+
+
 @pytest.mark.covers("B-092")
 def test_chunks_are_unique_within_an_entry(store: Store, entries: Entries) -> None:
     entries.set("memory://owl", "hoot")

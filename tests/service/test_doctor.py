@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from process import Box, a_box, tree, until  # noqa: F401
 
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.index import Passages
+from appliance.service.doctor import SAMPLE
+
 
 def findings(box: Box) -> dict[str, tuple[str, str, str]]:
     """Every finding by its name: state, message, hint."""
@@ -68,6 +72,20 @@ def test_an_index_that_disagrees_is_made_anew_with_repair(box: Box) -> None:
     done = box.run("doctor", "--repair")
     assert "rebuilt" in done.stdout and findings(box)["database"][0] == "ok"
     assert "deep" in box.run("search", "well").stdout and (box.home.backups / "before-repair.db").exists()
+
+
+def test_a_large_database_is_looked_at_for_a_moment_and_by_repair_whole(box: Box) -> None:
+    with box.store() as store, store.write(durable=True):
+        entries = Entries(store, Passages(store).index)
+        for number in range(SAMPLE + 50):
+            entries.set(f"memory://notes/{number}", f"Owl number {number} of the barn.")
+    assert "as far as a short look goes" in findings(box)["database"][1]
+    with box.store() as store, store.write() as execute:
+        execute("DELETE FROM chunks_fts")
+    state, said, hint = findings(box)["database"]
+    assert state == "problem" and "chunks without words" in said and "--repair" in hint
+    assert box.run("doctor", "--repair").returncode == 0
+    assert findings(box)["database"][0] == "ok"
 
 
 def test_repair_is_refused_while_a_core_runs(box: Box) -> None:

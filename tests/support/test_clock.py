@@ -183,3 +183,16 @@ def test_thread_of_far_alarms_is_parked() -> None:
         return _switches(thread) == before
 
     assert any(is_parked() for _ in range(20))  # the first time it may be on its way to rest
+
+
+def test_what_is_forgotten_is_not_called_and_not_kept() -> None:
+    token, heard = CancelToken(), []
+    forget = token.then(lambda: heard.append("first"))
+    token.then(lambda: heard.append("second"))
+    forget()
+    forget()
+    assert len(token._callbacks) == 1
+    token.set()
+    assert heard == ["second"]
+    token.then(lambda: heard.append("late"))()
+    assert heard == ["second", "late"]
