@@ -17,6 +17,7 @@ from appliance.ingest.file_reader import is_within
 
 MODE = 0o644  # of a new file, less the umask
 GIT = ".git"
+PART = ".owlbox-part"  # always the same name: what a killed process left is written over (writes of ours never overlap)
 
 
 class WorkspaceFiles:
@@ -38,7 +39,7 @@ class WorkspaceFiles:
     def write(self, path: str, data: bytes, seen: bytes | None, mode: int = 0) -> os.stat_result:
         """Put a file in place of what was `seen` there, None for nothing; Conflict when something else is there now."""
         with self._errors(path), self._folder(path, is_made=True) as (folder, name):
-            part = f".{name}.{os.getpid()}.part"
+            part = f".{name}{PART}"
             try:
                 handle = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, MODE, dir_fd=folder)
                 with open(handle, "wb") as file:

@@ -179,6 +179,7 @@ class Project:
         """The file holds this, durably; what notes that with its entry. Conflict when it is not as it was read from."""
         if reason := self.changed(path):
             raise Conflict(reason, hint="look at the file, then ask for the change again")
+        like = like if self.has(like, PROJECT) else path
         there, model = self._on_disk(path), self._on_disk(like)
         data = content if isinstance(content, bytes) else self._encoded(content, like, model)
         assert self._disk is not None

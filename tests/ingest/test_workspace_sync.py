@@ -194,6 +194,11 @@ def test_what_a_person_writes_at_once_is_on_the_disk_too(desk: Desk):
     assert desk.verbs.set(me, "a.md", Write(search="one", replace="two")).status == 200 and path.read_text() == "two and more"
     assert desk.verbs.set(me, "new/b.md", Write(body="made")).status == 200 and (desk.root / "new/b.md").read_text() == "made"
     assert desk.verbs.mv(me, "a.md", "c.md").status == 200 and (desk.root / "c.md").read_text() == "two and more"
+    assert desk.verbs.mv(me, "c.md", "memory://c").status == 200 and desk.verbs.cp(me, "memory://c", "c.md").status == 200
+    assert (desk.root / "c.md").read_text() == "two and more"
+    (desk.root / ".c.md.owlbox-part").write_text("left by a killed process")
+    assert desk.verbs.set(me, "c.md", Write(body="three")).status == 200
+    assert sorted(one.name for one in desk.root.iterdir()) == ["c.md", "new"]
     assert desk.verbs.rm(me, "c.md").status == 200 and not path.exists() and not (desk.root / "c.md").exists()
     assert desk.project.before_turn(desk.run()) == Change()
 
