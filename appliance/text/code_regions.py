@@ -200,10 +200,10 @@ def quotation_end(source: Source, since: int, start: int, ends: tuple[int, ...])
     if not opened:
         return 0
     for end in ends:
-        last = min(source.paragraph_end(end), end + QUOTATION_CHARS)
+        last = end + 1 if end > source.paragraph_end(start) else min(source.paragraph_end(end), end + QUOTATION_CHARS)
         for found in QUOTE.finditer(text, end, last):
             if found.group() in QUOTES[opened] and _closes(text, found.start()):
-                return found.end()
+                return source.before_code(min(ends), found.end())  # what it holds besides is looked at on its own
     return 0
 
 
