@@ -45,7 +45,7 @@ JUDGED = re.compile(
 BACKWARDS = re.compile(rf"(?<![\w-])(?:-|minus )\d+(?:\.\d+)? ?{UNIT}\b|\b(?:every|each|in|after) 0 {UNIT}\b")
 GONE = re.compile(rf"\b(?:yesterday|the day before yesterday|last (?:night|week|month|year)|\d+ {UNIT} ago)(?!['\w])")
 EXAMPLES = "say when, such as: every weekday at 7am, in 20 minutes"
-LATER = "say when it is to be, such as: tomorrow at 9, every Monday at 9"
+LATER = "say when it is to be, such as: tomorrow at noon, every Monday at 9"
 CLOCKED = re.compile(rf"\b(?:at|by) \d|\b{CLOCK}")
 
 
