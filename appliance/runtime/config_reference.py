@@ -81,8 +81,8 @@ def default_toml() -> str:
         lines = [line for item in table.items if about(item).is_shown for line in _commented(item, table.known.is_later)]
         if lines:
             parts.append(f"[{table.name}]\n" + "\n".join(lines) + "\n")
-    note = "# Its models also need models.local_only = false, and a place in a pool. Not used yet."
-    parts.append(f'[providers.anthropic]\n{note}\nkey = ""\n')
+    note = "# Its models also need models.local_only = false, and a place in a pool."
+    parts.append(f'{note}\n# [providers.anthropic]\n# key = ""\n')
     return "\n".join(parts)
 
 
