@@ -348,12 +348,17 @@ class Face(App[None]):
         super().exit(result, return_code, message)
 
     def action_leave(self) -> None:
-        """Ctrl+C copies a selection, otherwise it leaves."""
+        """Ctrl+C copies a selection; else stops the answer, then clears what is typed, then leaves."""
         focused = self.focused
         text = focused.selected_text if isinstance(focused, TextArea | Input) else ""
         text = text or self.screen.get_selected_text() or ""
         if not text:
-            self.exit()
+            if self._panel.id == "chat" and self.chat.interrupt():
+                return
+            if isinstance(focused, TextArea | Input) and (focused.text if isinstance(focused, TextArea) else focused.value):
+                focused.clear()
+            else:
+                self.exit()
             return
         self.copy_to_clipboard(text)
         self.screen.clear_selection()

@@ -111,6 +111,7 @@ class Chat(Panel):
         self._is_explained = False
         self._next, self._told = "", ""
         self._asked_to_stop_s = -STOP_WITHIN_S
+        self._stopped: Outgoing | None = None  # by Ctrl+C
         self._are_open = False
         self.cost: dict[str, Any] = {}
         self.waits = Waits(self.ask)
@@ -165,6 +166,15 @@ class Chat(Panel):
             self.means.say("Esc again stops the answer", False)
             return True
         self._asked_to_stop_s = -STOP_WITHIN_S
+        self._stop(self.running)
+        return True
+
+    def interrupt(self) -> bool:
+        """Ctrl+C stops the answer at once; False when none runs, or that one was asked to stop before."""
+        if self.running is None or self.running is self._stopped:
+            return False
+        self._stopped = self.running
+        self.means.say("stopping the answer; Ctrl+C again clears the line, then leaves", False)
         self._stop(self.running)
         return True
 

@@ -18,7 +18,7 @@ KEYS = (
             ("F1 to F7", "go to a tab; outside of Chat also 1 to 7"),
             ("Esc", "close, stop an answer (twice), back to Chat"),
             ("Ctrl+R", "connect again now, when the core is away"),
-            ("Ctrl+C", "copy what is selected, otherwise leave"),
+            ("Ctrl+C", "copy what is selected; else stop, clear, leave"),
             ("k, j", "outside of Chat: scroll what is beside the list"),
             ("r", "outside of Chat: look again now"),
         ),

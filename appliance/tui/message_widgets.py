@@ -142,19 +142,31 @@ class ToolBox(Shown):
         if is_heard and not self.is_open:
             tail = f" · {self._said.rpartition(chr(10))[2]}"
         if state == "error" and result is not None and not self.is_open:
-            tail += f" · {result['outcome']}: {' '.join(str(result['content']).split())}"
+            tail += f" · {result['outcome']}: {' '.join(_in_words(str(result['content'])).split())}"
         head = Content.assemble((f"{mark} ", style), (self._tool, "bold"), f"({given})", (tail, "dim"))
         self.update(Content("\n").join([head, *self._body()]) if self.is_open else head)
 
     def _body(self) -> list[Content]:
         if self._result is None:
             return [Content("it waits for your decision" if self._is_waiting else self._said or "still running")]
-        text = str(self._result["content"]).rstrip()
+        text = _in_words(str(self._result["content"])).rstrip()
         if origin := (self._result.get("input") or {}).get("origin"):
             text = f"({origin}: strangers may have written this)\n{text}"
         if len(text) > RESULT_CHARS:
             text = f"{text[:RESULT_CHARS]}\n… {len(text) - RESULT_CHARS} more characters"
         return [Content(text or "(nothing)")]
+
+
+def _in_words(content: str) -> str:
+    """What a tool said, where it failed: its message and the next step, instead of the JSON that a model is told."""
+    try:
+        told = json.loads(content) if content.startswith('{"is_error"') else None
+    except ValueError:  # cut short
+        return content
+    if not isinstance(told, dict) or not told.get("message"):
+        return content
+    hint = told.get("next_action_hint")
+    return f"{told['message']} ({hint})" if hint else str(told["message"])
 
 
 def _cost(result: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """The full screen against a real core with a scripted model: what a person sees and what the core gets."""
 
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -576,6 +577,37 @@ def test_tool_box_opens_with_result():
     assert str(made.content).startswith("✔ search(") and "…" in str(made.content) and str(made.content).endswith("· 3 ms")
     made.open(True)
     assert str(made.content).endswith("\nfound") and "x" * 80 in str(made.content)
+
+
+def test_a_failed_tool_says_so_in_words_and_not_in_json():
+    shape = {"is_error": True, "error_type": "not_found", "message": "there is no note a", "next_action_hint": "search finds notes"}
+    event = {"tool": "read", "input": {"ref": "a"}, "status": 404, "outcome": "not_found", "duration_ms": 3}
+    made = ToolBox(event)
+    made.finish({**event, "content": json.dumps(shape)})
+    assert str(made.content).endswith("· not_found: there is no note a (search finds notes)")
+    made.open(True)
+    assert str(made.content).endswith("\nthere is no note a (search finds notes)")
+    for odd in ('{"is_error": tr', '{"is_error": true}', "plain words"):
+        made.finish({**event, "content": odd})
+        assert str(made.content).endswith(f"\n{odd}")
+
+
+def test_ctrl_c_stops_then_clears_then_leaves(core: Core):
+    async def scenario(seen: Seen) -> None:
+        composer = seen.app.query_one(Composer)
+        await seen.shows("● connected")
+        await seen.type("endless please")
+        await seen.shows("one two", "thinking")
+        composer.put("half a line")
+        await seen.press("ctrl+c")
+        await seen.shows("Stopped.")
+        assert composer.text == "half a line" and seen.app.is_running
+        await seen.press("ctrl+c")
+        assert composer.text == "" and seen.app.is_running
+        await seen.press("ctrl+c")
+        await seen.until(lambda: not seen.app.is_running, "it has left")
+
+    show(environ(), core.box.runtime, scenario)
 
 
 @pytest.mark.parametrize("name", ["chat", "threads", "context", "tasks", "schedules"])
