@@ -189,7 +189,8 @@ class Agent:
             answer = replace(answer, text=f"{answer.text} {sources}")
         text = answer.text if is_of_use else talk.said.strip()  # of a useless answer, what the person has seen
         if text:
-            yield replace(base, content=text)
+            measured = talk.finish.output_tokens - talk.finish.reasoning_tokens
+            yield replace(base, content=text, tokens=measured if is_of_use and not answer.calls and measured > 0 else None)
         calls = answer.calls if is_of_use else ()
         if text or calls:
             talk.messages.append(Message("assistant", text, tool_calls=calls, reasoning=talk.finish.reasoning if calls else ""))
@@ -283,7 +284,7 @@ class Agent:
         settings, plain = talk.work.settings, talk.plain
         most = route.max_tokens or self.limits.max_output_tokens
         usual = self.limits.temperature if plain is None else plain.temperature
-        role = talk.role.temperature if plain is None else None
+        role = talk.role.temperature if plain is None or talk.role.is_temperature_set else None
         return Ask(
             system=packet.system,
             messages=self.hooks.filter(hook_points.MESSAGES, packet.messages, talk.run),
@@ -357,7 +358,8 @@ class Agent:
         if self._budget is not None and talk.scene is not None and talk.packet is not None:
             self._budget.answered(talk.scene, talk.packet, text, thoughts, finish)
         if thoughts:
-            yield Event(run=talk.run, kind="thinking", role="assistant", content=thoughts, correlation=log.correlation())
+            tokens = finish.reasoning_tokens or None
+            yield Event(talk.run, "thinking", "assistant", thoughts, tokens=tokens, correlation=log.correlation())
         is_cut, limit = finish.reason in CUTS, self.limits.max_commands
         answer = answer_parser.read(text, finish.tool_calls, specs, limit, is_cut=is_cut, others=others)
         if answer.warnings:

@@ -14,7 +14,7 @@ from typing import Any
 
 from appliance.channels.inbox import Accepted, Inbox
 from appliance.clock import correlation_id, new_id, now_ms
-from appliance.errors import BadInput, Conflict, NotFound
+from appliance.errors import BadInput, Conflict, NotFound, Refused
 from appliance.knowledge.views import Views
 from appliance.records import Inbound, Mode, Outcome, RunSettings, to_plain
 from appliance.runtime import log
@@ -195,9 +195,17 @@ class Control:
         """A session that was idle or archived is active again (A-229)."""
         return self.sessions.move(self.sessions.get(ref).id, "active")
 
-    def close(self, ref: str) -> Session:
-        """Let a session take no more messages; what is answered or waits in it is stopped first, and then it is closed."""
+    def close(self, ref: str, by: str = "", *, is_final: bool = False) -> Session:
+        """Let a session take no more messages; what is answered or waits in it is stopped first, and then it is closed.
+
+        Refused for that in which everything lies that the caller says here, unless `is_final`.
+        """
         found = self.sessions.get(ref)
+        if found.id == f"{CHANNEL}:{by}" and not is_final and found.status != "closed":
+            raise Refused(
+                f"{found.id} is your own conversation: closed, it takes nothing more that you say",
+                hint=f"owlbox session archive {found.id} puts it away; owlbox session close {found.id} --final closes it",
+            )
         if found.status != "closing":
             if not self._busy(found, PROPOSED):
                 return self.sessions.move(found.id, "closed")

@@ -19,7 +19,7 @@ from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
 
 ABOUT = "what the owl keeps, as drives and folders"
-PLACED = {"tree": "path", "size": "path"}  # arguments that need no option although they may be left out
+PLACED = {"tree": "path", "size": "path", "list": "path"}  # arguments that need no option although they may be left out
 DRIVE = re.compile("[a-z][a-z0-9_-]*")
 MANY = ("query", "pattern")  # arguments of many words, so that nobody has to quote
 BINARY = 2_500_000  # bytes that fit into one call as base64; what is text may be as long as an entry
@@ -60,6 +60,7 @@ MORE: dict[str, Sequence[tuple[str, dict[str, Any]]]] = {
         ("--file", {"default": "", "metavar": "PATH", "help": "the content of this file instead"}),
         ("--overwrite", {"action": "store_const", "const": "overwrite", "dest": "on_conflict", "help": "replace what is there"}),
     ),
+    "list": (("--path", {"dest": "folder", "default": "", "metavar": "PATH", "help": "the same"}),),
     "search": (("-k", {"dest": "top_k", "type": int, "default": argparse.SUPPRESS, "metavar": "N", "help": "the same"}),),
     "edit": (
         ("start", {"nargs": "?", "type": int, "default": None, "help": "first line to change, from 1"}),
@@ -124,7 +125,7 @@ def read(args: argparse.Namespace, home: Home) -> int:
             left -= data["content"].count("\n") + 1
         if not data["next_offset"] or (args.limit and left <= 0):
             break
-        given |= {"offset": data["next_offset"], "limit": left}
+        given |= {"offset": data["next_offset"], "limit": left, "column": 1}
     text = "\n".join(parts)
     if args.json:
         say(json.dumps({**data, "content": text, "offset": args.offset}, ensure_ascii=False))
@@ -188,6 +189,8 @@ HANDLERS: dict[str, Callable[[argparse.Namespace, Home], int]] = {"read": read, 
 def _arguments(args: argparse.Namespace) -> dict[str, Any]:
     values = {name: getattr(args, name) for name in args.fields}
     values = {name: " ".join(value) if isinstance(value, list) else value for name, value in values.items()}
+    if getattr(args, "folder", ""):
+        values["path"] = args.folder
     path = values.get("path")
     if args.action in PLACED and path and not values.get("drive") and DRIVE.fullmatch(path):
         values.update(drive=path, path="")  # `context tree memory`: what has no slash is a drive

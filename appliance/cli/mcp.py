@@ -313,7 +313,7 @@ def execute(args: argparse.Namespace, home: Home) -> int:
     asked = {"server": args.server, "tool": args.tool, "arguments": _object(args.arguments)}
     done = once(home, "mcp.exec", asked)
     if done["status"] >= 400 and not args.json:
-        is_wrong = done["outcome"] == "input_error"
+        is_wrong = done["outcome"] == "input_error" and "mcp_info" in done["hint"]  # else the hint names the tools there are
         hint = f"owlbox mcp info {args.server} {args.tool} shows its arguments" if is_wrong else done["hint"]
         raise from_outcome(done["outcome"], done["message"], hint)
     if args.json:

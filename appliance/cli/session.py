@@ -27,7 +27,14 @@ SESSIONS = 1000  # asked for at a time
 PART_LINES, PART_CHARS, MAX_LINE = 200, 400_000, 3_000_000
 STATES = ("created", "active", "idle", "stopped", "archived", "closing", "closed")
 FOLLOW = "show a thread as it grows; ends when the thread ends; a chat stays open (Ctrl+C ends the showing)"
+KINDS = ("chat", "ask", "tick", "child")
+OTHER_KINDS = {"chat_session": "chat", "worker_tick": "tick"}
 FLAGS = ("no-repo", "no-web", "no-interaction", "no-proposals")
+
+
+def _kind(word: str) -> str:
+    """A type of threads, by either of its names."""
+    return OTHER_KINDS.get(word, word)
 
 
 # -- the words --------------------------------------------------------------------------------------
@@ -46,7 +53,7 @@ def add(command: Command, parser_class: Any) -> None:
 
 def _threads(command: Command, known: Any) -> None:
     listing = command("list", listings.threads, "newest first", known)
-    listing.add_argument("--type", default="", choices=["chat", "ask", "tick", "child"], help="only this type")
+    listing.add_argument("--type", type=_kind, default="", choices=KINDS, help="only this type; worker_tick and chat_session too")
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--offset", type=int, default=0)
     view = command("view", listings.thread_view, "everything in one thread", known)
@@ -87,6 +94,8 @@ def _sessions(command: Command, known: Any) -> None:
         made = command(name, session_view if name == "view" else session_do, text, known)
         made.set_defaults(verb=name)
         made.add_argument("id", help="channel:sender, or the sender")
+        if name == "close":
+            made.add_argument("--final", action="store_true", help="also your own, which then takes nothing more that you say")
     export = command("export", session_export, "a session as JSON lines", known)
     export.add_argument("id", nargs="?", default="", help="channel:sender; none with --all")
     export.add_argument("-o", "--output", default="", metavar="FILE", help="write this file instead of standard output")
@@ -178,7 +187,8 @@ def session_view(args: argparse.Namespace, home: Home) -> int:
 
 def session_do(args: argparse.Namespace, home: Home) -> int:
     """Change a session's state, or delete it."""
-    done = tool_command.once(home, f"session.{args.verb}", {"id": args.id})
+    more = {"is_final": True} if getattr(args, "final", False) else {}
+    done = tool_command.once(home, f"session.{args.verb}", {"id": args.id, **more})
     if args.json:
         say(json.dumps(done, ensure_ascii=False))
     elif args.verb == "delete":

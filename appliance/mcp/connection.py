@@ -7,6 +7,7 @@ Opening and closing happen in one task of its own, as the protocol's library wan
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,11 @@ LOG = logging.getLogger(__name__)
 START_S = 60.0  # servers that fetch themselves first are slow to begin
 END_S = 12.0
 # Errors of HTTP after which a connection is not asked again, by name: the library that raises them is one of its own.
+ADDRESS = "see whether the address is right: it often ends in /mcp"
+# What the library says of an answer that is no message of MCP.
+NO_MESSAGE = re.compile(
+    r"validation errors? for|Failed to parse JSON|Invalid JSON|Unexpected content type|not valid JSON-?RPC", re.IGNORECASE
+)
 BROKEN = ("ConnectError", "ConnectTimeout", "ReadTimeout", "ReadError", "WriteError", "RemoteProtocolError")
 
 
@@ -152,6 +158,9 @@ class Connection:
         if code == REQUEST_TIMEOUT:
             return ServerError(f"server {name} did not answer in time", outcome="retryable", hint=hint_of("retryable", name))
         text = f"{type(one).__name__}: {one}" if not isinstance(one, MCPError) else str(one)
+        if NO_MESSAGE.search(text):  # its answer, field by field, says less
+            hint = ADDRESS if self.spec.url else "see whether its program is right"
+            return ServerError(f"{name} is no MCP server: what it answers is no message of MCP", outcome="permanent", hint=hint)
         text = f"HTTP {self._heard.status}: {text}" if self._heard.status else text
         kind = "input_error" if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else kind_of(text)
         if type(one).__name__ in BROKEN:
@@ -159,6 +168,8 @@ class Connection:
         if type(one).__name__.startswith("OAuth"):
             kind = "auth_error"
         hint = f"{name} knows nothing of that kind: do without it" if code == METHOD_NOT_FOUND else hint_of(kind, name)
+        if self._heard.status == 404:
+            hint = ADDRESS
         return ServerError(f"server {name}: {text[:2000]}", outcome=kind, hint=hint)
 
     async def _own(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 from appliance.errors import BadInput, ConfigError, NotFound, OwlError
 from appliance.policy import modes
 from appliance.runtime import trusted_files
-from appliance.runtime.settings import LOCAL, Config
+from appliance.runtime.settings import AGENTS, LOCAL, Config
 from appliance.runtime.settings import Agent as Caps
 from appliance.text import markdown
 
@@ -50,6 +50,7 @@ class Role:
     pool: str = ""
     max_turns: int = 0
     temperature: float | None = None
+    is_temperature_set: bool = False  # by the home; what ships leaves a small model to the configuration
     timeout_s: float = 0
     tools: tuple[str, ...] | None = None
     tasks: tuple[str, ...] | None = ()
@@ -134,7 +135,7 @@ class Roles:
         if preset == "delegating":
             return replace(found, tools=DELEGATING, preset=preset)
         tools = found.tools if preset == "open" or found.tools == () else (*(found.tools or ()), *DIRECT)
-        return replace(found, tools=tools, preset=preset, temperature=found.temperature if found.is_own else None)
+        return replace(found, tools=tools, preset=preset)
 
     def queue(self, max_turns: int = 0) -> Role:
         """Who works on a task of the queue: a worker with the tools for that beside its own, whom nobody can help."""
@@ -235,11 +236,13 @@ class Roles:
         """With what the configuration says about the role, where its file does not."""
         caps = self._settings().agents.get(role.name, Caps())
         temperature = role.temperature if role.temperature is not None else caps.temperature
+        shipped = AGENTS.get(role.name, Caps()).temperature
         return replace(
             role,
             pool=(role.name == HEARTBEAT and self._settings().heartbeat.pool) or role.pool or caps.model or caps.pool,
             max_turns=role.max_turns or caps.max_iterations,
             temperature=temperature,
+            is_temperature_set=temperature is not None and temperature != shipped,
             timeout_s=role.timeout_s or (caps.timeout_s if role.name in self._settings().agents else 0),
         )
 

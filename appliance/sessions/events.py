@@ -16,12 +16,14 @@ from appliance.errors import NotFound
 from appliance.policy.taint_marks import CARRIED, Marks
 from appliance.records import Event, Message, ToolCall
 from appliance.store.database import Row, Store
+from appliance.text import tokens
 from appliance.text.fences import is_origin
 
 COLUMNS = (
     "id, run, seq, parent, turn, kind, role, content, tool, input, call_id, duration_ms, tokens, "
     "status, outcome, channel, sender_id, correlation, at_ms"
 )
+CHARS_PER_TOKEN = 4  # about, of an event that nobody measured
 NO_RESULT = "no result is known; it may or may not have taken effect"
 SPOKEN = ("message", "tool_use", "tool_result")  # what a conversation is made of
 # From the head to the first event, newest first. CROSS JOIN keeps that order, so that a LIMIT ends the walk.
@@ -49,7 +51,8 @@ class Events:
             if not rows:
                 raise NotFound(f"no thread {event.run}")
             parent = rows[0][1] if event.parent is None else event.parent
-            event = replace(event, seq=int(rows[0][0]), parent=parent, at_ms=event.at_ms or now_ms())
+            count = _tokens(event) if event.tokens is None else event.tokens
+            event = replace(event, seq=int(rows[0][0]), parent=parent, at_ms=event.at_ms or now_ms(), tokens=count)
             marks = ", ".join("?" * 18)
             row_id = int(
                 execute(
@@ -237,6 +240,12 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
     if later:
         give_up()
     return messages
+
+
+def _tokens(event: Event) -> int:
+    """About how many tokens an event takes, where nobody has measured it."""
+    given = "" if event.input is None else json.dumps(event.input, ensure_ascii=False)
+    return tokens.estimate(event.content, CHARS_PER_TOKEN) + tokens.estimate(given, CHARS_PER_TOKEN)
 
 
 def _values(event: Event) -> tuple[Any, ...]:

@@ -56,23 +56,27 @@ class DirSize:
 
 @dataclass(frozen=True)
 class Text:
-    """Lines of an item from `offset` on; `next_offset` is 0 at the end."""
+    """Lines of an item from `offset` on, the first of them from `column` on; `next_offset` is 0 at the end."""
 
     ref: str
     content: str
     offset: int
     total_lines: int
     next_offset: int
+    column: int = 1
 
     def text(self) -> str:
         """As much as a model reads at once, and how to go on."""
         if self.offset > max(self.total_lines, 1):
             return f"[nothing at line {self.offset}: {self.ref} has {self.total_lines} lines]"
+        if not self.content and self.column > 1:
+            return f"[line {self.offset} has fewer than {self.column} characters]"
         if len(self.content) <= PAGE_CHARS:
             return self.content + (f"\n[more lines: offset={self.next_offset}]" if self.next_offset else "")
         end = self.content.rfind("\n", 0, PAGE_CHARS)
         if end < 0:
-            return f"{self.content[:PAGE_CHARS]}\n[line {self.offset} is longer than {PAGE_CHARS} characters: its end is not shown]"
+            rest = f"column={self.column + PAGE_CHARS}"
+            return f"{self.content[:PAGE_CHARS]}\n[line {self.offset} goes on: offset={self.offset}, {rest}]"
         following = self.offset + self.content.count("\n", 0, end) + 1
         return f"{self.content[:end]}\n[more lines: offset={following}, {self.total_lines} lines in all]"
 
@@ -235,8 +239,10 @@ def context_dir_size(
     caller: Caller,
 ) -> DirSize:
     """Like du: how many bytes a folder, a drive or an item takes."""
-    stored, _ = drives.find(path, drive, is_model=bool(caller.run))
+    stored, found = drives.find(path, drive, is_model=bool(caller.run))
     size = drives.size(stored, is_recursive=recursive)
+    if not size.items and found is None and locator_of(stored) and not drives.is_folder(stored):
+        raise drives.missing(stored, "folder")
     return DirSize(display(stored), size.bytes, formatted(size.bytes), size.items)
 
 
@@ -252,8 +258,10 @@ def context_list(
     caller: Caller,
 ) -> Items:
     """Like ls: list items by reference."""
-    folder = "" if not drive and path in ("", "/") else drives.find(path, drive, is_model=bool(caller.run))[0]
+    folder, entry = ("", None) if not drive and path in ("", "/") else drives.find(path, drive, is_model=bool(caller.run))
     found, total = drives.items(folder, is_recursive=recursive, limit=limit, offset=offset, is_model=bool(caller.run))
+    if not total and folder and entry is None and locator_of(folder) and not drives.is_folder(folder):
+        raise drives.missing(folder, "folder")
     return Items(tuple(found), total)
 
 
@@ -263,6 +271,7 @@ def context_read(
     drive: DriveName = "",
     offset: Annotated[int, Range(1, OPEN_LINES), "first line to show, from 1"] = 1,
     limit: Annotated[int, Range(0, OPEN_LINES), "how many lines, 0 for all"] = 0,
+    column: Annotated[int, Range(1, 100_000_000), "first character of the first line, to read a long line on"] = 1,
     *,
     drives: Drives,
     caller: Caller,
@@ -271,6 +280,7 @@ def context_read(
     found = drives.text(path, drive, is_model=bool(caller.run))
     lines = found.body.split("\n")
     wanted = lines[offset - 1 : offset - 1 + limit] if limit else lines[offset - 1 :]
+    wanted[:1] = [line[column - 1 :] for line in wanted[:1]]
     size = 0
     for count, line in enumerate(wanted):
         size += len(line) + 1
@@ -281,7 +291,7 @@ def context_read(
     total = line_count(found.body)
     # A final newline belongs to the whole text, so the empty line after it is a page of its own there.
     has_more = bool(wanted) and following <= (total if limit else len(lines))
-    return Text(display(found.path), "\n".join(wanted), offset, total, following if has_more else 0)
+    return Text(display(found.path), "\n".join(wanted), offset, total, following if has_more else 0, column)
 
 
 @tool(group="context", command="context info", is_read_only=True, menu=())

@@ -125,12 +125,13 @@ class Ticks:
         self.hold: Callable[[bool], None] = unseen  # told before a claim is made, and when none is held any more
         self._is_stopping = False
         self._number = 0
+        self.failed: int | None = None  # the task that failed in the last tick
         self.was_interrupted = False  # the last tick, by something that trying again at once would not mend
 
     def tick(self, worker: str, only: int | None = None) -> bool:
         """One round; True when there was a task to work on. Unavailable when no model can be asked: nothing is claimed."""
         self._number += 1
-        self.was_interrupted = False
+        self.was_interrupted, self.failed = False, None
         started_s, did_work = monotonic_s(), False
         self._phases.say("tick-start", f"#{self._number}")
         try:
@@ -379,6 +380,7 @@ class Ticks:
             task = None
         is_ours = task is not None and task.attempts == claim.number
         became = f"in_progress -> {task.status}" if task is not None and is_ours else f"left as it is: {LOST}"
+        self.failed = claim.task.id if task is not None and is_ours and task.status == "failed" else None
         change = Event(job.loop.run, "status_change", "system", f"task {claim.task.id}: {became}")
         try:
             parts.runs.append(change)

@@ -26,7 +26,7 @@ from appliance.work.worker_control import Crew
 from appliance.work.worker_log import Phases
 
 LOG = logging.getLogger(__name__)
-WORKED, NOTHING, NO_MODEL, DECLARED_DEAD = 0, 0, 5, 1  # exit codes
+WORKED, NOTHING, NO_MODEL, DECLARED_DEAD, TASK_FAILED = 0, 0, 5, 1, 1  # exit codes
 RETRY_S = 5.0  # after no model could be asked, doubling
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SECOND_LOOK_S = 2.0  # a signal may come before the commit that it tells of
@@ -212,6 +212,8 @@ class Shift:
         else:
             if did_work:
                 self.did_work = True
+                if self._ticks.failed is not None:
+                    self._code, self.reason = TASK_FAILED, f"task {self._ticks.failed} failed"
                 self._told()
             else:
                 self._idle()

@@ -19,6 +19,7 @@ from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, OwlError, TooLarge, Unavailable
 from appliance.policy.policy_file import Policy
 from appliance.prompt.packet import Packets
+from appliance.prompt.roles import Role
 from appliance.records import (
     Ask,
     Cancel,
@@ -562,6 +563,20 @@ def test_an_answer_that_was_cut_off_says_so() -> None:
 def test_an_answer_that_went_in_circles_says_so() -> None:
     steps, _ = think(["Owls owls owls", Finish("repetition", output_tokens=3)])
     assert shown(steps) == events(steps, "message")[0].content == "Owls owls owls … [ended: it said the same over and over]"
+
+
+@pytest.mark.covers("B-015", "B-052")
+def test_an_answer_and_its_thoughts_have_the_tokens_that_were_counted() -> None:
+    steps, _ = think(["Owls.", Finish("stop", output_tokens=9, reasoning_tokens=6, reasoning="hm")])
+    assert [(e.kind, e.tokens) for e in steps if isinstance(e, Event)] == [("thinking", 6), ("message", 3)]
+
+
+@pytest.mark.covers("A-087")
+@pytest.mark.parametrize(("role", "temperature"), [(Role(), 0.1), (Role(temperature=0.7), 0.7)])
+def test_the_role_s_temperature_is_asked_for(role: Role, temperature: float) -> None:
+    model = PlayedModel([["Hello."]])
+    list(agent(model, PlayedTools()).loop("run", (LOCAL,), CancelToken(), role=role))
+    assert model.asked[0][1].temperature == temperature
 
 
 # -- verdicts, through the agent ----------------------------------------------------------------------

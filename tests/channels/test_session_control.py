@@ -21,7 +21,7 @@ from appliance.channels.rpc.core_methods import LocalCall
 from appliance.channels.rpc.sessions import Record
 from appliance.cli import main
 from appliance.cli import session as annals
-from appliance.errors import BadInput, Conflict, NotFound
+from appliance.errors import BadInput, Conflict, NotFound, Refused
 from appliance.knowledge.views import Views
 from appliance.records import Ask, Cancel, Delta, Event, Finish, LoopEnded, Piece, Route
 from appliance.runtime.jsonrpc import marked
@@ -235,6 +235,16 @@ def test_earlier_prompt_goes_first_whoever_starts_first(store: Store) -> None:
     until(lambda: bench.inbox.busy() == 0)
     answers = [e.content for e in bench.runs.events(first.run) if e.role == "assistant"]
     assert answers == ["eno", "owt"]
+
+
+def test_ones_own_conversation_is_closed_only_for_good(bench: Bench) -> None:
+    mine = f"local:{session_control.getuser(os.getuid())}"
+    bench.desk.accept("one", sender=mine.removeprefix("local:"))
+    with pytest.raises(Refused, match="your own conversation") as caught:
+        bench.call("session.close", id=mine)
+    assert "session archive" in caught.value.hint and "--final" in caught.value.hint
+    assert bench.call("session.close", id=mine, is_final=True)["status"] == "closed"
+    assert bench.call("session.close", id=mine)["status"] == "closed"
 
 
 def test_closing_a_session_ends_what_waits_in_it_and_no_fork_is_made_there(bench: Bench, store: Store) -> None:
@@ -478,6 +488,6 @@ def test_commands_do_all_of_it(bench: Bench, home: Home, runtime: Path, monkeypa
     assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700 == stat.S_IMODE((tmp_path / "all").stat().st_mode)
     assert "is archived" in owlbox("session", "archive", session) and "is active" in owlbox("session", "resume", session)
     assert "close it first" in owlbox("session", "delete", session, code=1)
-    assert "is closed" in owlbox("session", "close", session) and "deleted" in owlbox("session", "delete", session)
+    assert "is closed" in owlbox("session", "close", session, "--final") and "deleted" in owlbox("session", "delete", session)
     assert "no sessions" in owlbox("session", "list")
     assert "is no date" in owlbox("session", "list", "--after", "soon", code=2)

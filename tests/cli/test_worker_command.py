@@ -189,6 +189,14 @@ def test_run_tells_programs_what_it_did(owl: Box) -> None:
     assert owl.json("worker", "run", "--task-id", str(number))["did_work"] is True
 
 
+def test_run_fails_when_its_task_has_failed(owl: Box) -> None:
+    script(owl, '[[turns]]\nrepeat = true\ntool_calls = [{name = "fail_task", arguments = {reason = "no owls"}}]\n')
+    number = add(owl, "count owls")
+    done = owl.run("worker", "run", "--json")
+    assert (done.returncode, json.loads(done.stdout)["reason"]) == (1, f"task {number} failed")
+    assert owl.run("worker", "run").returncode == 0  # nothing to do is no failure
+
+
 def test_status_and_doctor_tell_of_the_queue(owl: Box) -> None:
     add(owl, "greet me")
     shown = owl.run("status").stdout

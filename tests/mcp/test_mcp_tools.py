@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from harbors import STUB, stub, website
+from loopback import raw_serving
 from needs import needs
 from process import Box, a_shared_box, boxed  # noqa: F401
 from test_command_parts import YOLO_CHAT, native, opened
@@ -250,6 +251,10 @@ def test_servers_are_managed_on_the_command_line(box: Box, tmp_path: Path) -> No
     assert box.run("mcp", "exec", "s", "echo", "-", text='{"text": "piped"}').stdout == "echo: piped\n"
     assert box.run("mcp", "exec", "s", "fail", '{"text": "HTTP 401"}').returncode == 4
     assert box.run("mcp", "exec", "s", "fail", '{"text": "429"}').returncode == 5
+    unknown = box.run("mcp", "exec", "s", "nope")
+    assert (
+        unknown.returncode == 2 and "there are" in unknown.stderr and "echo" in unknown.stderr and "arguments" not in unknown.stderr
+    )
     wrong = box.run("mcp", "exec", "s", "fail", '{"text": "it is required"}')
     assert wrong.returncode == 2 and "owlbox mcp info s fail" in wrong.stderr, "a hint for people, not for models"
     assert box.run("mcp", "search", "zzz").stdout.startswith("no tool for 'zzz'")
@@ -297,6 +302,17 @@ def test_servers_of_other_programs_are_taken_over(box: Box, tmp_path: Path) -> N
     assert box.run("mcp", "ping").returncode == 1  # the one that is on does not answer
     for name in ("taken", "away"):
         assert box.run("mcp", "remove", name).returncode == 0
+
+
+@pytest.mark.parametrize(("mime", "body"), [("application/json", '{"hello": "world"}'), ("text/html", "<p>hi</p>")])
+def test_an_address_that_is_no_server_is_told_in_one_line(box: Box, mime: str, body: str) -> None:
+    answer = f"HTTP/1.1 200 OK\r\nContent-Type: {mime}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"
+    name = mime.rpartition("/")[2]
+    with raw_serving(lambda connection: connection.sendall(answer.encode())) as url:
+        said = box.run("mcp", "add", name, "--url", url)
+    told = said.stdout.splitlines()
+    assert said.returncode == 0 and f"{name} is no MCP server" in told[1] and "often ends in /mcp" in told[1], said.stdout
+    assert "For further information" not in said.stdout
 
 
 @pytest.mark.covers("B-142")

@@ -174,7 +174,7 @@ def test_a_prompt_file_is_read_anew_and_never_outside_of_the_folder(box: Path) -
 @pytest.mark.covers("A-078", "A-087")
 def test_the_assistant_only_delegates_where_several_people_talk(box: Path) -> None:
     alone, together = Roles(box, Config), Roles(box, Config, lambda: True)
-    assert (alone.assistant().tools, alone.assistant().preset, alone.assistant().temperature) == (DIRECT, "direct", None)
+    assert (alone.assistant().tools, alone.assistant().preset, alone.assistant().temperature) == (DIRECT, "direct", 0.7)
     assert (together.assistant().tools, together.assistant().temperature) == (DELEGATING, 0.7)
     write(box, "assistant", "---\npreset: direct\n---\n")
     assert together.assistant().tools == DIRECT
@@ -182,6 +182,16 @@ def test_the_assistant_only_delegates_where_several_people_talk(box: Path) -> No
     assert alone.assistant().tools == DELEGATING and alone.assistant().unkept is None
     write(box, "assistant", "---\npreset: open\n---\n")
     assert together.assistant().tools is None and together.assistant().preset == "open"
+
+
+@pytest.mark.covers("A-087")
+def test_the_assistants_temperature_is_what_the_home_says(box: Path) -> None:
+    assert not Roles(box, Config).assistant().is_temperature_set
+    config = replace(Config(), agents={**Config().agents, "assistant": Agent(temperature=1.3)})
+    assert Roles(box, lambda: config).assistant().temperature == 1.3 and Roles(box, lambda: config).assistant().is_temperature_set
+    write(box, "assistant", "---\ntemperature: 0.2\n---\n")
+    known = Roles(box, lambda: config).assistant()
+    assert known.temperature == 0.2 and known.is_temperature_set
 
 
 @pytest.mark.covers("A-078", "A-082")

@@ -50,6 +50,15 @@ def begun(runs: Runs, run: str, text: str = "hi") -> Loop:
 # -- events -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("B-015", "B-052")
+def test_every_event_has_a_number_of_tokens(store: Store, runs: Runs) -> None:
+    run = a_run(store)
+    runs.append(Event(run, "message", "user", "How many owls are there?"))
+    runs.append(Event(run, "tool_use", "assistant", "", tool="count", input={"what": "owls"}))
+    runs.append(Event(run, "message", "assistant", "Three.", tokens=2))
+    assert [e.tokens for e in runs.events(run)] == [6, 4, 2]
+
+
 @pytest.mark.covers("B-052")
 def test_every_field_of_an_event_comes_back(store: Store, runs: Runs) -> None:
     run = a_run(store)

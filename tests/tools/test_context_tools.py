@@ -244,6 +244,25 @@ def test_what_a_model_reads_fits_and_says_how_to_go_on(bench: Bench) -> None:
     assert bench.call("context_read", path="agent:/a", offset=500).message == "[nothing at line 500: agent:/a has 400 lines]"
 
 
+@pytest.mark.covers("B-063", "B-076")
+def test_a_long_line_is_read_on(bench: Bench) -> None:
+    line = "".join(f"{n:07d}," for n in range(4000))
+    bench.data("context_write", path="/a", content=f"first\n{line}\nlast")
+    seen, given = "", {"offset": 2}
+    while True:
+        page = bench.call("context_read", path="agent:/a", **given).message
+        assert len(page) <= toolbox.MAX_CHARS
+        text, _, hint = page.partition("\n[")
+        seen += text
+        if "column=" not in hint:
+            break
+        given = {"offset": 2, "column": int(hint.partition("column=")[2].rstrip("]"))}
+    assert seen == f"{line}\nlast" or (seen == line and "offset=3" in hint)
+    assert (
+        bench.call("context_read", path="agent:/a", offset=1, column=9, limit=1).message == "[line 1 has fewer than 9 characters]"
+    )
+
+
 @pytest.mark.covers("B-076", "E-192")
 def test_an_unknown_path_names_what_is_near(bench: Bench) -> None:
     for n in range(7):
@@ -727,6 +746,11 @@ def test_lists_are_tables_or_json(box: Box) -> None:
     assert {"drive": "agent", "items": 3} in box.json("context", "drives")["drives"]
     assert "agent:/ (3 items)" in box.run("context").stdout
     assert box.run("context", "size", "agent:/a").stdout == "agent:/a: 20 B (20 bytes) in 2 items\n"
+    missing = box.run("context", "size", "agent:/nope")
+    assert missing.returncode == 3 and "no folder agent:/nope (nearby: agent:/" in missing.stderr
+    below = box.run("context", "list", "--path", "/a", "--drive", "agent").stdout
+    assert below == box.run("context", "list", "agent:/a").stdout and below.count("\n") == 3
+    assert box.run("context", "list", "agent:/nope").returncode == 3
     assert [h["ref"] for h in box.json("context", "find", "some", "words", "--limit", "2")["hits"]] == [
         "agent:/c",
         "agent:/a/b/2",

@@ -97,9 +97,11 @@ class Record:
         return plain(self.control.resume(id))
 
     @method("session.close", access="own")
-    def close(self, call: Call, id: Session) -> dict[str, Any]:
+    def close(
+        self, call: Call, id: Session, is_final: Annotated[bool, "also the caller's own, which is refused without"] = False
+    ) -> dict[str, Any]:
         """Let a session take no more messages; what is being answered there is stopped."""
-        return plain(self.control.close(id))
+        return plain(self.control.close(id, getuser(call.uid), is_final=is_final))
 
     @method("session.delete", access="own")
     def delete(self, call: Call, id: Session) -> dict[str, Any]:
