@@ -1,6 +1,6 @@
 """Every branch of a thread and of its forks, and the messages of the present one, to go back to. Asks nobody itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,4 +110,15 @@ def lines(run: str, branches: Sequence[Mapping[str, Any]], said: Sequence[Said])
                 words = " ".join(one.text.split())
                 line = Content.assemble("  " * int(branch["depth"]), f"    ▌{one.seq:>4} ", words)
                 found.append((line, Place(run, one.before, one.text)))
+    return found
+
+
+def inherited(call: Callable[[str, dict[str, Any]], Any], thread: str) -> list[dict[str, Any]]:
+    """What was said before a fork began, in the threads it comes from."""
+    found: list[dict[str, Any]] = []
+    seen, has_more = 0, True
+    while has_more:
+        page = call("run.path", {"run": thread, "offset": seen, "limit": 1000})
+        found += [event for event in page["events"] if event["run"] != thread]
+        seen, has_more = seen + len(page["events"]), page["has_more"]
     return found

@@ -20,6 +20,7 @@ from textual.widgets import OptionList
 from appliance.clock import monotonic_s
 from appliance.tui import commands
 from appliance.tui.approvals import QUESTION, Waits
+from appliance.tui.branch_tree import inherited
 from appliance.tui.command_runner import Executor, Stage
 from appliance.tui.composer import Composer, Menu
 from appliance.tui.follower import Follower, Sight
@@ -594,17 +595,6 @@ class Chat(Panel):
     def _stop(self, message: Outgoing) -> None:
         if message.talk.thread:
             self.ask("run.stop", {"run": message.talk.thread}, _nothing)
-
-
-def inherited(call: Callable[[str, dict[str, Any]], Any], thread: str) -> list[dict[str, Any]]:
-    """What was said before a fork began, in the threads it comes from."""
-    found: list[dict[str, Any]] = []
-    seen, has_more = 0, True
-    while has_more:
-        page = call("run.path", {"run": thread, "offset": seen, "limit": 1000})
-        found += [event for event in page["events"] if event["run"] != thread]
-        seen, has_more = seen + len(page["events"]), page["has_more"]
-    return found
 
 
 _nothing: Callable[[Any], None] = lambda _: None  # noqa: E731
