@@ -19,7 +19,7 @@ from appliance.agent.loop_state import Limits as Limits
 from appliance.agent.loop_state import Work as Work
 from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
 from appliance.clock import new_id
-from appliance.errors import Cancelled, ContextTooLong, OwlError
+from appliance.errors import Cancelled, ContextTooLong, OwlError, StoreError
 from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes
 from appliance.prompt.budget import Budget
@@ -115,8 +115,19 @@ class Agent:
             talk.prompt = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
             verdict = yield from self._turns(talk)
         except OwlError as error:
+            self._note_failure(talk, error)
             verdict = stop_conditions.of_error(error, is_begun=bool(talk.said))
         yield LoopEnded(verdict.status, verdict.outcome, verdict.text)
+
+    def _note_failure(self, talk: Talk, error: OwlError) -> None:
+        """An error entry for a prompt that does not fit or a model that does not answer, of which no command could tell."""
+        if isinstance(error, (Cancelled, StoreError)):
+            return
+        try:
+            turn = talk.work.turn + talk.past.turns + 1 - talk.work.turns
+            self._commands(talk).trouble(talk.commands, "model", Outcome(error.status, error.outcome, error.message), turn)
+        except OwlError as other:
+            LOG.warning("a failure could not be noted in its thread: %s", other)
 
     # -- turns --------------------------------------------------------------------------------------
 
@@ -221,7 +232,7 @@ class Agent:
         if turn.trouble and not turn.deeds:
             yield replace(base, content=turn.trouble, status=422, outcome="strike")
         if turn.trouble:
-            self._commands(talk).trouble(talk.commands, turn.trouble)
+            self._commands(talk).trouble(talk.commands, "answer", Outcome(422, "strike", turn.trouble))
         if verdict.is_overridden:
             text = "the update does not count: something failed in the same turn"
             self._commands(talk).void(talk.commands, text)

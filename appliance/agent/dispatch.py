@@ -73,7 +73,7 @@ class Recorder(Protocol):
     def recorded(self, run: str, call: ToolCall) -> str: ...
     def finish(self, run: str, path: str, outcome: Outcome) -> None: ...
     def void(self, run: str, why: str) -> None: ...
-    def trouble(self, run: str, what: str) -> None: ...
+    def trouble(self, run: str, kind: str, outcome: Outcome, turn: int = 0) -> None: ...
 
 
 Approve = Callable[[str, Sequence[str]], Outcome]  # run, what waits: everything is accepted at once
@@ -168,10 +168,10 @@ class Dispatch:
         if self._is_logged(scene) and self._recorder is not None:
             self._recorder.void(scene.run, why)
 
-    def trouble(self, scene: Scene, what: str) -> None:
-        """Something was wrong with an answer as such: it has no command of its own that could say so."""
+    def trouble(self, scene: Scene, kind: str, outcome: Outcome, turn: int = 0) -> None:
+        """Something failed that has no command of its own that could say so: an answer as such, or the call of the model."""
         if self._is_logged(scene) and self._recorder is not None:
-            self._recorder.trouble(scene.run, what)
+            self._recorder.trouble(scene.run, kind, outcome, turn)
 
     # -- recording ----------------------------------------------------------------------------------
 
@@ -396,11 +396,12 @@ class RunLog:
         loop, turn = self.runs.moment(run)
         self.verbs.override(Actor("model", run, loop, turn), why)
 
-    def trouble(self, run: str, what: str) -> None:
-        """An entry `error://turn_N/answer/WHAT` for what was wrong with an answer."""
-        actor = Actor("model", run, *self.runs.moment(run))
+    def trouble(self, run: str, kind: str, outcome: Outcome, turn: int = 0) -> None:
+        """An entry `error://turn_N/KIND/WHAT` for what failed and is no command, in the newest turn or one that did not begin."""
+        loop, newest = self.runs.moment(run)
+        actor = Actor("model", run, loop, turn or newest)
         with self.store.write(run=run, durable=True):
-            self.verbs.actions.trouble(actor, "answer", what, Outcome(422, "strike", what))
+            self.verbs.actions.trouble(actor, kind, outcome.message, outcome)
 
     def mend(self, run: str) -> int:
         """Close the entries of calls that a process did not live to finish; how many there were."""

@@ -192,6 +192,10 @@ class Verbs:
         edited = rewrite(path, None if entry is None else entry.body, write)
         if edited is not None:
             check_knowledge(path, edited.text)
+            if entry is None and (asked := self._asked(actor, path, edited.text)) is not None:
+                self._views.wrote(actor, asked.id)
+                self._show(actor, asked.id, write.visibility, write.summary)
+                return _Done(asked.path, f"{asked.path}: asks this already")
         content = replace(write.content, body=None if edited is None else edited.text, blob=None)
         stored = self._put(actor, path, entry, content, "set" if entry is None or edited is None else "edit")
         self._show(actor, stored.id, write.visibility, write.summary)
@@ -201,6 +205,14 @@ class Verbs:
             "",
             () if edited is None else edited.warnings,
         )
+
+    def _asked(self, actor: Actor, path: str, body: str) -> Entry | None:
+        """The open question with this text that the actor's run sees under another path: a question is stored once."""
+        if self._schemes.of(path).category != "unknown":
+            return None
+        views = self._views.of(actor.run, prefix=f"{scheme_of(path)}://")
+        found = (self._entries.find(view.path, scope=view.scope) for view in views)
+        return next((entry for entry in found if entry is not None and entry.body == body), None)
 
     def _propose_text(self, actor: Actor, path: str, entry: Entry | None, write: Write) -> _Done:
         known = self.actions.waiting(actor.run, path)

@@ -179,9 +179,8 @@ class Budget:
         return most > ceiling
 
     def _opened(self, scene: Scene, turn: int) -> list[View]:
-        """What a run sees in full since a turn; not what failed, which is short and has to be read."""
-        visible = self._rows.views.of(scene.run, visibility="visible")
-        return [view for view in visible if view.turn == turn and view.status < 400]
+        """What a run sees in full since a turn, whatever its scheme and status; of what failed its line in the log stays."""
+        return [view for view in self._rows.views.of(scene.run, visibility="visible") if view.turn == turn]
 
     def _note(self, scene: Scene, what: str, text: str) -> None:
         """A line in the run's log that says what was done about its size."""

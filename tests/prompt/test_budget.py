@@ -221,15 +221,16 @@ def test_without_a_known_window_nothing_is_enforced(desk: Desk) -> None:
 
 
 @pytest.mark.covers("R-164", "E-141", "E-142", "E-146")
-def test_what_the_turn_before_opened_is_summarized_and_nothing_else(desk: Desk) -> None:
+def test_what_the_turn_before_opened_is_summarized_whatever_its_status_and_nothing_else(desk: Desk) -> None:
     desk.know("early", 4000, 1)
     desk.know("late", 8000, 4)
-    failed = desk.entries.put("known://bad", Content(body="x" * 50), By("system"), scope=f"run:{desk.run}")
+    failed = desk.entries.put("error://bad", Content(body="x" * 4000), By("system"), scope=f"run:{desk.run}")
     desk.views.show(desk.actor(4), failed.id, "visible", "failed", 404, "not_found")
     before = {view.path: view.status for view in desk.views.of(desk.run)}
     packet = desk.budget.assemble(desk.scene(5000, turn=5))
     assert not packet.is_over and packet.tokens < 4500
-    assert desk.visible() == ["known://bad", "known://early"]
+    assert desk.visible() == ["known://early"]
+    assert '<error path="error://bad" visibility="summarized" status="404"' in packet.messages[0].content
     assert {view.path: view.status for view in desk.views.of(desk.run) if view.path in before} == before
     note = desk.views.get(desk.run, "error://turn_5/budget/opened")
     assert (note.state, note.status) == ("failed", 413)

@@ -148,6 +148,9 @@ def test_a_run_that_cannot_be_made_to_fit_ends_with_413(stage: Stage) -> None:
     settings = replace(ENTRIES, context_limit=1024)
     told = ask(stage, "never-fits", settings=settings)
     assert (told.end.status, told.end.outcome) == (500, "too_large") and "that the model may be sent" in told.end.message
+    budget, model = notes(stage, told.run)
+    assert budget == "error://turn_1/budget/prompt 413"
+    assert model.startswith("error://turn_1/model/the_instructions/") and model.endswith(" 413")
     with pytest.raises(NotFound):
         stage.core.copies.get(told.run, 1)  # the model was never asked
 

@@ -497,7 +497,13 @@ MORE: dict[str, list[Any]] = {
     "dropped-2": ["After it."],
     "recorded": ['<witness path="note"/>' + put("known://r1") + BAD + put("known://r2"), "Well."],
     "filtered": [put("known://f1", "bad word") + put("known://f2"), put("known://f3", "shout"), "Well."],
-    "same-unknown": ['<set path="unknown://q">Why?</set>', '<set path="unknown://q">Why?</set>' + put("known://q"), "Well."],
+    "same-unknown": [
+        put("unknown://q", "Why?") + put("unknown://other", "How?"),
+        put("unknown://r", "Why?") + put("unknown://q", "Why?") + put("unknown://s", "Where?"),
+        "Well.",
+    ],
+    "no-answer": [{"error": "timeout"}] * 9,
+    "no-room": [{"error": "context_too_long"}] * 9,
     "use": ['{"name": "use", "arguments": {"tool": "set", "arguments": {"path": "memory:/used", "body": "by use"}}}', "Used."],
     "use-unknown": ['{"name": "use", "arguments": {"tool": "fly", "arguments": {}}}', "Well."],
     "use-itself": ['{"name": "use", "arguments": {"tool": "use", "arguments": {"tool": "read"}}}', "Well."],
@@ -1092,7 +1098,18 @@ def test_the_recording_filter_may_change_or_refuse_a_command(stage: Stage) -> No
 def test_an_open_question_is_kept_once(stage: Stage) -> None:
     told = stage.ask("[same-unknown] Ask.")
     rows = stage.core.store.rows("SELECT path FROM entries WHERE scope = ? AND path LIKE 'unknown://%'", (f"run:{told.run}",))
-    assert rows == [("unknown://q",)]
+    assert sorted(rows) == [("unknown://other",), ("unknown://q",), ("unknown://s",)]
+    assert told.deeds == "set:200 set:200 set:200 set:200 set:200"
+    assert "unknown://q: asks this already" in told.events("tool_result")[2].content
+
+
+@pytest.mark.covers("R-080", "R-164")
+@pytest.mark.parametrize(("name", "status"), [("no-answer", 504), ("no-room", 413)])
+def test_a_model_that_gives_no_answer_is_an_error_entry(stage: Stage, name: str, status: int) -> None:
+    told = stage.ask(f"[{name}] Do it.")
+    sql = "SELECT path, status FROM run_entries WHERE run = ? AND path LIKE 'error://%'"
+    ((path, noted),) = stage.core.store.rows(sql, (told.run,))
+    assert told.end.status == 500 and noted == status and path.startswith("error://turn_1/model/")
 
 
 @pytest.mark.covers("R-080", "R-081", "R-079")
