@@ -115,7 +115,7 @@ class InProcess:
                 self._check_path(str(self._core.broker.socket))  # before anything is recorded
             else:
                 self._core.inbox.close("this process only hands it in")
-        if method in FOLDER_METHODS and not self._has_looked:
+        if method in FOLDER_METHODS and not self._has_looked and not self._core.store.is_read_only:
             self._core.look()  # no core watched the folder meanwhile
             self._has_looked = True
         function = self._methods[method]

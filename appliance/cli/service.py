@@ -71,6 +71,8 @@ def status(args: argparse.Namespace, home: Home) -> int:
         ("answering", str(status["answering"])),
         *((name, _counted(counts)) for name, counts in status["queue"].items()),
     ]
+    if status["disk"]:
+        lines.insert(0, ("problem", status["disk"]))
     if status["plugins"]:
         words = (f"{one['name']} {one['state']}" for one in status["plugins"])
         lines.append(("plugins", "; ".join(words)))

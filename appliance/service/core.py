@@ -95,7 +95,7 @@ from appliance.sessions.events import SPOKEN
 from appliance.sessions.history import History, Recall
 from appliance.sessions.outbox import Patience
 from appliance.sessions.runs import Loop, Runs
-from appliance.store import visibility
+from appliance.store import storage_errors, visibility
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases
 from appliance.web.web_tools import Given as Outside
@@ -359,6 +359,8 @@ class Core:
 
     def recover(self) -> None:
         """Mend what a killed process left behind, read the skills; writes nothing when there is nothing to mend."""
+        if self.store.is_read_only:
+            return
         self.hooks.tell(hook_points.PROJECT_STARTING, self.home)
         self.office.crew.recover()
         for lease in self.leases.bury():
@@ -453,6 +455,7 @@ class Core:
             **self.workshop.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),
+            "disk": str(self.disk_fault() or ""),
             "folder": self._folder(),
             "plugins": self.plugins.plain(),
             "answering": self.inbox.busy(),
@@ -462,6 +465,10 @@ class Core:
             "last_thread": to_plain(latest[0]) if latest else None,
             "processes": [lease.plain() for lease in self.leases.listing(10)],
         }
+
+    def disk_fault(self) -> OwlError | None:
+        """Why nothing can be written now, None when it can: looked for without writing, then what the last write met."""
+        return storage_errors.standing_fault(self.home.config) or self.store.disk_fault
 
     def plan(self, pool: str) -> list[dict[str, Any]]:
         """The routes of a pool that could answer now, as the broker says."""

@@ -4,6 +4,7 @@ What it serves is built by `core`. Nothing here decides anything about a turn.
 """
 
 import ctypes
+import errno
 import fcntl
 import logging
 import os
@@ -13,7 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from appliance import __version__
 from appliance.clock import Alarms
@@ -40,9 +41,9 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file = open(path, "a+b", buffering=0)
+            self._file = _opened(path)
         except OSError as error:
-            raise StoreError(f"cannot open {path}: {error.strerror}", hint="check owner and mode of the home folder") from None
+            raise storage_errors.host_error(error, path) from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -57,13 +58,30 @@ class Lock:
 
     def tell(self, socket_path: str) -> None:
         """Write down who holds it and where it listens, for `places.find_core`."""
-        self._file.truncate(0)
-        self._file.write(os.fsencode(f"{os.getpid()}\n{socket_path}"))
+        self._write(os.fsencode(f"{os.getpid()}\n{socket_path}"))
 
     def release(self) -> None:
         """Let another core start."""
-        self._file.truncate(0)
+        self._write(b"")
         self._file.close()
+
+    def _write(self, text: bytes) -> None:
+        """What stands in the file is a help for others: a disk that takes no writes must not keep us from starting or ending."""
+        try:
+            self._file.truncate(0)
+            self._file.write(text)
+        except OSError as error:
+            LOG.info("%s is not written: %s", self._path, error.strerror or error)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """The lock file, made when it is missing; on a read-only disk it is opened for reading, which is enough for a lock."""
+    try:
+        return open(path, "a+b", buffering=0)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        return open(path, "rb", buffering=0)
 
 
 def serve(home: Home, environ: Mapping[str, str]) -> int:
@@ -135,6 +153,11 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
         problems = core.store.problems(limit_s=CHECK_S if was_clean else CHECK_UNCLEAN_S)
         if problems:
             raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint=storage_errors.AFTER_DAMAGE)
+        if core.store.is_read_only:
+            listener = _listener(core, given)
+            _serve_reading(core, listener)
+            _wait(core, signals, notifier, listener.sock.getsockname())
+            return 0
         core.office.take_drops()
         core.recover()
         _settle(core)
@@ -161,6 +184,17 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
         core.close("failed to start" if core.shutdown.state == "running" else core.shutdown.reason)
         if listener is not None and given is None:
             paths.core_socket(core.runtime).unlink(missing_ok=True)
+
+
+def _serve_reading(core: Core, listener: Listener) -> None:
+    """Answer what needs no write, on a disk that takes none: nothing is mended, watched, sent, due or asked of a model."""
+    core.shutdown.before("listener", listener.stop_accepting)
+    core.shutdown.after("hang up", listener.close)
+    listener.start()
+    _announce(core)
+    fault = core.disk_fault()
+    LOG.error("the core only reads: %s", fault)
+    print(f"owlbox: only reading: {fault}", file=sys.stderr, flush=True)
 
 
 def _settle(core: Core) -> None:

@@ -72,7 +72,7 @@ def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = Fals
         except OwlError as error:
             findings.append(Finding(name, "problem", error.message, error.hint))
         except Exception as error:
-            LOG.exception("check %s failed", name)
+            LOG.debug("check %s failed", name, exc_info=True)  # the finding says it; a traceback is for who asks for it
             findings.append(Finding(name, "problem", f"the check itself failed: {type(error).__name__}: {error}"))
     return findings
 
@@ -198,6 +198,8 @@ def _disk(home: Home, environ: Mapping[str, str]) -> Finding:
     usage = shutil.disk_usage(home.root)
     part, free = usage.used / usage.total, usage.free // 1_000_000
     text = f"{part:.0%} used, {free} MB free"
+    if fault := storage_errors.write_fault(home.root):
+        return Finding("disk", "problem", fault.message, fault.hint)
     if part >= orchestrator.disk_refuse:
         return Finding("disk", "problem", text, "the disk is nearly full: free some space")
     return Finding(

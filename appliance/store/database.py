@@ -531,6 +531,9 @@ class Store:
             if isinstance(found, DiskFull | DiskReadOnly):
                 self.disk_fault = found
             raise found from error
+        except UnicodeDecodeError:
+            damaged = f"database {self.path} is damaged: a text in it is none"
+            raise StoreError(damaged, hint=storage_errors.AFTER_DAMAGE) from None
         except UnicodeEncodeError as error:
             raise BadInput(f"the text holds half a character at {error.start}", hint="leave it out") from None
 

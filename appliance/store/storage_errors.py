@@ -83,6 +83,17 @@ def write_fault(folder: Path, path: Path | None = None) -> OwlError | None:
     return None
 
 
+def standing_fault(file: Path) -> OwlError | None:
+    """Why nothing can be written to the disk of an existing file, as far as that shows without writing anything."""
+    try:
+        if is_full(file.parent) or not _free_inodes(file.parent):
+            return disk_fault(errno.ENOSPC, file.parent)
+        os.close(os.open(file, os.O_WRONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return disk_fault(errno.EROFS, file.parent) if error.errno == errno.EROFS else None
+    return None
+
+
 def is_read_only(folder: Path) -> bool:
     """Whether the disk of a folder takes no writes."""
     return isinstance(write_fault(folder), DiskReadOnly)
