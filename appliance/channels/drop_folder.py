@@ -88,11 +88,13 @@ class Drops:
         """The folders by the context they stand for; a link is none."""
         for name, kind in FOLDERS.items():
             parent = self.root / name
-            if parent.is_symlink() or not parent.is_dir():
+            try:
+                found = [] if parent.is_symlink() or not parent.is_dir() else sorted(parent.iterdir())
+                folders = [one for one in found if not is_ignored(one.name) and one.is_dir() and not one.is_symlink()]
+            except OSError as error:
+                LOG.error("no requests are taken from %s: %s", parent, error.strerror)
                 continue
-            for folder in sorted(parent.iterdir()):
-                if not is_ignored(folder.name) and folder.is_dir() and not folder.is_symlink():
-                    yield f"{kind}:{folder.name}", folder
+            yield from ((f"{kind}:{folder.name}", folder) for folder in folders)
 
     # -- one file -----------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         ("core", running),
         ("home", status["home"]),
         ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
-        *([("vault", terminal.vault(broker["vault"]))] if broker.get("vault", {}).get("count") else []),
+        *([("vault", terminal.vault(broker["vault"]))] if any(map(broker.get("vault", {}).get, ("count", "problem"))) else []),
         *(("pending", text) for text in _pending(status["pending"])),
         ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
         ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
@@ -71,8 +71,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         ("answering", str(status["answering"])),
         *((name, _counted(counts)) for name, counts in status["queue"].items()),
     ]
-    if status["disk"]:
-        lines.insert(0, ("problem", status["disk"]))
+    lines = [*(("problem", fault) for fault in status["faults"]), *lines]
     if status["plugins"]:
         words = (f"{one['name']} {one['state']}" for one in status["plugins"])
         lines.append(("plugins", "; ".join(words)))

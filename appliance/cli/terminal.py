@@ -50,6 +50,8 @@ def say_line(text: str, out: TextIO | None = None) -> None:
 
 def vault(status: dict[str, Any]) -> str:
     """How the vault is, in one line."""
+    if status.get("problem"):
+        return f"problem: {status['problem']}"
     if status["is_locked"]:
         return "locked: owlbox secret unlock"
     words = {"expiring": "end within 7 days", "expired": "expired"}

@@ -113,6 +113,15 @@ def listing(home: Home) -> list[Model]:
     return [replace(m, fits=_fit(m, machine)) for m in lines]
 
 
+def damage(home: Home, model: Model) -> str:
+    """What is wrong with the content of an installed model that the catalogue knows, "" when nothing is; reads all of it."""
+    entry = entries().get(model.name)
+    if entry is None or not entry.sha256:
+        return ""
+    is_same = digest(home.models / model.file, "", lambda stage, done, total: None) == entry.sha256
+    return "" if is_same else f"{model.file} is damaged: its content is not that of {model.name}"
+
+
 def find(home: Home, name: str) -> Model:
     """The known or present model of this name, file name or file stem; NotFound names the nearest."""
     lines = listing(home)

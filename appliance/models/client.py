@@ -21,6 +21,7 @@ HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
 AT_ONCE = 256  # texts that the broker takes in one call
 MEET_S = 60.0
 RESTING_S = 24 * 3600.0
+SMALLER = "choose a smaller model or window: owlbox model list, models.context in owlbox.toml"
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
 
 
@@ -47,6 +48,8 @@ class Models:
         self._health_s = health_s
         # Told of a broker before it is asked the first time, and again each minute in which it is asked.
         self.met: Callable[[Client], None] = lambda client: None
+        # Why the broker has ended, "" where it is not known or has not: a connection that is cut does not say it.
+        self.ended: Callable[[], str] = lambda: ""
         self._known: tuple[int, float] = (0, 0.0)  # the broker that was met last, and when
         self._account = account
         self.is_local_only: Callable[[], bool] = lambda: False  # then no remote route is asked, whatever the broker thinks
@@ -76,10 +79,10 @@ class Models:
             except Lost as error:
                 losses += 1
                 if has_begun or losses > MAX_LOSSES:
-                    raise
+                    raise self._explained(error) from None
                 LOG.warning("broker gone before an answer began: %s", error)
                 if not self._wait_for_broker(cancel, min(end_s, monotonic_s() + self.wait_s)):
-                    raise
+                    raise self._explained(error) from None
 
     def measure(self, route: Route, ask: Ask) -> Measure:
         """Prompt size as the broker counts it."""
@@ -154,6 +157,11 @@ class Models:
             self._ping()
         except (Lost, DeadlineExceeded) as error:
             raise self._hung(error) from None
+
+    def _explained(self, error: Lost) -> Lost:
+        """The same, with why the broker ended where that is known."""
+        why = self.ended()
+        return Lost(f"the model process {why}", hint=SMALLER if "memory" in why else error.hint) if why else error
 
     def _hung(self, error: OwlError) -> Lost:
         self._revive(f"broker does not answer: {error}")

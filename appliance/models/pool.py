@@ -302,11 +302,17 @@ def find_model(home: Home, name: str) -> Path:
         raise Unavailable(f"no model in {home.models}", hint=ADD_ONE)
     if not name:
         usable = [p for p in files if _can_chat(p)]
-        return usable[0] if usable else files[0]  # the reader of a damaged file says what is wrong with it
+        damaged = [p for p in files if not _architecture(p)]
+        if not usable and not damaged:
+            there = ", ".join(p.stem for p in files)
+            raise Unavailable(f"no model that can talk in {home.models}: {there} only makes vectors", hint=ADD_ONE)
+        return (usable or damaged)[0]  # the reader of a damaged file says what is wrong with it
     wanted = name.removesuffix(".gguf").lower()
     exact = [p for p in files if p.stem.lower() == wanted]
     similar = exact or [p for p in files if p.stem.lower().startswith(wanted)]
     if similar:
+        if _architecture(similar[0]) in NOT_CHAT:
+            raise Unavailable(f"the model {similar[0].stem} only makes vectors and cannot talk", hint=f"choose another: {ADD_ONE}")
         return similar[0]
     near = difflib.get_close_matches(name, [p.stem for p in files], 1, 0) or [files[0].stem]
     raise NotFound(f"no model {name} in {home.models}", hint=f"did you mean {near[0]}? Otherwise: {ADD_ONE}")

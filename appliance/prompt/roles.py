@@ -102,6 +102,7 @@ class Roles:
         self._guard = threading.Lock()
         self._shipped: dict[str, Role] = {}
         self._known: dict[str, _Known] = {}
+        self._said = ""  # what is wrong with the folder is logged once
 
     # -- asking -------------------------------------------------------------------------------------
 
@@ -191,7 +192,9 @@ class Roles:
             for path in self._folder.glob("*.md"):
                 found[path.stem] = path
         except OSError as error:
-            LOG.warning("roles cannot be listed: %s", error)
+            if (said := f"roles cannot be listed: {error}") != self._said:
+                LOG.warning("%s", said)
+                self._said = said
         with self._guard:
             for name in [name for name in self._known if name not in found]:
                 del self._known[name]

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection
 from typing import Annotated, Any
 
-from appliance.errors import BadInput, Refused
+from appliance.errors import BadInput, OwlError, Refused
 from appliance.records import to_plain
 from appliance.runtime.jsonrpc import Call, method
 from appliance.runtime.log import marks
@@ -106,8 +106,11 @@ class Custody:
         return [to_plain(mark) for value in self._vault.values() for mark in marks(value)]
 
     def status(self) -> dict[str, Any]:
-        """How the vault is kept, for the broker's status."""
-        return self._vault.status()
+        """How the vault is kept, for the broker's status; of one that cannot be read, why."""
+        try:
+            return self._vault.status()
+        except OwlError as error:
+            return {"key": "", "is_locked": False, "count": 0, "expiring": 0, "expired": 0, "problem": str(error)}
 
     def _require_core(self, call: Call, name: str) -> None:
         kind = name.partition("/")[0]

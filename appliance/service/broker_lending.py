@@ -75,6 +75,10 @@ class Lender:
         self.choose(reason)
         return "" if self._lent is not None else self._mine().revive(reason)
 
+    def ended(self) -> str:
+        """Why our own one ended, "" of one that is lent."""
+        return "" if self._lent is not None or self._own is None else self._own.ended()
+
     def rest(self) -> None:
         """There is nothing to do for a while: our own broker ends, and its memory is free."""
         with self._guard:

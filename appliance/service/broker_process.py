@@ -9,6 +9,7 @@ is started again only when it is needed. A broker that systemd looks after inste
 import logging
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from appliance.clock import monotonic_s, process
+from appliance.clock import monotonic_s, process, sleep_s
 from appliance.errors import ConfigError, OwlError
 from appliance.runtime import config, jsonrpc, sd_notify
 from appliance.runtime.paths import Home
@@ -27,6 +28,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 HEALTHY_S = 5.0
 READY_S = 30.0
+ENDING_S = 1.0
 QUICK_ENDS = 3  # so many ends right after the start mean that the next start would end the same way
 
 
@@ -42,6 +44,7 @@ class Keeper(Protocol):
     def is_running(self) -> bool: ...
     def start(self) -> None: ...
     def revive(self, reason: str) -> str: ...
+    def ended(self) -> str: ...
     def stop(self) -> None: ...
 
 
@@ -67,6 +70,10 @@ class Given:
             LOG.error("broker is left to its watchdog: %s", reason)
         return ""
 
+    def ended(self) -> str:
+        """Nothing that we know."""
+        return ""
+
     def stop(self) -> None:
         """Nothing to do: it is not ours to stop."""
 
@@ -90,6 +97,8 @@ class Broker:
         self._quick_ends = 0
         self._read_bytes = 0
         self._config = b""
+        self._ended, self._is_meant = "", False
+        self._oom_kills = _oom_kills()
 
     @property
     def pid(self) -> int | None:
@@ -122,8 +131,20 @@ class Broker:
             reason = f"its socket {self.socket} is gone"  # a cleaner of /tmp took it
         if reason != "needed" and (child := self._child) is not None and child.poll() is None:
             LOG.error("broker is killed to be restarted: %s", reason)
+            self._is_meant = True
             child.kill()
         return self._last_words() if self._quick_ends >= QUICK_ENDS else ""
+
+    def ended(self) -> str:
+        """Why it ended the last time, when nobody meant it to: waits a moment for one that is just ending."""
+        child = self._child
+        if child is not None:
+            try:
+                child.wait(ENDING_S)
+            except subprocess.TimeoutExpired:
+                return ""
+            sleep_s(0.05)  # the thread that waits for it has a word to say
+        return self._ended
 
     def stop(self) -> None:
         """End it: asked first, killed after 5 s."""
@@ -154,6 +175,8 @@ class Broker:
                 lease = self._begin_lease(child.pid)
                 code = child.wait()
                 is_orderly = self._stop.is_set() or code == 0
+                self._ended = "" if is_orderly or self._is_meant else self._why(code)
+                self._is_meant = False
                 LOG.log(logging.INFO if is_orderly else logging.ERROR, "broker ended with %d", code)
                 self._end_lease(lease, f"exit {code}")
             self.restarts += 1
@@ -165,6 +188,16 @@ class Broker:
             if self._quick_ends >= QUICK_ENDS and not self._stop.is_set():
                 LOG.error("broker ends at every start and waits until it is needed: %s", self._last_words())
                 self._wanted.wait()
+
+    def _why(self, code: int) -> str:
+        """What its exit code says: a signal nobody of ours sent is most often the kernel's, which lacks memory."""
+        before, self._oom_kills = self._oom_kills, _oom_kills()
+        if code == -signal.SIGKILL:
+            sure = "because memory ran out" if self._oom_kills > before else "most likely because memory ran out"
+            return f"was killed, {sure}"
+        if code < 0:
+            return f"was ended by {signal.Signals(-code).name}: {self._last_words()}"
+        return f"ended with {code}: {self._last_words()}"
 
     def _begin_lease(self, pid: int) -> str:
         """Put it on record, "" when the database does not let us: that must not cost us the broker."""
@@ -229,3 +262,12 @@ class Broker:
         finally:
             os.close(given)
         return self._child
+
+
+def _oom_kills() -> int:
+    """How many processes the kernel has killed for lack of memory since it started; 0 where it does not say."""
+    try:
+        lines = Path("/proc/vmstat").read_text("ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

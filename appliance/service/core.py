@@ -74,7 +74,7 @@ from appliance.runtime.rpc_client import Client
 from appliance.runtime.settings import LOCAL
 from appliance.runtime.shutdown import Shutdown
 from appliance.secrets.vault_client import Strongbox
-from appliance.service import model_check, policy_parts, small_models
+from appliance.service import home_faults, model_check, policy_parts, small_models
 from appliance.service.agent_limits import limits
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Broker, Given, Keeper
@@ -95,7 +95,7 @@ from appliance.sessions.events import SPOKEN
 from appliance.sessions.history import History, Recall
 from appliance.sessions.outbox import Patience
 from appliance.sessions.runs import Loop, Runs
-from appliance.store import storage_errors, visibility
+from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases
 from appliance.web.web_tools import Given as Outside
@@ -164,7 +164,7 @@ class Core:
         self.models.is_local_only = lambda: self.live.current.models.local_only
         patient = Models(lambda: str(self.broker.socket), token=lambda: self.broker.token, revive=lambda reason: "", wait_s=0)
         self.renewal = Renewal(self.broker, patient, self.models.is_local_only)
-        self.models.met = self._met
+        self.models.met, self.models.ended = self._met, self.broker.ended
         self.indexer = Indexer(
             self.passages,
             self.entries,
@@ -455,7 +455,7 @@ class Core:
             **self.workshop.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),
-            "disk": str(self.disk_fault() or ""),
+            "faults": home_faults.listing(self.home, self.store),
             "folder": self._folder(),
             "plugins": self.plugins.plain(),
             "answering": self.inbox.busy(),
@@ -465,10 +465,6 @@ class Core:
             "last_thread": to_plain(latest[0]) if latest else None,
             "processes": [lease.plain() for lease in self.leases.listing(10)],
         }
-
-    def disk_fault(self) -> OwlError | None:
-        """Why nothing can be written now, None when it can: looked for without writing, then what the last write met."""
-        return storage_errors.standing_fault(self.home.config) or self.store.disk_fault
 
     def plan(self, pool: str) -> list[dict[str, Any]]:
         """The routes of a pool that could answer now, as the broker says."""

@@ -25,6 +25,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.rpc_server import Listener, listen
 from appliance.runtime.signals import Signals
 from appliance.secrets import plaintext_migration
+from appliance.service import home_faults
 from appliance.service.callers import Callers
 from appliance.service.core import Core
 from appliance.store import storage_errors
@@ -192,7 +193,7 @@ def _serve_reading(core: Core, listener: Listener) -> None:
     core.shutdown.after("hang up", listener.close)
     listener.start()
     _announce(core)
-    fault = core.disk_fault()
+    fault = home_faults.disk(core.home, core.store)
     LOG.error("the core only reads: %s", fault)
     print(f"owlbox: only reading: {fault}", file=sys.stderr, flush=True)
 

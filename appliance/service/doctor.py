@@ -23,7 +23,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.secrets import plaintext_migration
-from appliance.service import home_setup, repair
+from appliance.service import home_faults, home_setup, repair
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store import storage_errors
@@ -79,6 +79,8 @@ def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = Fals
 
 def _home(home: Home, is_repairing: bool) -> Finding:
     home.require()
+    if closed := home_faults.closed(home):
+        return Finding("home", "problem", "; ".join(closed), f"what it is for does not work until: chmod -R u+rwX {home.root}")
     missing = [name for name in paths.FOLDERS if not (home.root / name).is_dir()]
     if missing:
         return Finding("home", "warning", f"missing folders: {', '.join(missing)}", f"owlbox init --force --home {home.root}")
@@ -138,10 +140,16 @@ def _model(home: Home, environ: Mapping[str, str]) -> Finding:
     bad = [m for m in here if m.problem]
     if bad:
         return Finding("model", "problem", f"{bad[0].name}: {bad[0].problem}", f"owlbox model add {bad[0].name}")
+    damaged = [(m, problem) for m in here if (problem := catalogue.damage(home, m))]
+    if damaged:
+        model, problem = damaged[0]
+        return Finding("model", "problem", problem, f"owlbox model rm {model.name}, then owlbox model add {model.name}")
     if not any(m.kind == "chat" for m in here):
         what = "no model that can talk" if here else "no model"
         return Finding("model", "problem", f"{what} in {home.models}", catalogue.FIRST)
-    return Finding("model", "ok", ", ".join(f"{m.name} ({m.size_bytes // 1_000_000} MB)" for m in here))
+    known = catalogue.entries()
+    said = (f"{m.name} ({m.size_bytes // 1_000_000} MB{'' if m.name in known else ', content unknown to us'})" for m in here)
+    return Finding("model", "ok", ", ".join(said))
 
 
 def _documents(home: Home) -> Finding:
@@ -226,6 +234,9 @@ def _vault(home: Home, environ: Mapping[str, str]) -> Finding:
     if plain := plaintext_migration.found(home, environ):
         keys = ", ".join(find.key for find in plain)
         return Finding("vault", "warning", f"in plain: {keys}", "the next start of the core moves them into the vault")
+    told = _asked(home, environ, "core.status").get("broker", {}).get("vault", {})
+    if problem := told.get("problem") or home_faults.emptied_vault(home):
+        return Finding("vault", "problem", problem, "what needs a key fails; everything else works")
     status = _told_of_vault(home, environ)
     if status.get("is_locked"):
         return Finding("vault", "warning", "locked: what needs a key cannot work", "owlbox secret unlock")

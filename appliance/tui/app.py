@@ -319,8 +319,8 @@ class Face(App[None]):
             why = f" · {contact.why}" if contact.why else ""
             return Content.assemble((f"○ {word}", "bold $warning"), f"{tries}{why}")
         words: list[Any] = [("● ", "$success"), self._model()]
-        if fault := str(self._core.get("disk", "")):
-            words = [("● ", "$error"), (fault.partition(":")[0], "bold $error"), ", /status"]
+        if faults := self._core.get("faults"):
+            words = [("● ", "$error"), (faults[0].partition(":")[0], "bold $error"), ", /status"]
         if chat.running is not None:
             words.append(f" · thinking {monotonic_s() - chat.began_s:.0f} s")
         if chat.waits.count:

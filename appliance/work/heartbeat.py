@@ -109,7 +109,10 @@ class Heartbeat:
         """Every HEARTBEAT.md with whose it is: "" for the box's own, which may be missing."""
         found = [("", self._means.box / FILE)]
         for kind, folder in (("user", "users"), ("group", "groups")):
-            found += [(f"{kind}:{path.parent.name}", path) for path in sorted((self._means.box / folder).glob(f"*/{FILE}"))]
+            try:
+                found += [(f"{kind}:{path.parent.name}", path) for path in sorted((self._means.box / folder).glob(f"*/{FILE}"))]
+            except OSError as error:
+                LOG.error("%s is not looked through: %s", error.filename, error.strerror)
         return found
 
     def _read(self, path: Path) -> Checklist | None:

@@ -83,6 +83,7 @@ class Loaded:
         settings = api.llama_model_default_params()
         progress = api.llama_progress_callback(lambda part, _: not should_stop())
         settings.progress_callback = progress
+        settings.check_tensors = True  # weights that are no numbers make an answer of noise, or end the process
         self.model = api.llama_model_load_from_file(os.fsencode(path), settings)
         if not self.model:
             if should_stop():
@@ -146,6 +147,8 @@ class Loaded:
 
     def _failed(self, what: str) -> Unavailable:
         why = self._library.complaints[-1] if self._library.complaints else "no reason given"
+        if any("invalid data" in line for line in self._library.complaints):
+            return Unavailable(f"{what}: its weights are damaged", hint="copy or download it again: owlbox model list, model add")
         return Unavailable(f"{what}: {why[:200]}", hint="owlbox model list shows which files are usable")
 
     # -- words -------------------------------------------------------------------------------------

@@ -1,0 +1,62 @@
+"""Faults of a home that cost a part of the service and not all of it: a disk without writes, folders that are closed to us.
+
+Found without writing anything, because `owlbox status` asks. `doctor` looks harder and says the same.
+"""
+
+import os
+from pathlib import Path
+
+from appliance.errors import OwlError
+from appliance.runtime.paths import Home
+from appliance.store import storage_errors
+from appliance.store.database import Store
+
+# Folders of a home, and what does not work while one is closed to us.
+PARTS = {
+    "box": "documents, notes, skills and roles are not read",
+    "drop": "requests of other programs are not taken",
+    "models": "no local model can be loaded",
+    "sessions": "tools have no files to work with",
+    "backups": "nothing is saved",
+    "logs": "nothing is logged",
+}
+
+
+def listing(home: Home, store: Store) -> list[str]:
+    """All of them, the disk first."""
+    fault = disk(home, store)
+    return [*([str(fault)] if fault else []), *closed(home)]
+
+
+def disk(home: Home, store: Store) -> OwlError | None:
+    """Why nothing can be written now, None when it can: looked for without writing, then what the last write met."""
+    return storage_errors.standing_fault(home.config) or store.disk_fault
+
+
+def closed(home: Home) -> list[str]:
+    """Folders that this user may not read or enter, with the mode and what follows."""
+    found = []
+    for name, effect in PARTS.items():
+        folder = home.root / name
+        for path in (folder, *_below(folder)):
+            if not os.access(path, os.R_OK | os.X_OK):
+                mode = f"{path.stat().st_mode & 0o7777:o}"
+                found.append(f"{path} is closed to user {os.getuid()} (mode {mode}): {effect}")
+    return found
+
+
+def _below(folder: Path) -> list[Path]:
+    """The folders in a folder."""
+    try:
+        return [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.is_symlink()]
+    except OSError:
+        return []
+
+
+def emptied_vault(home: Home) -> str:
+    """What is wrong with the files of the vault as far as can be seen without its key, "" when nothing is."""
+    try:
+        empty = [path for path in sorted(home.vault.iterdir()) if path.is_file() and not path.stat().st_size]
+    except OSError:
+        return ""  # there is none, or it is the broker's alone
+    return f"{empty[0]} is empty: its secrets are lost; restore it from a copy, or move it away and set them again" if empty else ""
