@@ -31,6 +31,7 @@ class Lender:
         self._own: Keeper | None = None
         self._lent: tuple[Path, str] | None = None
         self.restarts = 0
+        self.last_end = ""  # the core's says its own
 
     @property
     def socket(self) -> Path:

@@ -41,6 +41,8 @@ class Keeper(Protocol):
     def token(self) -> str: ...
     @property
     def restarts(self) -> int: ...
+    @property
+    def last_end(self) -> str: ...
     def is_running(self) -> bool: ...
     def start(self) -> None: ...
     def revive(self, reason: str) -> str: ...
@@ -53,6 +55,7 @@ class Given:
 
     token = ""
     restarts = 0
+    last_end = ""
 
     def __init__(self, socket: Path) -> None:
         self.socket = Path(jsonrpc.check_path(str(socket)))
@@ -97,7 +100,7 @@ class Broker:
         self._quick_ends = 0
         self._read_bytes = 0
         self._config = b""
-        self._ended, self._is_meant = "", False
+        self.last_end, self._is_meant = "", False  # how it ended when nobody meant it to
         self._oom_kills = _oom_kills()
 
     @property
@@ -144,7 +147,7 @@ class Broker:
             except subprocess.TimeoutExpired:
                 return ""
             sleep_s(0.05)  # the thread that waits for it has a word to say
-        return self._ended
+        return self.last_end
 
     def stop(self) -> None:
         """End it: asked first, killed after 5 s."""
@@ -175,7 +178,7 @@ class Broker:
                 lease = self._begin_lease(child.pid)
                 code = child.wait()
                 is_orderly = self._stop.is_set() or code == 0
-                self._ended = "" if is_orderly or self._is_meant else self._why(code)
+                self.last_end = "" if is_orderly or self._is_meant else self._why(code)
                 self._is_meant = False
                 LOG.log(logging.INFO if is_orderly else logging.ERROR, "broker ended with %d", code)
                 self._end_lease(lease, f"exit {code}")

@@ -447,7 +447,7 @@ class Core:
             "pid": os.getpid(),
             "state": self.shutdown.state,
             "uptime_s": (now_ms() - self.started_ms) // 1000,
-            "broker": {**broker, "restarts": self.broker.restarts},
+            "broker": {**broker, "restarts": self.broker.restarts, "last_end": self.broker.last_end},
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
             "default_pool": settings.models.pool,

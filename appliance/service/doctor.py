@@ -136,6 +136,10 @@ def _model(home: Home, environ: Mapping[str, str]) -> Finding:
     settings = config.load(home, environ)
     if settings.models.script:
         return Finding("model", "warning", f"every model is replaced by the script {settings.models.script}", "unset models.script")
+    if ended := _asked(home, environ, "core.status").get("broker", {}).get("last_end"):
+        return Finding(
+            "model", "warning", f"the model process {ended}", "too little memory? owlbox model list says what each needs"
+        )
     here = [m for m in catalogue.listing(home) if m.is_installed]
     bad = [m for m in here if m.problem]
     if bad:
