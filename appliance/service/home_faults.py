@@ -39,7 +39,7 @@ def closed(home: Home) -> list[str]:
     for name, effect in PARTS.items():
         folder = home.root / name
         for path in (folder, *_below(folder)):
-            if not os.access(path, os.R_OK | os.X_OK):
+            if os.access(path, os.F_OK) and not os.access(path, os.R_OK | os.X_OK):
                 mode = f"{path.stat().st_mode & 0o7777:o}"
                 found.append(f"{path} is closed to user {os.getuid()} (mode {mode}): {effect}")
     return found
