@@ -16,7 +16,7 @@ from appliance.prompt.routing.languages import Language, Languages, words_in
 # Looked at in this order: the first that fits is taken.
 ORDER = (
     *("time", "date", "help", "tasks", "reminders", "memories", "remind_late", "alarm", "remind", "remember_to", "remember"),
-    *("task", "drop_task", "done", "cancel", "priority", "forget", "note", "search", "text", "about"),
+    *("priority", "task", "drop_task", "done", "cancel", "forget", "note", "search", "text", "about"),
 )
 EFFECTS = frozenset(
     {
@@ -39,6 +39,7 @@ MAX_EXAMPLE_CHARS = 300
 NEAREST = 3  # examples of a kind that count
 MARGIN = 0.04  # by which the kind of the nearest examples must lead
 CLAUSE_WORDS = 3
+QUOTED = (('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("‘", "’"))  # a message as a whole
 
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
@@ -66,6 +67,8 @@ class Router:
     def cue(self, text: str) -> Intent | None:
         """What a message asks for in so many words; None when it does not."""
         said = text.strip()
+        if len(said) > 2 and (said[0], said[-1]) in QUOTED and said[0] not in said[1:-1]:
+            said = said[1:-1].strip()
         for language in self.languages.detect(said):
             if (found := self._cue(said, language)) is not None:
                 return found

@@ -15,6 +15,7 @@ from appliance.errors import BadInput
 
 TOKEN = re.compile(r"\s+|[\[\]()|]|<\w+>|\{\w+\}|[:?!]|[^\s\[\]()|<>{}:?!]+")
 GAP = r"[\s,]*"
+TEXT, WORD = r"\S.*?", r"[^\W\d_]+"  # a part of a sentence; how urgent something is takes one word
 MAX_DEPTH = 8
 DASHES = str.maketrans({"’": "'", "‘": "'", "–": "-", "—": "-"})
 
@@ -27,7 +28,7 @@ def _compiled(expression: str) -> "re.Pattern[str]":
 def compiled(template: str, rules: Mapping[str, str], before: str = "", after: str = "") -> "re.Pattern[str]":
     """The pattern of a template for whole messages, with those that may stand before and after; BadInput says what is wrong."""
     parts = [expression(part, rules) for part in (before, template, after)]
-    return _compiled(rf"[\s\"'“”„«»¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z")
+    return _compiled(rf"[\s¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z")
 
 
 def expression(template: str, rules: Mapping[str, str], depth: int = 0) -> str:
@@ -56,7 +57,7 @@ def expression(template: str, rules: Mapping[str, str], depth: int = 0) -> str:
                 raise BadInput(f"{template!r} uses the rule {token}, which there is not", hint=f"there are {', '.join(rules)}")
             made.append(f"(?:{expression(rules[token[1:-1]], rules, depth + 1)})")
         elif token.startswith("{"):
-            made.append(rf"(?P<{token[1:-1]}>\S.*?)")
+            made.append(rf"(?P<{token[1:-1]}>{WORD if token == '{level}' else TEXT})")
         elif token in (":", "?", "!"):
             made.append(rf"\s*{re.escape(token)}")
         else:
