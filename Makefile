@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance docs clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance everyday docs clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -74,6 +74,11 @@ bench-packet: dev ## what a turn's prompt costs to make and to read again, besid
 
 bench-calls: dev model ## the whole function-calling set beside llama-cpp-python's own handler
 	$(python) tests/bench/bench_calls.py --all
+
+everyday: dev model ## everyday prompts against a core with MODEL=FILE.gguf, where the set of them lies beside this checkout
+	@test -e ../shared/lab/everyday/run.py || { echo "there is no ../shared/lab/everyday/run.py"; exit 1; }
+	$(python) ../shared/lab/everyday/run.py --owlbox $(bin)/owlbox --model "$${MODEL:-$$(ls $(cache)/models/SmolLM2*.gguf)}" \
+	    --model "$$(ls $(cache)/models/all-MiniLM*.gguf)"
 
 bench-queue: dev ## claims beside huey's SqliteHuey, and 16 processes over 5,000 tasks with dependencies
 	$(python) tests/bench/bench_queue.py

@@ -472,7 +472,7 @@ class Agent:
             LOG.warning("a note is quoted, because the model did not answer: %s", error)
             return plan.otherwise
         is_right = bool(answer.text) and support.is_supported(answer.text, plan.texts, plan.question, guide.ignored)
-        return f"{answer.text} {plan.sources}" if is_right else plan.otherwise
+        return f"{answer.text} {plan.sources}".rstrip() if is_right else plan.otherwise
 
     def _done(self, talk: Talk, call: ToolCall) -> Generator[Step, None, tuple[Outcome, tuple[str, ...]]]:
         """Call a tool on the program's own account, recorded and checked like a model's call."""

@@ -8,7 +8,7 @@ Thresholds were calibrated on about 300 questions in four languages (docs/small-
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,11 +17,12 @@ from appliance.knowledge import evidence
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Evidence, Finder
 from appliance.prompt.packet import asked
-from appliance.prompt.routing import foreign_times
+from appliance.prompt.routing import arithmetic, foreign_times
 from appliance.prompt.routing.languages import Language, words_in
 from appliance.prompt.routing.router import Intent, Router
 from appliance.prompt.routing.task_arguments import task_arguments
 from appliance.records import Message, Outcome, Tier, ToolCall
+from appliance.text import sentences
 from appliance.text.references import display
 
 SYSTEM: Mapping[Tier, str] = {
@@ -147,15 +148,17 @@ class Guide:
 
     # -- words ------------------------------------------------------------------------------------
 
-    def _chat(self, scene: "_Scene", *, is_text: bool = False) -> Chat:
+    def _chat(self, scene: "_Scene", *, is_text: bool = False, shots: Sequence[str] = ()) -> Chat:
+        """The model is asked; `shots` are requests and answers that show it the form of the answer."""
         sampling = SAMPLING[scene.tier]
+        shown = tuple(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(shots))
         kept = [] if is_text else scene.before[-sampling.history :]
         while kept and kept[0].role != "user":
             kept = kept[1:]
         history = [Message(m.role, SOURCE.sub("", asked(m.content))[:600]) for m in kept if m.content.strip()]
         return Chat(
             " ".join(filter(None, (SYSTEM[scene.tier], scene.extra))),
-            (*history, Message("user", scene.text)),
+            (*(() if history else shown), *history, Message("user", scene.text)),
             sampling.text_tokens if is_text else sampling.max_tokens,
             sampling.temperature,
             sampling.repeat_penalty,
@@ -181,15 +184,16 @@ class Guide:
             said=scene.statements if is_question else (),
         )
         kind = "notes" if is_own and kind != "talk" else kind
+        shots = language.shots.get("question", ()) if scene.tier == "tiny" and is_question and kind != "talk" else ()
         if is_definition and not is_own:
-            return self._chat(scene)
+            return self._chat(scene, shots=shots)
         if found.best and found.score >= LEAST[kind] and found.best[0].nearness >= NEAR[kind]:
             return self._quote(scene, found, language)
         if subjects and found.best and found.best[0].ref in subjects and found.score >= LEAST["notes"]:
             return self._quote(scene, found, language)
         if is_question and (kind == "notes" or (kind != "world" and found.score > 0 and (is_own or self._is_about_known(found)))):
             return self._nothing(found, language)
-        return self._chat(scene)
+        return self._chat(scene, shots=shots)
 
     def _is_about_known(self, found: Evidence) -> bool:
         """Whether a question names somebody or something that the notes know, but asks what they do not say."""
@@ -235,6 +239,10 @@ class Guide:
         now, phrases = self._now(), intent.language.phrases
         weekday, month = phrases["weekdays"].split()[now.weekday()], phrases["months"].split()[now.month - 1]
         return Say(intent.language.say("date", weekday=weekday, day=str(now.day), month=month, year=str(now.year)))
+
+    def _sum(self, scene: "_Scene", intent: Intent) -> Plan:
+        said = intent.parts["sum"]
+        return Say(intent.language.say("sum", sum=said, result=arithmetic.result(said, intent.language.signs)))
 
     def _help(self, scene: "_Scene", intent: Intent) -> Plan:
         return Say(intent.language.say("help"))
@@ -400,12 +408,30 @@ class Guide:
     def _text(self, scene: "_Scene", intent: Intent) -> Plan:
         return self._chat(scene, is_text=True)
 
+    def _rewritten(self, scene: "_Scene", intent: Intent) -> Plan:
+        """A text in other words, asked for in the one form that the examples show."""
+        text = intent.language.say(intent.name, text=_closed(intent.parts["text"]))
+        return self._chat(replace(scene, text=text), is_text=True, shots=intent.language.shots.get(intent.name, ()))
+
+    def _summary(self, scene: "_Scene", intent: Intent) -> Plan:
+        """The sentence of a text that says most of it; a small model's own, when that adds nothing to the text."""
+        text = intent.parts["text"]
+        chosen = self._finder.central(text)
+        if not chosen or len(sentences.split(text)) < 2:
+            return self._chat(scene, is_text=True)
+        if scene.tier == "tiny":
+            return Say(chosen)
+        asked_for = intent.language.say("summary", text=text)
+        chat = replace(self._chat(replace(scene, text=asked_for), is_text=True), max_tokens=90, is_silent=True)
+        return Grounded(chat, "", (text,), "", chosen)
+
 
 Maker = Callable[[Guide, "_Scene", Intent], Plan]
 MAKERS: Mapping[str, Maker] = {
     "time": Guide._time,
     "date": Guide._date,
     "help": Guide._help,
+    "sum": Guide._sum,
     "tasks": Guide._tasks,
     "reminders": Guide._reminders,
     "memories": Guide._memories,
@@ -424,6 +450,9 @@ MAKERS: Mapping[str, Maker] = {
     "search": Guide._search,
     "about": Guide._about,
     "text": Guide._text,
+    "polite": Guide._rewritten,
+    "spelling": Guide._rewritten,
+    "summary": Guide._summary,
 }
 
 

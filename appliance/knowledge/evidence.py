@@ -24,6 +24,7 @@ MOST_WORDS = 24
 TITLE, NEARBY = 0.9, 0.45  # what a word counts that stands in the title, or in another sentence of the same note
 NEAR_WORD = 0.62  # cosine from which another word counts for one of the question
 NEAR_SHARE = 0.75
+FIRST = 1.1  # what the first sentence of a text is worth more
 BY_WORDS, BY_MEANING = 0.6, 0.4
 PLAIN = 0.85  # coverage from which nothing has to be looked for among near words
 UNNAMED = 0.15  # taken off for each thing that "what is ..." names and the sentence does not
@@ -194,6 +195,17 @@ class Finder:
         best = sorted(weighed, key=lambda one: -one.score)
         return Evidence(tuple(best[:6]), tuple(words), self._unknown(question, words, asked))
 
+    def central(self, text: str) -> str:
+        """The sentence of a text that is nearest to all of it, the first where nothing tells; "" for a text without any."""
+        found = sentences.split(text)[:MOST_SENTENCES]
+        vectors = self._embed(found) if len(found) > 1 else ()
+        if len(vectors) != len(found):
+            return found[0] if found else ""
+        middle = [sum(column) for column in zip(*vectors)]
+        # The first sentence of a text is its subject more often than any other.
+        scores = [dot(middle, vector) * (FIRST if n == 0 else 1.0) for n, vector in enumerate(vectors)]
+        return found[scores.index(max(scores))]
+
     # -- inside -----------------------------------------------------------------------------------
 
     def _candidates(self, query: str, subjects: Sequence[str]) -> list[Sentence]:
@@ -336,6 +348,8 @@ def _holds(stemmed: str, text: str) -> bool:
             return True
         if "-" in word and any(stem(part) == stemmed for part in word.split("-")):
             return True
+        if len(stemmed) >= 6 and stem(word)[:6] == stemmed[:6] and abs(len(word) - len(stemmed)) <= 4 and word.isalpha():
+            return True  # babysitter, babysits
         if len(stemmed) >= 5 and len(word) > len(stemmed) + 3 and word.endswith(stemmed):
             return True  # the last part of a compound
     return False

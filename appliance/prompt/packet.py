@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from appliance.knowledge.search import Hit, Looks, Search, words_of
+from appliance.knowledge.search import STOP_WORDS, Hit, Looks, Search, words_of
 from appliance.prompt import pruning, sections
 from appliance.prompt.entry_blocks import Blocks, Item, Seen
 from appliance.prompt.packet_types import Packet, Scene, Stage
@@ -24,7 +24,7 @@ from appliance.records import Dialect, Message, Part, Route, Skills, ToolSpec
 from appliance.runtime import hook_points
 from appliance.runtime.hooks import Hooks
 from appliance.sessions.history import Owner, is_one_of, label
-from appliance.text import tokens
+from appliance.text import support, tokens
 from appliance.text.fences import foreign, quoted, safe
 from appliance.text.tokens import Table
 
@@ -52,7 +52,7 @@ PERSONA = (  # of a run that was given none (R-187); nobody counts the steps
 )
 CALLING = (
     "If you need another note, or should keep something, answer with one line of JSON only, like "
-    '{"name": "search", "arguments": {"query": "garden"}}. Tools:'
+    '{"name": "TOOL", "arguments": {"NAME": "VALUE"}}. Tools:'
 )
 NOTES = "Notes:"
 QUESTION = "\n\nQuestion: "
@@ -185,10 +185,11 @@ class Packets:
         return (*documents, *shown[:limit])
 
     def sources(self, answer: str, shown: str) -> str:
-        """References of the notes in `shown` (a user message) that an answer draws on and does not name.
+        """References of the notes in `shown` (a user message) that support an answer which does not name them.
 
-        A note counts when the answer says at least two of its words that the question did not. Small
-        models forget to name their source; the person must see it all the same.
+        A note counts when the answer says at least two of its words that the question did not, and every number and name,
+        and nearly every other word, that the answer adds stands in that note. Models forget to name their source; the person
+        must see it all the same, but never under something that the note does not say.
         """
         if not shown.startswith(NOTES):
             return ""
@@ -196,7 +197,8 @@ class Packets:
         said = set(words_of(answer, 500)) - set(words_of(question, 500))
         found = []
         for text, ref in NOTE.findall(notes):
-            if ref not in answer and f"[{ref}]" not in found and len(said & set(words_of(text, 500))) >= 2:
+            is_near = ref not in answer and f"[{ref}]" not in found and len(said & set(words_of(text, 500))) >= 2
+            if is_near and support.is_supported(answer, [text], question, STOP_WORDS):
                 found.append(f"[{ref}]")
         return " ".join(found[:2])
 

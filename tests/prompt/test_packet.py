@@ -118,6 +118,7 @@ def test_a_source_the_answer_draws_on_and_does_not_name_is_added(store: Store) -
     shown += "\n\nQuestion: Where is the key?"
     assert made.sources("It hangs behind the barn.", shown) == "[memory://notes/key]"
     assert made.sources("It hangs behind the barn [memory://notes/key].", shown) == ""
+    assert made.sources("It hangs behind the barn, beside the garage code 4471.", shown) == ""  # the note does not say that
     assert made.sources("I do not know.", shown) == "" and made.sources("It hangs behind the barn.", "Where?") == ""
 
 

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import everyday
 import pytest
 
 from appliance.errors import BadInput
-from appliance.prompt.routing import foreign_times
+from appliance.prompt.routing import arithmetic, foreign_times
 from appliance.prompt.routing.languages import Languages
 from appliance.prompt.routing.router import EFFECTS, Router
 from appliance.prompt.routing.sentence_templates import compiled
@@ -118,6 +119,17 @@ def test_anything_else_asks_for_no_effect(prompt: str) -> None:
     assert found is None or found.name not in EFFECTS
 
 
+def test_of_two_thousand_sentences_that_ask_for_no_effect_none_causes_one() -> None:
+    found = [(text, one.name) for text in everyday.not_asking(2000) if (one := ROUTER.cue(text)) is not None]
+    assert [one for one in found if one[1] in EFFECTS] == []
+
+
+def test_of_five_hundred_that_ask_for_one_hardly_any_is_missed() -> None:
+    found = [(text, intents, ROUTER.cue(text)) for intents, text in everyday.asking(500)]
+    missed = [text for text, intents, one in found if one is None or one.name not in intents]
+    assert len(missed) <= 5, missed
+
+
 @pytest.mark.parametrize(
     ("prompt", "intent"),
     [
@@ -135,7 +147,7 @@ def test_anything_else_asks_for_no_effect(prompt: str) -> None:
         ("Search my notes for wasps.", "search"),
         ("Set the priority of the gutter task to high", "priority"),
         ("Write a note called Packing that says: tent, stove", "note"),
-        ("Summarise in one sentence: The library is closed.", "text"),
+        ("Summarise in one sentence: The library is closed.", "summary"),
         ("What do you know about Lea?", "about"),
     ],
 )
@@ -158,6 +170,32 @@ def test_lists_times_and_changes_are_told_apart(prompt: str, intent: str) -> Non
 def test_a_time_in_another_language_is_put_into_english(language: str, text: str, what: str, when: str) -> None:
     found = next(one for one in LANGUAGES.all if one.name == language)
     assert foreign_times.parted(text, found) == (what, when)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "result"),
+    [
+        ("What is 7 plus 5?", "12"),
+        ("What is 3 + 4 * 2?", "11"),
+        ("how much is 10 divided by 4", "2.5"),
+        ("Was ist 12 mal 12?", "144"),
+        ("Combien font 8 fois 7 ?", "56"),
+        ("¿Cuánto es 9 más 6?", "15"),
+        ("100 - 1", "99"),
+    ],
+)
+def test_a_sum_is_counted(prompt: str, result: str) -> None:
+    found = ROUTER.cue(prompt)
+    assert found is not None and found.name == "sum"
+    assert arithmetic.result(found.parts["sum"], found.language.signs) == result
+
+
+@pytest.mark.parametrize(
+    "prompt", ["What is 7?", "What is 5 divided by 0?", "What is love plus hate?", "Call 555-0182 now", "2026-11-23"]
+)
+def test_what_is_no_sum_is_not_counted(prompt: str) -> None:
+    found = ROUTER.cue(prompt)
+    assert found is None or found.name != "sum"
 
 
 def test_a_long_request_has_a_short_name_and_is_whole_in_the_description() -> None:

@@ -19,7 +19,8 @@ from appliance.prompt.routing import sentence_templates
 
 SHIPPED = ("en", "de", "fr", "es")
 FOLDER = "sentences"  # of the home
-TABLES = ("words", "rules", "sentences", "not", "examples", "phrases", "levels", "times")
+TABLES = ("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times")
+TEXTS = ("text", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 ELISIONS = re.compile(r"^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['’](?=\w)")
 
@@ -34,8 +35,10 @@ class Language:
     sentences: Mapping[str, tuple[str, ...]]
     exceptions: Mapping[str, tuple[str, ...]]
     examples: Mapping[str, tuple[str, ...]]
+    shots: Mapping[str, tuple[str, ...]]  # requests and their answers, in turn
     phrases: Mapping[str, str]
     levels: Mapping[str, frozenset[str]]
+    signs: Mapping[str, str]  # of sums, by their words
     times: tuple[tuple[str, str], ...]  # a template, and what it says in English
     problems: tuple[str, ...] = field(default=())
 
@@ -43,7 +46,10 @@ class Language:
     def patterns(self) -> Mapping[str, tuple["re.Pattern[str]", ...]]:
         """What asks for something, by intent."""
         before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
-        return {name: tuple(self._pattern(one, before, after) for one in given) for name, given in self.sentences.items()}
+        return {
+            name: tuple(self._pattern(one, before, "" if name in TEXTS else after) for one in given)
+            for name, given in self.sentences.items()
+        }
 
     @cached_property
     def refusals(self) -> Mapping[str, tuple["re.Pattern[str]", ...]]:
@@ -137,8 +143,10 @@ def _made(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any]) -> Lang
         _lists(both("sentences")),
         _lists(both("not")),
         _lists(both("examples")),
+        _lists(both("shots")),
         {key: str(value) for rows in both("phrases") for key, value in rows.items()},
         levels,
+        {key.lower(): str(value) for rows in both("signs") for key, value in rows.items()},
         tuple((str(key), str(value)) for rows in both("times") for key, value in rows.items()),
     )
 

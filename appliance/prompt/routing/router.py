@@ -11,12 +11,27 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from appliance.prompt.routing import arithmetic
 from appliance.prompt.routing.languages import Language, Languages, words_in
 
 # Looked at in this order: the first that fits is taken.
 ORDER = (
-    *("time", "date", "help", "tasks", "reminders", "memories", "remind_late", "alarm", "remind", "remember_to", "remember"),
-    *("priority", "task", "drop_task", "done", "cancel", "forget", "note", "search", "text", "about"),
+    *("time", "date", "sum", "help", "tasks", "reminders", "memories", "remind_late", "alarm", "remind", "remember_to", "remember"),
+    *(
+        "priority",
+        "task",
+        "drop_task",
+        "done",
+        "cancel",
+        "forget",
+        "note",
+        "search",
+        "polite",
+        "spelling",
+        "summary",
+        "text",
+        "about",
+    ),
 )
 EFFECTS = frozenset(
     {
@@ -103,6 +118,8 @@ class Router:
                 if name in EFFECTS and any("?" in part for part in parts.values()):
                     continue  # somebody asks something as well: that must not be lost
                 if "\n" in parts.get("fact", "") + parts.get("clause", ""):
+                    continue
+                if name == "sum" and not arithmetic.result(parts["sum"], language.signs):
                     continue
                 if name == "priority" and not language.level(parts.get("level", "")):
                     continue

@@ -1,0 +1,34 @@
+"""Sums that are asked for in words or signs, such as "7 plus 5": small models cannot count, and a program can. Pure."""
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
+NUMBER = re.compile(r"-?\d{1,15}(?:[.,]\d{1,9})?")
+MOST_TERMS = 20
+SIGNS = {"+": "+", "-": "-", "−": "-", "–": "-", "*": "*", "x": "*", "×": "*", "·": "*", "/": "/", "÷": "/"}
+APART = frozenset("-−–/")  # these need spaces around them: 555-0182 and 2026-11-23 are no sums
+
+
+def result(text: str, words: Mapping[str, str]) -> str:
+    """What a sum comes to, "" for anything that is none; `words` are those for signs in the person's language."""
+    known = {**SIGNS, **words}
+    apart = "|".join(
+        re.escape(name) for name in sorted(known, key=len, reverse=True) if name in APART or name.isalpha() or " " in name
+    )
+    names = "|".join(re.escape(name) for name in known if name not in APART and not name.isalpha() and " " not in name)
+    parts = [part for part in re.split(rf"\s+({apart})\s+|\s*({names})\s*", text.strip(" ?!.=").lower()) if part]
+    if not 3 <= len(parts) <= 2 * MOST_TERMS or not all(NUMBER.fullmatch(part) for part in parts[::2]):
+        return ""
+    numbers = [Fraction(part.replace(",", ".")) for part in parts[::2]]
+    signs = [known[part] for part in parts[1::2]]
+    terms = [numbers[0]]
+    for sign, number in zip(signs, numbers[1:]):
+        if sign == "/" and number == 0:
+            return ""
+        if sign in "*/":
+            terms[-1] = terms[-1] * number if sign == "*" else terms[-1] / number
+        else:
+            terms.append(number if sign == "+" else -number)
+    total = sum(terms)
+    return str(total.numerator) if total.denominator == 1 else f"{float(total):.6g}"
