@@ -7,7 +7,7 @@ Which route is asked after another is the asker's matter. Keys are looked up at 
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -17,9 +17,7 @@ from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, Pr
 from appliance.models.circuit_breaker import Breaker
 from appliance.models.failover import denied
 from appliance.models.prices import FREE, Prices, Tokens, cost, dollars
-from appliance.models.providers.anthropic import Anthropic
-from appliance.models.providers.gemini import Gemini
-from appliance.models.providers.openai import OpenAI
+from appliance.models.providers import formats
 from appliance.models.providers.remote_settings import WINDOW, Listed, Remote
 from appliance.models.rate_limit import Throttle
 from appliance.models.spending import Amount, Reserved, Spend
@@ -57,12 +55,9 @@ class Adapter(Protocol):
 Make = Callable[[Remote], Adapter]
 
 
-FORMATS: Mapping[str, Make] = {"openai": OpenAI, "anthropic": Anthropic, "gemini": Gemini}
-
-
 def adapter(remote: Remote) -> Adapter:
     """The adapter for a wire format."""
-    return FORMATS[remote.kind](remote)
+    return formats.load(remote.kind)(remote)
 
 
 @dataclass(frozen=True)

@@ -304,10 +304,11 @@ class _Reader:
         return result
 
     def _leaf(self, raw: Any, kind: Any, key: str, known: About) -> Any:
-        if get_origin(kind) is Literal:
-            allowed = get_args(kind)
+        if allowed := known.choices or (get_args(kind) if get_origin(kind) is Literal else ()):
             if raw not in allowed:
-                self._fail(key, raw, "one of " + ", ".join(f'"{word}"' for word in allowed), known)
+                close = get_close_matches(str(raw).lower(), allowed, 1)
+                hint = f'did you mean "{close[0]}"?' if close else ""
+                self._fail(key, raw, "one of " + ", ".join(f'"{word}"' for word in allowed), known, hint)
             return raw
         if kind is float and type(raw) is int:
             raw = float(raw)
@@ -317,9 +318,9 @@ class _Reader:
             self._fail(key, raw, f"between {known.within[0]:.10g} and {known.within[1]:.10g}", known)
         return raw
 
-    def _fail(self, key: str, raw: Any, expected: str, known: About) -> NoReturn:
+    def _fail(self, key: str, raw: Any, expected: str, known: About, hint: str = "") -> NoReturn:
         shown = "[hidden]" if known.is_secret else repr(raw)[:80]
-        raise ConfigError(f"{self._named(key)} = {shown}: must be {expected}", key=key)
+        raise ConfigError(f"{self._named(key)} = {shown}: must be {expected}", key=key, hint=hint)
 
     def _named(self, key: str) -> str:
         """The key, with the variable that it came from."""

@@ -5,10 +5,12 @@ the names of keys. Seeds are written B (botholomew), R (rummy), A (baaaht), S (s
 """
 
 from dataclasses import Field, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 DAY_S = 86_400
 DAY_MS = DAY_S * 1000
+PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class About:
     `is_later`: it is checked, and nothing uses it in this version; on a table or a set of named tables, nothing in it.
     `is_broker`: the broker reads it at its start, so a change waits until the broker was renewed.
     `is_restart`: parts are built with it once, so a change waits for the next start. Both hold for all of a table.
-    A key with neither is in force as soon as a reload has taken it.
+    `folder`: the value is the name of a module in this folder of the package, so that a new file there is a new choice.
+    A key with neither `is_broker` nor `is_restart` is in force as soon as a reload has taken it.
     """
 
     doc: str = ""
@@ -32,6 +35,13 @@ class About:
     is_later: bool = False
     is_broker: bool = False
     is_restart: bool = False
+    folder: str = ""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The modules in `folder`, found without importing any of them; none for a key without a folder."""
+        files = (PACKAGE / self.folder).glob("*.py") if self.folder else ()
+        return tuple(sorted(file.stem for file in files if not file.stem.startswith("_")))
 
     def within_table(self, table: "About") -> "About":
         """The same for a key of a table: what holds for all of it holds for the key."""
@@ -43,10 +53,12 @@ class About:
         )
 
 
-def setting(default: Any, doc: str, *, seed: str = "", within: tuple[float, float] | None = None, mark: str = "") -> Any:
+def setting(
+    default: Any, doc: str, *, seed: str = "", within: tuple[float, float] | None = None, mark: str = "", folder: str = ""
+) -> Any:
     """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, later, broker, restart."""
     marks = {f"is_{word}": True for word in mark.split()}
-    known = About(doc, seed, within, **marks)
+    known = About(doc, seed, within, folder=folder, **marks)
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata={"about": known}, repr=not known.is_secret)
     return field(default=default, metadata={"about": known}, repr=not known.is_secret)

@@ -149,8 +149,8 @@ def _type(item: Field[Any]) -> str:
     span = f" {within[0]:.10g} to {within[1]:.10g}" if within else ""
     kind: Any = item.type
     origin, args = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return ", ".join(f"`{toml(word)}`" for word in args)
+    if choices := about(item).choices or (args if origin is Literal else ()):
+        return ", ".join(f"`{toml(word)}`" for word in choices)
     if origin is tuple:
         return f"list of {words[args[0]]}{span}"
     if origin is Mapping:

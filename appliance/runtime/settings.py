@@ -86,8 +86,8 @@ class Models:
 class Provider:
     """A service that offers models over HTTP. Those built in need nothing but their `key`; without one they are never asked."""
 
-    kind: Literal["openai", "anthropic", "gemini"] = setting(
-        "openai", "Wire format; most services speak `openai`.", seed="A providers"
+    kind: str = setting(
+        "openai", "Wire format; most services speak `openai`.", seed="A providers", folder="models/providers/formats"
     )
     base_url: str = setting("", "Address of its API.", seed="S providers.api_base", mark="needed")
     key: str = setting(

@@ -16,10 +16,8 @@ from wire import Call, Half, Status, Turn, Used
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, TooLarge
 from appliance.models.pool import Pool
-from appliance.models.providers.anthropic import Anthropic
-from appliance.models.providers.gemini import Gemini
+from appliance.models.providers import formats
 from appliance.models.providers.http_provider import Hosted
-from appliance.models.providers.openai import OpenAI
 from appliance.models.providers.remote_settings import Remote
 from appliance.models.providers.scripted import Scripted
 from appliance.records import Ask, Finish, Message, Part, Piece, Route, ToolCall, ToolSpec
@@ -38,7 +36,7 @@ ADD = ToolSpec(
 STORY = Turn(chunks=("Once ", "there was ", "an owl — ", "eine Käuzin 🦉, ", "who slept."))
 LONG = Turn(chunks=("word ",) * 400, pause_s=0.1)  # longer than PROMPT_S
 CALLS = Turn(calls=(Call("add", ('{"a": ', "2, ", '"b": 3}')),), finish="calls")
-CLASSES: dict[str, type[Hosted]] = {"openai": OpenAI, "anthropic": Anthropic, "gemini": Gemini}
+CLASSES: dict[str, type[Hosted]] = {kind: formats.load(kind) for kind in ("openai", "anthropic", "gemini")}
 KINDS = ("llama", "scripted", *CLASSES)
 REMOTE = tuple(CLASSES)
 TOO_LONG = {

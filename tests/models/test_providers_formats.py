@@ -12,7 +12,7 @@ from wire import Call, Raw, Status, Turn
 from appliance.clock import CancelToken
 from appliance.errors import ProviderError
 from appliance.models.providers.chat_template import spoken
-from appliance.models.providers.openai import OpenAI
+from appliance.models.providers.formats.openai import OpenAI
 from appliance.records import Ask, Image, Message, Part, ToolCall, ToolSpec
 from appliance.text import answer_parser
 

@@ -346,6 +346,12 @@ def test_broken_placeholder_is_refused(refuse):
         ("[audit]\nkeep_days = 0", "audit.keep_days", "between 1 and"),
         ('[policy]\nmode = "lax"', "policy.mode", '"strict", "permissive", "disabled"'),
         ('[channels.matrix]\npolicy = "all"', "channels.matrix.policy", '"open", "mention", "allowlist"'),
+        (
+            '[providers.a]\nkind = "gemni"',
+            "providers.a.kind",
+            '\'gemni\': must be one of "anthropic", "gemini", "openai" (did you mean "gemini"?',
+        ),
+        ('[providers.a]\nkind = "smoke"', "providers.a.kind", '"openai"'),
         ('[tools.web_search]\nprovider = "google"', "tools.web_search.provider", '"searxng", "duckduckgo", "brave"'),
         ('[heartbeat]\nactive_until = "25:00"', "heartbeat.active_until", "'25:00': must be HH:MM"),
         ('[tools.mcp.a]\ntransport = "smoke"', "tools.mcp.a.transport", '"stdio", "http"'),

@@ -1,4 +1,4 @@
-"""A model at a provider, asked over HTTP: what the three formats share. Each format is a class below this one.
+"""A model at a provider, asked over HTTP: what all formats share. Each format is a class below this one, in `formats`.
 
 Waits for nothing but the network: it holds no CPU, so it never rests for others, and several threads may ask at once.
 What a provider does not take is told apart from what is wrong: a parameter that it names as unknown is left out and

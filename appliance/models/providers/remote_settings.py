@@ -7,7 +7,6 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from appliance.errors import ConfigError, ProviderError
@@ -29,7 +28,7 @@ class Remote:
     """
 
     provider: str
-    kind: Literal["openai", "anthropic", "gemini"]
+    kind: str  # a module of `formats`
     base_url: str
     model: str
     key: Callable[[], str] = field(repr=False)
