@@ -1,13 +1,16 @@
 """The documents that the owl writes itself: whole, at once, with their front matter, and in nobody else's prompt."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from test_scenarios import CHAT, Stage, opened
 
 from appliance.clock import CancelToken
+from appliance.errors import Refused
 from appliance.ingest import notes
+from appliance.ingest.own_documents import Documents
 from appliance.records import Inbound, ToolCall
 
 KEPT = "---\nloading: always\nagent-modification: true\n---\n\nOld words.\n"
@@ -68,3 +71,17 @@ def test_where_several_people_talk_nothing_is_written_into_everybodys_prompt(sta
         stage.core.runs.touch_session(Inbound("local", "ben", "hi", "m1", 1))
     outcome = write(stage, "memory_write", mine, content="Ada's secret.")
     assert outcome.status == 403 and in_prompt(stage, "MEMORY") is None and "remember" in outcome.hint
+
+
+def test_a_note_is_a_new_file_that_takes_the_place_of_none(tmp_path: Path) -> None:
+    documents = Documents(tmp_path, lambda: 1)
+    first, second = documents.add_note("Packing list", "Tent."), documents.add_note("Packing list", "Stove.")
+    assert (first.name, second.name) == ("packing-list.md", "packing-list-2.md") and first.parent == tmp_path / "notes"
+    assert first.read_text(encoding="utf-8") == "# Packing list\n\nTent.\n"
+    assert documents.add_note("../..", "Out?").parent == tmp_path / "notes"
+
+
+def test_where_several_people_talk_no_note_is_written_that_all_would_see(tmp_path: Path) -> None:
+    with pytest.raises(Refused):
+        Documents(tmp_path, lambda: 2).add_note("Secret", "Ada's present")
+    assert not (tmp_path / "notes").exists()

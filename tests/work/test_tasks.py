@@ -227,6 +227,18 @@ def test_reset_forgets_a_deadline_that_has_passed_and_earlier_deaths(bench: Benc
 
 
 @pytest.mark.parametrize("status", STATES)
+def test_a_person_says_that_a_task_is_done(bench: Bench, status: str) -> None:
+    task = bench.in_state(status)
+    after = bench.add(blocked_by=[task])
+    if status in ("complete", "failed", "in_progress"):
+        with pytest.raises(Conflict):
+            bench.tasks.complete(task)
+        return
+    assert bench.tasks.complete(task).status == "complete"
+    assert bench.tasks.get(after).open_blockers == 0
+
+
+@pytest.mark.parametrize("status", STATES)
 def test_cancel_ends_what_waits_and_asks_what_runs_to_stop(bench: Bench, status: str) -> None:
     task = bench.in_state(status)
     told = len(bench.told)
