@@ -1,5 +1,6 @@
 """One definition of a tool, many faces; and the one dispatch, which never raises."""
 
+import ast
 import json
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from appliance.errors import BadInput, Conflict, NotFound
 from appliance.policy.policy_file import Policy
 from appliance.records import Outcome, ToolCall
 from appliance.runtime.signatures import Range
-from appliance.tools import calling
+from appliance.tools import calling, mcp
 
 ROOT = Path(__file__).parents[2]
 
@@ -259,6 +260,35 @@ def test_a_tool_gets_the_services_it_names_and_no_others() -> None:
     with box(weigh) as made:
         result = call(made, "weigh", {"what": "egg"})
         assert (result.status, result.outcome) == (503, "unavailable") and "no scale" in result.message
+
+
+@pytest.mark.covers("B-067")
+def test_the_tools_that_ship_reach_a_network_and_processes_through_services_alone() -> None:
+    barred = {"socket", "ssl", "http", "urllib", "requests", "httpx2", "asyncio", "subprocess", "multiprocessing", "os", "ctypes"}
+    allowed = {"urllib.parse", "os.path"}
+    for path in Path(tools.__file__).parent.glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        named = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        named += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        assert not [name for name in named if name.partition(".")[0] in barred and name not in allowed], path.name
+
+
+@pytest.mark.covers("B-067")
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (mcp.mcp_list_tools, {}),
+        (mcp.mcp_search, {"query": "x"}),
+        (mcp.mcp_info, {"server": "x", "tool": "x"}),
+        (mcp.mcp_exec, {"server": "x", "tool": "x"}),
+    ],
+)
+def test_a_tool_of_servers_without_a_client_for_them_is_not_available(
+    function: Callable[..., object], given: dict[str, str]
+) -> None:
+    with box(function, scale={"egg": 1}) as made:
+        result = call(made, function.__name__, given)
+        assert (result.status, result.outcome) == (503, "unavailable") and "is not available here: no mcp" in result.message
 
 
 def test_what_policy_denies_is_neither_shown_nor_run() -> None:

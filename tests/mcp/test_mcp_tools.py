@@ -188,13 +188,17 @@ def test_a_run_without_the_web_calls_no_server(stage: Stage) -> None:
         assert call(stage, name, replace(FREE, has_web=False), **arguments).status == 403
 
 
-@pytest.mark.covers("A-170", "S-096")
+@pytest.mark.covers("A-170", "S-096", "B-053")
 @pytest.mark.parametrize("word", TURNS)
 def test_a_turn_calls_a_server_and_is_marked_by_what_it_says(stage: Stage, word: str) -> None:
     told = stage.ask(f"[{word}] Do it.", YOLO_CHAT)
     results = [event for event in stage.core.runs.events(told.run) if event.kind == "tool_result"]
     assert len(results) == 1 and ("429" if word == "broken" else "echo: ") in results[0].content
     assert "mcp:stub" in stage.core.runs.get(told.run).origins
+    name, given = TURNS[word][0]["tool_calls"][0].values()
+    [use] = [event for event in stage.core.runs.events(told.run) if event.kind == "tool_use"]
+    assert (use.tool, use.input, use.call_id) == (name, given, results[0].call_id), "recorded like a call of ours"
+    assert results[0].tool == name and results[0].duration_ms is not None
 
 
 @pytest.mark.covers("S-097", "E-244")

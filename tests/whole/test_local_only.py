@@ -66,10 +66,11 @@ def test_a_local_broker_cannot_connect_and_an_open_one_can(tmp_path: Path, is_lo
     with listening() as port, started(Home(tmp_path), TRYING.format(port=port), OWLBOX_TOKEN=TOKEN) as broker:
         until((tmp_path / "found").exists, "the thread has tried")
         until(lambda: bool((tmp_path / "found").read_text()), "the thread has said so")
-        confined, four, *_ = (tmp_path / "found").read_text().split()
+        confined, four, six = (tmp_path / "found").read_text().split()
         with broker.client() as client:
             assert client.call("status")["is_confined"] is is_local
     assert (confined, four) == (("True", str(errno.EAFNOSUPPORT)) if is_local else ("False", "connected"))
+    assert (six == str(errno.EAFNOSUPPORT)) is is_local, "nobody listens there: it may be refused, but not forbidden"
 
 
 @pytest.mark.covers("A-008")

@@ -20,6 +20,12 @@ text = "I begin and"
 chunk_size = 4
 chunk_delay_s = 30
 [[turns]]
+match = "^paint"
+tool_calls = [{name = "create_task", arguments = {name = "slow painting"}}, {name = "spawn_worker", arguments = {}}]
+[[turns]]
+match = "^paint"
+text = "A worker does it."
+[[turns]]
 match = "^Task: slow"
 repeat = true
 text = "one two three four five six seven eight nine ten eleven twelve"
@@ -126,6 +132,21 @@ def test_a_task_that_kills_its_worker_three_times_is_paused_and_the_asker_told_o
     assert len(told(owl, run)) == 1
     again.call("tool.call", name="reset_task", arguments={"id": number})
     until(lambda: len(task(owl, number)["attempts"]) == 4, "after a reset it is tried again")
+
+
+@pytest.mark.covers("B-005", "B-006")
+def test_a_chat_leaves_long_work_to_a_worker_and_answers_while_that_works(owl: Box) -> None:
+    core = owl.serve()
+    run = thread_of(owl, "paint the barn")
+    assert [event["tool"] for event in owl.events(run) if event["kind"] == "tool_use"] == ["create_task", "spawn_worker"]
+    [made] = owl.json("task", "list")
+    until(lambda: bool(task(owl, made["id"])["thread"]), "a worker works")
+    asked = owl.run("ask", "hello")
+    assert asked.stdout == "Hoot hoot.\n" and task(owl, made["id"])["status"] == "in_progress"
+    [worker] = core.call("worker.list")
+    assert worker["pid"] != core.child.pid and task(owl, made["id"])["thread"] != run
+    until(lambda: bool(told(owl, run)), "its result is in the chat")
+    assert task(owl, made["id"])["status"] == "complete"
 
 
 @pytest.mark.covers("B-022")

@@ -1,5 +1,6 @@
 """Schedules as tools of one core: what people and models may do with them, with their own and with no others'."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -360,6 +361,20 @@ def test_cron_jobs_are_switched_and_removed_one_by_one(desk: Desk) -> None:
     assert desk.do("cron_remove", desk.bob, job_id="deadbeef").status == 404
     assert desk.do("cron_remove", desk.bob, job_id="zz").status == 404
     assert [job["id"] for job in desk.do("cron_list", desk.bob).data["schedules"]] == [two]
+
+
+@pytest.mark.covers("S-068")
+def test_a_due_job_is_a_turn_of_its_session_with_the_metadata_of_the_job(desk: Desk) -> None:
+    core, thread = desk.core, desk.thread("hal", window="w7")
+    ref = desk.made("cron_add", thread, name="look", message="look out", schedule="every 3600")
+    due_ms = core.hours.rows.get(int(ref, 16)).state.next_ms
+    core.hours.firing.round(now_ms())
+    [said] = [event for event in core.runs.events(thread) if event.kind == "message" and event.role == "user"]
+    assert (said.content, said.sender_id, said.input) == ("look out", "hal", {"metadata": {"window": "w7"}})
+    session = core.store.value("SELECT s.metadata FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ?", (thread,))
+    assert json.loads(session) == {"window": "w7"} and core.runs.get(thread).session == "local:hal"
+    keys = core.store.rows("SELECT message_id FROM inbox WHERE run = ?", (thread,))
+    assert keys == [(f"schedule:{ref}:{due_ms}",)]
 
 
 @pytest.mark.covers("S-068", "E-267")

@@ -415,7 +415,7 @@ def test_a_claim_that_a_busy_database_does_not_take_back_is_given_back_with_the_
 # -- how a task ends ------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("B-032")
+@pytest.mark.covers("B-032", "B-053")
 @pytest.mark.parametrize(
     ("name", "given", "status", "text"),
     [
@@ -430,6 +430,8 @@ def test_terminal_tools_end_the_loop_and_nothing_after_them_counts(
     here = desk()
     task = here.done(call((name, given), ("write", {"line": "too late"}), ("fail_task", {"reason": "no"})))
     assert (task.status, task.text) == (status, text)
+    changes = [event.content for event in here.events(task) if event.kind == "status_change"]
+    assert changes == [f"task {task.id}: in_progress -> {status}"]
     assert here.diary.lines == [] and len(here.model.asks) == 1
     assert here.told() == [text]
 

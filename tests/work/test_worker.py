@@ -606,6 +606,16 @@ def test_whoever_gives_work_back_wakes_the_idle(owl: Box, way: str) -> None:
     assert task(owl, held)["deaths"] == 1
 
 
+@pytest.mark.covers("B-019", "B-022")
+def test_an_idle_worker_finds_the_dead_one_by_itself_within_what_is_promised(owl: Box) -> None:
+    pace = Workers()
+    assert (pace.dead_after_s, pace.reap_interval_s) == (60, 30), "90 s until the task is pending again"
+    owl.environ |= {"OWLBOX__WORKERS__REAP_INTERVAL_S": "1", "OWLBOX__WORKERS__HEARTBEAT_S": "1"}
+    held, idle = idle_beside_a_dead_one(owl)
+    until(lambda: task(owl, held)["claimed_by"] == idle, "the idle one has looked for itself")
+    assert task(owl, held)["deaths"] == 1
+
+
 def test_a_task_of_a_worker_that_hangs_wakes_the_idle(yard: Yard) -> None:
     told: list[int] = []
     tasks = Tasks(yard.store, nudge=lambda task: told.append(task.id))

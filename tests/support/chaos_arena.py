@@ -1,0 +1,443 @@
+"""The place of `chaos.py`: a home on a small disk, what runs on it, what is promised there, and what is done to it.
+
+Core, workers and broker are killed, hung and stopped, one by one and together; the disk runs full or takes no writes for
+a while; the clock is set. Knows nothing about what people ask for (`chaos_traffic`) and what must hold (`chaos_rules`).
+"""
+
+import os
+import pwd
+import random
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from process import Box, clean_environ, left_over, send
+
+from appliance.clock import is_alive, monotonic_s, sleep_s
+from appliance.errors import OwlError, StoreError
+from appliance.runtime import paths
+from appliance.runtime.paths import Home
+from appliance.runtime.rpc_client import Client
+from appliance.service import home_setup
+from appliance.store.database import Row, Store
+
+EMBEDDING = Path("~/.cache/owlbox/models/all-MiniLM-L6-v2.Q8_0.gguf").expanduser()
+CALM_S = 60.0  # for so long nothing may move before all is done: a loaded machine is slow, not stuck
+BACKLOG = 12  # tasks that wait; more are not asked for then, so that calm comes soon
+WORKERS = 3
+PLANS = 400
+FAKETIME = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu" / "faketime" / "libfaketimeMT.so.1"
+# libfaketime 0.9.10 passes a negative time to the kernel in a sleep by the monotonic clock (its issue 426).
+SLEEP = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *wanted, struct timespec *left) {
+    return syscall(SYS_clock_nanosleep, clock, flags, wanted, left) ? errno : 0;
+}
+"""
+PLAY = """
+[[turns]]
+match = "^plan {number}$"
+tool_calls = [{{name = "create_task", arguments = {{name = "call planned {number}"}}}}]
+"""
+REPEATED = """
+[[turns]]
+match = "^(Task: )?slow say"
+repeat = true
+text = "one two three four five six seven eight nine ten"
+chunk_size = 4
+chunk_delay_s = 0.15
+[[turns]]
+match = "^(Task: )?fails"
+repeat = true
+error = "unavailable"
+[[turns]]
+match = "^(Task: )?breaks"
+repeat = true
+text = "I was about to"
+error = "timeout"
+[[turns]]
+match = "^Task: slow call"
+repeat = true
+delay_s = 0.8
+tool_calls = [{name = "complete_task", arguments = {summary = "slowly done"}}]
+[[turns]]
+match = "^Task: waits"
+repeat = true
+tool_calls = [{name = "wait_task", arguments = {reason = "a person must look"}}]
+[[turns]]
+match = "^Task: splits"
+repeat = true
+tool_calls = [
+    {name = "create_task", arguments = {name = "call for another"}},
+    {name = "complete_task", arguments = {summary = "split"}},
+]
+[[turns]]
+match = "^Task: call"
+repeat = true
+tool_calls = [{name = "complete_task", arguments = {summary = "all done"}}]
+[[turns]]
+repeat = true
+text = "Hoot hoot."
+"""
+SETTINGS = {
+    "WORKERS__HEARTBEAT_S": "1",
+    "WORKERS__DEAD_AFTER_S": "3",
+    "WORKERS__REAP_INTERVAL_S": "1",
+    "WORKERS__TICK_INTERVAL_S": "1",
+    "WORKERS__MAX_TICK_S": "10",
+    "OUTBOX__RETRY_S": "0.2",
+    "OUTBOX__RETRY_MAX_S": "2",
+    "LLM__BROKER_WAIT_S": "5",
+    "POLICY__MODE": "disabled",
+}
+HURTS = {
+    "kill a worker": 5,
+    "kill the core": 1,
+    "kill the broker": 1,
+    "kill core and broker": 1,
+    "set the clock": 3,
+    "fill the disk": 2,
+    "hang a worker": 1,
+    "stop a worker": 1,
+    "stop the core": 0.5,
+    "take no writes": 2,
+}
+
+
+OF_THE_CORE = ("kill the core", "stop the core", "kill core and broker", "take no writes")
+
+
+@dataclass
+class Promises:
+    """What was acknowledged to those who asked."""
+
+    messages: dict[str, tuple[str, int]] = field(default_factory=dict)  # text: run, loop
+    tasks: dict[int, str] = field(default_factory=dict)
+    letters: dict[str, str] = field(default_factory=dict)  # key: text
+    dropped: dict[str, str] = field(default_factory=dict)  # key of a task: its name
+    commands: list[str] = field(default_factory=list)  # what they have written
+    reminders: dict[str, str] = field(default_factory=dict)  # schedule: text
+    documents: dict[str, str] = field(default_factory=dict)  # reference: text
+
+
+class Arena:
+    """A home, what runs on it, and what is done to it."""
+
+    def __init__(self, root: Path, runtime: Path, disk: Path, dice: random.Random) -> None:
+        self.box = Box(Home(disk / "home"), clean_environ(root, runtime))
+        home_setup.init(self.box.home)
+        self.has_vectors = EMBEDDING.exists()
+        if self.has_vectors:
+            (self.box.home.models / EMBEDDING.name).symlink_to(EMBEDDING)
+        self.runtime, self._disk = runtime, disk
+        self.broken: dict[str, None] = {}  # what was violated while it ran
+        self._mounts = mounts()
+        self._store: Store | None = Store.open(self.box.home.database)
+        self._reading = threading.RLock()  # held while the database must be open nowhere
+        self._keeping = threading.Lock()  # held while nothing may be started
+        self.dice = dice
+        self.promises = Promises()
+        self.actions: deque[str] = deque(maxlen=30)
+        self.counts: dict[str, int] = {}
+        self._clock, self._ballast = runtime / "clock", disk / "ballast"
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._core: subprocess.Popen[bytes] | None = None
+        self._hung: list[int] = []
+        self._began_s = monotonic_s()
+        self.guard = threading.Lock()
+        self._output = (runtime / "output.txt").open("ab")
+        self.is_over = threading.Event()  # nobody asks for anything more, and nothing more goes wrong
+        self.is_closed = threading.Event()  # nothing is started any more
+        script = runtime / "script.toml"
+        script.write_text("".join(PLAY.format(number=n) for n in range(PLANS)) + REPEATED)
+        self.box.environ |= {f"OWLBOX__{name}": value for name, value in SETTINGS.items()}
+        self.box.environ |= {"OWLBOX__MODELS__SCRIPT": str(script), **self._faked(runtime)}
+        self.person = pwd.getpwuid(os.getuid()).pw_name
+
+    def _faked(self, runtime: Path) -> dict[str, str]:
+        """The environment of processes whose clock we set."""
+        self._clock.write_text("+0")
+        source, library = runtime / "sleep.c", runtime / "sleep.so"
+        source.write_text(SLEEP)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+        return {
+            "LD_PRELOAD": f"{library} {FAKETIME}",
+            "FAKETIME_TIMESTAMP_FILE": str(self._clock),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    def note(self, text: str) -> None:
+        """One more thing that was done."""
+        with self.guard:
+            self.actions.append(f"{monotonic_s() - self._began_s:6.1f} s  {text}")
+            word = text.partition(":")[0]
+            self.counts[word] = self.counts.get(word, 0) + 1
+
+    # -- processes --------------------------------------------------------------------------------------
+
+    def client(self) -> Client:
+        """A connection to the core."""
+        return Client(str(paths.core_socket(self.box.runtime)), name="chaos", timeout_s=20)
+
+    def is_up(self) -> bool:
+        """True when the core answers."""
+        try:
+            self.client().close()
+        except (OwlError, OSError):
+            return False
+        return True
+
+    def start(self, *words: str) -> "subprocess.Popen[bytes]":
+        """A process of the home, in a session of its own."""
+        command = self.box.command(*words)
+        child = subprocess.Popen(
+            command,
+            env=self.box.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            start_new_session=True,
+        )
+        self._children.append(child)
+        return child
+
+    def keep(self) -> None:
+        """Let there be a core and workers, as systemd would."""
+        while not self.is_closed.wait(0.3):
+            for child in self._children:
+                child.poll()  # nobody is left as a zombie
+            with self._keeping:
+                if self._core is None or self._core.poll() is not None:
+                    self._core = self.start("serve")
+                if len(self.pids("workers")) < WORKERS:
+                    self._hire()
+
+    def _hire(self) -> None:
+        """One more worker: through the core when it answers, else by hand. It counts once it is on record."""
+        before = len(self.pids("workers"))
+        try:
+            with self.client() as client:
+                client.call("worker.start", {"is_persistent": True}, deadline_s=15)
+            self.note("a worker was started by the core")
+        except (OwlError, OSError):
+            self.start("worker", "run", "--persist")
+            self.note("a worker was started by hand")
+            end_s = monotonic_s() + 6
+            while len(self.pids("workers")) == before and monotonic_s() < end_s and not self.is_closed.is_set():
+                sleep_s(0.1)
+
+    def pids(self, which: str) -> list[int]:
+        """Living workers, those that work on something, or brokers."""
+        sql = {
+            "workers": "SELECT process FROM workers WHERE status = 'running'",
+            "busy": "SELECT process FROM workers WHERE id IN (SELECT claimed_by FROM tasks WHERE status = 'in_progress')",
+            "brokers": "SELECT boot_id || '/' || pid || '/' || start_ticks FROM processes "
+            "WHERE kind = 'broker' AND ended_ms IS NULL",
+        }[which]
+        try:
+            found = [str(row[0]) for row in self.rows(sql)]
+        except OwlError:
+            return []
+        return [int(one.split("/")[1]) for one in found if is_alive(one)]
+
+    # -- the database -----------------------------------------------------------------------------------
+
+    def rows(self, sql: str, bindings: tuple[object, ...] = ()) -> list[Row]:
+        """What the database says; StoreError while it is open nowhere."""
+        with self._reading:
+            if self._store is None:
+                raise StoreError("the database is closed")
+            return self._store.rows(sql, bindings)
+
+    def value(self, sql: str, bindings: tuple[object, ...] = ()) -> Any:
+        """The first value of the first row, or None."""
+        found = self.rows(sql, bindings)
+        return found[0][0] if found else None
+
+    @property
+    def store(self) -> Store:
+        """The database, once all is over."""
+        assert self._store is not None
+        return self._store
+
+    # -- what goes wrong --------------------------------------------------------------------------------
+
+    def hurt(self) -> None:
+        """One thing, at random."""
+        [what] = self.dice.choices(list(HURTS), list(HURTS.values()))
+        if what in OF_THE_CORE and self.dice.random() < 0.7 and not self.is_up():
+            return  # killed at its start it is often enough: it also has to do something
+        core = self._core.pid if self._core is not None and self._core.poll() is None else None
+        workers, brokers = self.pids("busy") or self.pids("workers"), self.pids("brokers")
+        if what == "set the clock":
+            self._set_clock(self.dice.choice((0, 3600, -3600, 86_400 * 3, -86_400 * 2, 90, -90)))
+        elif what == "fill the disk":
+            self._fill(0.3 + self.dice.random() * 1.5)
+        elif what in ("kill the core", "stop the core"):
+            self._send(what, core, signal.SIGKILL if what.startswith("kill") else signal.SIGTERM)
+        elif what == "kill core and broker":
+            for pid in (core, *brokers):
+                self._send(what, pid, signal.SIGKILL)
+        elif what == "take no writes":
+            self._take_no_writes(2 + self.dice.random() * 2)
+        elif what == "kill the broker":
+            self._send(what, self.dice.choice(brokers) if brokers else None, signal.SIGKILL)
+        elif what == "hang a worker":
+            self._hang(self.dice.choice(workers) if workers else None)
+        else:
+            number = signal.SIGKILL if what.startswith("kill") else signal.SIGTERM
+            self._send(what, self.dice.choice(workers) if workers else None, number)
+
+    def _send(self, what: str, pid: int | None, number: signal.Signals) -> None:
+        if pid is None:
+            return
+        try:
+            send(pid, number)
+            self.note(f"{what}: {pid}")
+        except ProcessLookupError:
+            pass
+
+    def _hang(self, pid: int | None) -> None:
+        """A worker stands still until it is taken for dead, and comes back."""
+        self._send("hang a worker", pid, signal.SIGSTOP)
+        if pid is not None:
+            timer = threading.Timer(4.5, self._send, ("wake it", pid, signal.SIGCONT))
+            timer.daemon = True
+            timer.start()
+
+    def _set_clock(self, offset_s: int) -> None:
+        temporary = self._clock.with_suffix(".new")
+        temporary.write_text(f"{offset_s:+d}")
+        temporary.rename(self._clock)
+        self.note(f"set the clock: {offset_s:+d} s")
+
+    def _fill(self, seconds: float) -> None:
+        """Nothing can be written for a while."""
+        self.note(f"fill the disk: {seconds:.1f} s")
+        try:
+            with self._ballast.open("wb", buffering=0) as file:
+                while file.write(b"x" * 65536):
+                    pass
+        except OSError:
+            pass
+        self.is_over.wait(seconds)
+        self._ballast.unlink(missing_ok=True)
+
+    def _take_no_writes(self, seconds: float) -> None:
+        """The power goes, and the disk takes no writes for a while, during which core and workers are started on it."""
+        with self._keeping, self._reading:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+            end_s = monotonic_s() + 5
+            while not (is_set := self._remount("ro")) and monotonic_s() < end_s:
+                for line in left_over(self.box):
+                    self._send("kill all for the disk", int(line.split()[0]), signal.SIGKILL)
+                sleep_s(0.1)
+            if not is_set:
+                self._store = Store.open(self.box.home.database)
+        if not is_set:
+            self.note("take no writes: not possible, something is open")
+            return
+        self.note(f"take no writes: {seconds:.1f} s")
+        self.is_over.wait(seconds)
+        with self._reading:
+            assert self._remount("rw")
+            self._store = Store.open(self.box.home.database)
+
+    def _remount(self, mode: str) -> bool:
+        return subprocess.run(["mount", "-o", f"remount,{mode}", str(self._disk)], capture_output=True).returncode == 0
+
+    # -- the end ----------------------------------------------------------------------------------------
+
+    def is_quiet(self, unfinished: list[str], is_same: Callable[["Arena"], bool]) -> bool:
+        """Nothing is being done, and nothing waits that could be done."""
+        try:
+            busy = [self.value(sql) for sql in unfinished]
+        except OwlError:
+            return False
+        folder = self.box.home.drop / "users" / self.person
+        return not any(busy) and is_same(self) and not [path for path in folder.glob("*") if path.is_file()]
+
+    def wait_for_words(self) -> float:
+        """Until something was accepted, for which a slow machine needs a while; how long that took."""
+        began_s = monotonic_s()
+        while not (self.promises.messages and self.promises.tasks) and monotonic_s() < began_s + CALM_S:
+            self.is_over.wait(0.1)
+        return monotonic_s() - began_s
+
+    def settle(self, unfinished: list[str], is_same: Callable[["Arena"], bool]) -> None:
+        """Wait until all is done, as long as anything moves. It is late by then: what was to be done at a time is due."""
+        self._set_clock(86_400 * 5)
+        seen, moved_s = -1, monotonic_s()
+        while not self.is_quiet(unfinished, is_same) and monotonic_s() < moved_s + CALM_S:
+            if (now := self._ask("SELECT MAX(id) FROM events")) != seen:
+                seen, moved_s = now, monotonic_s()
+            sleep_s(0.3)
+
+    def has_enough(self) -> bool:
+        """True while as much waits to be done as may."""
+        return self._ask("SELECT COUNT(*) FROM tasks WHERE status = 'pending' AND open_blockers = 0") >= BACKLOG
+
+    def _ask(self, sql: str) -> int:
+        try:
+            return int(self.value(sql) or 0)
+        except OwlError:
+            return -1
+
+    def stop(self) -> list[str]:
+        """End everything in good order; what did not end so."""
+        pids = [*self.pids("workers"), *([self._core.pid] if self._core is not None else [])]
+        for pid in pids:
+            self._send("stop at the end", pid, signal.SIGTERM)
+        end_s = monotonic_s() + 60
+        while left_over(self.box) and monotonic_s() < end_s:
+            for child in self._children:
+                child.poll()
+            sleep_s(0.1)
+        found = [f"still there after SIGTERM: {line}" for line in left_over(self.box)]
+        end_s = monotonic_s() + 10
+        while self.commands() and monotonic_s() < end_s:
+            sleep_s(0.1)
+        found += [f"a command that nobody waits for: {line}" for line in self.commands().values()]
+        return found + [f"a mount that was left: {line}" for line in mounts() - self._mounts]
+
+    def commands(self) -> dict[int, str]:
+        """Processes of commands that run in a sandbox, by id."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().decode("utf-8", "replace")
+            except OSError:
+                continue
+            if f": {self.runtime.name};" in words:
+                found[int(path.parent.name)] = words.replace("\0", " ")[-200:]
+        return found
+
+    def kill(self) -> None:
+        """Leave nothing behind, whatever happened."""
+        self._ballast.unlink(missing_ok=True)
+        for line in left_over(self.box):
+            self._send("cleared away", int(line.split()[0]), signal.SIGKILL)
+        for child in self._children:
+            child.wait(60)
+        self._remount("rw")
+        if self._store is not None:
+            self._store.close()
+        self._output.close()
+
+
+def mounts() -> set[str]:
+    """Where something is mounted for this process and its children."""
+    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}

@@ -1,0 +1,182 @@
+"""What must hold in `chaos.py`: at any moment, when all is calm, and of everything that was promised."""
+
+from collections.abc import Iterator
+
+from chaos_arena import Arena, Promises
+
+from appliance.clock import monotonic_s
+from appliance.errors import OwlError
+from appliance.service import doctor
+from appliance.store.database import Store
+
+# How an answer may end that somebody was promised.
+EXCUSED = ("interrupted", "stopped", "connection_lost", "unavailable", "disk_full", "busy")
+COMMAND_S = 60.0  # as long as that no command lasts, whatever happened to the one who began it
+UNFINISHED = {
+    "loops": "SELECT group_concat(id) FROM loops WHERE status IN (100, 102)",
+    "reminders": "SELECT group_concat(s.id) FROM schedules s JOIN schedule_state t ON t.id = s.id "
+    "WHERE s.kind = 'once' AND t.halt = '' AND s.is_enabled",
+    "firings": "SELECT group_concat(schedule) FROM firings WHERE status = 'running'",
+    "words": "SELECT group_concat(entry) FROM pending",
+    "tasks": "SELECT group_concat(id) FROM tasks WHERE status = 'in_progress' OR status = 'pending' AND open_blockers = 0",
+    "letters": "SELECT group_concat(id) FROM outbox WHERE status IN ('waiting', 'sending')",
+}
+VECTORS = "SELECT group_concat(id) FROM chunks WHERE embedder IS NULL"
+NEVER_EVER = {  # not even for a moment
+    "a run whose events have a gap": "SELECT run FROM events GROUP BY run HAVING MIN(seq) <> 1 OR MAX(seq) <> COUNT(*)",
+    "a call with several results": """SELECT run, call_id FROM events WHERE kind IN ('tool_use', 'tool_result')
+        GROUP BY run, call_id HAVING SUM(kind = 'tool_use') > 1 OR SUM(kind = 'tool_result') > SUM(kind = 'tool_use')""",
+    "a question that was recorded twice": """SELECT content FROM events
+        WHERE kind = 'message' AND role = 'user' AND channel = 'local' GROUP BY content HAVING COUNT(*) > 1""",
+    "a question answered twice": """SELECT l.id FROM loops l JOIN turns t ON t.loop = l.id JOIN events e ON e.turn = t.id
+        WHERE l.status = 200 AND e.content = 'Hoot hoot.' GROUP BY l.id HAVING COUNT(*) > 1""",
+    "a task with several complete attempts": """SELECT task FROM task_attempts WHERE outcome = 'complete'
+        GROUP BY task HAVING COUNT(*) > 1""",
+    "two attempts at a task at once": "SELECT task FROM task_attempts WHERE ended_ms IS NULL GROUP BY task HAVING COUNT(*) > 1",
+    "a task told twice": """SELECT t.id, COUNT(*) FROM tasks t JOIN outbox o ON o.key LIKE 'task:' || t.id || ':%'
+        WHERE o.key NOT LIKE '%:waiting'  -- one that waited for a person is also told of when it is given up
+        GROUP BY t.id HAVING COUNT(*) > 1""",
+    "a letter that is in its thread twice": """SELECT run, input ->> 'letter' FROM events WHERE input ->> 'letter' IS NOT NULL
+        GROUP BY run, input ->> 'letter' HAVING COUNT(*) > 1""",
+    "a reminder that was told twice": """SELECT s.id, COUNT(*) FROM schedules s JOIN outbox o
+        ON o.key LIKE 'schedule:' || printf('%08x', s.id) || ':%' WHERE s.kind = 'once' GROUP BY s.id HAVING COUNT(*) > 1""",
+}
+NEVER = {
+    "a run that goes on without a loop": "SELECT id FROM runs WHERE status IN (100, 102) AND id IN (SELECT run FROM loops)",
+    "a call without its one result": """SELECT run, call_id FROM events WHERE kind IN ('tool_use', 'tool_result')
+        GROUP BY run, call_id HAVING SUM(kind = 'tool_use') <> SUM(kind = 'tool_result')""",
+    "a complete loop that says and does nothing": """SELECT l.id FROM loops l WHERE l.status = 200 AND NOT EXISTS
+        (SELECT 1 FROM turns t JOIN events e ON e.turn = t.id WHERE t.loop = l.id AND e.kind IN ('message', 'tool_use'))""",
+    "a loop stopped without a reason": """SELECT id, status, outcome FROM loops
+        WHERE status NOT IN (200, 500) AND outcome NOT IN ('interrupted', 'stopped', 'cancelled', 'connection_lost')""",
+    "a task with more or fewer than one complete attempt": """SELECT t.id FROM tasks t JOIN task_attempts a ON a.task = t.id
+        GROUP BY t.id HAVING SUM(a.outcome = 'complete') <> (t.status = 'complete')""",
+    "an attempt without an end": "SELECT task, number FROM task_attempts WHERE ended_ms IS NULL OR outcome = ''",
+    "a task done before what it waits for": """SELECT t.id FROM tasks t JOIN task_deps d ON d.task = t.id
+        LEFT JOIN tasks b ON b.id = d.blocker WHERE t.status = 'complete' AND b.status IS NOT 'complete'""",
+    "a pending task that nothing holds up": """SELECT t.id FROM tasks t WHERE t.status = 'pending' AND NOT EXISTS
+        (SELECT 1 FROM task_deps d LEFT JOIN tasks b ON b.id = d.blocker WHERE d.task = t.id AND b.status IS NOT 'complete')""",
+    "a task paused without evidence": """SELECT id, waiting_reason FROM tasks WHERE status = 'waiting'
+        AND waiting_reason <> 'a person must look' AND waiting_reason NOT LIKE 'its worker died 3 times. attempt%'""",
+    "an ended task that nobody was told of": """SELECT t.id, t.status FROM tasks t
+        WHERE t.status IN ('complete', 'failed', 'waiting') AND NOT EXISTS
+        (SELECT 1 FROM outbox o WHERE o.key = 'task:' || t.id || ':' || t.attempts || ':' || t.status)""",
+    "a letter that went nowhere": "SELECT id, key, status, error FROM outbox WHERE status NOT IN ('sent', 'logged')",
+    "a letter that is not in its thread once": """SELECT o.id, o.key FROM outbox o
+        WHERE o.run IS NOT NULL AND o.key NOT LIKE 'answer:%'
+        AND (SELECT COUNT(*) FROM events e WHERE e.run = o.run AND e.input ->> 'letter' = o.key) <> 1""",
+    "a repeat from a door that knows what it has told": "SELECT id, key FROM outbox WHERE via = 'local' AND may_repeat",
+    "more tasks than calls that made them": """SELECT origin FROM tasks WHERE origin IS NOT NULL AND key IS NULL
+        GROUP BY origin HAVING COUNT(*) >
+        (SELECT COUNT(*) FROM events e WHERE e.run = origin AND e.kind = 'tool_use' AND e.tool = 'create_task')""",
+    "a call that succeeded without a task": """SELECT e.run FROM events e
+        WHERE e.kind = 'tool_result' AND e.tool = 'create_task' AND e.status = 200
+        GROUP BY e.run HAVING COUNT(*) > (SELECT COUNT(*) FROM tasks WHERE origin = e.run)""",
+    "a worker that still counts": "SELECT id, process FROM workers WHERE status = 'running'",
+    "a turn lock that somebody left": "SELECT session, process FROM turn_locks",
+}
+
+
+def violations(arena: Arena) -> list[str]:
+    """Everything that is not as it must be, with ids."""
+    found = [
+        f"doctor: {one.name}: {one.message}" for one in doctor.examine(arena.box.home, arena.box.environ) if one.state == "problem"
+    ]
+    store = arena.store
+    found += [f"database: {problem}" for problem in store.problems()]
+    found += [f"unfinished {name}: {store.value(sql)}" for name, sql in UNFINISHED.items() if store.value(sql)]
+    if arena.has_vectors and (left := store.value(VECTORS)):
+        found.append(f"chunks without vectors: {left}")
+    found += [f"the folder has {line}" for line in differences(arena)]
+    for what, sql in (NEVER_EVER | NEVER).items():
+        if rows := store.rows(sql):
+            found.append(f"{what}: {rows[:5]}{' and more' if len(rows) > 5 else ''}")
+    found += list(_broken(arena.promises, store))
+    lines = [line for path in arena.box.home.root.glob("sessions/**/done.txt") for line in path.read_text().split()]
+    found += [f"a command that ran {lines.count(line)} times: {line}" for line in sorted(set(lines)) if lines.count(line) > 1]
+    found += [f"a command that left nothing: {line}" for line in arena.promises.commands if line not in lines]
+    bad = arena.box.home.drop / "users" / arena.person / "bad"
+    found += [f"refused file {path.name}: {path.read_text().strip()}" for path in bad.glob("*.why")]
+    return found
+
+
+def _broken(promises: Promises, store: Store) -> Iterator[str]:
+    """What was acknowledged and is not there as promised."""
+    for text, (run, loop) in promises.messages.items():
+        asked = "SELECT 1 FROM loops l JOIN events e ON e.id = l.prompt WHERE l.id = ? AND l.run = ? AND e.content = ?"
+        if not store.value(asked, (loop, run, text)):
+            yield f"lost message {text!r}: loop {loop} of thread {run}"
+        status, outcome = store.row("SELECT status, outcome FROM loops WHERE id = ?", (loop,)) or (0, "")
+        is_answered = status == 200 or status == 500 and text.startswith(("fails", "breaks"))
+        if not is_answered and outcome not in EXCUSED:
+            yield f"message {text!r} has no answer and no excuse: {status} {outcome}"
+    for task, name in promises.tasks.items():
+        if store.value("SELECT name FROM tasks WHERE id = ?", (task,)) != name:
+            yield f"lost task {task} {name!r}"
+    for key, name in promises.dropped.items():
+        if store.rows("SELECT name FROM tasks WHERE key = ?", (key,)) != [(name,)]:
+            yield f"lost file {key}: a task {name!r}"
+    for key, text in promises.letters.items():
+        if store.rows("SELECT text FROM outbox WHERE key = ?", (key,)) != [(text,)]:
+            yield f"lost file {key}: a letter {text!r}"
+    for ref, text in promises.reminders.items():
+        told = store.rows("SELECT text FROM outbox WHERE key LIKE ?", (f"schedule:{ref}:%",))
+        if [str(row[0]).partition("\n")[0] for row in told] != [f"Reminder: {text}"]:
+            yield f"reminder {ref} {text!r} was told as {told}"
+    for ref, text in promises.documents.items():
+        if store.value("SELECT body FROM entries WHERE path = ?", (ref,)) != text:
+            yield f"lost document {ref}"
+
+
+def unfinished(arena: Arena) -> list[str]:
+    """Queries that find nothing once all is done."""
+    return [*UNFINISHED.values(), *([VECTORS] if arena.has_vectors else [])]
+
+
+def differences(arena: Arena) -> list[str]:
+    """Notes that are not as the files of the folder are."""
+    root = arena.box.home.box
+    files = {f"box://{path.relative_to(root)}": path.read_text() for path in (root / "notes").rglob("*.md")}
+    rows = arena.rows("SELECT path, body FROM entries WHERE path >= 'box://notes/' AND path < 'box://notes0'")
+    known = {str(path): str(body) for path, body in rows}
+    return [
+        f"{path}: {'no entry' if path not in known else 'no file' if path not in files else 'another text'}"
+        for path in sorted({*files, *known})
+        if files.get(path) != known.get(path)
+    ]
+
+
+def watch(arena: Arena) -> None:
+    """While it runs: what must hold at any moment, and what was promised by then."""
+    seen_s: dict[int, float] = {}
+    while not arena.is_over.wait(1.0):
+        try:
+            found = [f"{what}: {rows[:3]}" for what, sql in NEVER_EVER.items() if (rows := arena.rows(sql))]
+            found += list(_lost(arena))
+        except OwlError:
+            continue  # the database is closed, or nothing can be read on a full disk
+        now_s, running = monotonic_s(), arena.commands()
+        seen_s = {pid: seen_s.get(pid, now_s) for pid in running}
+        found += [f"a command lasts too long: {running[pid]}" for pid, since_s in seen_s.items() if now_s > since_s + COMMAND_S]
+        arena.counts["looks"] = arena.counts.get("looks", 0) + 1
+        for one in found:
+            if one not in arena.broken:
+                arena.note(f"violated: {one}")
+                arena.broken[f"{one} (while it ran)"] = None
+
+
+def _lost(arena: Arena) -> Iterator[str]:
+    """What was acknowledged a moment ago and is not there."""
+    promises = arena.promises
+    for text, (run, loop) in list(promises.messages.items())[-50:]:
+        if not arena.rows("SELECT 1 FROM loops WHERE id = ? AND run = ?", (loop, run)):
+            yield f"lost message {text!r}: loop {loop} of thread {run}"
+    for task, name in list(promises.tasks.items())[-50:]:
+        if arena.value("SELECT name FROM tasks WHERE id = ?", (task,)) != name:
+            yield f"lost task {task} {name!r}"
+    for ref in list(promises.reminders)[-50:]:
+        if not arena.rows("SELECT 1 FROM schedules WHERE id = ?", (int(ref, 16),)):
+            yield f"lost reminder {ref}"
+    for ref in list(promises.documents)[-20:]:
+        if not arena.rows("SELECT 1 FROM entries WHERE path = ?", (ref,)):
+            yield f"lost document {ref}"

@@ -1,0 +1,164 @@
+"""What people and programs ask for while `chaos.py` goes on: each promise that was made to them is kept in `Promises`."""
+
+import json
+import random
+import subprocess
+from typing import Any
+
+from chaos_arena import Arena
+
+from appliance.errors import OwlError
+
+MESSAGES = ("say", "say", "say", "slow say", "fails", "breaks", "plan", "plan")
+TASKS = ("call", "call", "call", "say", "slow call", "slow say", "fails", "breaks", "waits", "splits")
+
+
+def talk(arena: Arena, name: str, seed: str) -> None:
+    """Ask one question after the other, each until it is acknowledged, and listen to the answer."""
+    dice, number = random.Random(seed), 0
+    while not arena.is_over.is_set():
+        number += 1
+        text = f"{dice.choice(MESSAGES)} {name}{number}"
+        if text.startswith("plan"):
+            text = f"plan {_next_plan(arena)}"
+        while not arena.is_over.is_set() and text not in arena.promises.messages:
+            _ask(arena, text)
+            arena.is_over.wait(dice.random() * 0.3)
+
+
+def _next_plan(arena: Arena) -> int:
+    with arena.guard:
+        arena.counts["plans"] = arena.counts.get("plans", 0) + 1
+        return arena.counts["plans"]
+
+
+def _ask(arena: Arena, text: str) -> None:
+    try:
+        with arena.client() as client:
+            for what, told in client.stream("message.send", {"text": text, "message_id": text}, deadline_s=20):
+                if what == "accepted":
+                    arena.promises.messages[text] = (told["run"], told["loop"])
+    except (OwlError, OSError):
+        pass  # the core is away, or has no room
+
+
+def plan(arena: Arena, seed: str) -> None:
+    """Add tasks, some after others, and change one's mind now and then."""
+    dice, number = random.Random(seed), 0
+    while not arena.is_over.wait(0.1 + dice.random() * 0.3):
+        if arena.has_enough():
+            continue
+        number += 1
+        name, known = f"{dice.choice(TASKS)} number {number}", list(arena.promises.tasks)
+        after = [dice.choice(known[-8:])] if known and dice.random() < 0.3 else []
+        try:
+            with arena.client() as client:
+                given = {"name": name, "blocked_by": after, "priority": dice.choice(("low", "medium", "high"))}
+                told = client.call("tool.call", {"name": "create_task", "arguments": given}, deadline_s=20)
+                if told["status"] == 200:
+                    arena.promises.tasks[int(told["data"]["id"])] = name
+                if known and dice.random() < 0.05:
+                    client.call("tool.call", {"name": "cancel_task", "arguments": {"id": dice.choice(known[-3:])}}, deadline_s=20)
+        except (OwlError, OSError):
+            continue
+
+
+def drop(arena: Arena, seed: str) -> None:
+    """Leave files, whether a core runs or not."""
+    dice, number = random.Random(seed), 0
+    folder = arena.box.home.drop / "users" / arena.person
+    while not arena.is_over.wait(0.3 + dice.random() * 0.5):
+        number += 1
+        own = f"file-{number}"
+        request: dict[str, Any] = {"kind": "message", "text": f"letter {number}", "id": own}
+        runs = list(arena.promises.messages.values())
+        if runs and dice.random() < 0.5:
+            request["run"] = dice.choice(runs)[0]
+        if dice.random() < 0.5 and not arena.has_enough():
+            del request["text"]
+            request |= {"kind": "task", "name": f"{dice.choice(TASKS)} dropped {number}"}
+        hidden = folder / f".{own}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            hidden.write_text(json.dumps(request))
+            hidden.rename(folder / f"{own}.json")
+        except OSError:
+            hidden.unlink(missing_ok=True)
+            continue
+        key = f"drop:user:{arena.person}:id:{own}"
+        if request["kind"] == "task":
+            arena.promises.dropped[key] = request["name"]
+        else:
+            arena.promises.letters[key] = request["text"]
+
+
+def run_commands(arena: Arena, seed: str) -> None:
+    """Run commands in the sandbox, each of which leaves a line when it begins and lasts a while."""
+    dice, number = random.Random(seed), 0
+    while not arena.is_over.wait(dice.random()):
+        number += 1
+        text = f"echo command-{number} >> done.txt && sleep {dice.random() * 2:.1f}; : {arena.runtime.name};"
+        told = _call(arena, "exec", {"command": text})
+        if told.get("status") == 200 and told["data"]["exit_code"] == 0:
+            arena.promises.commands.append(f"command-{number}")
+
+
+def add_documents(arena: Arena, seed: str) -> None:
+    """Have files read by the command that does so, with or without a core."""
+    dice, number = random.Random(seed), 0
+    folder = arena.runtime / "documents"
+    folder.mkdir()
+    while not arena.is_over.wait(1 + dice.random() * 2):
+        number += 1
+        path = folder / f"paper-{number}.md"
+        path.write_text(f"# Paper {number}\n\n" + "Owls hunt at night, and this says how. " * dice.randrange(1, 200))
+        done = arena.start("context", "add", str(path))
+        try:
+            if done.wait(60) == 0:
+                arena.promises.documents[f"disk:/{path}"] = path.read_text()
+        except subprocess.TimeoutExpired:
+            done.kill()
+
+
+def edit_notes(arena: Arena, seed: str) -> None:
+    """Write, rename and remove notes in the folder, in place and at once."""
+    dice, number = random.Random(seed), 0
+    folder = arena.box.home.box / "notes"
+    while not arena.is_over.wait(dice.random() * 0.4):
+        number += 1
+        known = sorted(folder.rglob("*.md"))
+        path = folder / dice.choice(("", "wood", "wood/deep")) / f"note-{dice.randrange(30)}.md"
+        what = dice.choice(("write", "write", "replace", "rename", "remove"))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if what == "write":
+                path.write_text(f"# Note\n\nversion {number}\n" + "Mice live in the wood. " * dice.randrange(100))
+            elif what == "replace":
+                hidden = path.with_suffix(".tmp")
+                hidden.write_text(f"# Note\n\nversion {number}\n")
+                hidden.rename(path)
+            elif known:
+                dice.choice(known).rename(path) if what == "rename" else dice.choice(known).unlink()
+        except OSError:
+            continue  # the disk is full, or takes no writes
+
+
+def ask_to_be_reminded(arena: Arena, seed: str) -> None:
+    """Reminders that are due at once or in a moment."""
+    dice, number = random.Random(seed), 0
+    while not arena.is_over.wait(0.5 + dice.random()):
+        number += 1
+        given = {"text": f"nap {number}", "when": f"in {dice.randrange(1, 6)} seconds"}
+        told = _call(arena, "remind", given)
+        if told.get("status") == 200:
+            arena.promises.reminders[told["data"]["schedule"]["id"]] = f"nap {number}"
+
+
+def _call(arena: Arena, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The outcome of a tool, {} when nobody could be asked."""
+    try:
+        with arena.client() as client:
+            told: dict[str, Any] = client.call("tool.call", {"name": name, "arguments": arguments}, deadline_s=20)
+            return told
+    except (OwlError, OSError):
+        return {}
