@@ -18,12 +18,13 @@ from appliance.agent.loop_state import WORK, Talk
 from appliance.agent.loop_state import Limits as Limits
 from appliance.agent.loop_state import Work as Work
 from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
+from appliance.agent.work_guide import WorkGuide
 from appliance.clock import new_id
 from appliance.errors import Cancelled, ContextTooLong, OwlError, StoreError
 from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes
 from appliance.prompt.budget import Budget
-from appliance.prompt.packet import Packets
+from appliance.prompt.packet import Packets, asked
 from appliance.prompt.packet_types import Packet, Plain, Scene
 from appliance.prompt.roles import CHAT as CHAT
 from appliance.prompt.roles import Role as Role
@@ -55,6 +56,8 @@ LOG = logging.getLogger(__name__)
 SORRY = "I could not work that out: my answers were not usable. Please ask again in other words."
 CIRCLING = "I stopped, because I was going round in circles. Please ask again in other words."
 APOLOGIES = {"strikes": SORRY, "cycle": CIRCLING, "stagnation": CIRCLING}
+# How the end of a planned task is called for, by its outcome: the tool, and what its text is called.
+ENDS = {"": ("complete_task", "summary"), "unable": ("wait_task", "reason"), "failed": ("fail_task", "reason")}
 MAX_REPEATS = 2  # of effects that were done already; after the first the model may still say something
 OF_ENTRIES = "run"  # the menu of a run that is shown its entries
 
@@ -75,7 +78,7 @@ class Agent:
         limits: Limits,
         dispatch: Dispatch | None = None,
         budget: Budget | None = None,
-        guide: Guide | None = None,
+        guide: WorkGuide | None = None,
     ) -> None:
         """`guide` decides in place of tiny and small models; without one every model has the full loop."""
         self._guide = guide
@@ -421,23 +424,29 @@ class Agent:
 
     # -- before a tiny or small model -----------------------------------------------------------------
 
-    def _planned(self, talk: Talk, guide: Guide) -> Plan | None:
-        """What the program does in place of a tiny or small model that a person talks with; None to leave it to the model.
+    def _planned(self, talk: Talk, guide: WorkGuide) -> Plan | None:
+        """What the program does in place of a tiny or small model; None to leave it to the model.
 
         A prompt that waited for a decision ends with what it came to. In a run that is shown its entries only effects are planned.
         """
-        tier = self.limits.tier(talk.routes[0]) if talk.routes and talk.role.is_chat and talk.work.tools is None else "able"
+        tier = self.limits.tier(talk.routes[0]) if talk.routes and talk.work.tools is None else "able"
         if tier == "able":
             return None
         if talk.messages and talk.messages[-1].role == "tool" and talk.past.turns:
             return Say(talk.messages[-1].content)
+        if talk.is_work:
+            return guide.plan_work(tier, talk.role.name, asked(talk.prompt))
         plan = guide.plan(tier, talk.messages, self._packets.override)
         return plan if talk.work.terms.layout == "chat" or isinstance(plan, Do) else None
 
     def _guided(self, talk: Talk, guide: Guide, plan: Plan) -> Generator[Step, None, Verdict]:
         """Carry out a plan."""
         text = ""
-        while isinstance(plan, Do):
+        while isinstance(plan, Do) or (isinstance(plan, Grounded) and plan.after is not None):
+            if isinstance(plan, Grounded):
+                assert plan.after is not None
+                plan = plan.after((yield from self._grounded(talk, plan, guide)))
+                continue
             outcome, waits = yield from self._done(talk, plan.call)
             if waits:
                 return _put_down(waits)
@@ -457,9 +466,21 @@ class Agent:
             yield Delta(text)
         talk.past = talk.past.after(Turn(text))
         yield Event(run=talk.run, kind="message", role="assistant", content=text, correlation=log.correlation())
-        verdict = self.hooks.filter(hook_points.VERDICT, Verdict(True, stop_conditions.DONE, "ok"), talk.run)
+        end = Verdict(True, stop_conditions.DONE, "ok")
+        if talk.is_work:
+            end = yield from self._end_work(talk, text, plan.outcome if isinstance(plan, Say) else "")
+        verdict = self.hooks.filter(hook_points.VERDICT, end, talk.run)
         self.hooks.tell(hook_points.TURN_COMPLETED, talk.run, talk.past.turns, verdict)
         return verdict
+
+    def _end_work(self, talk: Talk, text: str, outcome: str) -> Generator[Step, None, Verdict]:
+        """How work ends: a task by its own tool; anything else, when it is not done, with that for its end."""
+        tool, name = ENDS[outcome]
+        if any(spec.name == tool for spec in talk.specs):
+            yield from self._done(talk, ToolCall(new_id(), tool, {name: text or "(no words)"}))
+        elif outcome:
+            return Verdict(True, stop_conditions.CANNOT, outcome, text)
+        return Verdict(True, stop_conditions.DONE, "ok")
 
     def _grounded(self, talk: Talk, plan: Grounded, guide: Guide) -> Generator[Step, None, str]:
         """The model's sentence where the notes support it, else the notes' own."""

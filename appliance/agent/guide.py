@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from appliance.clock import new_id
 from appliance.knowledge import evidence
@@ -74,20 +74,22 @@ class Chat:
 
 @dataclass(frozen=True)
 class Say:
-    """The program's own answer."""
+    """The program's own answer. Of work that nobody watches `outcome` says that it is not done: `unable` or `failed`."""
 
     text: str
+    outcome: Literal["", "unable", "failed"] = ""
 
 
 @dataclass(frozen=True)
 class Grounded:
-    """The model is asked for one sentence; `otherwise` is the answer when `texts` do not support it."""
+    """The model is asked for one sentence; `otherwise` is the answer when `texts` do not support it. `after` goes on with it."""
 
     chat: Chat
     question: str
     texts: tuple[str, ...]
     sources: str
     otherwise: str
+    after: "Callable[[str], Plan] | None" = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class Guide:
         text = asked(prompt.content).strip()
         own = text if prompt.own_chars is None else text[: max(0, prompt.own_chars)].strip()
         before = [m for m in messages[: _place(messages, prompt)] if m.role in ("user", "assistant")]
-        scene = _Scene(tier, text, before, extra)
+        scene = Scene(tier, text, before, extra)
         if own != text:
             return self._chat(scene, is_text=True)
         intent = self._router.cue(text)
@@ -148,7 +150,7 @@ class Guide:
 
     # -- words ------------------------------------------------------------------------------------
 
-    def _chat(self, scene: "_Scene", *, is_text: bool = False, shots: Sequence[str] = ()) -> Chat:
+    def _chat(self, scene: "Scene", *, is_text: bool = False, shots: Sequence[str] = ()) -> Chat:
         """The model is asked; `shots` are requests and answers that show it the form of the answer."""
         sampling = SAMPLING[scene.tier]
         shown = tuple(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(shots))
@@ -164,7 +166,7 @@ class Guide:
             sampling.repeat_penalty,
         )
 
-    def _answer(self, scene: "_Scene") -> Plan:
+    def _answer(self, scene: "Scene") -> Plan:
         """A message that asks for nothing in so many words: answered from notes, or talk."""
         language = self._router.languages.detect(scene.text)[0]
         words = words_in(scene.text)
@@ -200,7 +202,7 @@ class Guide:
         return bool(found.best) and found.best[0].coverage >= 0.4
 
     @staticmethod
-    def _follows(scene: "_Scene", words: Sequence[str], language: Language) -> bool:
+    def _follows(scene: "Scene", words: Sequence[str], language: Language) -> bool:
         return bool(scene.subjects or scene.last_question) and (
             len(words) <= SHORT_QUESTION or bool(set(words[:4]) & language.words["again"])
         )
@@ -211,7 +213,7 @@ class Guide:
             return Say(language.say("nothing_plain"))
         return Say(language.say("nothing", words=", ".join(found.words[:6])))
 
-    def _quote(self, scene: "_Scene", found: Evidence, language: Language) -> Plan:
+    def _quote(self, scene: "Scene", found: Evidence, language: Language) -> Plan:
         """The best sentence with its source; a small model may put it into words, as long as it adds nothing."""
         best = found.best[0]
         if not best.ref:
@@ -219,7 +221,7 @@ class Guide:
         beside = [one for one in found.best[1:] if one.ref == best.ref and one.score >= best.score * BESIDE][:1]
         chosen = sorted([best, *beside], key=lambda one: [*found.best].index(one))
         source = f"[{display(best.ref) if not best.ref.startswith('box://') else best.ref}]"
-        quoted = f"{' '.join(dict.fromkeys(_closed(one.quoted) for one in chosen))} {source}"
+        quoted = f"{' '.join(dict.fromkeys(closed(one.quoted) for one in chosen))} {source}"
         if scene.tier == "tiny":
             return Say(quoted)
         shown = [one for one in found.best[:4] if one.ref]
@@ -232,32 +234,35 @@ class Guide:
 
     # -- lists and the time -----------------------------------------------------------------------
 
-    def _time(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _time(self, scene: "Scene", intent: Intent) -> Plan:
         return Say(intent.language.say("time", time=self._now().strftime("%H:%M")))
 
-    def _date(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _date(self, scene: "Scene", intent: Intent) -> Plan:
         now, phrases = self._now(), intent.language.phrases
         weekday, month = phrases["weekdays"].split()[now.weekday()], phrases["months"].split()[now.month - 1]
         return Say(intent.language.say("date", weekday=weekday, day=str(now.day), month=month, year=str(now.year)))
 
-    def _sum(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _sum(self, scene: "Scene", intent: Intent) -> Plan:
         said = intent.parts["sum"]
         return Say(intent.language.say("sum", sum=said, result=arithmetic.result(said, intent.language.signs)))
 
-    def _help(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _help(self, scene: "Scene", intent: Intent) -> Plan:
         return Say(intent.language.say("help"))
 
-    def _tasks(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _tasks(self, scene: "Scene", intent: Intent) -> Plan:
         def told(outcome: Outcome) -> Plan:
             empty = not (outcome.data or {}).get("tasks") and not outcome.is_error
-            return Say(intent.language.say("no_tasks")) if empty else _told(outcome, intent)
+            return Say(intent.language.say("no_tasks")) if empty else answer_of(outcome, intent)
 
-        return Do(_call("list_tasks", status="pending", limit=MOST_LISTED), told)
+        return Do(tool_call("list_tasks", status="pending", limit=MOST_LISTED), told)
 
-    def _reminders(self, scene: "_Scene", intent: Intent) -> Plan:
-        return Do(_call("list_schedules", status="active", soonest=True, limit=MOST_LISTED), lambda outcome: _told(outcome, intent))
+    def _reminders(self, scene: "Scene", intent: Intent) -> Plan:
+        return Do(
+            tool_call("list_schedules", status="active", soonest=True, limit=MOST_LISTED),
+            lambda outcome: answer_of(outcome, intent),
+        )
 
-    def _memories(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _memories(self, scene: "Scene", intent: Intent) -> Plan:
         known = self._kept()
         if not known:
             return Say(intent.language.say("no_memories"))
@@ -272,18 +277,18 @@ class Guide:
 
     # -- effects ----------------------------------------------------------------------------------
 
-    def _remember(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _remember(self, scene: "Scene", intent: Intent) -> Plan:
         text = intent.parts.get("fact") or intent.parts["clause"]
-        return Do(_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: _told(outcome, intent))
+        return Do(tool_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: answer_of(outcome, intent))
 
-    def _task(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _task(self, scene: "Scene", intent: Intent) -> Plan:
         text, level = intent.parts["task"], intent.language.level(intent.parts.get("level", ""))
         if (found := URGENCY.search(text)) and (said := intent.language.level(found["level"])):
             text, level = text[: found.start()], said
         arguments = task_arguments(text) | ({"priority": level} if level else {})
-        return Do(ToolCall(new_id(), "create_task", arguments), lambda outcome: _told(outcome, intent))
+        return Do(ToolCall(new_id(), "create_task", arguments), lambda outcome: answer_of(outcome, intent))
 
-    def _remind(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _remind(self, scene: "Scene", intent: Intent) -> Plan:
         parts = intent.parts
         if intent.language.name != self._router.languages.english.name:
             return self._remind_abroad(intent)
@@ -298,9 +303,9 @@ class Guide:
         def told(outcome: Outcome) -> Plan:
             if outcome.status == WITHOUT_TIME and "no time" in outcome.message:
                 return Say(intent.language.say("when", text=_subject(subject)))
-            return _told(outcome, intent)
+            return answer_of(outcome, intent)
 
-        return Do(_call("remind", text=said.rstrip(" .!?")), told)
+        return Do(tool_call("remind", text=said.rstrip(" .!?")), told)
 
     @staticmethod
     def _remind_abroad(intent: Intent) -> Plan:
@@ -309,18 +314,18 @@ class Guide:
         what, when = foreign_times.parted(said, intent.language)
         if not when:
             return Say(intent.language.say("when", text=what))
-        call = _call("remind", text=what or intent.text.strip(" .!?¡¿"), when=when)
-        return Do(call, lambda outcome: _told(outcome, intent))
+        call = tool_call("remind", text=what or intent.text.strip(" .!?¡¿"), when=when)
+        return Do(call, lambda outcome: answer_of(outcome, intent))
 
-    def _done(self, scene: "_Scene", intent: Intent) -> Plan:
-        return self._with_task(intent, lambda task: _call("finish_task", id=task["id"]))
+    def _done(self, scene: "Scene", intent: Intent) -> Plan:
+        return self._with_task(intent, lambda task: tool_call("finish_task", id=task["id"]))
 
-    def _drop_task(self, scene: "_Scene", intent: Intent) -> Plan:
-        return self._with_task(intent, lambda task: _call("delete_task", id=task["id"]))
+    def _drop_task(self, scene: "Scene", intent: Intent) -> Plan:
+        return self._with_task(intent, lambda task: tool_call("delete_task", id=task["id"]))
 
-    def _priority(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _priority(self, scene: "Scene", intent: Intent) -> Plan:
         level = intent.language.level(intent.parts["level"])
-        return self._with_task(intent, lambda task: _call("update_task", id=task["id"], priority=level))
+        return self._with_task(intent, lambda task: tool_call("update_task", id=task["id"], priority=level))
 
     def _with_task(self, intent: Intent, make: Callable[[Mapping[str, Any]], ToolCall]) -> Plan:
         """The one open task that is meant, looked up first."""
@@ -328,7 +333,7 @@ class Guide:
 
         def chosen(outcome: Outcome) -> Plan:
             if outcome.is_error:
-                return _told(outcome, intent)
+                return answer_of(outcome, intent)
             known = [(one["name"], one) for one in (outcome.data or {}).get("tasks", ())]
             found = self._meant(what, known, number="id")
             if not found:
@@ -336,16 +341,16 @@ class Guide:
             if len(found) > 1:
                 lines = [f"{one['id']}. {one['name']}" for one in found[:8]]
                 return Say("\n".join([intent.language.say("which"), *lines]))
-            return Do(make(found[0]), lambda done: _told(done, intent))
+            return Do(make(found[0]), lambda done: answer_of(done, intent))
 
-        return Do(_call("list_tasks", status="pending", limit=1000), chosen)
+        return Do(tool_call("list_tasks", status="pending", limit=1000), chosen)
 
-    def _cancel(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _cancel(self, scene: "Scene", intent: Intent) -> Plan:
         what = intent.parts.get("what", "")
 
         def chosen(outcome: Outcome) -> Plan:
             if outcome.is_error:
-                return _told(outcome, intent)
+                return answer_of(outcome, intent)
             known = [(f"{one['name']} {one['text']} {one['words']}", one) for one in (outcome.data or {}).get("schedules", ())]
             found = self._meant(what, known) if what else [one for _, one in known]
             if not found:
@@ -353,11 +358,11 @@ class Guide:
             if len(found) > 1:
                 lines = [f"- {one['name']} ({one['words']})" for one in found[:8]]
                 return Say("\n".join([intent.language.say("which"), *lines]))
-            return Do(_call("delete_schedule", id=found[0]["id"]), lambda done: _told(done, intent))
+            return Do(tool_call("delete_schedule", id=found[0]["id"]), lambda done: answer_of(done, intent))
 
-        return Do(_call("list_schedules", status="active", limit=1000), chosen)
+        return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
 
-    def _forget(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _forget(self, scene: "Scene", intent: Intent) -> Plan:
         what = intent.parts["what"]
         found = self._meant(what, [(text, (ref, text)) for ref, text in self._kept()])
         if not found:
@@ -367,9 +372,9 @@ class Guide:
         ref, text = found[0]
 
         def told(outcome: Outcome) -> Plan:
-            return _told(outcome, intent) if outcome.is_error else Say(intent.language.say("forgotten", text=text))
+            return answer_of(outcome, intent) if outcome.is_error else Say(intent.language.say("forgotten", text=text))
 
-        return Do(_call("context_delete", path=display(ref)), told)
+        return Do(tool_call("context_delete", path=display(ref)), told)
 
     def _meant(self, what: str, known: Sequence[tuple[str, Any]], number: str = "") -> list[Any]:
         """Those of the known things that hold most of the words that name one; several when nothing tells them apart."""
@@ -385,16 +390,16 @@ class Guide:
         most = max((count for count, _ in counts), default=0)
         return [one for count, one in counts if count == most] if most and most >= len(words) / 2 else []
 
-    def _note(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _note(self, scene: "Scene", intent: Intent) -> Plan:
         body, title = intent.parts["body"], intent.parts.get("title", "")
-        return Do(_call("write_note", text=body, title=title), lambda outcome: _told(outcome, intent))
+        return Do(tool_call("write_note", text=body, title=title), lambda outcome: answer_of(outcome, intent))
 
     # -- notes ------------------------------------------------------------------------------------
 
-    def _search(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _search(self, scene: "Scene", intent: Intent) -> Plan:
         return self._about(scene, intent)
 
-    def _about(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _about(self, scene: "Scene", intent: Intent) -> Plan:
         """What the notes say about something: the sentences that name it, by note."""
         query, language = intent.parts["query"], intent.language
         found = self._finder.look(query)
@@ -403,17 +408,17 @@ class Guide:
             if intent.name == "about" and self._router.kind(scene.text, language) == "world":
                 return self._chat(scene)
             return self._nothing(found, language)
-        return Say("\n".join([language.say("found"), *(f"- {_closed(one.quoted)} [{one.ref}]" for one in held[:5])]))
+        return Say("\n".join([language.say("found"), *(f"- {closed(one.quoted)} [{one.ref}]" for one in held[:5])]))
 
-    def _text(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _text(self, scene: "Scene", intent: Intent) -> Plan:
         return self._chat(scene, is_text=True)
 
-    def _rewritten(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _rewritten(self, scene: "Scene", intent: Intent) -> Plan:
         """A text in other words, asked for in the one form that the examples show."""
-        text = intent.language.say(intent.name, text=_closed(intent.parts["text"]))
+        text = intent.language.say(intent.name, text=closed(intent.parts["text"]))
         return self._chat(replace(scene, text=text), is_text=True, shots=intent.language.shots.get(intent.name, ()))
 
-    def _summary(self, scene: "_Scene", intent: Intent) -> Plan:
+    def _summary(self, scene: "Scene", intent: Intent) -> Plan:
         """The sentence of a text that says most of it; a small model's own, when that adds nothing to the text."""
         text = intent.parts["text"]
         chosen = self._finder.central(text)
@@ -426,7 +431,7 @@ class Guide:
         return Grounded(chat, "", (text,), "", chosen)
 
 
-Maker = Callable[[Guide, "_Scene", Intent], Plan]
+Maker = Callable[[Guide, "Scene", Intent], Plan]
 MAKERS: Mapping[str, Maker] = {
     "time": Guide._time,
     "date": Guide._date,
@@ -457,7 +462,7 @@ MAKERS: Mapping[str, Maker] = {
 
 
 @dataclass(frozen=True)
-class _Scene:
+class Scene:
     """A message with what was said before it."""
 
     tier: Tier
@@ -483,15 +488,15 @@ class _Scene:
         return tuple(dict.fromkeys(ref if "://" in ref else ref.replace(":/", "://", 1) for ref in found))[:3]
 
 
-def _told(outcome: Outcome, intent: Intent) -> Say:
+def answer_of(outcome: Outcome, intent: Intent) -> Say:
     """What a tool said, in its own words; why it failed, in a sentence."""
     if not outcome.is_error:
         return Say(outcome.message)
     hint = f" ({outcome.hint})" if outcome.hint else ""
-    return Say(intent.language.say("failed", text=f"{outcome.message}{hint}"))
+    return Say(intent.language.say("failed", text=f"{outcome.message}{hint}"), "failed")
 
 
-def _call(tool: str, **arguments: Any) -> ToolCall:
+def tool_call(tool: str, **arguments: Any) -> ToolCall:
     return ToolCall(new_id(), tool, arguments)
 
 
@@ -500,7 +505,7 @@ def _without_courtesy(text: str) -> str:
     return COURTESY.sub("", text.strip())
 
 
-def _closed(text: str) -> str:
+def closed(text: str) -> str:
     return text if text.endswith((".", "!", "?", "…", ":")) else f"{text}."
 
 

@@ -96,6 +96,11 @@ class Talk:
         return self.work.terms.layout == "entries" and self.role.is_chat
 
     @property
+    def is_work(self) -> bool:
+        """Whether it is work that nobody talks about meanwhile: a task's, a job's."""
+        return not self.role.is_chat or self.role.is_child
+
+    @property
     def commands(self) -> Commands:
         """Where and on what terms its commands are run."""
         return Commands(self.run, self.cancel, self.session, self.work.terms, self.specs, log.correlation(), self.effects)

@@ -17,6 +17,8 @@ from appliance.knowledge.search import Looks, Search
 from appliance.text import markdown, sentences
 
 HITS = 6  # notes that are looked at
+MOST_NOTES = 20  # from which sentences are collected
+ALL_OF_IT = 0.8  # of what is looked for, which a collected sentence or its title names
 PASSAGE_CHARS = 1500  # of a long note: the passage that was found
 WHOLE_CHARS = 6000  # a note up to this length is looked at whole
 MOST_SENTENCES = 18  # that are embedded
@@ -206,11 +208,18 @@ class Finder:
         scores = [dot(middle, vector) * (FIRST if n == 0 else 1.0) for n, vector in enumerate(vectors)]
         return found[scores.index(max(scores))]
 
+    def collect(self, query: str, least: float = ALL_OF_IT) -> list[Sentence]:
+        """The sentences of all notes that speak of something, note by note, each in the order of its note."""
+        words = content_words(query, self._ignored) or content_words(query, self._least)
+        found = self._candidates(query, (), MOST_NOTES) if words else []
+        asked = self._taken_apart(query, words)
+        return [one for one in found if self._coverage(asked, one, found)[0] >= least]
+
     # -- inside -----------------------------------------------------------------------------------
 
-    def _candidates(self, query: str, subjects: Sequence[str]) -> list[Sentence]:
+    def _candidates(self, query: str, subjects: Sequence[str], most: int = HITS) -> list[Sentence]:
         looks = Looks(snippet_chars=PASSAGE_CHARS, per_item=2, has_context=True)
-        hits = self._search.find(query, limit=HITS, has_documents=False, looks=looks)
+        hits = self._search.find(query, limit=most, has_documents=False, looks=looks)
         texts: dict[str, tuple[str, str]] = {}
         for ref in subjects:
             if (entry := self._entries.find(ref)) is not None:

@@ -393,6 +393,7 @@ class Core:
         briefing = Briefing(self.tasks, self.runs, self.entries)
         parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing, self.office.roster.held_s)
         parts = replace(parts, marked=self.customs.origins.task, go_on=self.approvals.go_on, role=self.troupe.roles.queue)
+        parts = replace(parts, is_able=lambda route: self.tiers.of(route) == "able")
         return self.office.shift(post, phases, parts, self._refresh, is_scheduling=is_scheduling)
 
     def _refresh(self) -> None:

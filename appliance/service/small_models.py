@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from threading import Lock
 
-from appliance.agent.guide import Guide
+from appliance.agent.work_guide import WorkGuide
 from appliance.clock import now_ms
 from appliance.errors import OwlError
 from appliance.knowledge.entries import Entries
@@ -48,7 +48,7 @@ class Vectors:
         return found if len(found) == len(texts) else ()
 
 
-def guide(home: Path, search: Search, entries: Entries, models: Models, zone: Callable[[], str]) -> Guide:
+def guide(home: Path, search: Search, entries: Entries, models: Models, zone: Callable[[], str]) -> WorkGuide:
     """The guide of a home; `zone` names the time zone of the box."""
     languages, vectors = Languages(home), Vectors(models)
 
@@ -56,4 +56,6 @@ def guide(home: Path, search: Search, entries: Entries, models: Models, zone: Ca
         return vectors.of(texts) if search.has_vectors() else ()
 
     finder = Finder(search, entries, embed, languages.function_words(), languages.pointing_words())
-    return Guide(Router(languages, embed), finder, entries, lambda: datetime.fromtimestamp(now_ms() / 1000, timezones.find(zone())))
+    return WorkGuide(
+        Router(languages, embed), finder, entries, lambda: datetime.fromtimestamp(now_ms() / 1000, timezones.find(zone()))
+    )

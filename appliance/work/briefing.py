@@ -11,11 +11,9 @@ from appliance.errors import OwlError
 from appliance.knowledge.entries import Entries
 from appliance.records import Event
 from appliance.sessions.runs import Runs
+from appliance.text.work_request import EARLIER, PREDECESSORS, TASK, TEXTS
 from appliance.work.tasks import Claim, Tasks
 
-PREDECESSORS = "Predecessor Task Outputs"
-TEXTS = "Texts that belong to the task"
-EARLIER = "Earlier attempts at this task have done this already; go on from there and do not repeat it"
 LEAST, MOST = 1500, 40_000  # characters
 ATTEMPTS = 3
 RESULT_CHARS = 400
@@ -33,7 +31,7 @@ class Briefing:
         """The whole of it: the task always, the rest each in an equal share of the room that is left."""
         task = claim.task
         room = min(MOST, max(LEAST, room_chars))
-        head = shortened("\n\n".join(part for part in (f"Task: {task.name}", task.description.strip()) if part), room)
+        head = shortened("\n\n".join(part for part in (f"{TASK}{task.name}", task.description.strip()) if part), room)
         found = [
             (PREDECESSORS, list(self._predecessors(task.id))),
             (TEXTS, list(self._texts(task.context_ids))),

@@ -28,6 +28,7 @@ from appliance.sessions.outbox import Letter, Outbox
 from appliance.sessions.runs import DONE as ANSWERED
 from appliance.sessions.runs import PROPOSED, STOPPED, Loop, Runs, Start
 from appliance.store.database import Store
+from appliance.text.work_request import FORM
 from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Job, Jobs
 
 LOG = logging.getLogger(__name__)
@@ -365,8 +366,8 @@ class Delegation:
         run = self._means.jobs.get(job.id).run
         done = completed(self._means.runs.events(run)) if run else []
         if not done:
-            return f"{why}. Nothing was completed."
-        return f"{why}. Completed before that, and not taken back: {'; '.join(done)}."
+            return f"{why.rstrip('.')}. Nothing was completed."
+        return f"{why.rstrip('.')}. Completed before that, and not taken back: {'; '.join(done)}."
 
     def _fail(self, job: Job, error: OwlError) -> None:
         """It could not even be begun, or its end was lost."""
@@ -389,7 +390,7 @@ def asked(job: Job) -> str:
     given = job.given
     parts = [given.context.strip(), job.task.strip()]
     if given.form.strip():
-        parts.append(f"Answer in this form: {given.form.strip()}")
+        parts.append(f"{FORM}{given.form.strip()}")
     return "\n\n".join(part for part in parts if part)
 
 

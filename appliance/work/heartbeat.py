@@ -6,6 +6,7 @@ hours in which nothing is looked after, nobody there to tell; each of these cost
 job of role `work.heartbeat`, which nobody's history shows; an alert becomes a letter in the conversation last talked in.
 """
 
+import hashlib
 import logging
 import random
 import re
@@ -170,6 +171,9 @@ class Heartbeat:
         job = self._do(Order(JOB, prompt, Given(), session.id, is_told=True))
         if job is None:
             return Beat("failed", "the work could not be done; the log says why")
+        if job.status != DONE:  # said once for what the file says now, not at every look
+            self._alert(job.result, session, f"unable:{hashlib.sha256(prompt.encode()).hexdigest()[:16]}", job)
+            return Beat("failed", job.result)
         if heartbeat_file.is_quiet(job.result, TOKEN):
             LOG.debug("heartbeat: nothing needs attention")
             return Beat("quiet")
@@ -216,10 +220,10 @@ class Heartbeat:
         return next((one for one in listed if one.channel != "task" and context in ("", one.context)), None)
 
     def _do(self, order: Order) -> Job | None:
-        """A job that was done; None when it failed, which is logged."""
+        """A job that was done, or that takes a more capable model; None when it failed, which is logged."""
         job = self._means.jobs.add(replace(order, priority=self._means.priority))
         done = self._means.jobs.wait([job.id], self._cancel)[0]
-        if done.status == DONE:
+        if done.status == DONE or done.outcome == "unable":
             return done
         LOG.error("heartbeat: job %s as %s ended %s: %s", done.id, order.role, done.outcome or done.status, done.result)
         return None
@@ -230,7 +234,7 @@ class Heartbeat:
             return job
         given = Given(tools=(), marks=self._means.runs.marks.carried(f"run:{job.run}"))
         done = self._do(Order("assistant", WORDING + job.result, given, session.id, is_told=True))
-        return done if done is not None and done.result.strip() else job
+        return done if done is not None and done.status == DONE and done.result.strip() else job
 
     def _alert(self, text: str, session: Session, key: str, job: Job) -> None:
         """A letter in the thread last talked in, with the marks of the job that wrote it."""

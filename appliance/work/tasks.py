@@ -365,6 +365,12 @@ class Tasks:
                     execute(f"UPDATE tasks SET {BACK}, updated_ms = ? WHERE id = ?", (now_ms(), task))
         return bool(rows)
 
+    def resume(self, reason: str) -> int:
+        """How many tasks are pending again that waited with a reason that holds this text."""
+        with self._store.write(durable=True) as execute:
+            where = "status = 'waiting' AND instr(waiting_reason, ?) > 0"
+            return len(execute(f"UPDATE tasks SET {BACK}, updated_ms = ? WHERE {where} RETURNING id", (now_ms(), reason)))
+
     def claim_of(self, run: str) -> Claim | None:
         """The claim under which a thread works on a task, lost or not; None when it works on none."""
         row = self._store.row("SELECT task, worker, number FROM task_attempts WHERE run = ? ORDER BY id DESC LIMIT 1", (run,))

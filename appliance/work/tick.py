@@ -25,6 +25,7 @@ from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.runtime.settings import Workers
 from appliance.sessions.runs import DONE, PROPOSED, WAITING, Loop, Runs
 from appliance.store.database import Store
+from appliance.text.work_request import NEEDS_MODEL
 from appliance.work.briefing import Briefing
 from appliance.work.tasks import CANCELLED, Claim, Tasks, unknown
 from appliance.work.worker_log import Phases
@@ -59,6 +60,7 @@ class Parts:
     packets: Packets
     briefing: Briefing
     held_s: Callable[[str], float | None] = unknown  # for how long a worker has held its claim
+    is_able: Callable[[Route], bool] = lambda route: True  # whether a route's model can do what a small one cannot
     go_on: Callable[[str], object] = bool  # a run: what it waits for may have been decided before it was put down
     marked: Callable[[str, int, Sequence[int], Sequence[str], str], None] | None = None  # run, task, those before, texts, notes
     role: Callable[[int], Role] = lambda turns: Role(WORKER, max_turns=turns, is_background=True, menu=WORKER)
@@ -143,6 +145,8 @@ class Ticks:
             if self._has_schedules(only) and self._schedules is not None:
                 self._phases.say("evaluating-schedules")
                 self._schedules.evaluate()
+            if only is None:
+                self._resume()
             did_work = self._work(worker, only)
         finally:
             spent_s = monotonic_s() - started_s
@@ -204,6 +208,17 @@ class Ticks:
 
         for task in self._parts.tasks.release_stale(now_ms() - round(limit_s * 1000), is_slow):
             LOG.warning("task %d was claimed for too long and is %s again", task.id, task.status)
+
+    def _resume(self) -> None:
+        """Tasks that took a more capable model are pending again once one can be asked."""
+        if not any(NEEDS_MODEL in task.waiting_reason for task in self._parts.tasks.listing(status="waiting", limit=1000)):
+            return
+        try:
+            routes = self._parts.model.plan("")
+        except Unavailable:
+            return
+        if routes and self._parts.is_able(routes[0]):
+            LOG.info("%d tasks go on with %s", self._parts.tasks.resume(NEEDS_MODEL), routes[0].name)
 
     def _has_schedules(self, only: int | None) -> bool:
         return self._schedules is not None and only is None and self._schedules.are_enabled()

@@ -124,6 +124,20 @@ def test_only_what_needs_attention_is_told(stage: Stage, name: str, outcome: str
     assert (letter is not None) is (outcome == "alert")
 
 
+def test_what_a_tiny_model_cannot_look_after_is_said_once(stage: Stage):
+    talk(stage)
+    file(stage, "- [ ] Is the garage door shut?\n")
+    current = stage.core.live.current
+    stage.core.live.current = replace(current, models=replace(current.models, tier="tiny"))
+    try:
+        beats = [look(stage, key=f"tiny{n}") for n in range(3)]
+    finally:
+        stage.core.live.current = current
+    assert {one.outcome for one in beats} == {"failed"}
+    told = [one.letter for one in stage.core.outbox.listing(limit=100) if one.letter.key.startswith("heartbeat:unable:")]
+    assert len(told) == 1 and told[0].text.startswith("Is the garage door shut?") and "more capable model" in told[0].text
+
+
 @pytest.mark.covers("S-074", "A-249")
 def test_an_alert_goes_to_the_thread_last_talked_in_and_is_put_once(stage: Stage):
     file(stage, "- [ ] [door] look\n")

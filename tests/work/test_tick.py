@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,8 +26,9 @@ from appliance.runtime.settings import Workers
 from appliance.sessions.outbox import Letter, Outbox
 from appliance.sessions.runs import Loop, Runs
 from appliance.store.database import Store
+from appliance.text.work_request import EARLIER, NEEDS_MODEL, PREDECESSORS
 from appliance.tools import planning
-from appliance.work.briefing import EARLIER, PREDECESSORS, Briefing, shortened
+from appliance.work.briefing import Briefing, shortened
 from appliance.work.tasks import NewTask, Task, Tasks, unknown
 from appliance.work.tick import LOST, NO_CALL, STOPPED, Parts, Schedules, Ticks
 from appliance.work.worker_log import Silent
@@ -251,6 +252,19 @@ def desk(store: Store) -> Iterator[Callable[..., Desk]]:
     yield make
     for one in made:
         one.toolbox.close()
+
+
+def test_what_takes_a_more_capable_model_waits_until_one_can_be_asked(desk: Callable[..., Desk]):
+    made = desk()
+    parts, is_able = made.ticks._parts, [False]
+    made.ticks._parts = replace(parts, is_able=lambda route: is_able[0])
+    task = made.done(call(("wait_task", {"reason": f"It takes a larger model {NEEDS_MODEL}."}))).id
+    other = made.done(call(("wait_task", {"reason": "Which of the two gates?"}))).id
+    assert not made.tick() and not made.tick() and made.tasks.get(task).attempts == 1  # looked at, not tried again
+    is_able[0] = True
+    made.model.speech = call(("complete_task", {"summary": "planned"}))
+    assert made.tick() and made.tasks.get(task).output == "planned"
+    assert made.tasks.get(other).status == "waiting"
 
 
 # -- the order of a tick ------------------------------------------------------------------------------

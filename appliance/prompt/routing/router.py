@@ -47,6 +47,8 @@ EFFECTS = frozenset(
         "priority",
         "forget",
         "note",
+        "collect_note",
+        "digest_note",
     }
 )
 MAX_CHARS = 2000  # of a message that may ask for an effect
@@ -79,13 +81,13 @@ class Router:
         self._guard = threading.Lock()
         self._examples: dict[str, list[tuple[str, Sequence[float]]]] = {}
 
-    def cue(self, text: str) -> Intent | None:
-        """What a message asks for in so many words; None when it does not."""
+    def cue(self, text: str, order: Sequence[str] = ORDER) -> Intent | None:
+        """What a message asks for in so many words, of these; None when it does not."""
         said = text.strip()
         if len(said) > 2 and (said[0], said[-1]) in QUOTED and said[0] not in said[1:-1]:
             said = said[1:-1].strip()
         for language in self.languages.detect(said):
-            if (found := self._cue(said, language)) is not None:
+            if (found := self._cue(said, language, order)) is not None:
                 return found
         return None
 
@@ -101,10 +103,10 @@ class Router:
         scores = sorted(((sum(sorted(all_, reverse=True)[:NEAREST]) / NEAREST, name) for name, all_ in near.items()), reverse=True)
         return scores[0][1] if len(scores) < 2 or scores[0][0] - scores[1][0] >= MARGIN else ""
 
-    def _cue(self, said: str, language: Language) -> Intent | None:
+    def _cue(self, said: str, language: Language, order: Sequence[str]) -> Intent | None:
         words = words_in(said[:200])
         is_question = said.endswith("?") and not set(words[:4]) & language.words["asks"]
-        for name in ORDER:
+        for name in order:
             if name in EFFECTS and (is_question or len(said) > MAX_CHARS):
                 continue
             for pattern in language.patterns.get(name, ()):

@@ -1,0 +1,251 @@
+"""What is done with a piece of work where the model is tiny or small: a task, a job that was handed over, a list to look after.
+
+The same sentences and rules as for a person's messages, and less: what reads, collects, summarises, writes a note or reminds.
+A summary of a small model counts when its text supports it, otherwise sentences of the text are the summary. Work that fits no
+sentence, has more to it than one, or finds nothing is never done: it ends `unable` or `failed`, with a sentence that says why.
+Nothing is tried twice. An able model never comes here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from appliance.agent.guide import (
+    DEFINITE,
+    LEAST,
+    MAKERS,
+    SAMPLING,
+    Chat,
+    Do,
+    Grounded,
+    Guide,
+    Plan,
+    Say,
+    Scene,
+    answer_of,
+    closed,
+    tool_call,
+)
+from appliance.knowledge import evidence
+from appliance.prompt.packet import asked
+from appliance.prompt.roles import HEARTBEAT
+from appliance.prompt.routing.languages import Language
+from appliance.prompt.routing.router import EFFECTS, Intent
+from appliance.records import Message, Outcome, Tier
+from appliance.text import extract_summary, work_request
+
+OF_NOTES = ("collect_note", "collect", "digest_note", "digest")
+# What work may ask for, in the order in which it is looked for. Nothing that ends or deletes what a person made.
+ORDER = (
+    *(
+        "collect_note",
+        "collect",
+        "digest_text",
+        "digest_note",
+        "digest",
+        "tasks",
+        "reminders",
+        "memories",
+        "remind_late",
+        "alarm",
+        "remind",
+        "remember_to",
+    ),
+    *("remember", "task", "note", "search", "about", "find"),
+)
+LISTS = {
+    "tasks": ("list_tasks", "tasks", {"status": "pending"}),
+    "reminders": ("list_schedules", "schedules", {"status": "active"}),
+}
+QUIET = "HEARTBEAT_OK"
+MOST_LINES = 60  # of a collection
+TEXT_CHARS = 4000  # of a text that a model is shown
+FOUND = 0.75  # of what a question names, so that a sentence is a result without anybody having looked at it
+OWN_TITLE = 0.6  # of what names a note, so that it is the one meant
+LEAST_TEXT = 60  # characters of a text that can be summarised
+
+
+class WorkGuide(Guide):
+    """Makes plans for work, and those for conversations that work on notes."""
+
+    def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
+        """As for any message; "collect everything about ... into a note" and "summarise the note about ..." come first."""
+        prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
+        text = asked(prompt.content).strip()
+        if prompt.own_chars is None and (intent := self._router.cue(text, OF_NOTES)) is not None:
+            plan = self._of_notes(Scene(tier, text, ()), intent)
+            if not (isinstance(plan, Say) and plan.outcome):
+                return plan
+        return super().plan(tier, messages, extra)
+
+    def plan_work(self, tier: Tier, role: str, text: str) -> Plan:
+        """What to do about a piece of work that nobody watches."""
+        if role == HEARTBEAT:
+            return self._look_after(tier, text)
+        request = work_request.read(text)
+        return self._one(tier, request) if not request.has_more else self._unable(text)
+
+    # -- one request ------------------------------------------------------------------------------
+
+    def _one(self, tier: Tier, request: work_request.WorkRequest) -> Plan:
+        for wording, texts in request.wordings:
+            intent = self._router.cue(wording, ORDER)
+            scene = Scene(tier, wording, ())
+            if intent is not None:
+                return self._for(scene, intent, texts)
+            if wording.endswith("?") and "\n" not in wording:
+                return self._found(scene, self._router.languages.detect(wording)[0], wording)
+        return self._unable(request.name)
+
+    def _for(self, scene: Scene, intent: Intent, texts: str) -> Plan:
+        if intent.name == "digest_text":
+            return self._digest_text(scene, intent, texts)
+        if intent.name in OF_NOTES:
+            return self._of_notes(scene, intent)
+        if intent.name == "find":
+            return self._found(scene, intent.language, intent.parts["query"])
+        if intent.name in ("search", "about"):
+            return self._collect(intent)
+        plan = MAKERS[intent.name](self, scene, intent)
+        return watched(plan) if intent.name in EFFECTS else plan
+
+    def _unable(self, text: str) -> Say:
+        return Say(self._router.languages.detect(text)[0].say("unable"), "unable")
+
+    # -- notes ------------------------------------------------------------------------------------
+
+    def _of_notes(self, scene: Scene, intent: Intent) -> Plan:
+        return self._collect(intent) if intent.name.startswith("collect") else self._digest(scene, intent)
+
+    def _collect(self, intent: Intent) -> Plan:
+        """The sentences of all notes that speak of something, with their sources, as the result or as a new note."""
+        query, language = intent.parts["query"], intent.language
+        found = self._finder.collect(query)[:MOST_LINES]
+        if not found:
+            return self._missing(query, language)
+        lines = "\n".join(f"- {closed(one.quoted)} [{one.ref}]" for one in found)
+        if intent.name != "collect_note":
+            return Say(f"{language.say('found')}\n{lines}")
+        return self._written(intent, lines, query)
+
+    def _digest(self, scene: Scene, intent: Intent) -> Plan:
+        """A summary of the note that is meant."""
+        query, language = intent.parts["query"], intent.language
+        note = self._named(query)
+        if note is None:
+            return self._missing(query, language)
+        ref, body = note
+
+        def become(said: Say) -> Plan:
+            return self._written(intent, said.text, f"{query} summary") if intent.name == "digest_note" else said
+
+        return then(self._summed_up(scene, body, f" [{ref}]"), become)
+
+    def _digest_text(self, scene: Scene, intent: Intent, texts: str) -> Plan:
+        text = intent.parts.get("text") or texts
+        return self._summed_up(scene, text, "") if len(text) >= LEAST_TEXT else self._unable(scene.text)
+
+    def _summed_up(self, scene: Scene, text: str, source: str) -> Plan:
+        extract = extract_summary.summary(text, self.ignored)
+        if not extract:
+            return self._unable(scene.text)
+        if scene.tier == "tiny":
+            return Say(f"{extract}{source}")
+        prompt = f"{text[:TEXT_CHARS]}\n\nSummarise this text in two short sentences. Use only what it says."
+        sampling = SAMPLING[scene.tier]
+        chat = Chat("", (Message("user", prompt),), sampling.max_tokens, 0.0, sampling.repeat_penalty, is_silent=True)
+        return Grounded(chat, "", (text,), source.strip(), f"{extract}{source}")
+
+    def _named(self, query: str) -> tuple[str, str] | None:
+        """The note that a text names: its reference and its body."""
+        stems = [evidence.stem(word) for word in evidence.content_words(query, self.ignored)]
+        best: tuple[float, str, str] | None = None
+        for ref in dict.fromkeys(one.ref for one in self._finder.collect(query, least=0.4)):
+            entry = self._entries.find(ref)
+            if entry is None or not entry.body.strip():
+                continue
+            title = {evidence.stem(word) for word in evidence.content_words(entry.title or "", ())}
+            share = sum(stem in title for stem in stems) / len(stems) if stems else 0.0
+            if best is None or share > best[0]:
+                best = (share, ref, entry.body)
+        if best is None:
+            return None
+        is_meant = best[0] >= OWN_TITLE or bool(self._finder.collect(query, least=FOUND))
+        return (best[1], best[2]) if is_meant else None
+
+    def _found(self, scene: Scene, language: Language, query: str) -> Plan:
+        """What the notes answer a question with; nobody looks at it, so all that is asked for must be there."""
+        kind = self._router.kind(query, language)
+        found = self._finder.look(query)
+        least = LEAST["world"] if kind == "world" and not DEFINITE.search(query) else LEAST["notes"]
+        if not found.best or found.score < least or found.best[0].coverage < FOUND:
+            return self._missing(query, language)
+        return self._quote(replace(scene, tier="tiny"), found, language)
+
+    def _missing(self, query: str, language: Language) -> Say:
+        words = evidence.content_words(query, self.ignored)
+        said = language.say("nothing", words=", ".join(words[:6])) if words else language.say("nothing_plain")
+        return Say(said, "failed")
+
+    def _written(self, intent: Intent, body: str, title: str) -> Plan:
+        words = title.split()
+        while len(words) > 1 and words[0].lower() in self.ignored:  # "the garden"
+            words = words[1:]
+        title = intent.parts.get("title") or " ".join(words)
+        made = tool_call("write_note", text=body, title=title[:1].upper() + title[1:])
+        return watched(Do(made, lambda outcome: answer_of(outcome, intent)))
+
+    # -- a list to look after ---------------------------------------------------------------------
+
+    def _look_after(self, tier: Tier, text: str) -> Plan:
+        """A section is one request; of a list each line that only reads is looked at, and what it finds is told."""
+        lines = work_request.listed(text)
+        if not lines:
+            request = text.rpartition("\n\n")[0] or text
+            return self._one(tier, work_request.WorkRequest(request.strip()))
+        plans: list[Plan] = []
+        for line in lines:
+            intent = self._router.cue(line, ("tasks", "reminders", "search", "about", "collect"))
+            if intent is None:
+                return Say(f"{line}: {self._unable(line).text}", "unable")
+            plans.append(self._read(intent))
+        return joined(plans, ())
+
+    def _read(self, intent: Intent) -> Plan:
+        """What a line of the list finds; "" for nothing."""
+        if intent.name not in LISTS:
+            said = self._collect(intent)
+            return Say("") if isinstance(said, Say) and said.outcome else said
+        tool, rows, more = LISTS[intent.name]
+
+        def listed(outcome: Outcome) -> Plan:
+            return answer_of(outcome, intent) if outcome.is_error or (outcome.data or {}).get(rows) else Say("")
+
+        return Do(tool_call(tool, limit=30, **more), listed)
+
+
+def then(plan: Plan, after: Callable[[Say], Plan]) -> Plan:
+    """A plan that goes on with what another one came to, unless that failed."""
+    if isinstance(plan, Do):
+        return Do(plan.call, lambda outcome: then(plan.then(outcome), after))
+    if isinstance(plan, Grounded):
+        return replace(plan, after=lambda text: after(Say(text)))
+    if isinstance(plan, Say) and not plan.outcome:
+        return after(plan)
+    return plan
+
+
+def watched(plan: Plan, is_done: bool = False) -> Plan:
+    """A plan that has failed unless it changed something: a question back is no result where nobody answers."""
+    if isinstance(plan, Do):
+        is_effect = not plan.call.name.startswith("list_")
+        return Do(plan.call, lambda outcome: watched(plan.then(outcome), is_done or (is_effect and not outcome.is_error)))
+    if isinstance(plan, Say) and not plan.outcome and not is_done:
+        return replace(plan, outcome="failed")
+    return plan
+
+
+def joined(plans: Sequence[Plan], texts: Sequence[str]) -> Plan:
+    """What several plans come to, one after the other; quiet when none of them found anything."""
+    if not plans:
+        return Say("\n".join(filter(None, texts)) or QUIET)
+    return then(plans[0], lambda said: joined(plans[1:], (*texts, said.text)))
