@@ -128,8 +128,7 @@ class Control:
         alias = parse_ref(ref).removeprefix(RUN)
         if attributes.get("state") == "cancelled":
             was_busy = self.abort(alias)
-            done = Outcome(499, "aborted", f"run {alias} {'stops' if was_busy else 'had nothing to stop'}")
-            return done, None
+            return Outcome(200, "ok", f"run {alias} {'stops' if was_busy else 'had nothing to stop'}"), None
         if not body.strip():
             raise BadInput(
                 f"nothing to do for run {alias}", hint='write a prompt as its body, or the attribute {"state": "cancelled"}'

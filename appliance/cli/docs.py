@@ -3,9 +3,11 @@
 A test fails when a page in docs/ differs from what this makes. Knows nothing about a running core.
 """
 
+import ast
 import json
 from collections.abc import Iterator
-from inspect import cleandoc
+from inspect import cleandoc, getsource
+from textwrap import dedent
 from typing import Any
 
 from appliance import tools
@@ -15,7 +17,11 @@ from appliance.channels.rpc.approvals import Decisions
 from appliance.channels.rpc.command_output import Streams
 from appliance.channels.rpc.core_methods import Rpc
 from appliance.channels.rpc.documents import Documents
+from appliance.channels.rpc.grants import Grants
 from appliance.channels.rpc.guests import GuestDoor
+from appliance.channels.rpc.heartbeat import Vigil
+from appliance.channels.rpc.live import Live
+from appliance.channels.rpc.mcp import Hubs
 from appliance.channels.rpc.packet import Glance
 from appliance.channels.rpc.policy import Rules
 from appliance.channels.rpc.queue_methods import Queue
@@ -48,18 +54,70 @@ DIVISOR = 3.3
 DOORS: tuple[tuple[str, type], ...] = (
     ("Core", Rpc),
     ("Core: the record", Record),
+    ("Core: what happens in threads", Live),
     ("Core: decisions", Decisions),
     ("Core: packets", Glance),
     ("Core: the policy", Rules),
     ("Core: commands that run", Streams),
+    ("Core: grants", Grants),
     ("Core: the vault", Secrets),
     ("Core: usage and providers", Costs),
     ("Core: the queue", Queue),
     ("Core: other agents", GuestDoor),
+    ("Core: MCP servers", Hubs),
     ("Core: documents", Documents),
+    ("Core: the heartbeat", Vigil),
     ("Core: roles and the work handed to them", Roles),
     ("Broker", Service),
 )
+
+
+RELAYED = ("delta", "event", "proposal")
+# Functions that send notifications for the methods that call them.
+SENT_BY = {
+    "relay": RELAYED,
+    "_follow": ("accepted", *RELAYED),
+    "prompted": ("accepted", *RELAYED),
+    "tell": ("thread", "event"),
+    "_stream": ("line",),
+}
+METHODS = """\
+JSON-RPC 2.0 over Unix sockets, one frame a line, at most 4 MiB a frame; batches are refused.
+
+The core listens on `core.sock`, the broker on `broker.sock`, both in the runtime folder: the first of `RUNTIME_DIRECTORY`,
+`/run/owlbox` on an appliance, `XDG_RUNTIME_DIR/owlbox-TAG`, `/tmp/owlbox-UID-TAG`. `TAG` is the beginning of a hash of the home's
+path. A running core writes the path of its socket into `owlbox.lock` of the home. The kernel tells the core which user calls.
+
+`ping` answers `pid` and `name`, `discover` every method with its parameters, `hello` the server's `name`, `version` and `pid`.
+These three are answered at once; everything else is refused before `hello {"client": NAME, "version": VERSION, "token": TOKEN}`,
+whose `token` only the broker wants.
+
+A request may carry `correlation` (a UUID that log lines of its work repeat) and `deadline_s`. `cancel {"id": ID}` ends the
+running request with that id of the same connection, and answers `{"cancelled": true}`, or false when there is none. The request
+itself is then answered, with an error of outcome `cancelled` or with what it has so far. An answer goes on
+when nobody listens to it: `run.stop` and `run.abort` end it.
+
+A result is the value of `result`: an object or a list, as said below; the fields of a stored record are columns of its table
+([tables.md](tables.md)). An error has `code`, `message`, and `data` with `status`, `outcome` and `hint`.
+
+A method that streams sends notifications (frames without an `id`) before its result, on the same connection:
+
+| notification | parameters | when |
+|---|---|---|
+| `accepted` | `run`, `loop`, `seq`, `is_new`, more | the message is committed |
+| `delta` | `text` | a piece of the answer's text, in order |
+| `event` | an event as `thread.view` shows it | an event was stored |
+| `proposal` | `run`, `text`, and what the tool was called with | a call waits for a decision |
+| `resolved` | what became of the proposal | a decision was stored, before the answer goes on |
+| `thread` | `id`, `status`, `outcome`, `last_seq`, `title` | first, and when one of them has changed |
+| `notice` | `person`, `text`, `run`, `seq`, `at_ms`, `key` | a notification arrived for the caller |
+| `line` | `text`, `is_end` | a line of an exported session; parts of a long line have `is_end` false |
+| `progress` | `step`, `done`, `steps` | a measurement goes on |
+| `piece` | `id`, `text`, `is_reasoning` | of the broker: a piece of the text is generated |
+
+With `system.admin_users` set, people who are not admins may call only what is marked *all*, and what is marked *own* about their
+own sessions and threads.
+"""
 
 
 def pages(parser: Any) -> dict[str, str]:
@@ -154,28 +212,40 @@ def _manual(manual: tool_manuals.Manual) -> list[str]:
 
 
 def _methods() -> str:
-    lines = ["# Methods of the sockets\n", MADE]
-    lines.append(
-        "JSON-RPC 2.0, one frame a line, at most 4 MiB. `ping`, `discover` and `hello` are answered at once; everything else after "
-        '`hello {"client": NAME, "version": VERSION, "token": TOKEN}`. A request may carry `correlation` (UUID) and `deadline_s`. '
-        "`cancel {id}` stops a running request. Errors carry `data` with `status`, `outcome` and `hint`. With `system.admin_users` "
-        "set, other people than admins call only what is marked *all*, and *own* about their own sessions and threads.\n"
-    )
+    lines = ["# Methods of the sockets\n", MADE, METHODS]
     for title, owner in DOORS:
         lines.append(f"## {title}\n")
         for name, function in sorted(_marked(owner).items()):
             sign = signature(function, skip=("self", "call"))
             access = {"admin": ""}.get(function.rpc.access, f" · {function.rpc.access}")
             lines.append(f"### `{name}`{access}\n\n{cleandoc(function.__doc__ or '')}\n")
-            lines += _arguments(sign)
-            if sign.fields:
-                lines.append("")
+            lines += [*_arguments(sign), *_answer(function), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _marked(owner: type) -> dict[str, Any]:
     marks = {a: getattr(getattr(owner, a), "rpc", None) for a in dir(owner)}
     return {mark.name: getattr(owner, a) for a, mark in marks.items() if mark}
+
+
+def _answer(function: Any) -> list[str]:
+    """The notifications that a method sends before its result, and what the result is, read from its code."""
+    tree = ast.parse(dedent(getsource(function)))
+    sent: list[str] = []
+    for node in ast.walk(tree):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        sent += SENT_BY.get(name, ())
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "notify":
+            sent += [str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant)]
+    made = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict)]
+    keys = dict.fromkeys(str(key.value) for one in made for key in one.keys if isinstance(key, ast.Constant))
+    is_open = any(None in one.keys for one in made)
+    kind = str(function.__annotations__.get("return"))
+    what = "a list of objects" if kind.startswith("list[dict") else "a list" if kind.startswith("list") else "an object"
+    what = "a text" if "str'" in kind else what
+    shown = f"{what} with {', '.join(f'`{key}`' for key in keys)}{' and more' if is_open else ''}" if keys else what
+    told = [f"- *sends* {', '.join(f'`{name}`' for name in dict.fromkeys(sent))}"] if sent else []
+    return [*told, f"- *result* {shown}"]
 
 
 def _arguments(sign: Signature) -> list[str]:

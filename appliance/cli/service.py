@@ -48,6 +48,8 @@ def status(args: argparse.Namespace, home: Home) -> int:
     finally:
         way.close()
     status["core"] = "running" if way.is_remote else "not running"
+    if not way.is_remote:  # what was asked is this process, which ends with the command
+        status |= {"state": "not running", "pid": None, "uptime_s": None}
     if args.json:
         say(json.dumps(status, ensure_ascii=False))
         return 0

@@ -57,7 +57,7 @@ class Sight:
             "table": {**to_plain(packet.table), "usage": packet.table.usage, "free": packet.table.free},
             "text": packet.table.text(),
             "notes": list(packet.notes),
-            "parts": _parts(packet),
+            "part_chars": _part_chars(packet),
             "copies": self._copies.turns(run.id),
             "telemetry": telemetry(self._runs.turns(run.id)),
         }
@@ -120,7 +120,7 @@ class Sight:
         )
 
 
-def _parts(packet: Packet) -> dict[str, int]:
+def _part_chars(packet: Packet) -> dict[str, int]:
     """Characters of every named part."""
     found = {f"system/{part.name}": len(part.text) for part in packet.system}
     if packet.blocks:

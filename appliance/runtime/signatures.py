@@ -11,7 +11,8 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -69,7 +70,9 @@ class Signature:
                 bound[f.name] = msgspec.convert(values[f.name], f.type)
             except msgspec.ValidationError as error:
                 message, _, path = str(error).partition(" - at `$")
-                if message.startswith("Expected") and ", got " not in message and not path:  # a bound was broken: say by what
+                if (choices := _choices(f.type)) and not path:
+                    message = f"Invalid enum value {reprlib.repr(values[f.name])}, expected {', '.join(map(str, choices))}"
+                elif message.startswith("Expected") and ", got " not in message and not path:  # a bound was broken: say by what
                     message = f"{message}, got {reprlib.repr(values[f.name])}"
                 problems.append(f"{f.name}{path.rstrip('`')}: {message}")
         if problems:
@@ -112,6 +115,14 @@ def signature(function: Callable[..., Any], *, skip: tuple[str, ...] = ("self",)
         kind, text = _annotation(hints[parameter.name])
         fields.append(Field(parameter.name, kind, parameter.default, text))
     return Signature(tuple(fields), tuple(services), hints.get("return", Any))
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    """The values that are allowed for a parameter that takes no others, beside none; () for any other parameter."""
+    if get_origin(kind) is Literal:
+        return tuple(value for value in get_args(kind) if value != "")
+    members = [member for member in get_args(kind) if member is not type(None)] if get_origin(kind) in (Union, UnionType) else []
+    return _choices(members[0]) if len(members) == 1 else ()
 
 
 def _annotation(hint: Any) -> tuple[Any, str]:

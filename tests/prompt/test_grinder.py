@@ -247,7 +247,7 @@ def test_people_look_at_packets_from_the_command_line(stage: Stage, home: Home, 
     told = ask(stage, "steady-too")
     found = owlbox(home, environ, "size", told.run)
     assert found["layout"] == "entries" and found["ceiling"] == WINDOW * 0.9 and found["table"]["usage"] > 0
-    assert found["text"].startswith("scheme | visible | tokens | %") and "user/prompt" in found["parts"]
+    assert found["text"].startswith("scheme | visible | tokens | %") and "user/prompt" in found["part_chars"]
     shown = owlbox(home, environ, "show", told.run, "--turn", "1")
     copy = stage.core.copies.get(told.run, 1)
     assert (shown["system"], shown["user"], shown["answer"]) == tuple(copy.text(name) for name in ("system", "user", "answer"))
@@ -273,4 +273,5 @@ def test_looking_lowers_nothing(stage: Stage) -> None:
         stage.core.views.promote(_actor(told.run, 1), [stage.core.entries.get(f"agent://look{n}").id])
     before = views(stage, told.run)
     found = stage.core.glance._looks.size(told.run)
+    assert found["part_chars"]["user/visible"] > found["table"]["usage"]  # characters, not tokens
     assert found["is_over"] and found["table"]["free"] < 0 and views(stage, told.run) == before and notes(stage, told.run) == []

@@ -47,7 +47,7 @@ PLANT = signature(plant)
         ({"what": "a", "count": 51}, "count: Expected `int` <= 50, got 51"),
         ({"what": "a", "count": True}, "count: Expected `int`, got `bool`"),
         ({"what": "a", "count": "5"}, "count: Expected `int`, got `str`"),
-        ({"what": "a", "where": "sea"}, "where: Invalid enum value 'sea'"),
+        ({"what": "a", "where": "sea"}, "where: Invalid enum value 'sea', expected bed, pot"),
         ({"what": "a", "tags": ["x", 1]}, "tags[1]: Expected `str`, got `int`"),
         ({"what": "a", "color": 1}, "color: unknown argument, expected what, count, where, tags"),
         ({"what": "a", "finder": 1}, "finder: unknown argument, expected what, count, where, tags"),

@@ -30,6 +30,14 @@ def test_the_pages_name_every_command_method_and_table() -> None:
     assert "CREATE TABLE events" in PAGES["tables.md"] and "`remember`" in PAGES["tools.md"]
 
 
+def test_the_page_of_methods_names_every_method_and_notification_of_the_core() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "appliance/channels").rglob("*.py"))
+    methods = re.findall(r'^    @method\("([^"]+)"', code, re.MULTILINE)
+    told = re.findall(r'\bnotify\("([^"]+)"', code)
+    assert len(methods) > 100 and [name for name in methods if f"### `{name}`" not in PAGES["methods.md"]] == []
+    assert told and [name for name in told if f"| `{name}` |" not in PAGES["methods.md"]] == []
+
+
 @pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md"])
 def test_only_commands_that_exist_are_named(name: str) -> None:
     known = set(re.findall(r"^## `owlbox ([^`]+)`", PAGES["commands.md"], re.MULTILINE))

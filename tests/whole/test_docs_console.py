@@ -8,7 +8,7 @@ import re
 import shlex
 
 import pytest
-from process import ROOT, Box, a_box  # noqa: F401
+from process import ROOT, Box, a_box, script  # noqa: F401
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -56,3 +56,22 @@ def test_what_a_document_shows_is_what_happens(box: Box, block: str) -> None:
 
 def test_the_documents_show_something() -> None:
     assert len(BLOCKS) >= 2
+
+
+@pytest.mark.covers("R-031")
+def test_a_run_is_cancelled_through_its_address_with_exit_code_0(box: Box) -> None:
+    assert box.run("entry", "set", "run://errand", "look", "--attributes", '{"model": "local"}').returncode == 0
+    done = box.run("entry", "set", "run://errand", "", "--attributes", '{"state": "cancelled"}')
+    assert (done.returncode, done.stderr) == (0, "") and "run errand" in done.stdout
+
+
+@pytest.mark.covers("R-068")
+def test_a_status_that_no_update_has_is_answered_with_those_it_has(box: Box) -> None:
+    script(
+        box,
+        """[[turns]]\ntext = '<update status="156">half way</update>'\n[[turns]]\ntext = '<update status="200">done</update>'\n""",
+    )
+    core = box.serve()
+    done = core.call("run.act", prompt="go", model="local", wait=True)
+    results = [event["content"] for event in box.events(done["run"]) if event["kind"] == "tool_result"]
+    assert "'156', expected 102, 200, 204, 422" in results[0] and done["status"] == 200

@@ -30,7 +30,10 @@ class Glance:
 
     @method("run.packet", access="own")
     def packet(self, call: Call, run: Run) -> dict[str, Any]:
-        """What fills the packet that would be sent now, in tokens and by part; nothing is lowered for it."""
+        """What fills the packet that would be sent now; nothing is lowered for it.
+
+        `tokens` and `table` count tokens, `ceiling` is how many it may have; `part_chars` counts the characters of each named part.
+        """
         return self._looks.size(run)
 
     @method("run.copy", access="own")
