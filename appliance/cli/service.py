@@ -66,7 +66,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         *([("vault", terminal.vault(broker["vault"]))] if any(map(broker.get("vault", {}).get, ("count", "problem"))) else []),
         *(("pending", text) for text in _pending(status["pending"])),
         ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
-        ("channels", ", ".join(f"{n} {'on' if on else 'off'}" for n, on in status["channels"].items())),
+        ("channels", ", ".join(f"{n} {'on' if on is True else on or 'off'}" for n, on in status["channels"].items())),
         ("workspace", status["workspace"]),
         ("sandbox", _sandbox(status["sandbox"])),
         ("entries", str(status["entries"])),

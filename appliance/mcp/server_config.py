@@ -17,13 +17,13 @@ from typing import Any, Literal
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
 from appliance.mcp import sandbox
 from appliance.runtime import config, paths, trusted_files
+from appliance.runtime.config_keys import TELLING
 from appliance.runtime.paths import Home
 from appliance.runtime.tool_settings import McpServer
 from appliance.sandbox.bubblewrap import Bind
 
 FILE = "servers.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-TELLING = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 PREFIX = "secret:"
 Transport = Literal["stdio", "http"]
 OWN = "servers"  # in the home: a folder for each

@@ -11,7 +11,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from appliance.errors import ConfigError
 from appliance.runtime import trusted_files
-from appliance.runtime.config_keys import About, about
+from appliance.runtime.config_keys import TELLING, About, about, rest_of
 from appliance.runtime.config_reference import default_toml as default_toml
 from appliance.runtime.config_reference import reference as reference
 from appliance.runtime.paths import Home
@@ -87,6 +87,8 @@ def described(key: str) -> About:
     known = About()
     for step in key.split("."):
         found = {item.name: item for item in fields(kind)} if is_dataclass(kind) else {}
+        if found and (rest := rest_of(kind)) and step not in found:
+            return about(rest).within_table(known)
         if step not in found:
             break  # below a table whose names people chose
         known = about(found[step]).within_table(known)
@@ -111,7 +113,8 @@ def secrets(config: Config) -> tuple[str, ...]:
         for item in fields(table):
             value = vars(table)[item.name]
             if about(item).is_secret:
-                found += value.values() if isinstance(value, Mapping) else [value]
+                names = value.items() if isinstance(value, Mapping) else [(item.name, value)]
+                found += [v for n, v in names if isinstance(v, str) and (TELLING.search(n) or not about(item).is_rest)]
     return tuple(value for value in found if value and not value.startswith("secret:"))
 
 
@@ -215,8 +218,10 @@ def _override(raw: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]
 def _step(table: Mapping[str, Any], kind: Any, step: str, key: str, variable: str) -> tuple[str, Any]:
     """One step down: the name as the file spells it, and the type of what is there."""
     if is_dataclass(kind):
-        found = {item.name: item.type for item in fields(kind)}
-        if step not in found:
+        found, rest = {item.name: item.type for item in fields(kind)}, rest_of(kind)
+        if rest and (step == rest.name or step not in found) and _takes(rest, step):
+            return step, get_args(rest.type)[1]
+        if step not in found or (rest and step == rest.name):
             hint = f"did you mean {_nearest(step, kind, key)}?"
             raise ConfigError(f"{variable}: unknown key {_join(key, step)}", key=variable, hint=hint)
         return step, found[step]
@@ -238,7 +243,11 @@ def _from_text(text: str, kind: Any, variable: str) -> Any:
         if kind is str or origin is Literal:
             return text
         value = json.loads(text)
+        if kind is Any:
+            return value
     except json.JSONDecodeError as error:
+        if kind is Any:
+            return text
         raise ConfigError(f"{variable}: not JSON: {error.msg} at column {error.colno}", key=variable) from None
     except (KeyError, ValueError, RecursionError):
         expected = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "flat JSON")
@@ -263,15 +272,20 @@ class _Reader:
         """`base` with what the table says."""
         if not isinstance(raw, dict):
             raise ConfigError(f"{self._named(key)} must be a table, not {type(raw).__name__}", key=key)
-        items = {item.name: item for item in fields(base)}
-        changed = {}
+        items, rest = {item.name: item for item in fields(base)}, rest_of(base)
+        changed, others = {}, {}
         for name, value in raw.items():
             inner = _join(key, name)
-            if name not in items:
+            if rest and (name == rest.name or name not in items) and _takes(rest, name):
+                others[name] = value
+                continue
+            if name not in items or items[name] is rest:
                 raise ConfigError(
                     f"unknown key {self._named(inner)}", key=inner, hint=f"did you mean {_nearest(name, type(base), key)}?"
                 )
             changed[name] = self.value(value, items[name].type, getattr(base, name), inner, about(items[name]))
+        if rest and others:
+            changed[rest.name] = self.value(others, rest.type, getattr(base, rest.name), key, about(rest))
         return replace(base, **changed)
 
     def value(self, raw: Any, kind: Any, base: Any, key: str, known: About) -> Any:
@@ -304,6 +318,8 @@ class _Reader:
         return result
 
     def _leaf(self, raw: Any, kind: Any, key: str, known: About) -> Any:
+        if kind is Any:
+            return raw
         if allowed := known.choices or (get_args(kind) if get_origin(kind) is Literal else ()):
             if raw not in allowed:
                 close = get_close_matches(str(raw).lower(), allowed, 1)
@@ -330,10 +346,11 @@ class _Reader:
 
 def _nearest(name: str, cls: Any, key: str) -> str:
     """The known key that a wrong one most likely means: a sibling, the same name elsewhere, or the closest sibling."""
-    siblings = [item.name for item in fields(cls)]
+    rest = rest_of(cls)
+    siblings = [item.name for item in fields(cls) if item is not rest] + list(about(rest).choices if rest else ())
     close = get_close_matches(name.lower(), siblings, 1)
     if not close:
-        same = [path for path, table in _tables(Config(), "") for item in fields(table) if item.name == name]
+        same = [path for path, table in _tables(Config(), "") for item in fields(table) if item.name == name and item is not rest]
         if same:
             return _join(same[0], name)
         close = get_close_matches(name.lower(), siblings, 1, cutoff=0.0)
@@ -482,7 +499,7 @@ def _tables(table: Any, key: str) -> Iterator[tuple[str, Any]]:
     """This table and every table below it, with dotted keys."""
     yield key, table
     for item in fields(table):
-        value, inner = vars(table)[item.name], _join(key, item.name)
+        value, inner = vars(table)[item.name], _named_in(key, item)
         if is_dataclass(value):
             yield from _tables(value, inner)
         elif isinstance(value, Mapping):
@@ -498,7 +515,7 @@ def _tables(table: Any, key: str) -> Iterator[tuple[str, Any]]:
 def _differences(old: Any, new: Any, key: str) -> Iterator[str]:
     """Dotted keys whose values differ."""
     for item in fields(old):
-        before, after, inner = vars(old)[item.name], vars(new)[item.name], _join(key, item.name)
+        before, after, inner = vars(old)[item.name], vars(new)[item.name], _named_in(key, item)
         if before == after:
             continue
         if is_dataclass(before):
@@ -507,6 +524,16 @@ def _differences(old: Any, new: Any, key: str) -> Iterator[str]:
             yield from (f"{inner}.{name}" for name in sorted({*before, *after}) if before.get(name) != after.get(name))
         else:
             yield inner
+
+
+def _takes(rest: Field[Any], name: str) -> bool:
+    """Whether a table takes a name that is no key of it."""
+    return not about(rest).folder or name in about(rest).choices
+
+
+def _named_in(key: str, item: Field[Any]) -> str:
+    """The dotted key of a field; of one for the rest of a table, the table's own."""
+    return key if about(item).is_rest else _join(key, item.name)
 
 
 def _list(names: Any) -> str:

@@ -4,12 +4,15 @@ Owns the shape of such a field, for `runtime.settings` and `runtime.tool_setting
 the names of keys. Seeds are written B (botholomew), R (rummy), A (baaaht), S (squidbot).
 """
 
-from dataclasses import Field, dataclass, field, replace
+import re
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 DAY_S = 86_400
 DAY_MS = DAY_S * 1000
+# A name of a variable or key whose value is most likely a secret.
+TELLING = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -22,7 +25,9 @@ class About:
     `is_later`: it is checked, and nothing uses it in this version; on a table or a set of named tables, nothing in it.
     `is_broker`: the broker reads it at its start, so a change waits until the broker was renewed.
     `is_restart`: parts are built with it once, so a change waits for the next start. Both hold for all of a table.
-    `folder`: the value is the name of a module in this folder of the package, so that a new file there is a new choice.
+    `is_rest`: a table of names that stand beside the other keys of its table, not below a name of its own.
+    `folder`: the value, or each name of a table, is the name of a module in this folder of the package: a new file there is
+    a new choice.
     A key with neither `is_broker` nor `is_restart` is in force as soon as a reload has taken it.
     """
 
@@ -35,6 +40,7 @@ class About:
     is_later: bool = False
     is_broker: bool = False
     is_restart: bool = False
+    is_rest: bool = False
     folder: str = ""
 
     @property
@@ -56,7 +62,7 @@ class About:
 def setting(
     default: Any, doc: str, *, seed: str = "", within: tuple[float, float] | None = None, mark: str = "", folder: str = ""
 ) -> Any:
-    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, later, broker, restart."""
+    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, later, broker, restart, rest."""
     marks = {f"is_{word}": True for word in mark.split()}
     known = About(doc, seed, within, folder=folder, **marks)
     if isinstance(default, dict):
@@ -69,3 +75,8 @@ def about(item: Field[Any]) -> About:
     found = item.metadata.get("about", About())
     assert isinstance(found, About)
     return found
+
+
+def rest_of(table: Any) -> Field[Any] | None:
+    """The field of a dataclass that takes the names which are no key of it."""
+    return next((item for item in fields(table) if about(item).is_rest), None)

@@ -99,7 +99,7 @@ def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:  #
             yield from tables(kind, f"{name}.", known)
         elif is_dataclass(inner):
             presets = {} if is_list else default_of(item)
-            heading = name if is_list else f"{name}.NAME"
+            heading = name if is_list else f"{prefix}NAME" if known.is_rest else f"{name}.NAME"
             yield Table(heading, cleandoc(inner.__doc__ or ""), _leaves(inner), presets, is_list, known)
         elif cls is Config:
             yield Table(name, "Names chosen by you.", (item,), {}, known=known)
@@ -132,7 +132,7 @@ def default_of(item: Field[Any]) -> Any:
 
 def _row(table: Table, item: Field[Any]) -> str:
     known = about(item)
-    name = f"{table.name}.NAME" if table.name == item.name else f"{table.name}.{item.name}"
+    name = f"{table.name}.NAME" if table.name == item.name or known.is_rest else f"{table.name}.{item.name}"
     meaning = known.doc + (" *Needed.*" if known.is_needed else "")
     waits = known.within_table(table.known)
     meaning += " *Not used yet.*" if waits.is_later else ""
@@ -145,6 +145,7 @@ def _row(table: Table, item: Field[Any]) -> str:
 def _type(item: Field[Any]) -> str:
     """What a person may write, with its range."""
     words = {bool: "true or false", int: "whole number", float: "number", str: "text", tuple[str, ...]: "list of text"}
+    words[Any] = "any"
     within = about(item).within
     span = f" {within[0]:.10g} to {within[1]:.10g}" if within else ""
     kind: Any = item.type

@@ -9,7 +9,7 @@ line here and run `runtime.config_reference` again.
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
@@ -305,12 +305,21 @@ class Slack:
 
 
 @dataclass(frozen=True)
-class Channels:
-    """Doors for people."""
+class Connector:
+    """A channel that is a file in `appliance/channels/connectors/`, under the file's name."""
 
-    matrix: Matrix = Matrix()
-    email: Email = Email()
-    slack: Slack = Slack()
+    enabled: bool = setting(False, "Open it.")
+    keys: Mapping[str, Any] = setting({}, "What the file's `connect` takes, checked when it is opened.", mark="secret rest")
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Ways to people, beside the screen and the command line."""
+
+    matrix: Matrix = setting(Matrix(), "", mark="later")
+    email: Email = setting(Email(), "", mark="later")
+    slack: Slack = setting(Slack(), "", mark="later")
+    connectors: Mapping[str, Connector] = setting({}, "", mark="restart rest", folder="channels/connectors")
 
 
 @dataclass(frozen=True)
@@ -558,7 +567,7 @@ class Config:
     policy: PolicyKeys = PolicyKeys()
     audit: Audit = Audit()
     tools: Tools = Tools()
-    channels: Channels = setting(Channels(), "", mark="later")
+    channels: Channels = Channels()
     people: People = People()
     skills: Skills = Skills()
     plugins: Plugins = setting(Plugins(), "", mark="restart")

@@ -17,7 +17,7 @@ from typing import Any
 
 from appliance.errors import ConfigError
 from appliance.runtime import config, config_edit
-from appliance.runtime.config_keys import about
+from appliance.runtime.config_keys import TELLING, about
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 
@@ -25,7 +25,6 @@ LOG = logging.getLogger(__name__)
 PREFIX = "secret:"
 LONG = 8  # shorter values are looked for as a whole only: a part of a text may be one by chance
 # Entries of a table of variables that hold something secret, by their names.
-TELLING = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 UNFIT = re.compile(r"[^\w.-]")
 # Every way to write a text in TOML: the longest quotes first.
 TEXT = re.compile(r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'', re.DOTALL)
@@ -137,14 +136,14 @@ def _plain(settings: Config) -> Iterator[tuple[Place, str, str, str]]:
 
 def _secrets(table: Any, place: Place) -> Iterator[tuple[Place, str, bool]]:
     for item in fields(table):
-        value, here = getattr(table, item.name), (*place, item.name)
+        value, here = getattr(table, item.name), place if about(item).is_rest else (*place, item.name)
         if is_dataclass(value):
             yield from _secrets(value, here)
         elif isinstance(value, Mapping):
             for name, entry in value.items():
                 if is_dataclass(entry):
                     yield from _secrets(entry, (*here, name))
-                elif about(item).is_secret:
+                elif about(item).is_secret and isinstance(entry, str):
                     yield (*here, name), entry, True
         elif about(item).is_secret and isinstance(value, str):
             yield here, value, False

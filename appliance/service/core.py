@@ -452,7 +452,7 @@ class Core:
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
             "default_pool": settings.models.pool,
-            "channels": {"matrix": settings.channels.matrix.enabled, "email": settings.channels.email.enabled},
+            "channels": self.office.connections.plain(settings.channels),
             **self.workshop.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),

@@ -172,6 +172,8 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
         listener.start()
         lock.tell(listener.sock.getsockname())
         core.office.courier.start()
+        services = {"inbox": core.inbox, "secret": core.strongbox.get, "home": core.home}
+        core.office.connections.open(core.live.current.channels.connectors, services)
         core.hours.start()
         core.watch.start()
         core.indexer.start()
@@ -211,8 +213,8 @@ def _announce(core: Core) -> None:
     print(f"owlbox {__version__} serves {core.home.root}", file=sys.stderr, flush=True)
     if too_early := config.not_used(core.live.current):
         LOG.warning("set, but not used in this version: %s", ", ".join(too_early))
-    channels = core.live.current.channels
-    for name, is_enabled in (("matrix", channels.matrix.enabled), ("email", channels.email.enabled)):
+    settings = core.live.current.channels
+    for name, is_enabled in (("matrix", settings.matrix.enabled), ("email", settings.email.enabled)):
         if is_enabled:
             LOG.warning("channel %s is enabled, but this version has none", name)
         else:

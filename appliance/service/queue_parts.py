@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from appliance.channels.connections import Connections
 from appliance.channels.delivery import Courier
 from appliance.channels.drop_folder import Drops
 from appliance.channels.local import LOCAL, Local
@@ -82,6 +83,7 @@ class Office:
         self.door = Local(self.outbox, runs, self.notices)
         self.courier = Courier(self.outbox, passed=passed)
         self.courier.register(LOCAL, self.door)
+        self.connections = Connections(self.courier)
         self.drops = Drops(ground.home.drop, store, runs, self.outbox, self.tasks, passed=passed)
         self.ticks: Ticks | None = None
         self.schedules: Schedules | None = None
@@ -138,6 +140,7 @@ class Office:
 
     def close(self) -> None:
         """Begin to send nothing more, and wait for what is being sent."""
+        self.connections.close()
         if not self.courier.close():
             LOG.warning("a channel did not end in time")
 

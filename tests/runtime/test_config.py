@@ -388,6 +388,7 @@ def test_secret_is_not_repeated_in_an_error(refuse):
         ("[models]\ntreads = 1", "models.treads", "models.threads"),
         ("[model]\nthreads = 1", "model", "models"),
         ("[chanels.email]\nuser = 1", "chanels", "channels"),
+        ("[channels.emial]\nuser = 1", "channels.emial", "channels.email"),
         ("[system]\nmax_strikes = 1", "system.max_strikes", "runs.max_strikes"),
         ("[agents.coder]\niterations = 1", "agents.coder.iterations", "agents.coder.max_iterations"),
         ('[[sandbox.mounts]]\npth = "/"', "sandbox.mounts[0].pth", "sandbox.mounts[0].path"),

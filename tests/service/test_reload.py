@@ -13,7 +13,7 @@ from appliance.runtime import config
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
 
-SERVED = ("api.rpc_timeout_ms", "api.max_connections")  # the daemon reads them when it makes the socket
+SERVED = ("api.rpc_timeout_ms", "api.max_connections", "channels.connectors")  # the daemon reads them when it begins to serve
 NAMING = "agents"  # the broker only lists a provider that a role names; it answers for it either way
 
 
