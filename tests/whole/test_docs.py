@@ -57,7 +57,7 @@ def test_every_target_the_readme_names_is_in_the_makefile() -> None:
 
 
 def test_the_readme_names_every_document_and_no_page_links_to_nothing() -> None:
-    pages = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     links = {page: re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")) for page in pages}
     named = {(ROOT / link).resolve() for link in links[ROOT / "README.md"]}
     assert {page.name for page in (ROOT / "docs").glob("*.md") if page not in named} == set()
