@@ -19,7 +19,7 @@ from appliance.runtime.paths import Home
 LOG = ("log://", "update://", "content://")  # what a thread notes about itself
 MAX_SQL = 1_000_000
 CELL = 100  # characters of a value in a table
-FUNCTIONS = "also: hedmatch hedsearch hedfound hedreplace heddiff schemeOf countTokens slugify seen"
+FUNCTIONS = "also: hedmatch hedsearch hedfound hedreplace heddiff schemeOf countTokens slugify seen asked_for"
 
 
 def undo(args: argparse.Namespace, home: Home) -> int:

@@ -45,10 +45,10 @@ def test_init_makes_everything_in_one_folder_that_is_private(empty: Box) -> None
 
 
 @pytest.mark.covers("B-148")
-def test_init_writes_an_empty_key_and_names_mcp_and_ignores_the_database(empty: Box) -> None:
+def test_init_sets_no_key_names_mcp_and_ignores_the_database(empty: Box) -> None:
     empty.run("init")
     text = empty.home.config.read_text()
-    assert '\nkey = ""' in text and "[tools.mcp.NAME]" in text
+    assert '\nkey = ""' not in text and "[tools.mcp.NAME]" in text
     subprocess.run(["git", "init", "-q", str(empty.home.root)], check=True)
     status = subprocess.run(
         ["git", "-C", str(empty.home.root), "status", "--short", "-uall"], capture_output=True, text=True, check=True
