@@ -19,8 +19,10 @@ from appliance.clock import new_id, now_ms
 from appliance.errors import NotFound
 from appliance.knowledge.views import Actor
 from appliance.prompt.inspection import telemetry
+from appliance.prompt.packet_types import Scene
 from appliance.prompt.sent_copies import Copy
 from appliance.records import Inbound, RunSettings
+from appliance.runtime import hook_points
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
 
@@ -44,6 +46,7 @@ ANSWERS: dict[str, list[str]] = {
     "never-fits": ["never said"],
     "steady": [put(f"known://s{n}", f"fact {n}") + update(102, f"step {n}") for n in range(5)] + ["Done."],
     "again": ["I am back."],
+    "measured": [put("agent://m", BIG), '<get path="agent://m"/>', "It fits."],
     "chat": ["Hello."] * 40,
 }
 
@@ -129,6 +132,19 @@ def test_what_the_turn_before_opened_is_closed_before_a_call(stage: Stage) -> No
     told = stage.ask("[again] And now?", ENTRIES, "act", thread=first.run)
     assert told.end.status == 200 and set(views(stage, told.run, "agent://late").values()) == {"summarized"}
     assert notes(stage, told.run) == ["error://turn_2/budget/opened 413"]
+
+
+@pytest.mark.covers("R-164")
+def test_a_packet_is_measured_by_what_the_provider_counted_for_the_one_before(stage: Stage) -> None:
+    scenes: list[Scene] = []
+    away = stage.core.hooks.add(hook_points.CONTEXT, scenes.append)
+    try:
+        told = ask(stage, "measured")
+    finally:
+        away()
+    counted = [turn["prompt_tokens"] for turn in stage.core.runs.turns(told.run)]
+    assert [scene.measured for scene in scenes] == [None, *counted[:-1]] and all(counted)
+    assert [scene.before is None for scene in scenes] == [True, False, False]
 
 
 def _actor(run: str, turn: int) -> Any:

@@ -46,6 +46,10 @@ def play(arena: Arena, length_s: float, seed: int) -> list[str]:
         (watch, ()),
     ]
     keeper = threading.Thread(target=arena.keep, name="keeper")
+    # What asks or watches goes on to the end: a thread that fails would leave something unproven.
+    threading.excepthook = lambda args: arena.broken.update(
+        {f"{args.thread and args.thread.name} failed: {args.exc_value!r}": None}
+    )
     threads = [threading.Thread(target=work, args=(arena, *args), name=work.__name__) for work, args in people]
     for thread in (keeper, *threads):
         thread.start()
