@@ -38,7 +38,9 @@ def test_the_page_of_methods_names_every_method_and_notification_of_the_core() -
     assert told and [name for name in told if f"| `{name}` |" not in PAGES["methods.md"]] == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "ARCHITECTURE.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+)
 def test_only_commands_that_exist_are_named(name: str) -> None:
     known = set(re.findall(r"^## `owlbox ([^`]+)`", PAGES["commands.md"], re.MULTILINE))
     text = (ROOT / name).read_text(encoding="utf-8")
