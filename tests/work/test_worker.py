@@ -30,6 +30,7 @@ from appliance.work.worker_control import Crew
 from appliance.work.worker_log import INPUT_CHARS, PhaseLog, Screen
 
 __all__ = ["a_box", "model_file", "model_home"]
+LONG = " ".join(f"owl {number}" for number in range(500))
 PLAY = """
 [[turns]]
 match = "slow"
@@ -47,13 +48,19 @@ match = "fails"
 repeat = true
 error = "unavailable"
 [[turns]]
+match = "at length"
+text = "LONG"
+[[turns]]
 match = "call"
 repeat = true
 tool_calls = [{name = "complete_task", arguments = {summary = "all done"}}]
 [[turns]]
+match = "sum up"
+tool_calls = [{name = "complete_task", arguments = {summary = "LONG"}}]
+[[turns]]
 repeat = true
 text = "Hoot hoot."
-"""
+""".replace("LONG", LONG)
 ID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
@@ -488,6 +495,24 @@ def test_a_worker_in_the_background_has_a_log_and_its_thread_has_everything(owl:
         [call] = [e for e in Runs(store, "").events(task(owl, number)["run"]) if e.kind == "tool_use"]
     assert call.input == {"summary": "all done"}
     assert made["message"] == f"worker {made['id']} has started, for one task"
+
+
+@pytest.mark.covers("B-015", "B-052", "B-053")
+def test_what_the_log_shortens_is_whole_in_the_thread_with_its_time_and_tokens(owl: Box) -> None:
+    said, called = add(owl, "tell it at length"), add(owl, "sum up")
+    logged = []
+    for _ in range(2):
+        made = start(owl)
+        until(lambda: is_gone(made["pid"]), "the worker ends")  # noqa: B023
+        logged.append(Path(made["log"]).read_text())
+    with owl.store() as store:
+        runs = Runs(store, "")
+        answer = next(e for e in runs.events(task(owl, said)["run"]) if e.role == "assistant")
+        use, result = (e for e in runs.events(task(owl, called)["run"]) if e.kind in ("tool_use", "tool_result"))
+    assert answer.content == LONG and (answer.tokens or 0) > 500
+    assert use.input == {"summary": LONG} and result.duration_ms is not None
+    assert [(e.kind, e.tool) for e in (use, result)] == [("tool_use", "complete_task"), ("tool_result", "complete_task")]
+    assert all("owl 3 owl" in text and LONG not in text for text in logged)
 
 
 @pytest.mark.covers("B-010", "B-013", "B-025")
