@@ -103,7 +103,7 @@ bench-remote: dev ## what asking a remote model costs beside the provider, besid
 	    $(PYTHON) -m venv "$$scratch/venv"; "$$scratch/venv/bin/pip" install -q llm openai; \
 	    $(python) tests/bench/bench_remote.py --others "$$scratch/venv/bin/python"
 
-chaos: dev ## ten minutes of kills, full disks and clock jumps while messages and tasks flow; then everything is counted
+chaos: dev ## ten minutes of kills, full and read-only disks and clock jumps while everything flows; then all of it is counted
 	$(python) tests/support/chaos.py --length 600
 
 conformance: dev ## the protocol's own suite against our MCP server and client; by hand, needs npm and network
