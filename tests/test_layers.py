@@ -246,6 +246,18 @@ def test_nothing_beside_the_package_opens_sqlite_its_own_way():
     assert [p.name for p in beside if any(is_in(name, "sqlite3") for name in imports(p))] == []
 
 
+def test_tests_of_texts_start_no_process():
+    """`pytest tests/text` answers in seconds: neither its files nor the helpers they import start processes or models."""
+    files = {path.stem: path for path in ROOT.glob("tests/**/*.py")}
+    waiting, reached = [path.stem for path in ROOT.glob("tests/text/test_*.py")], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += [one.split(".")[0] for one in imports(files[name])] if name in files else []
+    assert reached & {"subprocess", "multiprocessing", "process", "quick", "model_fixtures"} == set()
+
+
 def test_every_room_says_what_it_is_for():
     """ARCHITECTURE.md lists the rooms from the top with the line that stands in each room's `__init__`, in 150 lines."""
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
