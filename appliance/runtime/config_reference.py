@@ -78,7 +78,7 @@ def default_toml() -> str:
     for table in tables(Config, ""):
         if "NAME" in table.name or table.is_list:
             continue
-        lines = [line for item in table.items if about(item).is_shown for line in _commented(item, table.known.is_later)]
+        lines = [line for item in table.items if _is_shown(item, table) for line in _commented(item)]
         if lines:
             parts.append(f"[{table.name}]\n" + "\n".join(lines) + "\n")
     note = "# Its models also need models.local_only = false, and a place in a pool."
@@ -159,12 +159,16 @@ def _type(item: Field[Any]) -> str:
     return words[args[0] if args else kind] + span
 
 
-def _commented(item: Field[Any], is_later: bool) -> list[str]:
+def _is_shown(item: Field[Any], table: Table) -> bool:
+    """True for a key that a new file mentions: one that has an effect in this version."""
+    return about(item).is_shown and not about(item).within_table(table.known).is_later
+
+
+def _commented(item: Field[Any]) -> list[str]:
     """A key as a comment and a line to uncomment; for a table of names, one line for each of its entries."""
     default = default_of(item)
     values = default if isinstance(default, Mapping) else {item.name: default}
-    note = " Not used yet." if is_later or about(item).is_later else ""
-    return [f"# {about(item).doc}{note}", *(f"#{name} = {toml(value)}" for name, value in values.items())]
+    return [f"# {about(item).doc}", *(f"#{name} = {toml(value)}" for name, value in values.items())]
 
 
 def _differences(preset: Any) -> str:

@@ -566,6 +566,20 @@ def test_default_file_loads_to_the_defaults(read):
     assert read(text) == config.Config()
 
 
+def test_default_file_mentions_no_key_that_has_no_effect():
+    tables = {line.strip("# []") for line in config.default_toml().splitlines() if line.startswith("[")}
+    rows = [line for line in config.reference().splitlines() if "*Not used yet.*" in line]
+    named = [
+        key for key in (row.split("`")[1] for row in rows) if f"#{key.rpartition('.')[2]} =" in section(key.rpartition(".")[0])
+    ]
+    assert len(tables) > 5 and len(rows) > 30 and named == []
+
+
+def section(table: str) -> str:
+    """The part of the default file below `[table]`; "" when it is not there."""
+    return config.default_toml().partition(f"\n[{table}]\n")[2].partition("\n[")[0]
+
+
 def test_every_commented_key_of_the_default_file_is_its_default(read):
     lines = config.default_toml().splitlines()
     bare = [line[1:] if line.startswith("#") and not line.startswith("# ") else line for line in lines]

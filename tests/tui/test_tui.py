@@ -610,6 +610,8 @@ def test_ctrl_c_stops_then_clears_then_leaves(core: Core):
     show(environ(), core.box.runtime, scenario)
 
 
-@pytest.mark.parametrize("name", ["chat", "threads", "context", "tasks", "schedules"])
-def test_document_shows_the_screens_as_they_are(name: str):
-    assert (FOLDER / f"{name}.txt").read_text().rstrip("\n") in (ROOT / "docs/tui.md").read_text()
+@pytest.mark.parametrize(
+    ("page", "name"), [*(("tui", n) for n in ("chat", "threads", "context", "tasks", "schedules")), ("ssh", "first")]
+)
+def test_document_shows_the_screens_as_they_are(page: str, name: str):
+    assert (FOLDER / f"{name}.txt").read_text().rstrip("\n") in (ROOT / f"docs/{page}.md").read_text()

@@ -1,6 +1,5 @@
 """The first use as a person has it: a note is dropped in, ssh opens the screen, the small model answers from it."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
 from needs import needs
 from process import Box, clean_environ, end, until
-from sshd import Screen, looking, opened
+from sshd import looking, opened
 
 from appliance.models import catalogue
 from appliance.runtime.paths import Home
@@ -22,7 +21,6 @@ SHORT = {  # how much it says is not the question here
     "OWLBOX__AGENTS__ASSISTANT__MAX_ITERATIONS": "4",
     "OWLBOX__MODELS__MAX_OUTPUT_TOKENS": "60",
 }
-PICTURES = os.environ.get("OWLBOX_SCREENS_TO")  # where to write what the screen showed, for docs/ssh.md
 
 
 @pytest.fixture(name="box")
@@ -47,14 +45,12 @@ def test_a_note_is_talked_about_over_ssh_and_a_killed_core_is_survived(box: Box,
         screen.type("who keeps the garage door code?")
         until(lambda: len(messages(box)) >= 2, "the answer is stored", 120)
         until(lambda: set(words(messages(box)[-1])[-8:]) <= set(words(screen.text())), "what is stored is shown")
-        keep(screen, "answer")
         before = len(messages(box))
         screen.tmux("send-keys", "-l", "where does she live")
         until(lambda: "where does she live" in screen.text(), "what is typed is shown")
         core.kill()
         until(lambda: "core away" in screen.text(), "the loss is shown")
         assert "where does she live" in screen.text()
-        keep(screen, "lost")
         box.serve()
         until(lambda: "core away" not in screen.text() and "●" in screen.text(), "it has found the new core")
         assert "where does she live" in screen.text()
@@ -77,9 +73,3 @@ def messages(box: Box) -> list[str]:
 def words(text: str) -> list[str]:
     """The words of a text without the marks and lines that a screen may change."""
     return re.findall(r"[A-Za-z]{2,}", text)
-
-
-def keep(screen: Screen, name: str) -> None:
-    """Write the screen down when somebody wants to see it."""
-    if PICTURES:
-        (Path(PICTURES) / f"{name}.txt").write_text(screen.text())
