@@ -21,6 +21,7 @@ from appliance.errors import Cancelled, NotFound, Unavailable
 from appliance.records import Cancel
 from appliance.sandbox import bubblewrap, landlock, runner, tool_unit
 from appliance.sandbox.bubblewrap import Bind, Execution, Limits, Order, Profile, Status
+from appliance.sandbox.folder_turns import FolderTurns
 from appliance.sandbox.slots import LOOK_S, Slots
 
 __all__ = ["Bind", "Execution", "Limits", "Order", "Plan", "Profile", "Sandbox", "Status"]
@@ -48,6 +49,7 @@ class Sandbox:
     def __init__(self, plan: Plan | None = None) -> None:
         self._plan = plan or Plan()
         self._slots = Slots(self._plan.max_concurrent, self._plan.slots)
+        self.folders = FolderTurns(self._plan.slots / "folders" if self._plan.slots is not None else None)
         self._means = runner.Means(this_core(), landlock.version(), self._plan.bwrap, self._plan.start_s)
         self._guard = threading.Lock()
         self._running: dict[str, tuple[Order, threading.Event]] = {}
@@ -80,6 +82,11 @@ class Sandbox:
         finally:
             with self._guard:
                 self._running.pop(order.execution, None)
+
+    @property
+    def wait_s(self) -> float:
+        """How long a call may wait for its turn."""
+        return self._plan.wait_s
 
     def cancel(self, execution: str) -> None:
         """End a running or waiting order; NotFound when there is none of that id (any more)."""

@@ -12,7 +12,7 @@ import logging
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -45,6 +45,7 @@ SCRIPT = re.compile(rf"{SCRIPTS}/([A-Za-z0-9_][\w.-]{{0,63}})/scripts(?![\w.-])"
 PIECE = re.compile(r"[^\s'\"`;|&<>()$={}\[\],:]+")
 MAX_WORD, MAX_WORDS = 1000, 500  # characters of a name in a command, and names
 PYTHON, SHELL = "/usr/bin/python3", "/bin/bash"
+BEGIN = "begin"  # what the program for files is told, to become an approved command
 FAULTS: Mapping[str, type[OwlError]] = {
     "bad_input": BadInput, "not_found": NotFound, "permission": Refused, "conflict": Conflict, "too_large": TooLarge,
 }  # fmt: skip
@@ -116,7 +117,7 @@ class Workbench:
         if any(isinstance(value, str) and len(value) > MAX_CONTENT for value in given.values()):
             raise TooLarge(f"more than {MAX_CONTENT} characters in one call", hint="write it in parts")
         masks: Masks = "all" if verb in ("grep", "find") else "near" if verb == "list" else "none"
-        order, granted = self._order(job, place.folders, self._files, is_writing=is_writing, masks=masks)
+        order, granted = self._order(job, place.folders, self._files, is_writing=is_writing)
         if is_writing and not (place.is_writable and all(one.is_writable for one in granted)):
             raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
         tops = [one.inside for one in place.folders] or [WORK]
@@ -131,6 +132,8 @@ class Workbench:
                 profile=profile,
                 limits=replace(order.limits, output_bytes=ANSWER_BYTES),
             ),
+            masks=masks,
+            is_writing=is_writing,
         )
         return self._answer(job, done)
 
@@ -148,7 +151,7 @@ class Workbench:
     def prepared(self, job: Job, command: str, *, is_read_only: bool = False) -> Order:
         """A command line as the sandbox takes it, judged; `is_read_only` writes to /tmp alone."""
         folders = self._listed(job)
-        order, _ = self._order(job, folders, _runtime(SHELL), command=command, is_writing=not is_read_only, masks="all")
+        order, _ = self._order(job, folders, _runtime(SHELL), command=command, is_writing=not is_read_only)
         files = dict(_files(self._scripts(command)))
         return replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only, files=files)
 
@@ -169,7 +172,7 @@ class Workbench:
         if not approved:
             return order
         given = {"shown": command[:100], "approved": dict(approved), "argv": order.argv, **_looking(order, command)}
-        return replace(order, argv=(*self._python(), "begin"), stdin=json.dumps(given).encode())
+        return replace(order, argv=(*self._python(), BEGIN), stdin=json.dumps(given).encode())
 
     def _python(self) -> tuple[str, ...]:
         """What runs the program for files."""
@@ -177,7 +180,7 @@ class Workbench:
 
     def carry_out(self, job: Job, command: str, order: Order, show: Show | None = None) -> Execution:
         """Run what was prepared; whatever becomes of it is in the result, and in the audit."""
-        done = self._run(job, order, show)
+        done = self._run(job, order, show, is_writing=order.is_writable, is_command=True)
         detail = {"command": command, "execution": done.id, "status": done.status, "exit_code": done.exit_code}
         detail |= {"duration_ms": done.duration_ms, "stdout_bytes": len(done.stdout), "stderr_bytes": len(done.stderr)}
         severity: Severity = "info" if done.status == "completed" else "warning"
@@ -312,25 +315,52 @@ class Workbench:
         *,
         command: str = "",
         is_writing: bool = True,
-        masks: Masks = "none",
     ) -> tuple[Order, tuple[Shown, ...]]:
         """An order without words, judged; the folders that were granted, which may be less than was asked for."""
         judgement = self._judged(job, folders, runtime, command=command, is_writing=is_writing)
         granted = tuple(Shown(Path(one.source), one.inside, one.is_writable) for one in judgement.mounts if one.kind == "bind")
-        narrowed = self._narrowed(job, granted, is_writing=is_writing, is_deep=masks == "all") if masks != "none" else ()
-        binds = (*(Bind(one.source, one.inside, one.is_writable) for one in granted), *narrowed)
         order = Order(
             job.tool,
             label(job.session),
             ("true",),
             folder=self._made(job.session),
-            binds=binds,
+            binds=tuple(Bind(one.source, one.inside, one.is_writable) for one in granted),
             limits=self._limits(job),
         )
         return order, granted
 
-    def _run(self, job: Job, order: Order, show: Show | None = None) -> Execution:
-        return self._ground.sandbox.run(order, job.cancel, show)
+    def _run(
+        self,
+        job: Job,
+        order: Order,
+        show: Show | None = None,
+        *,
+        masks: Masks = "all",
+        is_writing: bool = False,
+        is_command: bool = False,
+    ) -> Execution:
+        """Carry out an order whose binds are the folders that were granted, with what is never shown in them hidden.
+
+        What is hidden is looked for at the last moment, while no command that could rename it runs.
+        """
+        sandbox = self._ground.sandbox
+        if masks == "none":
+            return sandbox.run(order, job.cancel, show)
+        tops = [Shown(bind.source, bind.inside, bind.is_writable) for bind in order.binds if bind.source.is_dir()]
+        if self._workspace is not None:
+            tops.append(Shown(self._workspace, WORK, is_writing))
+        used = [(str(top.source), top.is_writable) for top in tops]
+        if order.folder is not None:
+            used.append((str(order.folder), order.is_writable))
+        with sandbox.folders.take(
+            [top for top, _ in used],
+            [top for top, is_writable in used if is_writable and is_command],
+            lambda: self._narrowed(job, tops, is_deep=masks == "all"),
+            cancel=job.cancel,
+            wait_s=sandbox.wait_s,
+            is_strict=order.argv[-1] == BEGIN,
+        ) as narrowed:
+            return sandbox.run(replace(order, binds=(*order.binds, *narrowed)), job.cancel, show)
 
     def _answer(self, job: Job, done: Execution) -> dict[str, Any]:
         """What the program inside said."""
@@ -350,12 +380,9 @@ class Workbench:
         found: dict[str, Any] = said["done"]
         return found
 
-    def _narrowed(self, job: Job, granted: tuple[Shown, ...], *, is_writing: bool, is_deep: bool) -> tuple[Bind, ...]:
+    def _narrowed(self, job: Job, tops: Sequence[Shown], *, is_deep: bool) -> tuple[Bind, ...]:
         """What is shown less than the folder around it: an empty folder or /dev/null hides it, or it is mounted read-only."""
         allowlist, who = self._policy(job).allowlist, self._who(job)
-        tops = [one for one in granted if one.source.is_dir()]
-        if self._workspace is not None:
-            tops.append(Shown(self._workspace, WORK, is_writing))
         found: list[Bind] = []
         pins: dict[str, Bind] = {}
         for top in tops:
