@@ -7,6 +7,7 @@ command's own process, `workers` works through the queue with it.
 import logging
 import os
 import signal
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from appliance.channels.rpc.secrets import Secrets
 from appliance.channels.rpc.sessions import Record
 from appliance.channels.rpc.usage import Books, Costs
 from appliance.clock import CancelToken, now_ms, this_process
-from appliance.errors import ConfigError, DeadlineExceeded, Lost, OwlError, Refused
+from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.ingest import notes
 from appliance.ingest.own_documents import Documents
 from appliance.ingest.receiver import Intake
@@ -125,6 +126,7 @@ class Core:
     ) -> None:
         """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker."""
         self.home = home.require()
+        self._reloading = threading.Lock()
         self.live = live or config.Live(home, environ)
         self.started_ms = now_ms()
         settings = self.live.current
@@ -479,42 +481,43 @@ class Core:
 
     def reload(self) -> Reloaded:
         """Take a changed configuration and policy into use; ConfigError keeps the old ones. What was not taken is in `pending`."""
-        old = self.live.current
-        self.strongbox.settle(self.home, self._environ)  # what it read stays in our memory until we are started again
-        try:
-            keys = self.live.reload()
-        except ConfigError as error:
-            LOG.error("configuration not reloaded: %s", error)
-            raise ConfigError(f"configuration not reloaded, the old one stays: {error}") from None
-        settings = self.live.current
-        try:
-            self.web.reload(settings.tools)
-            self.servers.reload()
-            self.warden.gate.reload()
-        except OwlError as error:
-            self.live.current = old
-            LOG.error("configuration not reloaded: %s", error)
-            raise
-        self.redactor.add(*config.secrets(settings))
-        logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
-        self.agent.limits = self._limits()
-        self.packets.override = settings.prompt.system_prompt_override
-        self.packets.ceiling, self.packets.divisor = settings.budget.ceiling, settings.budget.token_divisor
-        self.blocks.divisor, self.packets.strategy = settings.budget.token_divisor, settings.budget.pruning
-        self.copies.kept = settings.runs.copies
-        self.toolbox.use(self.warden.gate.policy)  # also when only what is switched off has changed
-        self.models.wait_s = settings.llm.broker_wait_s
-        self.models.silence_s = settings.orchestrator.health_interval_ms / 1000
-        if not (isinstance(self.broker, Lender) and self.broker.is_borrowed):
-            self.renewal.begin(key for key in keys if config.described(key).is_broker)
-        pending = self.pending()
-        waiting = [*pending.broker, *pending.restart, *(key for key in keys if config.described(key).is_later)]
-        now = ", ".join(key for key in keys if key not in waiting)
-        LOG.info("configuration reloaded: %s; pending: %s", now or "nothing changed", pending.text() or "nothing")
-        self.skills.sync()  # folders of skills outside box/ are not watched
-        self.unasked.sync()
-        self.indexer.retry()
-        return Reloaded(now, pending)
+        with self._reloading:  # one at a time: one that fails would else bring back what another has replaced
+            old = self.live.current
+            self.strongbox.settle(self.home, self._environ)  # what it read stays in our memory until we are started again
+            try:
+                keys, settings = self.live.reload(), self.live.current
+                self.web.reload(settings.tools)
+                self.servers.reload()
+                if self.warden.gate.reload() == "skipped":
+                    raise Busy("the policy is being read by somebody else", hint="reload once more")
+            except OwlError as error:
+                self.live.current = old
+                self.web.reload(old.tools)  # else hosts of the new one could be reached
+                self.servers.reload()
+                LOG.error("configuration not reloaded: %s", error)
+                if not isinstance(error, ConfigError):
+                    raise
+                raise ConfigError(f"configuration not reloaded, the old one stays: {error}") from None
+            self.redactor.add(*config.secrets(settings))
+            logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
+            self.agent.limits = self._limits()
+            self.packets.override = settings.prompt.system_prompt_override
+            self.packets.ceiling, self.packets.divisor = settings.budget.ceiling, settings.budget.token_divisor
+            self.blocks.divisor, self.packets.strategy = settings.budget.token_divisor, settings.budget.pruning
+            self.copies.kept = settings.runs.copies
+            self.toolbox.use(self.warden.gate.policy)  # also when only what is switched off has changed
+            self.models.wait_s = settings.llm.broker_wait_s
+            self.models.silence_s = settings.orchestrator.health_interval_ms / 1000
+            if not (isinstance(self.broker, Lender) and self.broker.is_borrowed):
+                self.renewal.begin(key for key in keys if config.described(key).is_broker)
+            pending = self.pending()
+            waiting = [*pending.broker, *pending.restart, *(key for key in keys if config.described(key).is_later)]
+            now = ", ".join(key for key in keys if key not in waiting)
+            LOG.info("configuration reloaded: %s; pending: %s", now or "nothing changed", pending.text() or "nothing")
+            self.skills.sync()  # folders of skills outside box/ are not watched
+            self.unasked.sync()
+            self.indexer.retry()
+            return Reloaded(now, pending)
 
     def pending(self) -> Pending:
         """The keys that were changed and are not in force, and what they wait for."""

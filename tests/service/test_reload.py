@@ -1,6 +1,7 @@
 """What a reload says it has taken is in force; what it has not taken is named until it is."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from recorded import Recording, keys, recorded
 from stores import new_home
 
+from appliance.errors import OwlError, Refused
 from appliance.models.pool import Pool
 from appliance.runtime import config
 from appliance.runtime.paths import Home
@@ -76,3 +78,47 @@ def test_keys_of_a_broker_that_does_not_run_wait_for_nothing(core: Core) -> None
     core.home.config.write_text("[models]\nlocal_only = false\nthreads = 2\n[prices.m]\ninput = 1\n")
     done = core.reload()
     assert done.changed == "models.threads, models.local_only, prices.m" and done.pending.text() == ""
+
+
+@pytest.mark.covers("A-263", "A-043")
+def test_a_reload_that_fails_leaves_no_part_of_it_in_force(core: Core) -> None:
+    """Here networks of the new configuration, whose policy cannot be read."""
+    core.home.config.write_text('[policy]\npath = "policy.toml"\n[tools.web]\nprivate_networks = ["127.0.0.0/8"]\n')
+    policy = core.home.root / "policy.toml"
+    policy.write_text("mode = 'no such mode'\n")
+    with pytest.raises(OwlError):
+        core.reload()
+    assert core.live.current.tools.web.private_networks == ()
+    with pytest.raises(Refused, match="loopback"):
+        core.web.fetch.get("http://127.0.0.1/", session="s", timeout_s=5)
+    policy.write_text("mode = 'strict'\n")
+    assert core.reload().changed == "policy.path, tools.web.private_networks"
+
+
+@pytest.mark.covers("A-263")
+def test_reloads_at_once_leave_what_the_file_says(core: Core) -> None:
+    """Among them many that fail: none of these brings back what another one has replaced."""
+    policy, errors = core.home.root / "policy.toml", list[str]()
+
+    def reload() -> None:
+        for _ in range(8):
+            try:
+                core.reload()
+            except OwlError as error:
+                errors.append(error.message)
+
+    core.home.config.write_text("[models]\nlocal_only = false\n")
+    core.reload()
+    for number in range(6):
+        policy.write_text("mode = 'no such mode'\n" if number % 2 else "mode = 'strict'\n")
+        core.home.config.write_text(
+            f"[policy]\npath = 'policy.toml'\n[models]\nlocal_only = true\n[runs]\nmax_turns = {number + 5}\n"
+        )
+        threads = [threading.Thread(target=reload) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        policy.write_text("mode = 'strict'\n")
+        done = core.reload()  # the last word of a person: it holds whatever the others do
+        for thread in threads:
+            thread.join()
+        assert core.live.current.models.local_only and core.live.current.runs.max_turns == number + 5, (done, errors)
