@@ -35,7 +35,9 @@ MAX_REFUSED = 32  # callers at a time who are told why there is no place for the
 GREETING_S = 5.0  # for a caller to say hello in
 MAX_SILENT = 8  # connections of one user that have not said hello; the oldest gives its place to the next one
 KEPT_PLACES = 8  # connections that only the users in `owners` may have
+MAX_SERVED = 8  # quick requests of one connection at a time: those of a caller who does not read hold up a thread each
 ACCEPT_PAUSE_S = 0.2
+CLOSING_S = 0.5  # how soon somebody who waits for a turn sees that we stop
 MAX_DEADLINE_S = 7 * 86400.0
 MAX_CORRELATION = 64
 MAX_NAME = 80  # of a method or client, in the log
@@ -113,6 +115,7 @@ class Connection:
         self.client = ""
         self.greeting_alarm = 0
         self.calls: set[Call] = set()
+        self.served = threading.Semaphore(MAX_SERVED)
 
     def find(self, request_id: object) -> Call | None:
         """The call with this id that is not answered yet; notifications have none and cannot be found."""
@@ -137,7 +140,7 @@ class Listener:
         is_given: bool = False,
         owners: Collection[int] = (),
     ) -> None:
-        """Some places are kept for the users in `owners`, beside ourselves and root, whoever else is connected."""
+        """Places and threads are kept for the users in `owners`, beside ourselves and root, whatever others do."""
         self.sock = sock
         self.name = name
         self._gate = gate
@@ -150,6 +153,8 @@ class Listener:
         self._refusing = threading.BoundedSemaphore(MAX_REFUSED)
         self._max_long = max_long
         self._long = threading.BoundedSemaphore(max_long)
+        self._guests_long = threading.BoundedSemaphore(max(1, max_long * 3 // 4))  # of what may be open, for others than owners
+        self._guests = threading.Semaphore(max(1, threads // 2))
         self._methods: dict[str, tuple[Callable[..., Any], Signature]] = {}
         self._marks: dict[str, Mark] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-call")
@@ -357,9 +362,12 @@ class Listener:
             call.connection.wire.close()  # it asks again whoever serves next
             return
         is_long = name in self._marks and self._marks[name].is_long
-        if is_long and not self._long.acquire(blocking=False):
+        if is_long and not self._has_room(call):
             hint = "try again when one of them has ended"
             self._decline(call, name, Busy(f"{self._max_long} long calls such as {name} are open already", hint=hint))
+            self._served()
+            return
+        if not is_long and not self._wait_for_turn(call):
             self._served()
             return
         call.connection.calls.add(call)
@@ -369,13 +377,13 @@ class Listener:
                 work = (call, name, params, alarm)
                 threading.Thread(target=self._serve_long, args=work, name=f"{self.name}-long", daemon=True).start()
             else:
-                self._pool.submit(self._serve, call, name, params, alarm)
+                self._pool.submit(self._serve_quick, call, name, params, alarm)
         except RuntimeError as error:
             self._alarms.cancel(alarm)
             call.connection.calls.discard(call)
             if is_long:
-                self._long.release()
-            self._served()
+                self._leave_room(call)
+            self._served()  # its turn ends when the pool, which keeps it, finds a thread
             why = "is shutting down" if self._is_closing else f"has no room: {error}"
             self._decline(call, name, Unavailable(f"{self.name} {why}", hint="try again in a moment"))
 
@@ -383,7 +391,46 @@ class Listener:
         try:
             self._serve(call, name, params, alarm)
         finally:
-            self._long.release()
+            self._leave_room(call)
+
+    def _serve_quick(self, call: Call, name: str, params: dict[str, Any], alarm: int) -> None:
+        try:
+            self._serve(call, name, params, alarm)
+        finally:
+            for turns in self._turns(call):
+                turns.release()
+
+    def _has_room(self, call: Call) -> bool:
+        """Take a place for a long call, if there is one for this user."""
+        is_guest = call.uid not in self._owners
+        if is_guest and not self._guests_long.acquire(blocking=False):
+            return False
+        if self._long.acquire(blocking=False):
+            return True
+        if is_guest:
+            self._guests_long.release()
+        return False
+
+    def _leave_room(self, call: Call) -> None:
+        self._long.release()
+        if call.uid not in self._owners:
+            self._guests_long.release()
+
+    def _turns(self, call: Call) -> list[threading.Semaphore]:
+        """What a quick request waits for: one of its connection's turns, and one of those that others than owners share."""
+        return [call.connection.served] if call.uid in self._owners else [call.connection.served, self._guests]
+
+    def _wait_for_turn(self, call: Call) -> bool:
+        """Read nothing more of this caller until the request can be served; False when we stop meanwhile."""
+        taken: list[threading.Semaphore] = []
+        for turns in self._turns(call):
+            while not turns.acquire(timeout=CLOSING_S):
+                if self._is_closing:
+                    for one in taken:
+                        one.release()
+                    return False
+            taken.append(turns)
+        return True
 
     def _decline(self, call: Call, name: str, error: OwlError) -> None:
         """Answer a request that is not run, and log it like the others."""

@@ -740,3 +740,46 @@ def _eventually(served: Served) -> None:
             if monotonic_s() > end_s:
                 raise
             threading.Event().wait(0.02)
+
+
+# Says hello on many connections and asks for much that it never reads, as the user it is started as.
+GREEDY = """
+import json, socket, sys, time
+def frame(number, method, **params):
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\\n"
+held = []
+for _ in range(12):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(sys.argv[1])
+    sock.sendall(frame(0, "hello", client="greedy"))
+    held.append(sock)
+time.sleep(0.5)
+for sock in held:
+    sock.setblocking(False)
+    try:
+        for number in range(1, 40):
+            sock.send(frame(number, sys.argv[2]))
+    except BlockingIOError:
+        pass
+print("asked", flush=True)
+time.sleep(120)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts a process of another user")
+@pytest.mark.parametrize("method", ["flood", "stream"])
+def test_another_user_who_asks_for_much_and_reads_nothing_holds_up_nobody(runtime: Path, method: str) -> None:
+    with serving(runtime, threads=8, max_long=8) as served:
+        runtime.chmod(0o755)
+        served.path.chmod(0o666)
+        command = ["/usr/bin/python3", "-c", GREEDY, str(served.path), method]  # any user may start this one
+        with subprocess.Popen(command, stdout=subprocess.PIPE, user=65534, group=65534, extra_groups=[]) as child:
+            assert child.stdout is not None and child.stdout.readline() == b"asked\n"
+            threading.Event().wait(1)
+            with served.client() as client:
+                started_s = monotonic_s()
+                assert all(client.call("echo", {"text": "quick"}) == "quick" for _ in range(20))
+                served.service.go.set()
+                assert client.call("stream") == "held"
+                assert monotonic_s() - started_s < 10
+            child.kill()
