@@ -106,20 +106,26 @@ class Mask:
     """Hides texts in a stream however it is cut: an end that may begin one of them is held back until more has come."""
 
     def __init__(self, secrets: Sequence[str], shown: str = "[key]") -> None:
-        self._secrets = sorted(secrets, key=len, reverse=True)
+        self._secrets = sorted(filter(None, secrets), key=len, reverse=True)
         self._shown = shown
         self._held = ""
 
     def feed(self, text: str) -> str:
         """What may be shown now."""
-        self._held = self.clean(self._held + text)
-        cut = len(self._held) - max((_overlap(self._held, secret) for secret in self._secrets), default=0)
-        shown, self._held = self._held[:cut], self._held[cut:]
-        return shown
+        self._held += text
+        shown = ""
+        while True:
+            begun = len(self._held) - max((_overlap(self._held, secret) for secret in self._secrets), default=0)
+            whole = min(((at, -len(one)) for one in self._secrets if (at := self._held.find(one)) >= 0), default=(begun, 0))
+            if whole[0] >= begun:  # none, or one that may be the beginning of a longer one
+                shown, self._held = shown + self._held[:begun], self._held[begun:]
+                return shown
+            shown += self._held[: whole[0]] + self._shown
+            self._held = self._held[whole[0] - whole[1] :]
 
     def finish(self) -> str:
-        """What was held back and hides nothing."""
-        rest, self._held = self._held, ""
+        """What was held back, and will not go on."""
+        rest, self._held = self.clean(self._held), ""
         return rest
 
     def clean(self, text: str) -> str:
