@@ -111,7 +111,9 @@ class Executions:
         job = self._job(caller, action, 0)
         files = self._means.bench.named_files(job, command, is_read_only=action in READING)
         approved = {name: str(one["sha256"]) for name, one in files.items()}
-        return "\n".join([*told_files(files), command]), approved
+        # Lines of a command that names no files must not pass for the head of one that does.
+        head = told_files(files) or (["Command:"] if "\n" in command.strip() else [])
+        return "\n".join([*head, command]), approved
 
     def write(self, caller: Caller, tool: str, path: str, given: dict[str, Any]) -> dict[str, Any] | Outcome:
         """Change a file in the sandbox; one of a project waits for somebody's word where the run's terms want that."""
