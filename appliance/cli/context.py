@@ -18,7 +18,7 @@ from appliance.cli.terminal import say
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
 
-ABOUT = "what the owl keeps, as drives and folders"
+ABOUT = "what Owlbox stores, as drives and folders"
 PLACED = {"tree": "path", "size": "path", "list": "path"}  # arguments that need no option although they may be left out
 DRIVE = re.compile("[a-z][a-z0-9_-]*")
 MANY = ("query", "pattern")  # arguments of many words, so that nobody has to quote

@@ -21,12 +21,12 @@ KINDS = ("exec", "web", "search", "send", "call", "secret", "schedule", "skill",
 
 def add(command: Command) -> None:
     """Add the group."""
-    root = command("grants", listing, "what threads with texts of strangers may do without asking")
+    root = command("grants", listing, "what threads tainted by untrusted text may do without asking")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     shown = command("list", listing, "the grants that hold", known)
     shown.add_argument("--all", action="store_true", help="those that were revoked or have expired, too")
     made = command("add", grant, "let such calls pass for a while", known)
-    made.add_argument("kind", choices=KINDS, help="what is let pass")
+    made.add_argument("kind", choices=KINDS, help="what is approved")
     made.add_argument("target", help="a host, mcp:NAME, person:NAME or a command; may be a pattern, * for all")
     made.add_argument("--from", dest="origins", action="append", required=True, metavar="ORIGIN",
                       help="on account of whose texts: web:HOST, web, mcp:NAME, mail, document, skill:NAME, any")  # fmt: skip

@@ -185,7 +185,7 @@ def _looking(command: Command) -> None:
 
 
 def _knowing(command: Command) -> None:
-    known = command("entry", listings.entries, "what the owl knows").add_subparsers(metavar="ACTION", parser_class=Parser)
+    known = command("entry", listings.entries, "what Owlbox knows").add_subparsers(metavar="ACTION", parser_class=Parser)
     listing = command("list", listings.entries, "entries by reference", known)
     listing.add_argument("prefix", nargs="?", default="", help="only references that begin so, such as box://notes/")
     listing.add_argument("--limit", type=int, default=100)
@@ -195,7 +195,7 @@ def _knowing(command: Command) -> None:
     view.add_argument("--line", type=int, default=1, help="first line to show")
     view.add_argument("--limit", type=int, default=1000, help="how many lines")
     _verbs(command, known)
-    skills = command("skill", listings.skills, "what the owl knows how to do").add_subparsers(metavar="ACTION", parser_class=Parser)
+    skills = command("skill", listings.skills, "what Owlbox knows how to do").add_subparsers(metavar="ACTION", parser_class=Parser)
     command("list", listings.skills, "every skill, and why one cannot be used", skills)
 
 

@@ -47,7 +47,7 @@ def add(command: Command, parser_class: Any) -> None:
         return made.add_subparsers(metavar="ACTION", parser_class=parser_class)
 
     _threads(command, below(command("thread", listings.threads, "earlier conversations")))
-    _sessions(command, below(command("session", sessions, "who talks to the owl, and at which door")))
+    _sessions(command, below(command("session", sessions, "who talks to Owlbox, and in which channel")))
     _runs(command, below(command("run", listings.threads, "threads as work: names, settings, branches")))
 
 
@@ -59,7 +59,7 @@ def _threads(command: Command, known: Any) -> None:
     view = command("view", listings.thread_view, "everything in one thread", known)
     view.add_argument("id", help=THREAD)
     view.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
-    search = command("search", thread_search, "find what was said, letter by letter, the newest first", known)
+    search = command("search", thread_search, "find text in what was said, exactly as it was written, the newest first", known)
     search.add_argument("query", nargs="+", help="letters to look for, in whatever case")
     search.add_argument("--days", type=int, default=0, help="only messages of so many days")
     search.add_argument("--limit", type=int, default=10, dest="max_results", help="how many to show, 1 to 50")
@@ -85,7 +85,7 @@ def _sessions(command: Command, known: Any) -> None:
     listing.add_argument("--offset", type=int, default=0)
     words = {
         "view": "one session and its threads",
-        "archive": "put a session away until somebody says something in it",
+        "archive": "put a session away until a person says something in it",
         "resume": "make a session active again",
         "close": "let a session take no more messages",
         "delete": "delete a closed session with everything said in it",

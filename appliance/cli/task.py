@@ -18,7 +18,7 @@ from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
 ABOUT = "work that is done later, in the background"
-WATCH = "follow a task until it ends; the exit code is 0 when it is complete, 1 when it failed, 5 when it waits for somebody"
+WATCH = "follow a task until it ends; the exit code is 0 when it is complete, 1 when it failed, 5 when it waits for a person"
 TEXT = 200  # characters of a tool's arguments or result that `watch` shows
 WAITS = 5
 ENDS = {"complete": 0, "failed": 1, "waiting": WAITS}

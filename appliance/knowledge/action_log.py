@@ -80,7 +80,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Shown:
-    """What somebody has to know to decide about what waits: of a change of a file its difference, else what it asks.
+    """What a person has to know to decide about what waits: of a change of a file its difference, else what it asks.
 
     `patch` is "" for what is no change of a file and where it would be very long; `text` has both texts, or the words.
     """

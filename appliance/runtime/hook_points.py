@@ -74,7 +74,7 @@ def _all() -> tuple[Moment, ...]:
         (ENTRY_CREATED, "event", "EntryNews", "an entry is there that was not"),
         (ENTRY_CHANGED, "event", "EntryNews", "an entry, or how a run sees it, is another one"),
         (PREPARE, "event", "run id, ToolCall, refs", "a call made proposals"),
-        (PENDING, "event", "run id, refs", "they are recorded and wait for somebody's word"),
+        (PENDING, "event", "run id, refs", "they are recorded and wait for a person's decision"),
         (VETO, "chain", "Ballot", "one is about to be accepted; set its veto and return False"),
         (CONTENT, "filter", "text, Waiting", "the text that is stored with it"),
         (ACCEPTED, "event", "Waiting, Outcome", "it was accepted and done"),

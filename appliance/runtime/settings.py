@@ -26,7 +26,7 @@ Level = Literal["", "silent", "error", "warn", "info", "debug"]
 class System:
     """The box itself."""
 
-    name: str = setting("owlbox", "Name the owl answers to.", seed="A system.name", mark="needed shown later")
+    name: str = setting("owlbox", "Name the assistant answers to.", seed="A system.name", mark="needed shown later")
     timezone: str = setting("local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown")
     log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="shown broker")
     debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug", mark="broker")
@@ -258,11 +258,11 @@ class Orchestrator:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A door through Matrix."""
+    """A channel through Matrix."""
 
     enabled: bool = setting(False, "Open it.", seed="S channels.matrix.enabled", mark="shown")
     homeserver: str = setting("https://matrix.org", "Address of the server.", seed="S matrix.homeserver", mark="needed shown")
-    user: str = setting("", "The owl's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed shown")
+    user: str = setting("", "The assistant's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed shown")
     token: str = setting("", "Its access token.", seed="S matrix.access_token", mark="needed secret shown")
     device: str = setting("SQUIDBOT01", "Its device id.", seed="S matrix.device_id", mark="needed")
     policy: Literal["open", "mention", "allowlist"] = setting(
@@ -274,7 +274,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Email:
-    """A door through email."""
+    """A channel through email."""
 
     enabled: bool = setting(False, "Open it.", seed="S channels.email.enabled", mark="shown")
     imap_host: str = setting("", "Server for reading.", seed="S email.imap_host", mark="needed shown")
@@ -296,7 +296,7 @@ class Email:
 
 @dataclass(frozen=True)
 class Slack:
-    """A door through Slack."""
+    """A channel through Slack."""
 
     enabled: bool = setting(False, "Open it.", seed="A channels.slack.enabled")
     bot_token: str = setting("", "Token of the bot, `xoxb-`.", seed="A slack bot token", mark="needed secret")
@@ -374,7 +374,7 @@ class Heartbeat:
     )
     prompt: str = setting(
         "Read HEARTBEAT.md and do what is due. If nothing needs attention, answer with HEARTBEAT_OK only.",
-        "What the owl is told.",
+        "What the assistant is told.",
         seed="S heartbeat.prompt",
         mark="needed",
     )
@@ -390,7 +390,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Notifications:
-    """What the owl says unasked. Answers and reminders are never held back."""
+    """What Owlbox says unasked. Answers and reminders are never held back."""
 
     quiet_from: str = setting("00:00", "From then on nothing is said unasked, HH:MM.", mark="shown")
     quiet_until: str = setting("00:00", "Until then; the same time means no quiet hours.", mark="shown")
@@ -425,8 +425,10 @@ class Outbox:
 
     retry_s: float = setting(5, "Pause after a delivery that failed; twice as long each time.", within=(0.05, DAY_S))
     retry_max_s: float = setting(3600, "Longest such pause.", within=(0.05, DAY_S))
-    max_attempts: int = setting(24, "Attempts before a letter counts as failed.", within=(1, 1000))
-    max_waiting: int = setting(1000, "Prompts and letters that may wait together.", seed="A queue of 1000", within=(1, 1_000_000))
+    max_attempts: int = setting(24, "Attempts before a notification counts as failed.", within=(1, 1000))
+    max_waiting: int = setting(
+        1000, "Prompts and notifications that may wait together.", seed="A queue of 1000", within=(1, 1_000_000)
+    )
 
 
 @dataclass(frozen=True)

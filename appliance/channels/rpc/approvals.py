@@ -43,7 +43,7 @@ class Decisions:
         ref: Annotated[str, Range(1, 2048), "what waits, as entry.waiting names it, or the end of it"],
         run: Annotated[str, "the thread in which it waits; empty where only one such waits"] = "",
     ) -> dict[str, Any]:
-        """What somebody has to know to decide: of a change of a file `patch`, a unified difference, else `text` and `options`.
+        """What a person has to know to decide: of a change of a file `patch`, a unified difference, else `text` and `options`.
 
         `because` names the page, mail or server whose text a held call follows, "" for what is not held.
         `patch` is empty where it would be very long; `text` has both texts then.

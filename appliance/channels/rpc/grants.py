@@ -52,7 +52,7 @@ class Grants:
     def add(
         self,
         call: Call,
-        kind: Annotated[Kind, "what is let pass"],
+        kind: Annotated[Kind, "what is approved"],
         target: Annotated[str, Range(1, 2000), "host, mcp:NAME, person:NAME, command; may be a pattern, * for all"],
         origins: Annotated[list[str], "on account of whose texts: web:HOST, mcp:NAME, mail, document, skill:NAME, any"],
         lasts: Annotated[str, "such as 12h or 7d"] = "7d",

@@ -38,7 +38,7 @@ class GuestDoor:
         arguments: dict[str, Any],
         agent: Annotated[str, Range(0, 200), "what it calls itself"] = "",
         may_add: Adds = False,
-        person: Annotated[str, Range(0, 64), "for whom; only the core's own user may name somebody else"] = "",
+        person: Annotated[str, Range(0, 64), "for whom; only the core's own user may name another person"] = "",
     ) -> dict[str, Any]:
         """Run one tool for another agent; noted in the audit with what it asked for."""
         who = person if person and call.uid in (os.getuid(), 0) else _name(call.uid)

@@ -118,7 +118,7 @@ class Queue:
 
     @method("queue.changed", access="all", is_quiet=True)
     def changed(self, call: Call) -> dict[str, Any]:
-        """Say that another process has put letters or tasks: idle workers look, letters leave."""
+        """Say that another process has stored notifications or tasks: idle workers and the sender look for them."""
         self._changed()
         return {}
 

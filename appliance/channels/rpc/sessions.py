@@ -88,7 +88,7 @@ class Record:
 
     @method("session.archive", access="own")
     def archive(self, call: Call, id: Session) -> dict[str, Any]:
-        """Put a session away until somebody says something in it."""
+        """Put a session away until a person says something in it."""
         return plain(self.control.archive(id))
 
     @method("session.resume", access="own")
