@@ -18,7 +18,7 @@ from test_pool import dropped, scripted
 
 from appliance.cli import model as shelf
 from appliance.clock import CancelToken
-from appliance.errors import BadInput, Cancelled, NotFound
+from appliance.errors import Cancelled, NotFound, Unavailable
 from appliance.models import catalogue
 from appliance.models.client import Models
 from appliance.models.pool import Pool
@@ -240,7 +240,7 @@ def test_a_model_that_cannot_talk_is_no_route(tmp_path: Path) -> None:
     home = dropped(tmp_path, "chat")
     old, new = (entry("general.architecture", 8, text(name)) for name in ("llama", "bert"))
     (home.models / "finder.gguf").write_bytes(model(data=512).replace(old, new, 1))
-    with pytest.raises(BadInput, match="finder cannot talk"):
+    with pytest.raises(Unavailable, match="finder only makes vectors and cannot talk"):
         Pool(home, Config()).plan("local/finder")
 
 

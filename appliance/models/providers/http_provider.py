@@ -9,9 +9,10 @@ import json
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from appliance.clock import CancelToken, monotonic_s
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 LISTING_S = 30.0
 AFTER_S = 5.0  # how long the usage may come after the end of the answer
+SENT_KEYS = 8  # newest keys of a provider whose answers may still come
 MARKS = 512  # what is remembered of calls for the next request
 JSON_TYPES = ("application/json", "text/json")
 REJECTED = re.compile(
@@ -47,7 +49,8 @@ class Hosted(ABC):
     optional: Mapping[str, str] = {}  # parameters that may be left out, and the word for each in a complaint about it
 
     def __init__(self, remote: Remote) -> None:
-        self.remote = remote
+        self._sent_keys: deque[str] = deque(maxlen=SENT_KEYS)  # what no answer may show
+        self.remote = replace(remote, key=self._remembered(remote.key))
         self.name = remote.provider
         self.model = remote.model
         self._guard = threading.Lock()
@@ -55,6 +58,16 @@ class Hosted(ABC):
         self._window = self._most = 0
         self._marks: OrderedDict[str, Any] = OrderedDict()
         self.refused: frozenset[str] = frozenset()  # parameters that this provider was found not to take
+
+    def _remembered(self, key: Callable[[], str]) -> Callable[[], str]:
+        """The same key; what was handed out for a request is known when its answer comes, without asking again."""
+
+        def ask() -> str:
+            if (given := key()) not in self._sent_keys:
+                self._sent_keys.append(given)
+            return given
+
+        return ask
 
     # -- what a format knows -----------------------------------------------------------------------------
 
@@ -191,7 +204,7 @@ class Hosted(ABC):
 
     def _pieces(self, reply: "Reply", draft: Draft) -> Iterator[Piece]:
         draft.hidden = reply.hidden
-        draft.hide(self.remote.secrets())
+        draft.hide(self.remote.secrets(self._sent_keys))
         if reply.media_type in JSON_TYPES:
             self._whole(draft, parsed(reply.whole(16_000_000).decode("utf-8", "replace"), self.name, draft.hidden))
             yield from draft.take()

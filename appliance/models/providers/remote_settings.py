@@ -5,7 +5,7 @@ Keys are asked for at each request and kept nowhere. Knows nothing about HTTP no
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -77,11 +77,10 @@ class Remote:
             found[header] = form.replace(KEY, key)
         return found
 
-    def secrets(self) -> tuple[str, ...]:
-        """What no answer may show: the key, and what else of the configured headers may be one."""
+    def secrets(self, keys: Iterable[str]) -> tuple[str, ...]:
+        """What no answer may show: these keys, which were sent, and what else of the configured headers may be one."""
         words = [word for value in self.headers.values() for word in KEYLIKE.findall(value)]
-        key = self.key()
-        return (key, *words) if len(key) >= MIN_KEY_CHARS else tuple(words)
+        return (*(key for key in keys if len(key) >= MIN_KEY_CHARS), *words)
 
     def _check(self, key: str) -> None:
         """Refuse a key that no header can carry, and one that would be read by others on its way."""
