@@ -24,18 +24,20 @@ from appliance.work.jobs import Order
 SERVING = ("MainThread", "tool", "waiting")
 # Read, or wait for something to read.
 READS = """
-audit.list core.status entry.history entry.list entry.view entry.waiting grant.list guest.tools heartbeat.view history.list
-ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view mcp.info mcp.servers mcp.tools
-mcp.search mcp.index mcp.ping model.plan model.providers model.bench notice.follow outbox.list policy.show policy.test
-policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal run.tree run.view
-secret.address secret.list secret.reveal session.export session.list session.view skill.list sql.query stream.list thread.export
-thread.follow thread.list thread.view tool.list usage.requests usage.sums worker.list worker.log worker.view
+audit.list core.status document.list document.view entry.history entry.list entry.view entry.waiting grant.list guest.tools
+heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
+mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping model.plan model.providers model.bench notice.follow outbox.list
+policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal
+run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.list sql.query
+stream.list thread.export thread.follow thread.list thread.view tool.list usage.requests usage.sums worker.list worker.log
+worker.view
 """.split()
 # What they change is no row of ours, or not by the time they answer: why.
 ELSEWHERE = {
     **dict.fromkeys(("secret.expire", "secret.purge", "secret.remove", "secret.rotate", "secret.set", "secret.unlock"), "vault"),
     **dict.fromkeys(("model.reset", "model.remote", "core.broker", "core.reload", "core.shutdown", "queue.changed"), "processes"),
     **dict.fromkeys(("mcp.add", "mcp.remove", "mcp.auth", "mcp.deauth", "mcp.answer"), "owlbox.toml and the vault"),
+    "document.write": "a file of box/",
     **dict.fromkeys(("mcp.exec", "mcp.prompt", "mcp.resource", "mcp.task"), "another server"),
     **dict.fromkeys(("run.ask", "run.act"), "need a model's plan first; accept as message.send does"),
     **dict.fromkeys(("run.compact", "worker.start", "worker.stop"), "another thread or process writes"),
