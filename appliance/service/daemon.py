@@ -33,6 +33,8 @@ from appliance.store import storage_errors
 LOG = logging.getLogger(__name__)
 CHECK_S, CHECK_UNCLEAN_S = 2.0, 60.0  # longest check of the database at a start, after a clean end and after another
 M_ARENA_MAX, HEAPS = -8, 2  # of mallopt
+READING_S = 5.0  # between two looks whether a disk that took no writes takes them again
+WRITES_AGAIN = -1
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
 
 
@@ -91,7 +93,9 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     try:
         settle(home, environ)
         share_heaps()
-        code = _serve(home, environ, lock)
+        signals = Signals((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+        while (code := _serve(home, environ, lock, signals)) == WRITES_AGAIN:
+            print("owlbox: the disk takes writes again", file=sys.stderr, flush=True)
         if stuck := [t.name for t in threading.enumerate() if not t.daemon and t is not threading.main_thread() and _is_stuck(t)]:
             # Python would wait for them, without a lock on the home and without a core to ask.
             print(f"owlbox: left behind: {', '.join(stuck)}", file=sys.stderr)
@@ -141,8 +145,8 @@ def _is_stuck(thread: threading.Thread) -> bool:
     return thread.is_alive()
 
 
-def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
-    signals = Signals((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals) -> int:
+    """Serve with a core of its own; WRITES_AGAIN when a core that only read has to make way for one that writes."""
     notifier = sd_notify.Notifier(environ)
     given = sd_notify.given_socket(environ)
     core = Core(home, environ)
@@ -157,8 +161,9 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock) -> int:
         if core.store.is_read_only:
             listener = _listener(core, given)
             _serve_reading(core, listener)
-            _wait(core, signals, notifier, listener.sock.getsockname())
-            return 0
+            if not _wait(core, signals, notifier, listener.sock.getsockname()):
+                return 0
+            return 1 if given is not None else WRITES_AGAIN  # systemd, whose socket it is, starts the next one
         core.office.take_drops()
         core.recover()
         _settle(core)
@@ -221,16 +226,22 @@ def _announce(core: Core) -> None:
             LOG.info("channel %s is disabled", name)
 
 
-def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str) -> None:
+def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str) -> bool:
     """Parked until a signal; SIGHUP reloads, the others end. A client's shutdown arrives as SIGTERM.
+
+    A core that only reads looks every few seconds whether its disk takes writes again, and ends with True when it does.
 
     Under a watchdog it wakes up to say that this thread and the socket at `path` both respond.
     """
     notifier.ready(f"serves {core.home.root}")
     while True:
-        number = signals.wait(notifier.interval_s)
+        is_reading = core.store.is_read_only
+        number = signals.wait(min(notifier.interval_s or READING_S, READING_S) if is_reading else notifier.interval_s)
         if number is None:
             notifier.pulse(path)
+            if is_reading and not storage_errors.is_read_only(core.home.root):
+                core.shutdown.initiate("the disk takes writes again")
+                return True
             continue
         if number == signal.SIGHUP:
             notifier.reloading()
@@ -246,7 +257,7 @@ def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str)
             continue
         if core.shutdown.state == "running":
             core.shutdown.initiate(f"signal {signal.Signals(number).name}")
-        return
+        return False
 
 
 def _listener(core: Core, given: socket.socket | None) -> Listener:

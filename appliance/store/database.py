@@ -202,7 +202,7 @@ class Store:
             return storage_errors.disk_fault(errno.EROFS, self.path)
         return DiskReadOnly(
             f"nothing was written to {self.path}: its disk was read-only when this process began",
-            hint="the disk can be written again: restart the core",
+            hint="the disk can be written again, and the core does so within seconds: try again",
         )
 
     def after(self, work: Callable[[], None]) -> None:
