@@ -40,7 +40,7 @@ def runtime() -> Iterator[Path]:
 SLOW = tuple(
     f"test_{name}"
     for name in (
-        "tui units engine worker daemon model_check main tui_turns steps tui_terminal watcher scenarios "
+        "disk_faults tui units engine worker daemon model_check main tui_turns steps tui_terminal watcher scenarios "
         "attacks_unit bad_input task_end_to_end chaos folder context_tools remote_end_to_end ssh taint_server "
         "pipeline llama tui_schedules crash task launcher grammar secrets first_use real_turns worker_command "
         "indexer search first_answer verbs spec database toolbox extract index mcp attacks providers taint_names "

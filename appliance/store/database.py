@@ -531,9 +531,9 @@ class Store:
             if isinstance(found, DiskFull | DiskReadOnly):
                 self.disk_fault = found
             raise found from error
-        except UnicodeDecodeError:
+        except UnicodeDecodeError as error:  # the cause tells a writer of rows which of its own it was
             damaged = f"database {self.path} is damaged: a text in it is none"
-            raise StoreError(damaged, hint=storage_errors.AFTER_DAMAGE) from None
+            raise StoreError(damaged, hint=storage_errors.AFTER_DAMAGE) from error
         except UnicodeEncodeError as error:
             raise BadInput(f"the text holds half a character at {error.start}", hint="leave it out") from None
 

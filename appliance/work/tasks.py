@@ -153,8 +153,10 @@ class Tasks:
         """A task by its number; None when there is none, StoreError when its row makes no sense."""
         try:
             row = self._store.row(f"SELECT {COLUMNS}, {LINKED} FROM tasks WHERE id = ?", (task,))
-        except UnicodeDecodeError:
-            raise _nonsense(task, "a text is not UTF-8") from None
+        except StoreError as error:
+            if isinstance(error.__cause__, UnicodeDecodeError):
+                raise _nonsense(task, "a text is not UTF-8") from None
+            raise
         return None if row is None else _task(row)
 
     def get(self, task: int) -> Task:
