@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from model_fixtures import model_file, model_home
 
 from appliance.models.tiers import Tiers
 from appliance.records import Route
+
+__all__ = ["model_file", "model_home"]
 
 LOCAL = Route("local", "llama", "SmolLM2-135M-Instruct.Q4_1", 8192, "grammar")
 
@@ -23,12 +26,9 @@ def test_the_configured_tier_holds_for_local_models_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.model
-def test_the_bundled_model_is_tiny_until_something_else_was_measured(tmp_path: Path) -> None:
-    found = sorted((Path.home() / ".cache" / "owlbox" / "models").glob("SmolLM2-135M*.gguf"))
-    if not found:
-        pytest.skip("no bundled model: make model")
+def test_the_bundled_model_is_tiny_until_something_else_was_measured(tmp_path: Path, model_file: Path) -> None:
     path = tmp_path / f"{LOCAL.model}.gguf"
-    path.symlink_to(found[0])
+    path.symlink_to(model_file)
     tiers = Tiers(tmp_path, lambda: "auto")
     assert tiers.of(LOCAL) == "tiny"
     tiers.keep(path, "small")
