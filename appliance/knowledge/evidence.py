@@ -232,11 +232,12 @@ class Finder:
                 continue
             text = entry.body if len(entry.body) <= WHOLE_CHARS else hit.snippet
             texts[hit.ref] = hit.title, "\n".join(filter(None, (texts.get(hit.ref, ("", ""))[1], text)))
-        found = []
+        found: list[Sentence] = []
         for ref, (title, text) in texts.items():
-            for line in sentences.split(markdown.split(text)[1] if text.startswith("---") else text):
-                if line.strip().lower() != title.strip().lower():
-                    found.append(Sentence(line, ref, title))
+            lines = sentences.split(markdown.split(text)[1] if text.startswith("---") else text)
+            # A remembered fact is its own title; only a heading above other sentences says nothing by itself.
+            below = [line for line in lines if line.strip().lower() != title.strip().lower()]
+            found.extend(Sentence(line, ref, title) for line in below or lines)
         return list(dict.fromkeys(found))
 
     def _taken_apart(self, question: str, words: list[str]) -> _Question:

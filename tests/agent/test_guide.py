@@ -31,6 +31,7 @@ TASKS = {"tasks": [{"id": 1, "name": "clear the gutter"}, {"id": 2, "name": "pai
 NOTES = {
     "box://notes/garage.md": ("Garage", "# Garage\n\nThe garage code is 4471. Ada, the neighbour, has the spare key.\n"),
     "box://notes/jonas.md": ("Jonas", "# Jonas\n\nMy son. His teacher is Mrs. Adeyemi. Shoe size 36.\n"),
+    "memory://notes/locker-pin-8215": ("The locker PIN is 8215.", "The locker PIN is 8215."),  # as `remember` keeps a fact
 }
 
 
@@ -96,6 +97,11 @@ def test_talk_is_asked_plainly(ask: Any) -> None:
 def test_a_note_is_quoted_with_its_source_and_no_model_is_asked(ask: Any) -> None:
     steps, model, _ = ask("What is the garage code?")
     assert text_of(steps) == "The garage code is 4471. [box://notes/garage.md]" and model.asked == []
+
+
+def test_a_remembered_fact_that_is_its_own_title_answers(ask: Any) -> None:
+    steps, model, _ = ask("What is the locker PIN?")
+    assert text_of(steps) == "The locker PIN is 8215. [memory:/notes/locker-pin-8215]" and model.asked == []
 
 
 @pytest.mark.parametrize(
