@@ -20,6 +20,7 @@ from appliance.cli.terminal import say, say_line
 from appliance.errors import Conflict, Lost, NotFound, OwlError
 from appliance.models import catalogue, gguf
 from appliance.models.catalogue import MB, Model
+from appliance.models.tiers import BASES, Measured, Tiers
 from appliance.runtime import config, config_edit, paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
@@ -55,6 +56,9 @@ class Info:
     source: str = ""
     sha256: str = ""
     is_verified: bool = False
+    is_known: bool = False  # the catalogue has it
+    figures: str = ""
+    tier: str = ""
     architecture: str = ""
     quantisation: str = ""
     trained_window: int = 0
@@ -101,8 +105,11 @@ def models(args: argparse.Namespace, home: Home) -> int:
     for m, is_used in zip(found, used):
         state = m.problem or ("in use" if is_used else "installed" if m.is_installed else "")
         size = f"{m.size_bytes // MB} MB" if m.size_bytes else "?"
-        rows.append([m.name, m.kind, size, f"{m.ram_mb} MB", FIT_WORDS[m.fits], m.licence, state or m.title])
-    terminal.table(rows, ["model", "kind", "size", "memory", "fits", "licence", "state"], sys.stdout, cut=["state"])
+        score = f"{m.score:g}" if m.score else ""
+        rows.append([m.name, m.kind, size, f"{m.ram_mb} MB", FIT_WORDS[m.fits], score, m.licence, state or m.title])
+    heads = ["model", "kind", "size", "memory", "fits", "calls %", "licence", "state"]
+    terminal.table(rows, heads, sys.stdout, cut=["state"])
+    say("calls %: function calls that are right in BFCL v3, as its maker has published it; `owlbox model info NAME` says more.")
     return 0
 
 
@@ -268,7 +275,7 @@ def _try(model: Model, why: str) -> str:
 
 
 def _of_model(home: Home, settings: Config, model: Model, progress: catalogue.Progress) -> Info:
-    entry = catalogue.entries().get(model.name)
+    entry = catalogue.entries(home).get(model.name)
     where = (entry.url or f"package {entry.package}") if entry else "dropped into models/"
     path = home.models / model.file
     made = Info(
@@ -284,6 +291,8 @@ def _of_model(home: Home, settings: Config, model: Model, progress: catalogue.Pr
         fits=model.fits,
         source=where,
         sha256=entry.sha256 if entry else "",
+        is_known=entry is not None,
+        figures=model.figures,
         problem=model.problem,
     )
     return _seen(made, path, settings, progress) if model.is_installed else made
@@ -294,7 +303,7 @@ def _of_file(home: Home, settings: Config, path: Path, progress: catalogue.Progr
     if (home.models / path.name).exists() and path.samefile(home.models / path.name):
         return _of_model(home, settings, catalogue.find(home, path.name), progress)
     model = catalogue.described(path)
-    known = next((e for e in catalogue.entries().values() if e.file == path.name), None)
+    known = next((e for e in catalogue.entries(home).values() if e.file == path.name), None)
     made = Info(
         name=model.name,
         title=model.title,
@@ -307,6 +316,8 @@ def _of_file(home: Home, settings: Config, path: Path, progress: catalogue.Progr
         ram_mb=model.ram_mb,
         fits=model.fits,
         sha256=known.sha256 if known else "",
+        is_known=known is not None,
+        figures=known.figures if known else "",
         problem=model.problem,
     )
     return _seen(made, path, settings, progress)
@@ -326,9 +337,14 @@ def _seen(made: Info, path: Path, settings: Config, progress: catalogue.Progress
     for tensor in header.tensors:
         name = QUANTISATIONS.get(tensor.type, f"type {tensor.type}")
         sizes[name] = sizes.get(name, 0) + (tensor.size_bytes or 0)
-    template = header.chat_template
+    template, tier = header.chat_template, ""
+    if made.kind == "chat":
+        tiers = Tiers(path.parent, lambda: settings.models.tier)
+        name, basis = tiers.of_file(path)
+        tier = f"{name}, {BASES[basis]}{_measured_as(tiers.measured(path) if basis == 'measured' else None)}"
     return replace(
         made,
+        tier=tier,
         architecture=header.architecture,
         quantisation=max(sizes, key=lambda name: sizes[name], default=""),
         trained_window=header.context_length,
@@ -341,15 +357,24 @@ def _seen(made: Info, path: Path, settings: Config, progress: catalogue.Progress
     )
 
 
+def _measured_as(found: Measured | None) -> str:
+    """What a measurement came to, as a part of a line."""
+    if found is None:
+        return ""
+    speed = f", {found.words_per_s:.0f} words/s" if found.words_per_s else ""
+    return f": {found.passed} of {found.asked} everyday requests, {found.calls} % of function calls{speed}"
+
+
 def _lines(found: Info) -> list[tuple[str, str]]:
     """Info for people."""
     state = "in use" if found.is_in_use else "installed" if found.is_installed else "not installed"
     lines = [("model", f"{found.name} ({found.kind}), {state}"), ("title", found.title), ("licence", found.licence)]
-    lines += [("source", found.source), ("path", found.path), ("problem", found.problem)]
+    lines += [("source", found.source), ("path", found.path), ("problem", found.problem), ("achieves", found.figures)]
+    lines.append(("tier", found.tier))
     size = f"{found.size_bytes} bytes" if found.size_bytes else "not known before it is fetched"
     lines.append(("size", size))
     verdict = " (verified)" if found.is_verified else " (of the file; nothing to compare it with)" if found.path else " (expected)"
-    if found.path and not found.is_verified and (catalogue.entries().get(found.name) is not None):
+    if found.path and not found.is_verified and found.is_known:
         verdict = " (NOT the catalogue's)"
     lines.append(("sha256", found.sha256 + verdict if found.sha256 else ""))
     if found.architecture:

@@ -1,5 +1,6 @@
 """Model files: which ones we know, fetching and verifying them, and what lies in models/.
 
+What ships is `catalogue.toml` here; a file of that name in models/ of a home adds entries or replaces them.
 A model appears under its name only when it is complete and verified: everything is written to a hidden
 temporary file, flushed, and renamed. pip runs as a child for packages and installs nothing; no code of
 a package is run. What comes by address is resumed (`download`), what comes in a package is not. Knows
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from appliance.clock import now_ms
-from appliance.errors import BadInput, DiskFull, NotFound, OwlError, Unavailable
+from appliance.errors import BadInput, DiskFull, NotFound, OwlError, Refused, Unavailable
 from appliance.models import gguf
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
@@ -40,6 +41,7 @@ LARGEST_WINDOW = 8192  # more is used only when models.context asks for it
 BATCH = 256  # tokens the local model reads at a time
 SYSTEM_BYTES = 350 * MB  # what the rest of a small machine needs
 FIRST = "owlbox model add smollm2"
+OWN = "catalogue.toml"  # beside this module, and in models/ of a home that has entries of its own
 # Architectures that turn a text into a vector and cannot talk.
 ENCODERS = frozenset(
     {"bert", "nomic-bert", "nomic-bert-moe", "modern-bert", "neo-bert", "jina-bert-v2", "jina-bert-v3", "t5encoder", "clip"}
@@ -52,7 +54,10 @@ Fit = Literal["yes", "tight", "no"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A model we know how to fetch; which fields after `ram_mb` are set depends on `source`."""
+    """A model we know how to fetch; which fields after `figures` are set depends on `source`.
+
+    `score` is what its maker has published, function calls in percent, 0 for none; `figures` all that is known, and from whom.
+    """
 
     name: str
     title: str
@@ -63,6 +68,8 @@ class Entry:
     sha256: str
     ram_mb: int
     kind: Kind = "chat"
+    score: float = 0.0
+    figures: str = ""
     url: str = ""
     package: str = ""
     download_bytes: int = 0
@@ -87,27 +94,50 @@ class Model:
     problem: str = ""
     kind: Kind = "chat"
     fits: Fit = "yes"
+    score: float = 0.0
+    figures: str = ""
 
 
-def entries() -> dict[str, Entry]:
-    """The catalogue that came with this version, by name."""
-    with Path(__file__).with_name("catalogue.toml").open("rb") as file:
-        raw = tomllib.load(file).items()
-    return {name: Entry(name=name, **{**facts, "members": tuple(facts.get("members", ()))}) for name, facts in raw}
+def entries(home: Home | None = None) -> dict[str, Entry]:
+    """The catalogue that came with this version, by name, with what a home adds; BadInput when that cannot be read."""
+    known = _read_entries(Path(__file__).with_name(OWN))
+    own = home.models / OWN if home is not None else None
+    return known | _read_entries(own) if own is not None and own.is_file() else known
+
+
+def _read_entries(path: Path) -> dict[str, Entry]:
+    name = ""
+    try:
+        with path.open("rb") as file:
+            raw = tomllib.load(file).items()
+        found = {}
+        for name, facts in raw:
+            made = found[name] = Entry(**{"name": name, "sha256": "", **facts, "members": tuple(facts.get("members", ()))})
+            if made.file != Path(made.file).name or made.file.startswith(".") or not made.file.endswith(".gguf"):
+                raise ValueError(f"file must be the name of a .gguf file, not {made.file!r}")
+            if made.source not in ("url", "pypi", "pypi-convert"):
+                raise ValueError(f"source must be url, pypi or pypi-convert, not {made.source!r}")
+        return found
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        where = f"{path}, [{name}]" if name else str(path)
+        raise BadInput(f"{where}: {error}", hint="docs/local-models.md has the fields of an entry") from None
 
 
 def listing(home: Home) -> list[Model]:
-    """Known models by the memory they want, then every other .gguf in models/; each says whether it is there and usable."""
+    """Known models by the memory they want, then every other .gguf in models/; each says whether it is there and usable.
+
+    Of two that want the same memory the one that achieves more comes first.
+    """
     found = {p.name: p for p in sorted(home.models.glob("*.gguf")) if not p.name.startswith(".")}
     lines = []
-    for entry in sorted(entries().values(), key=lambda e: e.ram_mb):
+    for entry in sorted(entries(home).values(), key=lambda e: (e.ram_mb, -e.score)):
         path = found.pop(entry.file, None)
         seen = described(path) if path else None
         size, problem = (seen.size_bytes, seen.problem) if seen else (entry.size_bytes, "")
         if seen and not problem and entry.size_bytes and size != entry.size_bytes:
             problem = f"size is {size} bytes, {entry.name} has {entry.size_bytes}"
-        known = Model(entry.name, entry.title, entry.licence, entry.file, size, entry.ram_mb, path is not None, problem, entry.kind)
-        lines.append(known)
+        facts = (entry.title, entry.licence, entry.file, size, entry.ram_mb, path is not None, problem, entry.kind)
+        lines.append(Model(entry.name, *facts, score=entry.score, figures=entry.figures))
     lines += sorted((described(path) for path in found.values()), key=lambda m: m.ram_mb)
     machine = machine_bytes()
     return [replace(m, fits=_fit(m, machine)) for m in lines]
@@ -115,7 +145,7 @@ def listing(home: Home) -> list[Model]:
 
 def damage(home: Home, model: Model) -> str:
     """What is wrong with the content of an installed model that the catalogue knows, "" when nothing is; reads all of it."""
-    entry = entries().get(model.name)
+    entry = entries(home).get(model.name)
     if entry is None or not entry.sha256:
         return ""
     is_same = digest(home.models / model.file, "", lambda stage, done, total: None) == entry.sha256
@@ -141,14 +171,14 @@ def add(home: Home, name_or_path: str, progress: Progress) -> Path:
 
     `progress(stage, done_bytes, total_bytes)` is called often; a total of 0 is not known.
     """
-    entry = entries().get(name_or_path)
+    entry = entries(home).get(name_or_path)
     if entry is not None:
         return _add_known(home, entry, progress)
     path = Path(name_or_path).expanduser()
     if name_or_path.endswith(".gguf") or path.exists():
         return _add_file(home, path, progress)
     present = find(home, name_or_path)
-    known = entries().get(present.name)
+    known = entries(home).get(present.name)
     return _add_known(home, known, progress) if known else home.models / present.file
 
 
@@ -247,6 +277,9 @@ def cache_folder() -> Path:
 
 
 def _add_known(home: Home, entry: Entry, progress: Progress) -> Path:
+    if not entry.sha256:
+        hint = f"write its sha256 into {home.models / OWN}, from a source that you trust"
+        raise Refused(f"{entry.name} has no SHA-256 in the catalogue, so nobody could tell whether it is the right file", hint=hint)
     target = home.models / entry.file
     if _is_verified(target, entry, progress):
         return target

@@ -151,7 +151,7 @@ def _model(home: Home, environ: Mapping[str, str]) -> Finding:
     if not any(m.kind == "chat" for m in here):
         what = "no model that can talk" if here else "no model"
         return Finding("model", "problem", f"{what} in {home.models}", catalogue.FIRST)
-    known = catalogue.entries()
+    known = catalogue.entries(home)
     said = (f"{m.name} ({m.size_bytes // 1_000_000} MB{'' if m.name in known else ', content unknown to us'})" for m in here)
     return Finding("model", "ok", ", ".join(said))
 

@@ -54,7 +54,7 @@ def test_the_list_says_what_fits_and_what_is_in_use(box: Box) -> None:
     assert found["minilm"]["kind"] == "embedding" and found["smollm2"]["licence"] == "Apache-2.0"
     assert {m["fits"] for m in found.values()} <= {"yes", "tight", "no"}
     plain = box.run("model", "list").stdout
-    assert plain.splitlines()[0].split() == ["model", "kind", "size", "memory", "fits", "licence", "state"]
+    assert plain.splitlines()[0].split() == ["model", "kind", "size", "memory", "fits", "calls", "%", "licence", "state"]
     assert "truncated" in plain and "in use" in plain and "qwen3-4b" in plain
 
 

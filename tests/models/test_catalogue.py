@@ -14,7 +14,7 @@ from model_fixtures import model_file, model_home  # noqa: F401
 from test_download import DATA, SHA256, Server, server  # noqa: F401
 from test_gguf import model
 
-from appliance.errors import BadInput, Busy, DiskFull, NotFound, OwlError, Unavailable
+from appliance.errors import BadInput, Busy, DiskFull, NotFound, OwlError, Refused, Unavailable
 from appliance.models import catalogue, download, pool
 from appliance.runtime import config
 from appliance.runtime.paths import Home
@@ -151,7 +151,7 @@ def test_an_unreachable_registry_is_one_line_and_a_hint(home: Home, monkeypatch:
 
 def by_address(server: Server, name: str = "owl", size: int = len(DATA)) -> catalogue.Entry:  # noqa: F811
     """A model of the catalogue that is fetched from the test's own server."""
-    entry = catalogue.entries()["qwen2.5-0.5b"]
+    entry = catalogue.entries()["granite-4.0-350m"]
     return replace(entry, name=name, url=server.url, file=f"{name}.gguf", sha256=SHA256, size_bytes=size)
 
 
@@ -224,6 +224,61 @@ def test_every_entry_is_pinned_and_has_a_licence_and_an_honest_size() -> None:
 def test_models_are_listed_by_the_memory_they_want(home: Home) -> None:
     wanted = [m.ram_mb for m in catalogue.listing(home)]
     assert wanted == sorted(wanted) and len(set(wanted)) > 5
+
+
+def test_more_memory_achieves_more_and_what_is_known_of_a_model_is_said() -> None:
+    talking = [e for e in catalogue.entries().values() if e.kind == "chat"]
+    scores = [e.score for e in sorted(talking, key=lambda e: e.ram_mb) if e.score]
+    assert scores == sorted(set(scores)) and len(scores) >= 4
+    assert all("published" in e.figures or "measured" in e.figures for e in talking)
+    assert all(e.licence in ("Apache-2.0", "MIT") for e in talking)
+
+
+OWN = """
+["granite-4.0-1b"]
+title = "mine"
+licence = "MIT"
+source = "url"
+url = "https://example.org/a.gguf"
+file = "a.gguf"
+size_bytes = 5
+ram_mb = 1
+[bare]
+title = "without a hash"
+licence = "MIT"
+source = "url"
+url = "https://example.org/b.gguf"
+file = "b.gguf"
+size_bytes = 5
+ram_mb = 1
+"""
+
+
+def test_a_home_adds_entries_of_its_own_and_one_without_a_hash_is_refused(home: Home) -> None:
+    home.models.mkdir(parents=True)
+    (home.models / "catalogue.toml").write_text(OWN)
+    known = {m.name: m for m in catalogue.listing(home)}
+    assert known["granite-4.0-1b"].title == "mine" and "bare" in known and "smollm2" in known
+    with pytest.raises(Refused, match=r"bare has no SHA-256") as caught:
+        catalogue.add(home, "bare", quiet)
+    assert "models/catalogue.toml" in caught.value.hint and not (home.models / "b.gguf").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (('file = "a.gguf"', 'file = "../a.gguf"'), r"granite-4.0-1b.*file must be the name"),
+        (('source = "url"', 'source = "torrent"'), r"granite-4.0-1b.*source must be"),
+        (("title", "titel"), r"granite-4.0-1b.*titel"),
+        (("ram_mb = 1\n[bare]", "[bare]"), r"granite-4.0-1b.*ram_mb"),
+        (("[bare]", "[bare"), r"catalogue\.toml: "),
+    ],
+)
+def test_what_is_wrong_with_entries_of_a_home_is_said(home: Home, change: tuple[str, str], complaint: str) -> None:
+    home.models.mkdir(parents=True)
+    (home.models / "catalogue.toml").write_text(OWN.replace(*change, 1))
+    with pytest.raises(BadInput, match=complaint):
+        catalogue.listing(home)
 
 
 def test_a_machine_is_told_what_fits() -> None:
