@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from appliance.agent.toolbox import as_text
+from appliance.agent.tool_results import as_text
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.action_log import Shown, Waiting
 from appliance.knowledge.verbs import Verbs

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Protocol
 
-from appliance.agent.toolbox import Caller, as_text
+from appliance.agent.tool_results import as_text
+from appliance.agent.toolbox import Caller
 from appliance.clock import monotonic_s
 from appliance.errors import NotFound
 from appliance.knowledge.action_log import subject_of

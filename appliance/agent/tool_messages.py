@@ -42,10 +42,6 @@ class Posted:
     type: str
     person: str
 
-    def text(self) -> str:
-        """One line."""
-        return f"Sent to {self.person} as {self.type}."
-
 
 class Postbox:
     """Takes messages."""

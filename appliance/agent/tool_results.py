@@ -1,10 +1,10 @@
-"""What a tool returns, as the text a model reads: rendered, cut to a bounded length, errors in one shape.
+"""What a tool returns: data for programs and the text that a model reads, of a bounded length, errors in one shape.
 
 Pure. Knows nothing about tools; `agent.toolbox` calls it once for each result.
 """
 
 import json
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -13,13 +13,24 @@ from appliance.records import Outcome
 MAX_CHARS = 10_000  # of one result, with what says that there is more
 
 
-def render(value: Any) -> str:
-    """A tool's return value as the text a model reads: text as it is, a result's own `text()`, else JSON."""
-    if isinstance(value, str):
+T = TypeVar("T")
+
+
+class Reply(NamedTuple, Generic[T]):
+    """A result whose text is not its data. `T` is published as the schema of the result: a TypedDict or a record."""
+
+    data: T
+    text: str
+
+
+def outcome_of(value: Any) -> Outcome:
+    """A tool's return value as an outcome: text as it is, a reply with its own, anything else as JSON."""
+    if isinstance(value, Outcome):
         return value
-    if callable(text := getattr(value, "text", None)):
-        return str(text())
-    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+    if isinstance(value, str):
+        return Outcome(200, "ok", value)
+    data = msgspec.to_builtins(value.data if isinstance(value, Reply) else value)
+    return Outcome(200, "ok", value.text if isinstance(value, Reply) else json.dumps(data, ensure_ascii=False), data=data)
 
 
 def cut(text: str, limit: int = MAX_CHARS) -> str:

@@ -12,15 +12,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
 from appliance.agent.tool_counts import Tallies
 from appliance.agent.tool_manuals import Manual, Shelf, told
-from appliance.agent.tool_results import MAX_CHARS as MAX_CHARS
-from appliance.agent.tool_results import as_text as as_text
-from appliance.agent.tool_results import cut, render
+from appliance.agent.tool_results import Reply, cut, outcome_of
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
 from appliance.policy import modes
@@ -30,7 +28,7 @@ from appliance.policy.rules import Network
 from appliance.policy.taint import Reach
 from appliance.records import Cancel, Outcome, Terms, ToolCall, ToolSpec
 from appliance.runtime import log as logs
-from appliance.runtime.signatures import Signature, signature
+from appliance.runtime.signatures import Signature, schema_of, signature
 from appliance.store import durability, visibility
 
 LOG = logging.getLogger(__name__)
@@ -148,10 +146,17 @@ class Tool:
             group=self.mark.group,
             is_read_only=self.mark.is_read_only,
             is_terminal=self.mark.is_terminal,
-            result_schema=self.signature.result_schema(),
+            result_schema=self._result_schema(),
             is_beside=self.mark.needs.is_beside and self.mark.needs.reach is None,
             is_once=self.mark.group in ONCE and not self.mark.is_read_only and not self.mark.is_terminal,
         )
+
+    def _result_schema(self) -> dict[str, Any]:
+        """JSON schema of the data of its results; {} where each outcome says what it holds."""
+        returns = self.signature.returns
+        if get_origin(returns) is Reply:
+            return schema_of(get_args(returns)[0])
+        return {} if returns is Outcome else schema_of(returns)
 
     def told(self, manual: Manual) -> str:
         """All about it in one order, for who asks for help."""
@@ -535,10 +540,7 @@ class Toolbox:
         def work() -> Outcome:
             thread[0] = threading.get_ident()
             with logs.correlated(correlation), visibility.showing(whose), visibility.restricted(asking), durability.asked(is_asked):
-                value = found.function(**arguments, **services)
-                if isinstance(value, Outcome):
-                    return value
-                return Outcome(200, "ok", render(value), data=None if isinstance(value, str) else msgspec.to_builtins(value))
+                return outcome_of(found.function(**arguments, **services))
 
         name, over, deadline_s = found.mark.name, threading.Event(), caller.deadline_s
         try:

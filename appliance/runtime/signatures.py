@@ -97,10 +97,6 @@ class Signature:
         made = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         return {**made, "$defs": definitions} if definitions else made
 
-    def result_schema(self) -> dict[str, Any]:
-        """JSON schema of what the function returns."""
-        return msgspec.json.schema(self.returns)
-
 
 def signature(function: Callable[..., Any], *, skip: tuple[str, ...] = ("self",)) -> Signature:
     """Read a function's signature; parameters named in `skip` are nobody's argument."""
@@ -115,6 +111,11 @@ def signature(function: Callable[..., Any], *, skip: tuple[str, ...] = ("self",)
         kind, text = _annotation(hints[parameter.name])
         fields.append(Field(parameter.name, kind, parameter.default, text))
     return Signature(tuple(fields), tuple(services), hints.get("return", Any))
+
+
+def schema_of(returns: Any) -> dict[str, Any]:
+    """JSON schema of what a function returns."""
+    return msgspec.json.schema(returns)
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Hold, Toolbox, tool
 from appliance.clock import CancelToken, monotonic_s, new_id
 from appliance.errors import BadInput, Exhausted, NotFound
@@ -27,7 +28,7 @@ from appliance.store.database import Store
 from appliance.text.fences import foreign
 from appliance.text.references import scheme_of
 from appliance.tools import knowledge, planning
-from appliance.tools.context import Items
+from appliance.tools.context import Items, show_items
 from appliance.tools.knowledge import READ_LINES, Found
 from appliance.work.tasks import Priority, Status, Tasks
 
@@ -154,11 +155,11 @@ def search(
     limit: Annotated[int, Range(1, 50), "how many to show"] = 10,
     *,
     desk: Desk,
-) -> Found:
+) -> Reply[Found]:
     """Find notes, documents and pages that the person keeps, by words and meaning. Shows references for `read`."""
     if not words_of(query):
         raise BadInput(f"nothing to search for in {query!r}", hint="use words that name the thing")
-    return Found(query, tuple(desk.finder.find(query, limit=limit, is_model=True)))
+    return knowledge.show_hits(query, desk.finder.find(query, limit=limit, is_model=True))
 
 
 @tool(group="knowledge", is_read_only=True)
@@ -183,13 +184,13 @@ def list_items(
     offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
     *,
     desk: Desk,
-) -> Items:
+) -> Reply[Items]:
     """List what is kept, by reference."""
     stored = stored_path(folder, "") if folder else ""
     if stored and not desk.drives.is_visible(stored, True):
         raise NotFound(f"no drive {scheme_of(stored)}", hint="context_list without a folder shows everything")
     found, total = desk.drives.items(stored, limit=limit, offset=offset, is_model=True)
-    return Items(tuple(found), total)
+    return show_items(found, total)
 
 
 @tool(group="planning", is_read_only=True)
@@ -201,15 +202,14 @@ def list_tasks(
     *,
     desk: Desk,
     caller: Caller,
-) -> planning.Listed:
+) -> Reply[planning.Listed]:
     """List the person's tasks, newest first."""
     found = desk.tasks.listing(status=status, priority=priority, person=desk.person(caller), limit=limit + 1, offset=offset)
-    lines = (planning.Line(t.id, t.name, t.priority, t.status, t.blocked_by, t.open_blockers, t.created_ms) for t in found[:limit])
-    return planning.Listed(tuple(lines), len(found) > limit)
+    return planning.show_tasks(found, limit)
 
 
 @tool(group="planning", is_read_only=True)
-def view_task(id: planning.Number, *, desk: Desk, caller: Caller) -> planning.Viewed | None:
+def view_task(id: planning.Number, *, desk: Desk, caller: Caller) -> Reply[planning.Viewed] | None:
     """Read everything about one of the person's tasks."""
     desk.own(id, caller)
     return planning.view_task(id, tasks=desk.tasks, runs=desk.runs, caller=caller)
@@ -224,11 +224,11 @@ def create_task(
     *,
     desk: Desk,
     caller: Caller,
-) -> planning.Planned:
+) -> Reply[planning.Planned]:
     """Have the owl do work later, in the background; its person is told what came of it."""
     with desk.store.write(durable=True):
         made = planning.create_task(name, description, priority, deadline=deadline, tasks=desk.tasks, runs=desk.runs, caller=caller)
-        desk.runs.marks.add(f"task:{made.id}", ORIGIN)  # whoever works on it reads a stranger's words
+        desk.runs.marks.add(f"task:{made.data['id']}", ORIGIN)  # whoever works on it reads a stranger's words
     return made
 
 

@@ -5,10 +5,11 @@ model and sees what the model may see; any other is a person's. Nothing here tou
 what is on `disk:/` is a copy that somebody ingested.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypedDict
 
-from appliance.agent.toolbox import MAX_CHARS, Caller, tool
+from appliance.agent.tool_results import MAX_CHARS, Reply
+from appliance.agent.toolbox import Caller, tool
 from appliance.clock import iso
 from appliance.errors import BadInput, NotFound
 from appliance.knowledge.drives import NOTHING, Drive, Drives, Item, Tree, counted, formatted, line_count
@@ -25,37 +26,22 @@ Pattern = Annotated[str, Range(1, 1000), "what to look for in each line"]
 DriveName = Annotated[str, Range(0, 64), "the drive, when path does not name it"]
 
 
-# -- what they return ---------------------------------------------------------------------------------
+# -- data of their results ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DriveList:
-    """The drives."""
-
+class DriveList(TypedDict):
     drives: tuple[Drive, ...]
-    hint: str = ""
-
-    def text(self) -> str:
-        """One line a drive."""
-        return "\n".join(f"{d.drive}:/ ({counted(d.items)})" for d in self.drives) or self.hint
+    hint: str
 
 
-@dataclass(frozen=True)
-class DirSize:
-    """How large something is."""
-
+class DirSize(TypedDict):
     ref: str
     bytes: int
     formatted: str
     items: int
 
-    def text(self) -> str:
-        """One line."""
-        return f"{self.ref}: {self.formatted} ({self.bytes} bytes) in {counted(self.items)}"
 
-
-@dataclass(frozen=True)
-class Text:
+class Text(TypedDict):
     """Lines of an item from `offset` on, the first of them from `column` on; `next_offset` is 0 at the end."""
 
     ref: str
@@ -63,28 +49,10 @@ class Text:
     offset: int
     total_lines: int
     next_offset: int
-    column: int = 1
-
-    def text(self) -> str:
-        """As much as a model reads at once, and how to go on."""
-        if self.offset > max(self.total_lines, 1):
-            return f"[nothing at line {self.offset}: {self.ref} has {self.total_lines} lines]"
-        if not self.content and self.column > 1:
-            return f"[line {self.offset} has fewer than {self.column} characters]"
-        if len(self.content) <= PAGE_CHARS:
-            return self.content + (f"\n[more lines: offset={self.next_offset}]" if self.next_offset else "")
-        end = self.content.rfind("\n", 0, PAGE_CHARS)
-        if end < 0:
-            rest = f"column={self.column + PAGE_CHARS}"
-            return f"{self.content[:PAGE_CHARS]}\n[line {self.offset} goes on: offset={self.offset}, {rest}]"
-        following = self.offset + self.content.count("\n", 0, end) + 1
-        return f"{self.content[:end]}\n[more lines: offset={following}, {self.total_lines} lines in all]"
+    column: int
 
 
-@dataclass(frozen=True)
-class Info:
-    """Everything about an item but its content."""
-
+class Info(TypedDict):
     id: str
     ref: str
     title: str
@@ -99,113 +67,44 @@ class Info:
     updated_ms: int
     indexed_ms: int | None
 
-    def text(self) -> str:
-        """One line a fact; facts that are not known are left out."""
-        rows = [
-            ("ref", self.ref),
-            ("id", self.id),
-            ("title", self.title),
-            ("description", self.description),
-            ("type", self.mime + ("" if self.is_textual else " (not text)")),
-            ("size", f"{formatted(self.size_bytes)} ({self.size_bytes} bytes)"),
-            ("lines", str(self.lines) if self.is_textual else ""),
-            ("source", self.source_url),
-            ("written by", self.writer),
-            ("created", iso(self.created_ms)),
-            ("updated", iso(self.updated_ms)),
-            ("indexed", "" if self.indexed_ms is None else iso(self.indexed_ms)),
-        ]
-        return "\n".join(f"{name}: {value}" for name, value in rows if value)
 
-
-@dataclass(frozen=True)
-class Existence:
-    """Whether something is there."""
-
+class Existence(TypedDict):
     exists: bool
     ref: str
-    is_folder: bool = False
-
-    def text(self) -> str:
-        """Yes or no."""
-        return f"{'yes' if self.exists else 'no'}: {self.ref}{' (a folder)' if self.is_folder else ''}"
+    is_folder: bool
 
 
-@dataclass(frozen=True)
-class Lines:
-    """How many lines a text has."""
-
+class LineCount(TypedDict):
     ref: str
     lines: int
 
-    def text(self) -> str:
-        """The number and the item."""
-        return f"{self.lines} {self.ref}"
 
-
-@dataclass(frozen=True)
-class Items:
-    """Items by reference."""
-
+class Items(TypedDict):
     items: tuple[Item, ...]
     total: int
 
-    def text(self) -> str:
-        """One line an item."""
-        lines = [
-            f"{i.ref}{f' ({i.title})' if i.title else ''} {'folder' if i.is_folder else formatted(i.size_bytes)}"
-            for i in self.items
-        ]
-        more = f"\n[{len(self.items)} of {self.total} shown]" if self.total > len(self.items) else ""
-        return ("\n".join(lines) or "No items.") + more
 
-
-@dataclass(frozen=True)
-class Previews:
-    """What a search found, newest first."""
-
+class Previews(TypedDict):
     query: str
     hits: tuple[Preview, ...]
 
-    def text(self) -> str:
-        """Each item with the beginning of its text, or with what stands around the words."""
-        room = PAGE_CHARS // max(len(self.hits), 1)
-        parts = []
-        for hit in self.hits:
-            head = f"{hit.ref}{f' ({hit.title})' if hit.title else ''}"
-            parts.append(f"{head}\n  {' '.join(hit.preview.split())[: max(80, room - len(head) - 8)]}")
-        return "\n".join(parts) or f"Nothing holds {self.query!r}."
 
-
-@dataclass(frozen=True)
-class Matches:
-    """Lines that match a pattern."""
-
+class Matches(TypedDict):
     pattern: str
     matches: tuple[Match, ...]
     has_more: bool
-
-    def text(self) -> str:
-        """`ref:line: text`, lines around it with dashes."""
-        rows = []
-        for m in self.matches:
-            rows += [f"{m.ref}-{m.line - len(m.before) + n}- {line}" for n, line in enumerate(m.before)]
-            rows.append(f"{m.ref}:{m.line}: {m.text}")
-            rows += [f"{m.ref}-{m.line + n}- {line}" for n, line in enumerate(m.after, 1)]
-            if m.before or m.after:
-                rows.append("--")
-        more = [f"[only the first {len(self.matches)} matches: narrow path, glob or pattern]"] if self.has_more else []
-        return "\n".join(rows + more) or f"No line matches {self.pattern!r}."
 
 
 # -- looking ------------------------------------------------------------------------------------------
 
 
 @tool(group="context", command="context drives", is_read_only=True, menu=())
-def context_list_drives(*, drives: Drives, caller: Caller) -> DriveList:
+def context_list_drives(*, drives: Drives, caller: Caller) -> Reply[DriveList]:
     """Like df: list the drives that items are kept on, with how many are on each."""
     found = tuple(drives.listing(is_model=bool(caller.run)))
-    return DriveList(found, "" if found else NOTHING)
+    hint = "" if found else NOTHING
+    text = "\n".join(f"{d.drive}:/ ({counted(d.items)})" for d in found) or hint
+    return Reply({"drives": found, "hint": hint}, text)
 
 
 @tool(group="context", command="context tree", is_read_only=True, menu=())
@@ -237,13 +136,15 @@ def context_dir_size(
     *,
     drives: Drives,
     caller: Caller,
-) -> DirSize:
+) -> Reply[DirSize]:
     """Like du: how many bytes a folder, a drive or an item takes."""
     stored, found = drives.find(path, drive, is_model=bool(caller.run))
     size = drives.size(stored, is_recursive=recursive)
     if not size.items and found is None and locator_of(stored) and not drives.is_folder(stored):
         raise drives.missing(stored, "folder")
-    return DirSize(display(stored), size.bytes, formatted(size.bytes), size.items)
+    ref, shown = display(stored), formatted(size.bytes)
+    text = f"{ref}: {shown} ({size.bytes} bytes) in {counted(size.items)}"
+    return Reply({"ref": ref, "bytes": size.bytes, "formatted": shown, "items": size.items}, text)
 
 
 @tool(group="context", command="context list", is_read_only=True, menu=())
@@ -256,13 +157,20 @@ def context_list(
     *,
     drives: Drives,
     caller: Caller,
-) -> Items:
+) -> Reply[Items]:
     """Like ls: list items by reference."""
     folder, entry = ("", None) if not drive and path in ("", "/") else drives.find(path, drive, is_model=bool(caller.run))
     found, total = drives.items(folder, is_recursive=recursive, limit=limit, offset=offset, is_model=bool(caller.run))
     if not total and folder and entry is None and locator_of(folder) and not drives.is_folder(folder):
         raise drives.missing(folder, "folder")
-    return Items(tuple(found), total)
+    return show_items(found, total)
+
+
+def show_items(items: Sequence[Item], total: int) -> Reply[Items]:
+    """Some of so many items, one line each."""
+    lines = [f"{i.ref}{f' ({i.title})' if i.title else ''} {'folder' if i.is_folder else formatted(i.size_bytes)}" for i in items]
+    more = f"\n[{len(items)} of {total} shown]" if total > len(items) else ""
+    return Reply({"items": tuple(items), "total": total}, ("\n".join(lines) or "No items.") + more)
 
 
 @tool(group="context", command="context read", is_read_only=True, menu=())
@@ -275,7 +183,7 @@ def context_read(
     *,
     drives: Drives,
     caller: Caller,
-) -> Text:
+) -> Reply[Text]:
     """Like cat: read the text of an item, or some lines of it."""
     found = drives.text(path, drive, is_model=bool(caller.run))
     lines = found.body.split("\n")
@@ -291,46 +199,88 @@ def context_read(
     total = line_count(found.body)
     # A final newline belongs to the whole text, so the empty line after it is a page of its own there.
     has_more = bool(wanted) and following <= (total if limit else len(lines))
-    return Text(display(found.path), "\n".join(wanted), offset, total, following if has_more else 0, column)
+    data: Text = {
+        "ref": display(found.path),
+        "content": "\n".join(wanted),
+        "offset": offset,
+        "total_lines": total,
+        "next_offset": following if has_more else 0,
+        "column": column,
+    }
+    return Reply(data, _page(data))
+
+
+def _page(data: Text) -> str:
+    """As much as a model reads at once, and how to go on."""
+    content, offset, column = data["content"], data["offset"], data["column"]
+    if offset > max(data["total_lines"], 1):
+        return f"[nothing at line {offset}: {data['ref']} has {data['total_lines']} lines]"
+    if not content and column > 1:
+        return f"[line {offset} has fewer than {column} characters]"
+    if len(content) <= PAGE_CHARS:
+        return content + (f"\n[more lines: offset={data['next_offset']}]" if data["next_offset"] else "")
+    end = content.rfind("\n", 0, PAGE_CHARS)
+    if end < 0:
+        return f"{content[:PAGE_CHARS]}\n[line {offset} goes on: offset={offset}, column={column + PAGE_CHARS}]"
+    following = offset + content.count("\n", 0, end) + 1
+    return f"{content[:end]}\n[more lines: offset={following}, {data['total_lines']} lines in all]"
 
 
 @tool(group="context", command="context info", is_read_only=True, menu=())
-def context_info(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Info:
+def context_info(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Reply[Info]:
     """Like stat: what is known about an item: id, title, type, size, lines, times."""
     e = drives.item(path, drive, is_model=bool(caller.run))
-    return Info(
-        id=e.uid,
-        ref=display(e.path),
-        title=e.title,
-        description=e.description,
-        mime=e.mime,
-        is_textual=e.is_textual and not e.is_folder,
-        size_bytes=drives.bytes_of(e),
-        lines=line_count(e.body),
-        source_url=e.source_url,
-        writer=e.writer,
-        created_ms=e.created_ms,
-        updated_ms=e.updated_ms,
-        indexed_ms=e.indexed_ms,
-    )
+    data: Info = {
+        "id": e.uid,
+        "ref": display(e.path),
+        "title": e.title,
+        "description": e.description,
+        "mime": e.mime,
+        "is_textual": e.is_textual and not e.is_folder,
+        "size_bytes": drives.bytes_of(e),
+        "lines": line_count(e.body),
+        "source_url": e.source_url,
+        "writer": e.writer,
+        "created_ms": e.created_ms,
+        "updated_ms": e.updated_ms,
+        "indexed_ms": e.indexed_ms,
+    }
+    facts = {
+        "ref": data["ref"],
+        "id": e.uid,
+        "title": e.title,
+        "description": e.description,
+        "type": e.mime + ("" if data["is_textual"] else " (not text)"),
+        "size": f"{formatted(data['size_bytes'])} ({data['size_bytes']} bytes)",
+        "lines": data["is_textual"] and str(data["lines"]),
+        "source": e.source_url,
+        "written by": e.writer,
+        "created": iso(e.created_ms),
+        "updated": iso(e.updated_ms),
+        "indexed": e.indexed_ms is not None and iso(e.indexed_ms),
+    }
+    return Reply(data, "\n".join(f"{name}: {fact}" for name, fact in facts.items() if fact))
 
 
 @tool(group="context", command="context exists", is_read_only=True, menu=())
-def context_exists(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Existence:
+def context_exists(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Reply[Existence]:
     """Like test -e: whether an item or folder is there."""
     try:
         stored, found = drives.find(path, drive, is_model=bool(caller.run))
     except NotFound:
-        return Existence(False, path)
-    is_folder = drives.is_folder(stored) if found is None else found.is_folder
-    return Existence(found is not None or is_folder, display(stored), is_folder)
+        return Reply({"exists": False, "ref": path, "is_folder": False}, f"no: {path}")
+    is_folder, ref = drives.is_folder(stored) if found is None else found.is_folder, display(stored)
+    exists = found is not None or is_folder
+    text = f"{'yes' if exists else 'no'}: {ref}{' (a folder)' if is_folder else ''}"
+    return Reply({"exists": exists, "ref": ref, "is_folder": is_folder}, text)
 
 
 @tool(group="context", command="context lines", is_read_only=True, menu=())
-def context_count_lines(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Lines:
+def context_count_lines(path: Path, drive: DriveName = "", *, drives: Drives, caller: Caller) -> Reply[LineCount]:
     """Like wc -l: how many lines a text has."""
     found = drives.text(path, drive, is_model=bool(caller.run))
-    return Lines(display(found.path), line_count(found.body))
+    ref, lines = display(found.path), line_count(found.body)
+    return Reply({"ref": ref, "lines": lines}, f"{lines} {ref}")
 
 
 # -- finding ------------------------------------------------------------------------------------------
@@ -343,11 +293,17 @@ def context_search(
     *,
     texts: Texts,
     caller: Caller,
-) -> Previews:
+) -> Reply[Previews]:
     """Find items whose title or text holds some letters, newest first."""
     if not query.strip():
         raise BadInput("the query is blank", hint="give letters to look for", outcome="invalid_arguments")
-    return Previews(query, tuple(texts.search(query, limit=limit, is_model=bool(caller.run), stop=caller.cancel.is_set)))
+    hits = tuple(texts.search(query, limit=limit, is_model=bool(caller.run), stop=caller.cancel.is_set))
+    room = PAGE_CHARS // max(len(hits), 1)
+    parts = []
+    for hit in hits:
+        head = f"{hit.ref}{f' ({hit.title})' if hit.title else ''}"
+        parts.append(f"{head}\n  {' '.join(hit.preview.split())[: max(80, room - len(head) - 8)]}")
+    return Reply({"query": query, "hits": hits}, "\n".join(parts) or f"Nothing holds {query!r}.")
 
 
 @tool(group="context", command="context grep", is_read_only=True, menu=())
@@ -364,7 +320,7 @@ def context_grep(
     drives: Drives,
     texts: Texts,
     caller: Caller,
-) -> Matches:
+) -> Reply[Matches]:
     """Like grep -rn: lines of items that match a regular expression, with their numbers."""
     folder = ""
     if drive or path:
@@ -374,7 +330,16 @@ def context_grep(
             raise BadInput(error.message, hint=error.hint, outcome="invalid_arguments") from None
     where = Where(folder, glob, context, max_results, bool(caller.run))
     found = texts.grep(Needle(pattern, kind, is_any_case=ignore_case), where, caller.cancel.is_set)
-    return Matches(pattern, tuple(found[:max_results]), len(found) > max_results)
+    matches, has_more = tuple(found[:max_results]), len(found) > max_results
+    rows = []
+    for m in matches:
+        rows += [f"{m.ref}-{m.line - len(m.before) + n}- {line}" for n, line in enumerate(m.before)]
+        rows.append(f"{m.ref}:{m.line}: {m.text}")
+        rows += [f"{m.ref}-{m.line + n}- {line}" for n, line in enumerate(m.after, 1)]
+        rows += ["--"] if m.before or m.after else []
+    rows += [f"[only the first {len(matches)} matches: narrow path, glob or pattern]"] if has_more else []
+    data: Matches = {"pattern": pattern, "matches": matches, "has_more": has_more}
+    return Reply(data, "\n".join(rows) or f"No line matches {pattern!r}.")
 
 
 @tool(group="context", is_read_only=True, menu=())
@@ -390,7 +355,7 @@ def search_grep(
     drives: Drives,
     texts: Texts,
     caller: Caller,
-) -> Matches:
+) -> Reply[Matches]:
     """Like grep -rn: the same as context_grep."""
     more = (ignore_case, context, max_results)
     return context_grep(pattern, drive, path, glob, "regex", *more, drives=drives, texts=texts, caller=caller)

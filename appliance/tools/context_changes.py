@@ -9,8 +9,9 @@ import binascii
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.errors import BadInput, NotFound, PathConflict, Refused, TooLarge
 from appliance.knowledge.drives import Drives, counted, formatted, line_count, stored_path
@@ -27,60 +28,47 @@ Path = Annotated[str, Range(1, 4096), "drive:/path, a path beside drive, or an i
 DriveName = Annotated[str, Range(0, 64), "the drive, when path does not name it"]
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(TypedDict):
     """A folder that is there now; `created` is false when it was there before."""
 
     ref: str
     id: str
     created: bool
 
-    def text(self) -> str:
-        """One line."""
-        return f"{'Made' if self.created else 'Already there:'} {self.ref}"
 
-
-@dataclass(frozen=True)
-class Saved:
+class Saved(TypedDict):
     """An item as it is kept now, and the folder it is in."""
 
     ref: str
     id: str
     size_bytes: int
     tree: str
-    verb: str = "Wrote"
-
-    def text(self) -> str:
-        """What was done, then the folder."""
-        return f"{self.verb} {self.ref} ({formatted(self.size_bytes)})\n{self.tree}"
+    verb: str
 
 
-@dataclass(frozen=True)
-class Edited:
-    """An item after an edit."""
-
+class Edited(TypedDict):
     ref: str
     id: str
     lines: int
     applied: int
 
-    def text(self) -> str:
-        """One line."""
-        changes = f"{self.applied} change{'s' if self.applied != 1 else ''}"
-        return f"Edited {self.ref}: {changes}, {self.lines} line{'s' if self.lines != 1 else ''} now"
 
-
-@dataclass(frozen=True)
-class Deleted:
+class Deleted(TypedDict):
     """What was removed; only the first are named."""
 
     deleted: int
     refs: tuple[str, ...]
 
-    def text(self) -> str:
-        """How many, and which."""
-        more = self.deleted - len(self.refs)
-        return "\n".join([f"Deleted {counted(self.deleted)}", *self.refs, *([f"… (+{more} more)"] if more else [])])
+
+def _show_saved(ref: str, uid: str, size_bytes: int, tree: str, verb: str) -> Reply[Saved]:
+    data: Saved = {"ref": ref, "id": uid, "size_bytes": size_bytes, "tree": tree, "verb": verb}
+    return Reply(data, f"{verb} {ref} ({formatted(size_bytes)})\n{tree}")
+
+
+def _show_deleted(paths: Sequence[str]) -> Reply[Deleted]:
+    refs = tuple(display(path) for path in paths[:MAX_REFS])
+    more = [f"… (+{len(paths) - MAX_REFS} more)"] if len(paths) > MAX_REFS else []
+    return Reply({"deleted": len(paths), "refs": refs}, "\n".join([f"Deleted {counted(len(paths))}", *refs, *more]))
 
 
 def _by(caller: Caller, verb: Literal["set", "edit", "rm", "cp", "mv"]) -> By:
@@ -123,7 +111,7 @@ def _around(path: str, drives: Drives) -> str:
 @tool(group="context", command="context mkdir", menu=())
 def context_create_dir(
     path: Path, drive: Annotated[str, Range(1, 64), "the drive"] = "agent", *, entries: Entries, drives: Drives, caller: Caller
-) -> Made:
+) -> Reply[Made]:
     """Like mkdir -p: make a folder; it may be there already."""
     stored = stored_path(path, drive)
     if not locator_of(stored):
@@ -131,7 +119,8 @@ def context_create_dir(
     _may_make(stored, drives, caller)
     with _collision("choose another path"):
         entry, is_new = entries.make_folder(stored, _by(caller, "set"))
-    return Made(display(entry.path), entry.uid, is_new)
+    ref = display(entry.path)
+    return Reply({"ref": ref, "id": entry.uid, "created": is_new}, f"{'Made' if is_new else 'Already there:'} {ref}")
 
 
 @tool(group="context", command="context write", menu=())
@@ -147,7 +136,7 @@ def context_write(
     entries: Entries,
     drives: Drives,
     caller: Caller,
-) -> Saved:
+) -> Reply[Saved]:
     """Like tee: keep a text under a path; an item that is there is only replaced with on_conflict=overwrite."""
     stored = stored_path(path, drive)
     if not locator_of(stored):
@@ -158,7 +147,7 @@ def context_write(
     wanted = Content(body=content if blob is None else None, blob=blob, title=name, description=description or None)
     with _collision("set on_conflict to overwrite, or choose another path"):
         saved = entries.put(stored, wanted, _by(caller, "set"), if_exists=on_conflict)
-    return Saved(display(saved.path), saved.uid, drives.bytes_of(saved), _around(saved.path, drives))
+    return _show_saved(display(saved.path), saved.uid, drives.bytes_of(saved), _around(saved.path, drives), "Wrote")
 
 
 def _decoded(text: str, content: str) -> bytes | None:
@@ -191,7 +180,7 @@ def context_edit(
     entries: Entries,
     drives: Drives,
     caller: Caller,
-) -> Edited:
+) -> Reply[Edited]:
     """Like patch: change some lines of an item; all line numbers mean the text as it was before."""
     found = drives.text(path, drive, is_model=bool(caller.run))
     if not patches and not edits:
@@ -202,7 +191,9 @@ def context_edit(
         done = exact(body, edit.old, edit.new)
         body, count = done.text, count + done.count
     saved = entries.put(found.path, Content(body=body), _by(caller, "edit"), expected_hash=found.hash)
-    return Edited(display(saved.path), saved.uid, line_count(saved.body), count)
+    ref, lines = display(saved.path), line_count(saved.body)
+    text = f"Edited {ref}: {count} change{'s' if count != 1 else ''}, {lines} line{'s' if lines != 1 else ''} now"
+    return Reply({"ref": ref, "id": saved.uid, "lines": lines, "applied": count}, text)
 
 
 @tool(group="context", command="context delete", menu=())
@@ -215,13 +206,13 @@ def context_delete(
     entries: Entries,
     drives: Drives,
     caller: Caller,
-) -> Deleted:
+) -> Reply[Deleted]:
     """Like rm: remove an item, or a folder with recursive=true."""
     try:
         stored, found = drives.find(path, drive, is_model=bool(caller.run))
     except NotFound:
         if force:
-            return Deleted(0, ())
+            return _show_deleted([])
         raise
     _may_write([stored], drives, caller)
     below = drives.count(stored)
@@ -239,7 +230,7 @@ def context_delete(
         removed = [stored]
     if not removed and not force:
         raise drives.missing(stored)
-    return Deleted(len(removed), tuple(display(one) for one in removed[:MAX_REFS]))
+    return _show_deleted(removed)
 
 
 @tool(group="context", command="context copy", menu=())
@@ -253,13 +244,13 @@ def context_copy(
     entries: Entries,
     drives: Drives,
     caller: Caller,
-) -> Saved:
+) -> Reply[Saved]:
     """Like cp -r: copy an item, or a folder with everything in it, to another path or drive."""
     source = _source(src_path, src_drive, drives, caller)
     target = stored_path(dst_path, dst_drive)
     _may_make(target, drives, caller)
     saved = _carry(entries.copy, source, target, _by(caller, "cp"), overwrite, drives)
-    return Saved(*saved, _around(target, drives), "Copied to")
+    return _show_saved(*saved, _around(target, drives), "Copied to")
 
 
 @tool(group="context", command="context move", menu=())
@@ -273,14 +264,14 @@ def context_move(
     entries: Entries,
     drives: Drives,
     caller: Caller,
-) -> Saved:
+) -> Reply[Saved]:
     """Like mv: move an item, or a folder with everything in it, to another path or drive."""
     source = _source(src_path, src_drive, drives, caller)
     target = stored_path(dst_path, dst_drive)
     _may_write([source], drives, caller)
     _may_make(target, drives, caller)
     saved = _carry(entries.move, source, target, _by(caller, "mv"), overwrite, drives)
-    return Saved(*saved, _around(target, drives), "Moved to")
+    return _show_saved(*saved, _around(target, drives), "Moved to")
 
 
 def _source(path: str, drive: str, drives: Drives, caller: Caller) -> str:

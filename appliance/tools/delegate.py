@@ -1,9 +1,10 @@
 """Tools that hand work to others: delegate, spawn, spawn_await. Who does it sees what is given here and nothing else."""
 
 import json
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated, Any, Literal, TypedDict
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import CancelToken
 from appliance.errors import BadInput, Cancelled
@@ -41,17 +42,10 @@ Task = Annotated[str, Range(0, 100_000), "what is to be done, with everything ne
 Context = Annotated[str, "what is to be known for it"]
 
 
-@dataclass(frozen=True)
-class Begun:
-    """Work that goes on by itself."""
-
+class Begun(TypedDict):
     id: str
     agent: str
     message: str
-
-    def text(self) -> str:
-        """One line."""
-        return self.message
 
 
 @tool(group=GROUP, menu=(), needs=replace(WAITS, is_beside=True))
@@ -111,7 +105,7 @@ def spawn(
     roles: Roles,
     runs: Runs,
     caller: Caller,
-) -> Begun:
+) -> Reply[Begun]:
     """Have a helper do something beside; returns its number at once. Get results with spawn_await."""
     if not task.strip():
         raise BadInput("task: is required", hint="say what is to be done", outcome="invalid_arguments")
@@ -126,7 +120,7 @@ def spawn(
         named = (*named, *modes.bars(caller.terms.tools))
     given = Given(context, tools=named, text=system_prompt or None, mode=caller.terms.mode)
     job = jobs.add(Order(profile or CHILD, task, given, _session(runs, caller), caller.run, tool="spawn", is_told=True))
-    return Begun(job.id, job.role, job.id)
+    return Reply({"id": job.id, "agent": job.role, "message": job.id}, job.id)
 
 
 @tool(group=GROUP, is_read_only=True, menu=(), needs=WAITS)

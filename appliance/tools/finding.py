@@ -4,14 +4,14 @@ What a call within a run may not see is not found by it either. A query's vector
 without one, words find what they can and the answer says so. Knows nothing about how results are ranked.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict, cast
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, Refused
 from appliance.knowledge.drives import Drives
-from appliance.knowledge.indexer import Indexer
+from appliance.knowledge.indexer import Indexer, Status
 from appliance.knowledge.search import Kind, Looks, Search, Where
 from appliance.runtime.signatures import Range
 from appliance.text.references import display
@@ -22,37 +22,22 @@ Path = Annotated[str, Range(1, 4096), "drive:/path, a path beside drive, or an i
 DriveName = Annotated[str, Range(0, 64), "the drive, when path does not name it"]
 
 
-@dataclass(frozen=True)
-class Passage:
-    """A part of a text as the index knows it."""
-
+class Passage(TypedDict):
     number: int
     first_line: int
     last_line: int
     words: int
     preview: str
-    heading: str = ""
+    heading: str
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The parts of an item that search looks at."""
-
+class Passages(TypedDict):
     ref: str
-    passages: tuple[Passage, ...]
+    passages: list[Passage]
     note: str
 
-    def text(self) -> str:
-        """One line a passage, then how it is indexed."""
-        rows = []
-        for p in self.passages:
-            heading = f" [{p.heading}]" if p.heading else ""
-            rows.append(f"{p.number}. lines {p.first_line}-{p.last_line}, {p.words} words:{heading} {p.preview}")
-        return "\n".join([*rows, self.note])
 
-
-@dataclass(frozen=True)
-class Result:
+class Result(TypedDict):
     """An item that was found; `line` is where its best passage begins."""
 
     ref: str
@@ -63,35 +48,18 @@ class Result:
     line: int
 
 
-@dataclass(frozen=True)
-class Results:
+class Results(TypedDict):
     """What was found, best first; `note` says what was not looked at."""
 
     query: str
-    hits: tuple[Result, ...]
-    note: str = ""
-
-    def text(self) -> str:
-        """Two lines an item."""
-        rows = []
-        for hit in self.hits:
-            title = f" ({hit.title})" if hit.title else ""
-            rows.append(f"{hit.ref}{title}, line {hit.line}, {hit.kind} {hit.score:.3f}\n  {hit.snippet}")
-        rows += [] if rows else [f"Nothing found for {self.query!r}."]
-        return "\n".join([*rows, *([f"[{self.note}]"] if self.note else [])])
+    hits: list[Result]
+    note: str
 
 
-@dataclass(frozen=True)
-class Again:
-    """How far the vectors are."""
-
+class VectorCounts(TypedDict):
     chunks: int
     vectors: int
     note: str
-
-    def text(self) -> str:
-        """One line."""
-        return f"{self.vectors} of {self.chunks} passages have a vector; {self.note}"
 
 
 @tool(group="context", command="context search", is_read_only=True, menu=())
@@ -107,7 +75,7 @@ def search_semantic(
     drives: Drives,
     indexer: Indexer,
     caller: Caller,
-) -> Results:
+) -> Reply[Results]:
     """Find items by their words and their meaning, best first."""
     if not query.strip():
         raise BadInput("the query is blank", hint="say what it is about", outcome="invalid_arguments")
@@ -116,38 +84,56 @@ def search_semantic(
     where = Where(folder=folder, hidden=drives.schemes.hidden() if is_model else ())
     vector, note = indexer.vector(finder.question(query))
     found = finder.search(query, vector, where=where, looks=Looks(top_k, fusion, threshold))
-    hits = tuple(Result(display(h.ref), h.title, h.score, h.snippet, h.kind, h.line) for h in found.hits)
-    return Results(query, hits, "; ".join(filter(None, (found.note, note))))
+    names = ("title", "score", "snippet", "kind", "line")
+    hits = [cast(Result, {"ref": display(h.ref), **{name: getattr(h, name) for name in names}}) for h in found.hits]
+    note = "; ".join(filter(None, (found.note, note)))
+    rows = []
+    for hit in hits:
+        title = f" ({hit['title']})" if hit["title"] else ""
+        rows.append(f"{hit['ref']}{title}, line {hit['line']}, {hit['kind']} {hit['score']:.3f}\n  {hit['snippet']}")
+    rows = [*(rows or [f"Nothing found for {query!r}."]), *([f"[{note}]"] if note else [])]
+    return Reply({"query": query, "hits": hits, "note": note}, "\n".join(rows))
 
 
 @tool(group="context", command="context chunks", is_read_only=True, menu=())
-def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, finder: Search, caller: Caller) -> Parts:
+def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, finder: Search, caller: Caller) -> Reply[Passages]:
     """Show the passages under which search knows an item."""
     finder.catch_up()
     found = drives.text(path, drive, is_model=bool(caller.run))
-    chunks, body = finder.passages.of(found), found.body
+    body, ref = found.body, display(found.path)
+    passages: list[Passage] = []
     rows = []
-    for chunk in chunks:
+    for chunk in finder.passages.of(found):
         part = body[chunk.start : chunk.stop]
         first = body.count("\n", 0, chunk.start) + 1
+        last, number = first + part.count("\n"), chunk.seq + 1
         words = len("".join(c if c.isalnum() else " " for c in part).split())
-        preview = " ".join(part[:200].split())
-        rows.append(Passage(chunk.seq + 1, first, first + part.count("\n"), words, preview, chunk.heading))
-    if not rows:
-        return Parts(display(found.path), (), "It is not indexed: search does not find it.")
-    done = finder.passages.vectors_of(found)
-    return Parts(display(found.path), tuple(rows), f"{len(rows)} in the index, {done} with a vector.")
+        preview, heading = " ".join(part[:200].split()), f" [{chunk.heading}]" if chunk.heading else ""
+        about: Passage = {
+            "number": number,
+            "first_line": first,
+            "last_line": last,
+            "words": words,
+            "preview": preview,
+            "heading": chunk.heading,
+        }
+        passages.append(about)
+        rows.append(f"{number}. lines {first}-{last}, {words} words:{heading} {preview}")
+    note = "It is not indexed: search does not find it."
+    if rows:
+        note = f"{len(rows)} in the index, {finder.passages.vectors_of(found)} with a vector."
+    return Reply({"ref": ref, "passages": passages, "note": note}, "\n".join([*rows, note]))
 
 
 @tool(group="context", command="context reembed", menu=())
-def context_reembed(*, indexer: Indexer, caller: Caller) -> Again:
+def context_reembed(*, indexer: Indexer, caller: Caller) -> Reply[VectorCounts]:
     """Make all vectors anew, after the embedding model was changed."""
     if caller.run:
         raise Refused("only a person may have all vectors made anew", hint="owlbox context reembed")
     indexer.reembed()
     if indexer.is_running:
         counts = indexer.status()
-        return Again(counts.chunks, counts.vectors, "the rest is made in the background: owlbox status shows how far it is")
+        return _show_counts(counts, "the rest is made in the background: owlbox status shows how far it is")
     end_s = monotonic_s() + INLINE_S
     indexer.work(lambda: caller.cancel.is_set() or monotonic_s() > end_s)
     if caller.cancel.is_set():
@@ -155,4 +141,9 @@ def context_reembed(*, indexer: Indexer, caller: Caller) -> Again:
     done = indexer.status()
     is_done = done.vectors == done.chunks
     why = "" if is_done else done.state if done.state != "not running" else "the rest is made when the core runs: owlbox serve"
-    return Again(done.chunks, done.vectors, why or f"by {done.model or 'no model'}")
+    return _show_counts(done, why or f"by {done.model or 'no model'}")
+
+
+def _show_counts(counts: Status, note: str) -> Reply[VectorCounts]:
+    text = f"{counts.vectors} of {counts.chunks} passages have a vector; {note}"
+    return Reply({"chunks": counts.chunks, "vectors": counts.vectors, "note": note}, text)

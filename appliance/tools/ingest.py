@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import NotFound
 from appliance.ingest.pipeline import Refreshed
@@ -20,9 +21,9 @@ def context_refresh(
     *,
     intake: Intake,
     caller: Caller,
-) -> Refreshed:
+) -> Reply[Refreshed]:
     """Read items again from where they came, and keep what has changed; give either ref or all."""
     done = intake.refresh([ref] if ref else [], all, caller.run, caller.cancel.is_set)
     if done.unresolved:
         raise NotFound(done.unresolved[0], hint="context_tree shows what there is")
-    return done
+    return Reply(done, done.text())

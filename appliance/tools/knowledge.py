@@ -1,9 +1,10 @@
 """Tools over what the owl knows: search, read, remember."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TypedDict
 
-from appliance.agent.toolbox import MAX_CHARS, Caller, tool
+from appliance.agent.tool_results import MAX_CHARS, Reply
+from appliance.agent.toolbox import Caller, tool
 from appliance.errors import BadInput
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Hit, Search, words_of
@@ -13,17 +14,9 @@ READ_LINES = 200
 READ_CHARS = MAX_CHARS - 200  # the rest is for the hints
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a search found, best first."""
-
+class Found(TypedDict):
     query: str
     hits: tuple[Hit, ...]
-
-    def text(self) -> str:
-        """One line a hit."""
-        lines = [f"{hit.ref}{f' ({hit.title})' if hit.title else ''}: {hit.snippet}" for hit in self.hits]
-        return "\n".join(lines) or f"Nothing found for {self.query!r}."
 
 
 @tool(group="knowledge", command="search", is_read_only=True)
@@ -33,11 +26,17 @@ def search(
     *,
     finder: Search,
     caller: Caller,
-) -> Found:
+) -> Reply[Found]:
     """Find notes by their words."""
     if not words_of(query):
         raise BadInput(f"nothing to search for in {query!r}", hint="use words that name the thing")
-    return Found(query, tuple(finder.find(query, limit=limit, is_model=bool(caller.run))))
+    return show_hits(query, finder.find(query, limit=limit, is_model=bool(caller.run)))
+
+
+def show_hits(query: str, hits: Sequence[Hit]) -> Reply[Found]:
+    """What was found, best first, one line each."""
+    lines = [f"{hit.ref}{f' ({hit.title})' if hit.title else ''}: {hit.snippet}" for hit in hits]
+    return Reply({"query": query, "hits": tuple(hits)}, "\n".join(lines) or f"Nothing found for {query!r}.")
 
 
 @tool(group="knowledge", command="read", is_read_only=True)

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from appliance.agent.tool_messages import CORE, NOTIFICATION, Message, Postbox, Posted
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.policy.taint import Reach
 from appliance.work.jobs import Jobs
@@ -18,9 +19,10 @@ def message(
     postbox: Postbox,
     jobs: Jobs,
     caller: Caller,
-) -> Posted:
+) -> Reply[Posted]:
     """Send a message to the person beside your answer."""
     made = Message(content, target or CORE, type or NOTIFICATION, session_id or "")
     job = jobs.of_run(caller.run) if caller.terms.is_child else None
     run = caller.run if job is None else job.parent  # what a helper says belongs where it was asked for
-    return postbox.send(made, session=caller.session, run=run, author=caller.run, role=caller.terms.role)
+    sent = postbox.send(made, session=caller.session, run=run, author=caller.run, role=caller.terms.role)
+    return Reply(sent, f"Sent to {sent.person} as {sent.type}.")

@@ -6,10 +6,11 @@ and wait_task end the work on the task that the calling thread works on, and cha
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypedDict, cast
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
@@ -27,8 +28,7 @@ ALL = ""  # whose tasks somebody outside of every thread sees
 HINT = "nobody works on tasks now: owlbox worker start --persist"
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(TypedDict):
     """A task that was written down; `has_worker` says whether somebody takes tasks now."""
 
     id: int
@@ -39,47 +39,22 @@ class Planned:
     missing: tuple[int, ...]
     has_worker: bool
 
-    def text(self) -> str:
-        """One line, and what is in the way."""
-        lines = [f"Added task {self.id}: {self.name} ({self.priority})"]
-        if self.missing:
-            lines.append(f"It cannot begin: there is no task {', '.join(map(str, self.missing))}.")
-        if not self.has_worker:
-            lines.append(f"It waits; {HINT}")
-        return "\n".join(lines)
 
-
-@dataclass(frozen=True)
-class Change:
-    """What became of a task."""
-
+class Change(TypedDict):
     id: int
     name: str
     status: str
     note: str
 
-    def text(self) -> str:
-        """One line."""
-        return f"Task {self.id} ({self.name}): {self.note}"
 
-
-@dataclass(frozen=True)
-class Deleted:
+class Deleted(TypedDict):
     """A task that is gone, and the tasks that waited for it."""
 
     id: int
     blocking: tuple[int, ...]
 
-    def text(self) -> str:
-        """One line, and who waits for ever."""
-        note = f"\nTask {', '.join(map(str, self.blocking))} waited for it and cannot begin now." if self.blocking else ""
-        return f"Deleted task {self.id}{note}"
 
-
-@dataclass(frozen=True)
-class Line:
-    """A task in a list."""
-
+class Line(TypedDict):
     id: int
     name: str
     priority: str
@@ -88,30 +63,13 @@ class Line:
     open_blockers: int
     created_ms: int
 
-    def text(self) -> str:
-        """One line."""
-        waits = f", after {', '.join(map(str, self.blocked_by))}" if self.open_blockers else ""
-        return f"{self.id}. {self.name} ({self.status}, {self.priority}{waits})"
 
-
-@dataclass(frozen=True)
-class Listed:
-    """Some tasks, newest first."""
-
-    tasks: tuple[Line, ...]
+class Listed(TypedDict):
+    tasks: list[Line]
     has_more: bool
 
-    def text(self) -> str:
-        """One line a task."""
-        if not self.tasks:
-            return "No tasks."
-        return "\n".join([*(task.text() for task in self.tasks), *(["(there are more: offset)"] if self.has_more else [])])
 
-
-@dataclass(frozen=True)
-class Try:
-    """One attempt at a task."""
-
+class Try(TypedDict):
     number: int
     worker: str
     thread: str
@@ -120,10 +78,7 @@ class Try:
     ended_ms: int | None
 
 
-@dataclass(frozen=True)
-class Viewed:
-    """Everything about a task."""
-
+class Viewed(TypedDict):
     id: int
     name: str
     description: str
@@ -144,33 +99,10 @@ class Viewed:
     person: str
     origin: str | None
     thread: str
-    attempts: tuple[Try, ...]
+    attempts: list[Try]
     created_ms: int
     updated_ms: int
     ended_ms: int | None
-
-    def text(self) -> str:
-        """Every field that says something, one a line; long texts last."""
-        facts = {
-            "status": self.status,
-            "priority": self.priority,
-            "cancelled": _moment(self.cancel_ms) and f"wanted at {_moment(self.cancel_ms)}",
-            "done before": _moment(self.deadline_ms),
-            "after": ", ".join(map(str, self.blocked_by)) + (f" ({self.open_blockers} not complete)" if self.open_blockers else ""),
-            "before": ", ".join(map(str, self.blocking)),
-            "context": ", ".join(self.context_ids),
-            "worker": self.claimed_by and f"{self.claimed_by} since {_moment(self.claimed_ms)}",
-            "for": self.person,
-            "asked in": self.origin and f"thread {self.origin}",
-            "created": _moment(self.created_ms),
-            "ended": _moment(self.ended_ms),
-        }
-        lines = [f"{self.id}. {self.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact)]
-        for one in self.attempts:
-            thread = f", thread {one.thread}" if one.thread else ""
-            lines.append(f"attempt {one.number}: {_moment(one.started_ms)}, {one.outcome or 'goes on'}{thread}")
-        texts = {"about": self.description, "output": self.output, "failure": self.failure, "waits": self.waiting_reason}
-        return "\n".join([*lines, *(f"{name}: {text}" for name, text in texts.items() if text)])
 
 
 # -- tools --------------------------------------------------------------------------------------------
@@ -188,7 +120,7 @@ def create_task(
     tasks: Tasks,
     runs: Runs,
     caller: Caller,
-) -> Planned:
+) -> Reply[Planned]:
     """Have work done later, in the background."""
     session = _session(runs, caller)
     made = tasks.add(
@@ -206,7 +138,11 @@ def create_task(
         )
     )
     missing = tuple(task for task in made.blocked_by if _seen(task, tasks, runs, caller) is None)
-    return Planned(made.id, made.name, made.status, made.priority, made.blocked_by, missing, tasks.has_worker())
+    data = cast(Planned, {**_fields(made, Planned), "missing": missing, "has_worker": tasks.has_worker()})
+    lines = [f"Added task {made.id}: {made.name} ({made.priority})"]
+    lines += [f"It cannot begin: there is no task {', '.join(map(str, missing))}."] if missing else []
+    lines += [] if data["has_worker"] else [f"It waits; {HINT}"]
+    return Reply(data, "\n".join(lines))
 
 
 @tool(group="planning", command="task update", menu=())
@@ -221,7 +157,7 @@ def update_task(
     tasks: Tasks,
     runs: Runs,
     caller: Caller,
-) -> Viewed:
+) -> Reply[Viewed]:
     """Change a task that has not begun."""
     _get(id, tasks, runs, caller)
     changed = tasks.update(
@@ -237,11 +173,13 @@ def update_task(
 
 
 @tool(group="planning", command="task delete", menu=())
-def delete_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Deleted:
+def delete_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Deleted]:
     """Delete a task that nobody works on."""
     if caller.run:
         _get(id, tasks, runs, caller)
-    return Deleted(id, tuple(tasks.delete(id, run=caller.run)))
+    blocking = tuple(tasks.delete(id, run=caller.run))
+    note = f"\nTask {', '.join(map(str, blocking))} waited for it and cannot begin now." if blocking else ""
+    return Reply({"id": id, "blocking": blocking}, f"Deleted task {id}{note}")
 
 
 @tool(group="planning", command="task list", is_read_only=True, menu=())
@@ -254,67 +192,77 @@ def list_tasks(
     tasks: Tasks,
     runs: Runs,
     caller: Caller,
-) -> Listed:
+) -> Reply[Listed]:
     """List tasks, newest first."""
     person = _person(runs, _session(runs, caller)) if caller.run else ALL
     if caller.run and not person:
-        return Listed((), False)
+        return show_tasks([], limit)
     found = tasks.listing(status=status, priority=priority, person=person, limit=limit + 1, offset=offset)
-    lines = (Line(t.id, t.name, t.priority, t.status, t.blocked_by, t.open_blockers, t.created_ms) for t in found[:limit])
-    return Listed(tuple(lines), len(found) > limit)
+    return show_tasks(found, limit)
+
+
+def show_tasks(found: Sequence[Task], limit: int) -> Reply[Listed]:
+    """At most `limit` of these tasks, one line each, and whether there are more."""
+    shown, has_more = found[:limit], len(found) > limit
+    rows = []
+    for task in shown:
+        waits = f", after {', '.join(map(str, task.blocked_by))}" if task.open_blockers else ""
+        rows.append(f"{task.id}. {task.name} ({task.status}, {task.priority}{waits})")
+    text = "\n".join([*rows, *(["(there are more: offset)"] if has_more else [])])
+    return Reply({"tasks": [cast(Line, _fields(task, Line)) for task in shown], "has_more": has_more}, text or "No tasks.")
 
 
 @tool(group="planning", command="task view", is_read_only=True, menu=())
-def view_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Viewed | None:
+def view_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Viewed] | None:
     """Read everything about a task."""
     found = _seen(id, tasks, runs, caller)
     return None if found is None else _view(found, tasks, runs, caller)
 
 
 @tool(group="planning", command="task reset", menu=())
-def reset_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Change:
+def reset_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Change]:
     """Begin a task anew: pending again, without claim, reason and output."""
     before = _get(id, tasks, runs, caller)
     _is_not_own(id, tasks, caller)
     now = tasks.reset(id, run=caller.run)
-    return Change(id, now.name, now.status, f"{before.status} before, pending now")
+    return _changed(now, f"{before.status} before, pending now")
 
 
 @tool(group="planning", command="task cancel", menu=())
-def cancel_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Change:
+def cancel_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Change]:
     """Give a task up, also one that is being worked on."""
     _get(id, tasks, runs, caller)
     _is_not_own(id, tasks, caller)
     now = tasks.cancel(id, run=caller.run)
-    return Change(id, now.name, now.status, "cancelled" if now.status == "failed" else "its worker is told to stop")
+    return _changed(now, "cancelled" if now.status == "failed" else "its worker is told to stop")
 
 
 @tool(group="planning", command="task done", menu=())
-def finish_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Change:
+def finish_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Change]:
     """Mark a task as done that the person has done themselves."""
     _get(id, tasks, runs, caller)
     _is_not_own(id, tasks, caller)
-    return _end(tasks.complete(id, run=caller.run), "done")
+    return _changed(tasks.complete(id, run=caller.run), "done")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
 def complete_task(
     summary: Annotated[str, Range(1, 100_000), "the result, for the person who asked"], *, tasks: Tasks, caller: Caller
-) -> Change:
+) -> Reply[Change]:
     """The task is done; summary is its result."""
-    return _end(tasks.finish(_claim(tasks, caller), "complete", summary), "complete")
+    return _changed(tasks.finish(_claim(tasks, caller), "complete", summary), "complete")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
-def fail_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Change:
+def fail_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Reply[Change]:
     """The task cannot be done."""
-    return _end(tasks.finish(_claim(tasks, caller), "failed", reason), "failed")
+    return _changed(tasks.finish(_claim(tasks, caller), "failed", reason), "failed")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
-def wait_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Change:
+def wait_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Reply[Change]:
     """The task cannot go on before a person has done something."""
-    return _end(tasks.finish(_claim(tasks, caller), "waiting", reason), "waits")
+    return _changed(tasks.finish(_claim(tasks, caller), "waiting", reason), "waits")
 
 
 # -- whose ------------------------------------------------------------------------------------------
@@ -363,15 +311,43 @@ def _is_not_own(task: int, tasks: Tasks, caller: Caller) -> None:
 # -- inside -----------------------------------------------------------------------------------------
 
 
-def _end(task: Task, note: str) -> Change:
-    return Change(task.id, task.name, task.status, note)
+def _fields(task: Task, shape: type) -> dict[str, Any]:
+    """The fields of a task that a result has too."""
+    return {name: getattr(task, name) for name in shape.__annotations__ if hasattr(task, name)}
 
 
-def _view(task: Task, tasks: Tasks, runs: Runs, caller: Caller) -> Viewed:
+def _changed(task: Task, note: str) -> Reply[Change]:
+    return Reply(cast(Change, {**_fields(task, Change), "note": note}), f"Task {task.id} ({task.name}): {note}")
+
+
+def _view(task: Task, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Viewed]:
+    """Every field of a task that says something, one a line; long texts last."""
     blocking = tuple(other for other in tasks.blocking(task.id) if _seen(other, tasks, runs, caller) is not None)
-    tries = tuple(Try(a.number, a.worker, a.run, a.outcome, a.started_ms, a.ended_ms) for a in tasks.attempts(task.id))
-    same = {name: getattr(task, name) for name in Viewed.__dataclass_fields__ if hasattr(task, name) and name != "attempts"}
-    return Viewed(**same, blocking=blocking, thread=task.run, attempts=tries)
+    facts = {
+        "status": task.status,
+        "priority": task.priority,
+        "cancelled": _moment(task.cancel_ms) and f"wanted at {_moment(task.cancel_ms)}",
+        "done before": _moment(task.deadline_ms),
+        "after": ", ".join(map(str, task.blocked_by)) + (f" ({task.open_blockers} not complete)" if task.open_blockers else ""),
+        "before": ", ".join(map(str, blocking)),
+        "context": ", ".join(task.context_ids),
+        "worker": task.claimed_by and f"{task.claimed_by} since {_moment(task.claimed_ms)}",
+        "for": task.person,
+        "asked in": task.origin and f"thread {task.origin}",
+        "created": _moment(task.created_ms),
+        "ended": _moment(task.ended_ms),
+    }
+    lines = [f"{task.id}. {task.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact)]
+    attempts = []
+    for a in tasks.attempts(task.id):
+        times = {"started_ms": a.started_ms, "ended_ms": a.ended_ms}
+        attempts.append({"number": a.number, "worker": a.worker, "thread": a.run, "outcome": a.outcome, **times})
+        thread = f", thread {a.run}" if a.run else ""
+        lines.append(f"attempt {a.number}: {_moment(a.started_ms)}, {a.outcome or 'goes on'}{thread}")
+    texts = {"about": task.description, "output": task.output, "failure": task.failure, "waits": task.waiting_reason}
+    lines += [f"{name}: {text}" for name, text in texts.items() if text]
+    data = {**_fields(task, Viewed), "blocking": blocking, "thread": task.run, "attempts": attempts}
+    return Reply(cast(Viewed, data), "\n".join(lines))
 
 
 def _moment(at_ms: int | None) -> str:

@@ -5,9 +5,11 @@ began makes none. Every schedule is shown back in words with its next times, so 
 """
 
 import re
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, TypedDict
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Refused
@@ -31,24 +33,12 @@ Frequency = Annotated[
 Zone = Annotated[str, "time zone: local, UTC, +05:30 or Europe/Berlin; empty for the box's own"]
 
 
-@dataclass(frozen=True)
-class Made:
-    """A schedule that was added."""
-
+class Made(TypedDict):
     schedule: View
-    verb: str = "Added"
-
-    def text(self) -> str:
-        """Its name, its times in words, and the next of them."""
-        found = self.schedule
-        what = " ".join(word for word in (self.verb, _kind(found), found.id) if word)
-        return "\n".join([f"{what} ({found.name}): {found.words}.", *_ahead(found)])
+    verb: str
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What a text about time means."""
-
+class Preview(TypedDict):
     frequency: str
     words: str
     kind: str
@@ -57,27 +47,13 @@ class Preview:
     is_judged: bool
     next: tuple[int, ...]
 
-    def text(self) -> str:
-        """In words, with the next times."""
-        lines = [f"{rules_in_words.moment(at_ms, self.zone)}" for at_ms in self.next]
-        return "\n".join([self.words, *(["Next: " + ", ".join(lines)] if lines else [])])
 
-
-@dataclass(frozen=True)
-class Listed:
-    """Schedules, in the order in which they were made."""
-
+class Listed(TypedDict):
     schedules: tuple[View, ...]
-    has_more: bool = False
-
-    def text(self) -> str:
-        """One line a schedule."""
-        lines = [_line(one) for one in self.schedules]
-        return "\n".join([*(lines or ["No schedules."]), *(["(there are more: offset)"] if self.has_more else [])])
+    has_more: bool
 
 
-@dataclass(frozen=True)
-class Fired:
+class Fired(TypedDict):
     """One time that a schedule was due."""
 
     due_ms: int
@@ -86,53 +62,16 @@ class Fired:
     outcome: str
 
 
-@dataclass(frozen=True)
-class Viewed:
-    """Everything about a schedule."""
-
+class Viewed(TypedDict):
     schedule: View
-    firings: tuple[Fired, ...]
-
-    def text(self) -> str:
-        """Every field that says something, one a line."""
-        found = self.schedule
-        facts = {
-            "status": found.status + (f" after {found.failures} failures" if found.failures else ""),
-            "frequency": found.frequency,
-            "when": found.words,
-            "rule": f"{found.kind} {found.spec}" if found.kind != "text" else "",
-            "does": f"{found.action}{f': {found.text}' if found.text else ''}",
-            "about": found.description,
-            "for": found.person,
-            "in": found.session,
-            "role": found.role,
-            "mode": found.mode,
-            "told": " ".join(word for word in (f"of {found.tell}", found.notify and f"by {found.notify}") if word)
-            if found.notify or found.tell != "all"
-            else "",
-            "last run": found.last_run_ms and rules_in_words.moment(found.last_run_ms, found.zone),
-            "last said": found.said,
-        }
-        lines = [f"{found.id} {found.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact), *_ahead(found)]
-        for one in self.firings:
-            lines.append(
-                f"due {rules_in_words.moment(one.due_ms, found.zone)}: {one.status}{f', {one.outcome}' if one.outcome else ''}"
-            )
-        return "\n".join(lines)
+    firings: list[Fired]
 
 
-@dataclass(frozen=True)
-class Changed:
-    """What became of a schedule."""
-
+class Changed(TypedDict):
     id: str
     name: str
     status: str
     note: str
-
-    def text(self) -> str:
-        """One line."""
-        return f"Schedule {self.id} ({self.name}): {self.note}"
 
 
 # -- reminders and schedules --------------------------------------------------------------------------
@@ -147,7 +86,7 @@ def remind(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Made:
+) -> Reply[Made]:
     """Remind the person of something at a time, in this conversation."""
     text, when = (text, when) if when.strip() else timetable.split(text, timezone)
     if not text:
@@ -156,7 +95,7 @@ def remind(
     if rule is None or rule.kind == "text":
         raise BadInput(f"{when or text!r} names no time", hint="say it as: in 20 minutes, tomorrow at noon, every Monday at 9")
     new = New(text[:100].strip(), rule, Action("reminder", {"text": text}), frequency=when, mode="session")
-    return Made(_add(new, timetable, runs, caller), "Reminder")
+    return _show_made(_add(new, timetable, runs, caller), "Reminder")
 
 
 @tool(group="schedules", command="schedule add", menu=(), needs=WRITES)
@@ -174,22 +113,32 @@ def create_schedule(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Made:
+) -> Reply[Made]:
     """Have something done again and again, or at a time."""
     rule = timetable.read(frequency, timezone)
     words = description or name
     details: dict[str, Any] = {} if action == "tasks" else {"prompt" if action == "prompt" else "text": words}
     told = Notify(_channel(notify), tell in ("all", "success"), tell in ("all", "failure"))
     made = New(name, rule, Action(action, details), frequency, description, mode=mode, role=role, notify=told)
-    return Made(_add(made, timetable, runs, caller))
+    return _show_made(_add(made, timetable, runs, caller), "Added")
 
 
 @tool(group="schedules", command="schedule preview", is_read_only=True, menu=())
-def preview_schedule(frequency: Frequency, timezone: Zone = "", *, timetable: Timetable) -> Preview:
+def preview_schedule(frequency: Frequency, timezone: Zone = "", *, timetable: Timetable) -> Reply[Preview]:
     """Show what a text about time means, without adding anything."""
     rule = timetable.read(frequency, timezone)
     ahead = tuple(recurrence.upcoming(rule, now_ms(), NEXT))
-    return Preview(frequency, rules_in_words.words(rule), rule.kind, rule.spec, rule.zone, rule.is_judged, ahead)
+    words = rules_in_words.words(rule)
+    data: Preview = {
+        "frequency": frequency,
+        "words": words,
+        "kind": rule.kind,
+        "spec": rule.spec,
+        "zone": rule.zone,
+        "is_judged": rule.is_judged,
+        "next": ahead,
+    }
+    return Reply(data, "\n".join([words, *_times(ahead, rule.zone)]))
 
 
 @tool(group="schedules", command="schedule list", is_read_only=True, menu=())
@@ -204,19 +153,41 @@ def list_schedules(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Listed:
+) -> Reply[Listed]:
     """List schedules and reminders with their next times."""
     which = {"is_enabled": enabled, "status": status, "type": type, "soonest": soonest}
     known = timetable.listing(_who(runs, caller), **which, limit=limit + 1, offset=offset)
-    return Listed(tuple(timetable.view(one) for one in known[:limit]), len(known) > limit)
+    return _show_listed([timetable.view(one) for one in known[:limit]], len(known) > limit)
 
 
 @tool(group="schedules", command="schedule view", is_read_only=True, menu=())
-def view_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Viewed:
+def view_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Viewed]:
     """Read everything about a schedule: its next times, and how it went."""
-    found = timetable.get(id, _who(runs, caller))
-    fired = tuple(Fired(one.due_ms, one.fired_ms, one.status, one.outcome) for one in timetable.rows.firings(found.id))
-    return Viewed(timetable.view(found), fired)
+    schedule = timetable.get(id, _who(runs, caller))
+    found = timetable.view(schedule)
+    told = " ".join(word for word in (f"of {found.tell}", found.notify and f"by {found.notify}") if word)
+    facts = {
+        "status": found.status + (f" after {found.failures} failures" if found.failures else ""),
+        "frequency": found.frequency,
+        "when": found.words,
+        "rule": f"{found.kind} {found.spec}" if found.kind != "text" else "",
+        "does": f"{found.action}{f': {found.text}' if found.text else ''}",
+        "about": found.description,
+        "for": found.person,
+        "in": found.session,
+        "role": found.role,
+        "mode": found.mode,
+        "told": told if found.notify or found.tell != "all" else "",
+        "last run": found.last_run_ms and rules_in_words.moment(found.last_run_ms, found.zone),
+        "last said": found.said,
+    }
+    lines = [f"{found.id} {found.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact), *_ahead(found)]
+    firings: list[Fired] = []
+    for one in timetable.rows.firings(schedule.id):
+        firings.append({"due_ms": one.due_ms, "fired_ms": one.fired_ms, "status": one.status, "outcome": one.outcome})
+        outcome = f", {one.outcome}" if one.outcome else ""
+        lines.append(f"due {rules_in_words.moment(one.due_ms, found.zone)}: {one.status}{outcome}")
+    return Reply({"schedule": found, "firings": firings}, "\n".join(lines))
 
 
 @tool(group="schedules", command="schedule update", menu=(), needs=WRITES)
@@ -229,7 +200,7 @@ def update_schedule(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Made:
+) -> Reply[Made]:
     """Change what a schedule is for, or when."""
     who = _who(runs, caller)
     known = timetable.get(id, who)
@@ -239,48 +210,48 @@ def update_schedule(
         given["rule"] = timetable.read(frequency, known.rule.zone)
     if description is not None and known.action.kind != "tasks":
         given["action"] = Action(known.action.kind, {**known.action.details, _key(known.action.kind): description})
-    return Made(timetable.view(timetable.change(known, who, **given)), "Changed")
+    return _show_made(timetable.view(timetable.change(known, who, **given)), "Changed")
 
 
 @tool(group="schedules", command="schedule enable", menu=(), needs=WRITES)
-def enable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+def enable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
     """Resume a schedule; what it missed stays missed."""
     who = _who(runs, caller)
-    return _changed(timetable, timetable.enable(timetable.get(id, who), True, who))
+    return _show_state(timetable, timetable.enable(timetable.get(id, who), True, who))
 
 
 @tool(group="schedules", command="schedule disable", menu=(), needs=WRITES)
-def disable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+def disable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
     """Pause a schedule."""
     who = _who(runs, caller)
-    return _changed(timetable, timetable.enable(timetable.get(id, who), False, who))
+    return _show_state(timetable, timetable.enable(timetable.get(id, who), False, who))
 
 
 @tool(group="schedules", command="schedule delete", menu=(), needs=WRITES)
-def delete_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+def delete_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
     """Delete a schedule or a reminder."""
     who = _who(runs, caller)
     gone = timetable.delete(timetable.get(id, who), who)
-    return Changed(gone.ref, gone.name, "deleted", "deleted")
+    return _show_changed(gone, "deleted", "deleted")
 
 
 @tool(group="schedules", command="schedule trigger", menu=(), needs=JUDGES)
-def trigger_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+def trigger_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
     """Do now what a schedule is for, whatever its time."""
     who = _who(runs, caller)
     known = timetable.get(id, who)
     said = timetable.fire(known, who)
-    return Changed(known.ref, known.name, known.status, said)
+    return _show_changed(known, known.status, said)
 
 
 # -- cron jobs: messages to a session -------------------------------------------------------------------
 
 
 @tool(group="cron", is_read_only=True, menu=())
-def cron_list(*, timetable: Timetable, runs: Runs, caller: Caller) -> Listed:
+def cron_list(*, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Listed]:
     """List cron jobs: messages that are said in a conversation at their times."""
     found = timetable.listing(_who(runs, caller), act="message", limit=MOST)
-    return Listed(tuple(timetable.view(one) for one in found))
+    return _show_listed([timetable.view(one) for one in found])
 
 
 @tool(group="cron", menu=(), needs=WRITES)
@@ -295,7 +266,7 @@ def cron_add(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Made:
+) -> Reply[Made]:
     """Add a cron job: a message to the assistant at its times, answered in the conversation."""
     session, metadata = _target(channel, runs, caller)
     _require_own(session, timetable, runs, caller)
@@ -314,11 +285,11 @@ def cron_add(
         is_enabled=enabled,
         first_ms=now if rule.kind == "interval" else _first(rule, now),
     )
-    return Made(_add(made, timetable, runs, caller))
+    return _show_made(_add(made, timetable, runs, caller), "Added")
 
 
 @tool(group="cron", menu=(), needs=WRITES)
-def cron_remove(job_id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Changed:
+def cron_remove(job_id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
     """Remove a cron job."""
     return delete_schedule(job_id, timetable=timetable, runs=runs, caller=caller)
 
@@ -326,10 +297,10 @@ def cron_remove(job_id: Id, *, timetable: Timetable, runs: Runs, caller: Caller)
 @tool(group="cron", menu=(), needs=WRITES)
 def cron_set_enabled(
     job_id: Id, enabled: Annotated[bool, "whether it is on"], *, timetable: Timetable, runs: Runs, caller: Caller
-) -> Changed:
+) -> Reply[Changed]:
     """Switch a cron job on or off."""
     who = _who(runs, caller)
-    return _changed(timetable, timetable.enable(timetable.get(job_id, who), enabled, who))
+    return _show_state(timetable, timetable.enable(timetable.get(job_id, who), enabled, who))
 
 
 # -- whose ----------------------------------------------------------------------------------------------
@@ -412,10 +383,27 @@ def _first(rule: recurrence.Rule, now: int) -> int | None:
     return recurrence.after(rule, now - 60_000)
 
 
-def _changed(timetable: Timetable, found: Schedule) -> Changed:
+def _show_changed(found: Schedule, status: str, note: str) -> Reply[Changed]:
+    data: Changed = {"id": found.ref, "name": found.name, "status": status, "note": note}
+    return Reply(data, f"Schedule {found.ref} ({found.name}): {note}")
+
+
+def _show_state(timetable: Timetable, found: Schedule) -> Reply[Changed]:
     view = timetable.view(found)
     note = found.status + (f", next {rules_in_words.moment(view.next_ms, view.zone)}" if view.next_ms else "")
-    return Changed(found.ref, found.name, found.status, note)
+    return _show_changed(found, found.status, note)
+
+
+def _show_made(found: View, verb: str) -> Reply[Made]:
+    """A schedule's name, its times in words, and the next of them."""
+    what = " ".join(word for word in (verb, _kind(found), found.id) if word)
+    return Reply({"schedule": found, "verb": verb}, "\n".join([f"{what} ({found.name}): {found.words}.", *_ahead(found)]))
+
+
+def _show_listed(found: Sequence[View], has_more: bool = False) -> Reply[Listed]:
+    lines = [_line(one) for one in found] or ["No schedules."]
+    text = "\n".join([*lines, *(["(there are more: offset)"] if has_more else [])])
+    return Reply({"schedules": tuple(found), "has_more": has_more}, text)
 
 
 def _key(kind: Act) -> str:
@@ -435,6 +423,8 @@ def _ahead(found: View) -> list[str]:
     """The next times on one line; that a model decides, where it does."""
     if found.is_judged and found.kind == "text":
         return ["The small model judges when it is due."]
-    if not found.next:
-        return []
-    return ["Next: " + ", ".join(rules_in_words.moment(at_ms, found.zone) for at_ms in found.next)]
+    return _times(found.next, found.zone)
+
+
+def _times(ahead: Sequence[int], zone: str) -> list[str]:
+    return ["Next: " + ", ".join(rules_in_words.moment(at_ms, zone) for at_ms in ahead)] if ahead else []

@@ -1,8 +1,8 @@
 """The tool that starts a worker: spawn_worker. Somebody else then works on tasks while the conversation goes on."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypedDict
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.errors import NotFound
 from appliance.sessions.runs import Runs
@@ -10,18 +10,11 @@ from appliance.work.tasks import Tasks
 from appliance.work.worker_control import Crew
 
 
-@dataclass(frozen=True)
-class Spawned:
-    """A worker that has started."""
-
+class Spawned(TypedDict):
     worker_id: str
     worker_pid: int
     mode: str
     message: str
-
-    def text(self) -> str:
-        """One line."""
-        return self.message
 
 
 @tool(group="workers", menu=())
@@ -33,7 +26,7 @@ def spawn_worker(
     tasks: Tasks,
     runs: Runs,
     caller: Caller,
-) -> Spawned:
+) -> Reply[Spawned]:
     """Start a worker that does tasks in the background; it goes on when this conversation ends."""
     if task_id is not None and caller.run:
         # Somebody else's task: not even its being there is told.
@@ -42,4 +35,5 @@ def spawn_worker(
         if found is None or not person or found.person != person:
             raise NotFound(f"no task {task_id}", hint="list_tasks shows them")
     made = crew.start("persist" if persist else "once", task_id)
-    return Spawned(made["id"], made["pid"], made["mode"], made["message"])
+    message = made["message"]
+    return Reply({"worker_id": made["id"], "worker_pid": made["pid"], "mode": made["mode"], "message": message}, message)

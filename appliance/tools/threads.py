@@ -1,9 +1,9 @@
 """Tools over earlier conversations: list_threads, view_thread, search_history."""
 
 import re
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound
@@ -17,22 +17,9 @@ MOST = 50
 DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True)
-class Mentions:
-    """Messages that hold what was looked for, the newest first."""
-
+class Mentions(TypedDict):
     query: str
     mentions: tuple[Mention, ...]
-
-    def text(self) -> str:
-        """Each with a heading, between its neighbours; what was found in bold."""
-        parts = []
-        for number, found in enumerate(self.mentions, 1):
-            told = found.told
-            lines = [f"## {number}. {told.label} {iso(told.at_ms)[:16]}, thread {told.run}"]
-            lines += [_line(one, self.query, is_found=one is told) for one in (found.before, told, found.after) if one is not None]
-            parts.append("\n".join(lines))
-        return "\n\n".join(parts) or f"No matches found for '{self.query}'."
 
 
 def _line(told: Told, query: str, *, is_found: bool) -> str:
@@ -93,11 +80,18 @@ def search_history(
     runs: Runs,
     history: History,
     caller: Caller,
-) -> Mentions:
+) -> Reply[Mentions]:
     """Find what was said in earlier conversations."""
     if not query.strip():
         raise BadInput("the query is blank", hint="give some letters of what was said", outcome="invalid_arguments")
     context = str(runs.session(runs.get(caller.run).session)["context"]) if caller.run else ""
     since_ms = now_ms() - days * DAY_MS if days > 0 else 0
     limit = min(max(max_results, 1), MOST)
-    return Mentions(query, tuple(history.search(query.strip(), context=context, since_ms=since_ms, limit=limit)))
+    mentions = tuple(history.search(query.strip(), context=context, since_ms=since_ms, limit=limit))
+    parts = []
+    for number, found in enumerate(mentions, 1):
+        told = found.told
+        lines = [f"## {number}. {told.label} {iso(told.at_ms)[:16]}, thread {told.run}"]
+        lines += [_line(one, query, is_found=one is told) for one in (found.before, told, found.after) if one is not None]
+        parts.append("\n".join(lines))
+    return Reply({"query": query, "mentions": mentions}, "\n\n".join(parts) or f"No matches found for '{query}'.")

@@ -8,14 +8,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
 from appliance import tools
-from appliance.agent.toolbox import Caller, Toolbox, as_text, read_tool, tool
+from appliance.agent.tool_results import Reply, as_text
+from appliance.agent.toolbox import Caller, Toolbox, read_tool, tool
 from appliance.cli import listings, main
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Conflict, NotFound
@@ -170,18 +170,14 @@ def test_bad_input_is_a_result_that_names_every_problem(arguments: dict[str, Any
         assert result.hint
 
 
-@dataclass(frozen=True)
-class Garden:
+class Garden(TypedDict):
     beds: int
-
-    def text(self) -> str:
-        return f"{self.beds} beds"
 
 
 @tool(group="test")
-def garden() -> Garden:
+def garden() -> Reply[Garden]:
     """Show the garden."""
-    return Garden(3)
+    return Reply({"beds": 3}, "3 beds")
 
 
 @tool(group="test")
@@ -199,8 +195,10 @@ def _raises(error: BaseException) -> Callable[..., Any]:
     return broken
 
 
-def test_a_result_is_text_a_result_s_own_text_or_json() -> None:
+def test_a_result_is_text_a_reply_s_own_text_or_json() -> None:
     with box(add, weigh, garden, scale={"egg": 55}) as made:
+        assert (spec := made.spec("garden")) is not None and spec.result_schema is not None
+        assert spec.result_schema["$defs"]["Garden"]["properties"] == {"beds": {"type": "integer"}}
         assert call(made, "weigh", {"what": "egg"}).message == "egg: 55 g"
         assert call(made, "add", {"a": 2}) == Outcome(200, "ok", "3", data=3)
         assert call(made, "garden") == Outcome(200, "ok", "3 beds", data={"beds": 3})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from appliance.errors import BadInput
 from appliance.records import Ask
-from appliance.runtime.signatures import Range, signature
+from appliance.runtime.signatures import Range, schema_of, signature
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def test_the_schema_lists_arguments_and_no_services() -> None:
     assert schema["required"] == ["what"] and schema["additionalProperties"] is False
     assert schema["properties"]["count"] == {"type": "integer", "minimum": 1, "maximum": 50, "default": 5}
     assert schema["properties"]["where"] == {"enum": ["bed", "pot"], "default": "bed"}
-    assert PLANT.services == ("finder",) and PLANT.result_schema() == {"type": "string"}
+    assert PLANT.services == ("finder",) and schema_of(PLANT.returns) == {"type": "string"}
     assert [f.help for f in PLANT.fields] == ["seed", "how many", "", ""]
 
 

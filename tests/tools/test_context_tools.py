@@ -12,7 +12,7 @@ from stores import new_store
 from test_database import child, finished, until
 
 from appliance import tools
-from appliance.agent import toolbox
+from appliance.agent.tool_results import MAX_CHARS, as_text
 from appliance.agent.toolbox import Toolbox
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.knowledge.contents import digest
@@ -52,7 +52,7 @@ class Bench:
         """The outcome of a call that must fail, in the shape that the model reads (B-062)."""
         outcome = self.call(name, run, **arguments)
         assert outcome.is_error, outcome
-        shape = json.loads(toolbox.as_text(outcome))
+        shape = json.loads(as_text(outcome))
         assert shape["is_error"] is True and shape["message"] and shape["next_action_hint"], shape
         return str(shape["error_type"])
 
@@ -236,7 +236,7 @@ def test_what_a_model_reads_fits_and_says_how_to_go_on(bench: Bench) -> None:
     offset = 1
     while offset:
         page = bench.call("context_read", path="agent:/a", offset=offset).message
-        assert len(page) <= toolbox.MAX_CHARS
+        assert len(page) <= MAX_CHARS
         text, _, hint = page.partition("\n[more lines: offset=")
         seen += text.split("\n")
         offset = int(hint.split(",")[0].rstrip("]")) if hint else 0
@@ -251,7 +251,7 @@ def test_a_long_line_is_read_on(bench: Bench) -> None:
     seen, given = "", {"offset": 2}
     while True:
         page = bench.call("context_read", path="agent:/a", **given).message
-        assert len(page) <= toolbox.MAX_CHARS
+        assert len(page) <= MAX_CHARS
         text, _, hint = page.partition("\n[")
         seen += text
         if "column=" not in hint:
@@ -563,7 +563,7 @@ def test_search_is_case_insensitive_newest_first_and_bounded(bench: Bench) -> No
     assert {len(hit["preview"]) for hit in hits} == {500}
     assert len(bench.data("context_search", query="an owl", limit=3)["hits"]) == 3
     shown = bench.call("context_search", query="owl").message
-    assert len(shown) <= toolbox.MAX_CHARS and all(f"agent:/{n:02} " in shown for n in range(5, 25))
+    assert len(shown) <= MAX_CHARS and all(f"agent:/{n:02} " in shown for n in range(5, 25))
     assert bench.fails("context_search", query=" ") == "invalid_arguments"
     assert bench.call("context_search", query="zebra").message == "Nothing holds 'zebra'."
 
