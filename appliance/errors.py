@@ -20,7 +20,8 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     │   ├── ProviderError   502 upstream_error (or another of PROVIDER_CODES; kind, retry_after_s)
     │   │   └── ContextTooLong  413 context_too_long  (also a TooLarge)
     │   ├── DiskFull        503 disk_full      (no space, no inodes, or the quota is used up)
-    │   └── DiskReadOnly    503 disk_read_only
+    │   ├── DiskReadOnly    503 disk_read_only
+    │   └── Interrupted     499 interrupted    (what was begun was cut off by the end of a process)
     ├── DeadlineExceeded    504 timeout
     ├── ServerError         500 permanent      (a server of tools; or another of SERVER_CODES)
     └── StoreError          500 store          (database unreadable, damaged or too new)
@@ -153,6 +154,12 @@ class DiskReadOnly(Unavailable):
     """The disk takes no writes: mounted so, or the kernel stopped writing to it after an error."""
 
     outcome = "disk_read_only"
+
+
+class Interrupted(Unavailable):
+    """What had begun was cut off, because a process that it needs ended: what was said until then is stored."""
+
+    status, outcome = 499, "interrupted"
 
 
 class DeadlineExceeded(OwlError):

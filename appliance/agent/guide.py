@@ -254,7 +254,7 @@ class Guide:
             empty = not (outcome.data or {}).get("tasks") and not outcome.is_error
             return Say(intent.language.say("no_tasks")) if empty else answer_of(outcome, intent)
 
-        return Do(tool_call("list_tasks", status="pending", limit=MOST_LISTED), told)
+        return Do(tool_call("list_tasks", status="open", limit=MOST_LISTED), told)
 
     def _reminders(self, scene: "Scene", intent: Intent) -> Plan:
         return Do(
@@ -343,7 +343,7 @@ class Guide:
                 return Say("\n".join([intent.language.say("which"), *lines]))
             return Do(make(found[0]), lambda done: answer_of(done, intent))
 
-        return Do(tool_call("list_tasks", status="pending", limit=1000), chosen)
+        return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
 
     def _cancel(self, scene: "Scene", intent: Intent) -> Plan:
         what = intent.parts.get("what", "")

@@ -34,6 +34,8 @@ def add(command: Command) -> None:
         made.add_argument("--persist", action="store_true", help="go on until it is stopped")
         made.add_argument("--task-id", type=int, default=None, metavar="ID", help="only this task")
         made.add_argument("--no-eval-schedules", dest="is_scheduling", action="store_false", help="do not judge schedules")
+    also = "exit with 0 also when the task failed: for timers"
+    known.choices["run"].add_argument("--task-may-fail", action="store_true", help=also)
     made = command("list", listing, "newest first", known)
     made.add_argument("--status", default="", choices=["running", "stopped", "dead"], help="only in this state")
     made.add_argument("--limit", type=int, default=20)
@@ -85,6 +87,8 @@ def run(args: argparse.Namespace, home: Home) -> int:
         core.close(STOPPED)
     if args.json and not given:
         say(json.dumps({"id": post.id, "mode": mode, "task": args.task_id, "reason": shift.reason, "did_work": shift.did_work}))
+    if shift.has_failed_task and args.task_may_fail:
+        code = 0
     if shift.is_left_behind:
         # Python would wait for its thread; what it holds is found and given back when we are gone.
         sys.stdout.flush()

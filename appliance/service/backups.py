@@ -219,9 +219,16 @@ def _new_file(folder: Path, at_ms: int) -> Iterator[tuple[Path, Path]]:
 
 
 def _rotate(home: Home, settings: Config, folder: Path) -> Iterator[str]:
-    """Remove this home's backups in a folder that are too many or too old, never the newest; their names."""
+    """Remove this home's backups in a folder that are too many or too old, never the newest; their names.
+
+    Copies from before a migration go when they are too old: the home has backups of its new version then.
+    """
     keep, oldest_ms = settings.backups.keep, now_ms() - settings.backups.keep_days * DAY_MS
     for number, one in enumerate(one for one in listing(folder) if one.home == str(home.root)):
         if number and (number >= keep or (settings.backups.keep_days and one.made_ms < oldest_ms)):
             one.path.unlink(missing_ok=True)
             yield one.path.name
+    for made_ms, path in database_copy.migration_copies(home.backups) if settings.backups.keep_days else ():
+        if made_ms < oldest_ms:
+            path.unlink(missing_ok=True)
+            yield path.name

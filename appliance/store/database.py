@@ -480,7 +480,7 @@ class Store:
         if self.is_read_only and found < latest:
             raise self._read_only()
         if 0 < found < latest:
-            self.snapshot(self.path.parent / "backups" / f"before-migration-{found + 1}-{now_ms()}.db")
+            self.snapshot(database_copy.before_migration(self.path.parent / "backups", found + 1))
         for number in range(found + 1, latest + 1):
             with self.write(durable=True) as execute:
                 if int(execute("PRAGMA user_version")[0][0]) >= number:

@@ -6,12 +6,14 @@ anew. A copy is one file without a log beside it. Knows nothing of archives, of 
 
 import fcntl
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 
+from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, StoreError
 from appliance.store import storage_errors
 from appliance.store.connection_settings import SETTINGS
@@ -20,6 +22,8 @@ Progress = Callable[[int, int], None]  # bytes copied, of how many
 STEP_PAGES = 256
 IN_USE = 128  # the byte of the -shm file that SQLite locks for each open connection (UNIX_SHM_DMS in os_unix.c)
 ANOTHER = "choose another backup: owlbox backup list"
+COPY = re.compile(r"before-migration-\d+-(?P<at_ms>\d{1,15})\.db")
+KEPT_COPIES = 3  # from before migrations
 # What a person knows a database by: tables whose rows are counted for backups and repairs.
 COUNTED = ("entries", "sessions", "runs", "events", "tasks", "schedules")
 
@@ -74,6 +78,19 @@ def _copy(source: apsw.Connection, part: Path, progress: Progress) -> None:
         target.pragma("journal_mode", "delete")  # the copied header says that there is a log
     finally:
         target.close()
+
+
+def before_migration(folder: Path, number: int) -> Path:
+    """Where the copy from before a migration goes. Only the newest ones stay: of those that are there the others are removed."""
+    for _, old in migration_copies(folder)[KEPT_COPIES - 1 :]:
+        old.unlink(missing_ok=True)
+    return folder / f"before-migration-{number}-{now_ms()}.db"
+
+
+def migration_copies(folder: Path) -> list[tuple[int, Path]]:
+    """The copies from before a migration, each with the moment it was made, newest first."""
+    found = ((COPY.fullmatch(path.name), path) for path in folder.glob("before-migration-*.db"))
+    return sorted(((int(name["at_ms"]), path) for name, path in found if name), reverse=True)
 
 
 def check(path: Path) -> Facts:

@@ -16,7 +16,7 @@ from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
-from appliance.work.tasks import Claim, NewTask, Priority, Status, Task, Tasks
+from appliance.work.tasks import Claim, NewTask, Open, Priority, Status, Task, Tasks
 
 Number = Annotated[int, Range(1, 2**53), "the task's number"]
 Name = Annotated[str, Range(1, 200), "what is to be done, in a few words"]
@@ -25,7 +25,7 @@ Why = Annotated[str, Range(1, 10_000), "why, in words for the person who asked"]
 When = Annotated[str, "done before: +30m, +2h, +3d, or 2030-01-31T18:00 in local time"]
 UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 ALL = ""  # whose tasks somebody outside of every thread sees
-HINT = "nobody works on tasks now: owlbox worker start --persist"
+WITHOUT_WORKER = "It waits until a worker runs. To start one: owlbox worker start --persist"
 
 
 class Planned(TypedDict):
@@ -141,7 +141,7 @@ def create_task(
     data = cast(Planned, {**_fields(made, Planned), "missing": missing, "has_worker": tasks.has_worker()})
     lines = [f"Added task {made.id}: {made.name} ({made.priority})"]
     lines += [f"It cannot begin: there is no task {', '.join(map(str, missing))}."] if missing else []
-    lines += [] if data["has_worker"] else [f"It waits; {HINT}"]
+    lines += [] if data["has_worker"] else [WITHOUT_WORKER]
     return Reply(data, "\n".join(lines))
 
 
@@ -184,7 +184,7 @@ def delete_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Repl
 
 @tool(group="planning", command="task list", is_read_only=True, menu=())
 def list_tasks(
-    status: Annotated[Status | Literal[""], "only in this state"] = "",
+    status: Annotated[Status | Open | Literal[""], "only in this state; open: all that have not ended"] = "",
     priority: Annotated[Priority | Literal[""], "only of this priority"] = "",
     limit: Annotated[int, Range(1, 1000), "how many to show"] = 20,
     offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
@@ -207,7 +207,9 @@ def show_tasks(found: Sequence[Task], limit: int) -> Reply[Listed]:
     rows = []
     for task in shown:
         waits = f", after {', '.join(map(str, task.blocked_by))}" if task.open_blockers else ""
-        rows.append(f"{task.id}. {task.name} ({task.status}, {task.priority}{waits})")
+        status = "waits for you" if task.status == "waiting" else task.status
+        rows.append(f"{task.id}. {task.name} ({status}, {task.priority}{waits})")
+    rows += ["What a task waits for: view it."] if any(task.status == "waiting" for task in shown) else []
     text = "\n".join([*rows, *(["(there are more: offset)"] if has_more else [])])
     return Reply({"tasks": [cast(Line, _fields(task, Line)) for task in shown], "has_more": has_more}, text or "No tasks.")
 

@@ -25,6 +25,7 @@ from appliance.work.task_values import check, named, numbers
 
 LOG = logging.getLogger(__name__)
 Status = Literal["pending", "in_progress", "waiting", "complete", "failed"]
+Open = Literal["open"]  # the three in which a task has not ended
 MAX_DEATHS = 3  # of a task's workers; then it waits for a person
 CANCELLED = "cancelled"
 TEXT_OF = {"complete": "output", "failed": "failure", "waiting": "waiting_reason"}
@@ -167,9 +168,13 @@ class Tasks:
         return found
 
     def listing(self, *, status: str = "", priority: str = "", person: str = "", limit: int = 20, offset: int = 0) -> list[Task]:
-        """Tasks, newest first; only those of a status, priority or person. Malformed ones are left out with a warning."""
+        """Tasks, newest first; only those of a status, priority or person. Malformed ones are left out with a warning.
+
+        The status "open" stands for every one in which a task has not ended.
+        """
         rows = self._store.rows(
-            "SELECT id FROM tasks WHERE ?1 IN ('', status) AND ?2 IN ('', priority) AND ?3 IN ('', person) "
+            "SELECT id FROM tasks WHERE (?1 IN ('', status) OR (?1 = 'open' AND status NOT IN ('complete', 'failed'))) "
+            "AND ?2 IN ('', priority) AND ?3 IN ('', person) "
             "ORDER BY created_ms DESC, id DESC LIMIT ?4 OFFSET ?5",
             (status, priority, person, limit, offset),
         )

@@ -69,7 +69,7 @@ class Shift:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._ended = threading.Event()
-        self.did_work = False
+        self.did_work = self.has_failed_task = False
         self._code = NOTHING
         self.reason = "its work was done"
         self._signals: Signals | None = None
@@ -213,6 +213,7 @@ class Shift:
             if did_work:
                 self.did_work = True
                 if self._ticks.failed is not None:
+                    self.has_failed_task = True
                     self._code, self.reason = TASK_FAILED, f"task {self._ticks.failed} failed"
                 self._told()
             else:

@@ -145,6 +145,12 @@ def test_a_task_is_looked_up_before_it_is_changed(ask: Any) -> None:
     assert tools.called[-1].arguments == {"id": 2, "priority": "high"}
 
 
+@pytest.mark.parametrize("said", ["What tasks do I have?", "Mark the task about the gutter as done."])
+def test_a_task_that_waits_for_its_person_is_among_the_open_ones(ask: Any, said: str) -> None:
+    _, _, tools = ask(said, act=lambda call: Outcome(200, "ok", "lines", data=TASKS))
+    assert (tools.called[0].name, tools.called[0].arguments["status"]) == ("list_tasks", "open")
+
+
 def test_a_reminder_without_a_time_is_asked_back(ask: Any) -> None:
     steps, _, _ = ask("Remind me to call Ada", act=lambda call: Outcome(400, "bad_input", "'call Ada' names no time", "say it as"))
     assert text_of(steps).startswith("When should I remind you of that?")

@@ -65,7 +65,7 @@ def test_a_task_is_added_listed_viewed_changed_and_deleted(box: Box, is_served: 
     done = box.run("task", "add", "water", "the", "garden", "--description", "all of it", "--priority", "high")
     assert done.returncode == 0 and done.stdout.splitlines() == [
         "Added task 1: water the garden (high)",
-        "It waits; nobody works on tasks now: owlbox worker start --persist",
+        "It waits until a worker runs. To start one: owlbox worker start --persist",
     ]
     second = add(
         box, "then rest", "--blocked-by", "1,7", "--blocked-by", "#8", "--context", "memory://a,box://b", "--deadline", "+2h"

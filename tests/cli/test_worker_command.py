@@ -195,6 +195,9 @@ def test_run_fails_when_its_task_has_failed(owl: Box) -> None:
     done = owl.run("worker", "run", "--json")
     assert (done.returncode, json.loads(done.stdout)["reason"]) == (1, f"task {number} failed")
     assert owl.run("worker", "run").returncode == 0  # nothing to do is no failure
+    owl.json("task", "reset", str(number))
+    assert owl.run("worker", "run", "--task-may-fail").returncode == 0, "a timer's unit has done its work"
+    assert owl.json("task", "view", str(number))["status"] == "failed"
 
 
 def test_status_and_doctor_tell_of_the_queue(owl: Box) -> None:

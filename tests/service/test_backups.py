@@ -17,7 +17,7 @@ from appliance.clock import now_ms
 from appliance.errors import StoreError
 from appliance.knowledge.entries import Entries
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Backups, Config
+from appliance.runtime.settings import DAY_MS, Backups, Config
 from appliance.service import backups
 from appliance.store.database import Store
 
@@ -80,6 +80,15 @@ def test_an_idle_core_is_backed_up_once(box: Box) -> None:
     store.close()
 
 
+def test_copies_from_before_a_migration_go_when_they_are_old(box: Box) -> None:
+    box.home.backups.mkdir(exist_ok=True)
+    old, new = (box.home.backups / f"before-migration-9-{at_ms}.db" for at_ms in (now_ms() - 61 * DAY_MS, now_ms() - 59 * DAY_MS))
+    for path in (old, new):
+        path.write_text("a database")
+    made = backups.make(box.home, Config(), box.home.root / "stick", silent)
+    assert (made.removed, old.exists(), new.exists()) == ((old.name,), False, True)
+
+
 def _database_of(path: Path) -> Path:
     with zipfile.ZipFile(path) as archive:
         return Path(archive.extract("owlbox.db", path.parent / "out"))
@@ -116,12 +125,13 @@ def test_a_copy_is_of_one_moment_while_others_write(box: Box) -> None:
 
 def test_too_many_and_too_old_ones_go_and_the_newest_stays(box: Box) -> None:
     settings, folder = Config(backups=Backups(keep=2, keep_days=30)), box.home.backups
-    (folder / "before-migration-3-1.db").write_text("not ours to remove")
+    folder.mkdir(exist_ok=True)
+    (folder / "before-repair.db").write_text("not ours to remove")
     for number in range(4):
         (box.home.box / "notes/n.md").write_text("x" * number)
         made = backups.make(box.home, settings, folder, silent)
         assert len(made.removed) == (1 if number > 1 else 0)
-    assert len(backups.listing(folder)) == 2 and (folder / "before-migration-3-1.db").exists()
+    assert len(backups.listing(folder)) == 2 and (folder / "before-repair.db").exists()
     for one in backups.listing(folder):
         _age(one.path, now_ms() - 40 * 24 * 3600 * 1000)
     (box.home.box / "notes/n.md").write_text("once more")

@@ -257,6 +257,18 @@ def test_older_database_is_kept_as_a_snapshot_and_migrated(store: Store) -> None
     old.close()
 
 
+def test_of_copies_from_before_migrations_the_newest_three_stay(store: Store) -> None:
+    store.close()
+    folder = store.path.parent / "backups"
+    folder.mkdir()
+    for name in [f"before-migration-{number}-{number * 1000}.db" for number in (9, 10, 11, 12)] + ["before-repair.db"]:
+        (folder / name).write_text("a database")
+    Store.open(store.path, migrations=NEXT).close()
+    *kept, made, other = sorted(path.name for path in folder.iterdir())
+    assert kept == ["before-migration-11-11000.db", "before-migration-12-12000.db"] and other == "before-repair.db"
+    assert made.startswith(f"before-migration-{LATEST + 1}-")
+
+
 def test_database_of_a_newer_version_is_refused_untouched(path: Path) -> None:
     Store.create(path, migrations=NEXT).close()
     before = path.read_bytes()

@@ -128,6 +128,10 @@ def test_core_and_broker_agree_on_where_they_meet():
         assert [value for value in read(UNITS / name)["Service.Environment"] if "SOCKET=" in value] == told
 
 
+def test_a_task_that_fails_is_no_failure_of_the_timers_unit():
+    assert read(UNITS / "owlbox-worker.service")["Service.ExecStart"] == ["/opt/owlbox/bin/owlbox worker run --task-may-fail"]
+
+
 @pytest.mark.parametrize("name", [n for n in ALL if n.endswith(".service")])
 def test_exposure_is_at_most_1_5_and_that_of_sandboxes_more(name: str):
     # Bubblewrap needs namespaces and mounts, which is why tools have a unit of their own, and the bridge, with a network.

@@ -713,7 +713,7 @@ def test_a_worker_that_runs_is_known_by_the_kernels_word(bench: Bench) -> None:
     ):
         with bench.store.write() as execute:
             execute(f"INSERT INTO workers ({columns}) VALUES (?, ?, 1, 'h', ?, ?, 1, 1)", (name, process, mode, status))
-        assert "nobody works on tasks now" in bench.call("create_task", name="x").message
+        assert "It waits until a worker runs" in bench.call("create_task", name="x").message
     with bench.store.write() as execute:
         execute("UPDATE workers SET status = 'running' WHERE id = 'old'")
     assert bench.call("create_task", name="x").message == "Added task 4: x (medium)"
@@ -751,6 +751,11 @@ def test_list_tasks_and_view_task(bench: Bench) -> None:
     second = bench.add("second", description="about it", priority="high", blocked_by=[first, 50], context_ids=("memory://a",))
     lines = bench.call("list_tasks").message.splitlines()
     assert lines == [f"{second}. second (pending, high, after {first}, 50)", f"{first}. first (complete, medium)"]
+    waiting = bench.in_state("waiting", "third")
+    assert [t["id"] for t in bench.call("list_tasks", status="open").data["tasks"]] == [waiting, second]
+    listed = bench.call("list_tasks", status="waiting").message
+    assert listed == f"{waiting}. third (waits for you, medium)\nWhat a task waits for: view it."
+    bench.call("delete_task", id=waiting)
     assert bench.call("list_tasks", limit=1).message.splitlines()[1] == "(there are more: offset)"
     assert [t["id"] for t in bench.call("list_tasks", status="complete").data["tasks"]] == [first]
     assert [t["id"] for t in bench.call("list_tasks", priority="high", offset=0).data["tasks"]] == [second]
