@@ -236,16 +236,6 @@ class Entries:
         with self._store.write(run=by.run, durable=True) as execute:
             self._remove(execute, self.get(ref, scope=scope), by)
 
-    def remove_under(self, prefix: str, by: By = CLIENT, *, scope: str = PROJECT) -> list[str]:
-        """Remove an entry and everything in it as a folder; the stored paths that are gone, sorted."""
-        by = by.doing("rm")
-        path = folder_of(parse_ref(prefix))
-        with self._store.write(run=by.run, durable=True) as execute:
-            found = self._under(path, scope)
-            for one in found:
-                self._remove(execute, self.get(one, scope=scope), by)
-        return found
-
     def restored(self, before: Mapping[int, Entry], ids: Iterable[int], by: By) -> list[Entry]:
         """Follow up on rows that were brought back to what they were: within the transaction that did so.
 
@@ -288,6 +278,17 @@ class Entries:
                     self._remove(execute, found, by)
             for draft in drafts:
                 self._mirror_one(execute, draft, by, scope)
+
+    def under(self, prefix: str, *, scope: str = PROJECT) -> list[str]:
+        """The stored paths of an entry and of everything in it as a folder, sorted."""
+        path = folder_of(parse_ref(prefix))
+        inside = path if path.endswith("/") else f"{path}/"
+        rows = self._store.rows(
+            "SELECT path FROM entries WHERE scope = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4))"
+            f"{visibility.only()} ORDER BY path",
+            (scope, path, inside, inside + MAX_CODE),
+        )
+        return [str(row[0]) for row in rows]
 
     def attributes(self, prefix: str, *, scope: str = PROJECT) -> dict[str, dict[str, Any]]:
         """The attributes of every entry under a prefix, by stored path."""
@@ -359,16 +360,6 @@ class Entries:
     def _find(self, where: str, *bindings: str | int) -> Entry | None:
         row = self._store.row(f"SELECT {COLUMNS} FROM entries WHERE {where}{visibility.only()}", bindings)
         return None if row is None else _entry(row)
-
-    def _under(self, path: str, scope: str) -> list[str]:
-        """The stored paths of the entry at a path and of those in it, sorted."""
-        inside = path if path.endswith("/") else f"{path}/"
-        rows = self._store.rows(
-            "SELECT path FROM entries WHERE scope = ?1 AND (path = ?2 OR (path >= ?3 AND path < ?4))"
-            f"{visibility.only()} ORDER BY path",
-            (scope, path, inside, inside + MAX_CODE),
-        )
-        return [str(row[0]) for row in rows]
 
     def _new(self, scope: str, path: str) -> Entry:
         """An empty entry that is not stored; BadInput without a name, Refused for a run's own copy of what is the same for all."""

@@ -17,6 +17,7 @@ from appliance.errors import BadInput, Conflict, DeadlineExceeded, NotFound, Owl
 from appliance.knowledge.action_log import Actions, Proposal, Waiting, since_proposed
 from appliance.knowledge.change_log import By, Verb
 from appliance.knowledge.entries import Content, Entries, Entry
+from appliance.knowledge.entry_writes import EntryWrites
 from appliance.knowledge.files import Files, NoFiles
 from appliance.knowledge.schemes import REFUSED, Schemes, is_file
 from appliance.knowledge.selection import Match, Selection, kept, listing, told, window
@@ -73,6 +74,7 @@ class Verbs:
         self._schemes = schemes
         self._is_proposing = is_file_change_proposed
         self._files = files
+        self.writes = EntryWrites(entries, views, schemes, files)
         self._selection = Selection(store, entries, views, schemes)
         self.actions = Actions(entries, views)
 
@@ -159,7 +161,7 @@ class Verbs:
     def _set(self, actor: Actor, ref: str, write: Write) -> Outcome:
         write, warnings = checked(actor, write)
         path = self._knowledge_path(actor, ref, write) if write.kind == "known" else parse_ref(ref)
-        self._look_at(path)
+        self.writes.look_at(path)
         matches = None
         if self._selection.is_many(actor, path) or write.wanted:
             matches = self._several(actor, path, write)
@@ -197,7 +199,7 @@ class Verbs:
                 self._show(actor, asked.id, write.visibility, write.summary)
                 return _Done(asked.path, f"{asked.path}: asks this already")
         content = replace(write.content, body=None if edited is None else edited.text, blob=None)
-        stored = self._put(actor, path, entry, content, "set" if entry is None or edited is None else "edit")
+        stored = self.writes.put(actor, path, entry, content, "set" if entry is None or edited is None else "edit")
         self._show(actor, stored.id, write.visibility, write.summary)
         return _Done(
             path,
@@ -289,7 +291,7 @@ class Verbs:
     # -- rm, cp, mv ---------------------------------------------------------------------------------
 
     def _rm(self, actor: Actor, ref: str, look: Look) -> Outcome:
-        self._look_at(ref)
+        self.writes.look_at(ref)
         matches, _ = self._selection.chosen(actor, ref, look.wanted)
         if look.is_preview:
             found = f"PREVIEW\n{listing(matches)}"
@@ -308,16 +310,14 @@ class Verbs:
 
     def _take_away(self, actor: Actor, entry: Entry, verb: Verb) -> bool:
         """Remove an entry from what the run sees, and its content when no other run sees it."""
-        has_others, is_file = False, self._is_on_disk(actor, entry.path, entry)
-        if is_file:
-            self._files().remove(entry.path)  # for everybody: no run has a disk of its own
-        elif actor.run:
+        has_others = False
+        if actor.run and not self.writes.is_on_disk(actor, entry.path, entry):  # no run has a disk of its own
             self._views.drop(actor.run, [entry.id])
             has_others = bool(self._views.watchers(entry.id, beside=actor.run))
             if has_others and entry.scope != f"run:{actor.run}":
                 return False
-            self._part(entry, actor.run)  # a fork keeps what it saw
-        self._entries.remove(entry.path, By(actor.tier, actor.run, verb), scope=entry.scope)
+            self.writes.part(entry, actor.run)  # a fork keeps what it saw
+        self.writes.remove(actor, entry, verb)
         return not has_others
 
     def _transfer(self, actor: Actor, verb: Verb, source: str, target: str, visibility: Visibility | None) -> Outcome:
@@ -331,7 +331,7 @@ class Verbs:
             path += parse_ref(source).rstrip("/").rpartition("/")[2]
         if self._selection.is_many(actor, path):
             raise BadInput(f"{verb} to the pattern {path}", hint="name one destination")
-        self._look_at(source, path)
+        self.writes.look_at(source, path)
         with self._store.write(run=actor.run, durable=True):
             entry = self._selection.get(actor, parse_ref(source))
             if entry.is_folder:
@@ -373,13 +373,14 @@ class Verbs:
     ) -> None:
         check_knowledge(path, entry.body)
         others = self._views.watchers(entry.id, beside=actor.run)
-        is_file = self._is_on_disk(actor, entry.path, entry)
-        if verb == "mv" and there is None and not others and not is_file and entry.scope == self._scope(actor, path):
+        is_file = self.writes.is_on_disk(actor, entry.path, entry)
+        if verb == "mv" and there is None and not others and not is_file and entry.scope == self.writes.scope(actor, path):
             moved = self._entries.move(entry.path, path, By(actor.tier, actor.run, verb), scope=entry.scope)
             if actor.run:
                 self._views.wrote(actor, moved.id)
         else:
-            moved = self._entries.inherit(self._put(actor, path, there, self._whole(entry), verb, entry.path), entry)
+            made = self.writes.put(actor, path, there, self.writes.whole(entry), verb, like=entry.path)
+            moved = self._entries.inherit(made, entry)
             if verb == "mv":
                 self._take_away(actor, entry, verb)
         self._show(actor, moved.id, visibility, None)
@@ -445,19 +446,17 @@ class Verbs:
             now = entry.hash if entry else ""
             if now != known and not (is_done and (name == proposal.target or not now)):
                 return since_proposed(name, known, now)
-            if name and self._is_on_disk(actor, name, entry) and (reason := self._files().changed(name)):
+            if name and self.writes.is_on_disk(actor, name, entry) and (reason := self._files().changed(name)):
                 return reason
         self._schemes.check_write(proposal.target, author.tier)
         if proposal.verb == "rm" and there is not None:
-            if self._is_on_disk(actor, there.path, there):
-                self._files().remove(there.path)
-            self._entries.remove(there.path, By(author.tier, author.run, "rm"), scope=there.scope)
+            self.writes.remove(author, there)
         elif proposal.verb in ("cp", "mv") and source is not None:
             verb: Verb = "cp" if proposal.verb == "cp" else "mv"
             self._transfer_now(author, verb, source, there, proposal.target, proposal.visibility)
         elif proposal.after is not None:
             content = Content(body=proposal.after, **proposal.content)
-            stored = self._put(author, proposal.target, there, content, "set" if there is None else "edit")
+            stored = self.writes.put(author, proposal.target, there, content, "set" if there is None else "edit")
             self._show(author, stored.id, proposal.visibility if there is None else None, proposal.summary)
         return ""
 
@@ -511,66 +510,6 @@ class Verbs:
         self._schemes.check_write(path, actor.tier)
         if actor.run and entry is not None and self._views.is_waiting(actor.run, entry.id):
             raise Conflict(f"{path} waits for a decision", hint="leave it until it is accepted or rejected")
-
-    def _put(self, actor: Actor, path: str, seen: Entry | None, content: Content, verb: Verb, like: str = "") -> Entry:
-        """Write content where the path lives. What a fork sees of its parent's becomes its own, and what others see stays.
-
-        A file is written before its entry, in the form of the file `like`, its own without one.
-        """
-        scope, by = self._scope(actor, path), By(actor.tier, actor.run, verb)
-        own = self._entries.find(path, scope=scope)
-        if own is not None and scope.startswith("run:"):
-            self._part(own, actor.run)
-        if own is None and seen is not None and seen.scope.startswith("run:"):
-            given = {f.name: value for f in fields(Content) if (value := getattr(content, f.name)) is not None}
-            kept = self._whole(seen)
-            if "blob" in given or given.get("body", kept.body) != kept.body:
-                kept = replace(kept, body=None, blob=None, original=None)  # bytes stay with the text that was read from them
-            content = replace(kept, **given)
-        given_text = content.body if content.body is not None else content.blob
-        noted = None
-        if given_text is not None and self._files().has(path, scope):
-            noted = self._files().write(path, given_text, like or path)
-        stored = self._entries.put(path, content, by, scope=scope)
-        if noted is not None:
-            noted(stored)
-        if actor.run:
-            if seen is not None and seen.id != stored.id and seen.scope.startswith("run:"):
-                self._views.repoint(actor.run, seen.id, stored.id)
-            self._views.wrote(actor, stored.id)
-        return stored
-
-    def _part(self, entry: Entry, run: str) -> None:
-        """Runs that see a run's own entry keep what they saw, as an entry of their own."""
-        for other in self._views.watchers(entry.id, beside=run):
-            kept = self._entries.put(entry.path, self._whole(entry), By(entry.writer, run, "cp"), scope=f"run:{other}")
-            self._views.repoint(other, entry.id, kept.id)
-
-    def _whole(self, entry: Entry) -> Content:
-        """All that an entry holds, with the bytes that its text was read from."""
-        known = {name: getattr(entry, name) for name in FIELDS}
-        if not entry.is_textual:
-            return Content(**known, blob=self._entries.blob(entry))
-        try:
-            original = self._entries.blob(entry)
-        except NotFound:
-            original = None
-        return Content(**known, body=entry.body, original=original)
-
-    def _look_at(self, *refs: str) -> None:
-        """Bring the entries of files in line with the disk before they are changed: a command may have written there."""
-        if paths := [ref for ref in refs if scheme_of(ref.strip()) is None]:
-            self._files().look([parse_ref(path) for path in paths])
-
-    def _is_on_disk(self, actor: Actor, path: str, entry: Entry | None) -> bool:
-        return self._files().has(path, entry.scope if entry is not None else self._scope(actor, path))
-
-    def _scope(self, actor: Actor, path: str) -> str:
-        if not actor.run and self._schemes.of(path).scope == "run":
-            raise BadInput(
-                f"{path} belongs to a thread, and none is given", hint="name the thread, or use memory:// for what lasts"
-            )
-        return self._schemes.scope_for(path, actor.run, actor.project)
 
     def _waits(self, actor: Actor, path: str) -> bool:
         """Whether a change of this path waits for a decision: a model's, of a file. Refused where its run may change none."""

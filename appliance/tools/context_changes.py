@@ -6,18 +6,22 @@ any other as a person, and what a scheme allows is asked first. Nothing here tou
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypedDict
 
+from appliance.agent.dispatch import actor_of
 from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.errors import BadInput, NotFound, PathConflict, Refused, TooLarge
 from appliance.knowledge.drives import Drives, counted, formatted, line_count, stored_path
-from appliance.knowledge.entries import By, Content, Entries, Entry
+from appliance.knowledge.entries import PROJECT, By, Content, Entries
 from appliance.knowledge.schemes import is_file
+from appliance.knowledge.verbs import Verbs
+from appliance.knowledge.views import Actor
 from appliance.runtime.signatures import Range
+from appliance.sessions.runs import Runs
 from appliance.text.edits import LinePatch, exact, patch_lines
 from appliance.text.references import display, is_under, locator_of
 
@@ -71,10 +75,6 @@ def _show_deleted(paths: Sequence[str]) -> Reply[Deleted]:
     return Reply({"deleted": len(paths), "refs": refs}, "\n".join([f"Deleted {counted(len(paths))}", *refs, *more]))
 
 
-def _by(caller: Caller, verb: Literal["set", "edit", "rm", "cp", "mv"]) -> By:
-    return By("model" if caller.run else "client", caller.run, verb)
-
-
 def _may_write(paths: Sequence[str], drives: Drives, caller: Caller) -> None:
     for path in paths:
         drives.schemes.check_write(path, "model" if caller.run else "client")
@@ -118,7 +118,7 @@ def context_create_dir(
         raise BadInput(f"{display(stored)} is a drive", hint="name a folder on it", outcome="invalid_arguments")
     _may_make(stored, drives, caller)
     with _collision("choose another path"):
-        entry, is_new = entries.make_folder(stored, _by(caller, "set"))
+        entry, is_new = entries.make_folder(stored, By("model" if caller.run else "client", caller.run))
     ref = display(entry.path)
     return Reply({"ref": ref, "id": entry.uid, "created": is_new}, f"{'Made' if is_new else 'Already there:'} {ref}")
 
@@ -135,6 +135,8 @@ def context_write(
     *,
     entries: Entries,
     drives: Drives,
+    verbs: Verbs,
+    runs: Runs,
     caller: Caller,
 ) -> Reply[Saved]:
     """Like tee: keep a text under a path; an item that is there is only replaced with on_conflict=overwrite."""
@@ -143,10 +145,12 @@ def context_write(
         raise BadInput(f"{display(stored)} is a drive", hint="name an item on it", outcome="invalid_arguments")
     _may_make(stored, drives, caller)
     blob = _decoded(content_base64, content)
-    name = title or (None if entries.find(stored) else stored.rstrip("/").rpartition("/")[2][:200])
+    verbs.writes.look_at(stored)
+    there = entries.find(stored)
+    name = title or (None if there else stored.rstrip("/").rpartition("/")[2][:200])
     wanted = Content(body=content if blob is None else None, blob=blob, title=name, description=description or None)
-    with _collision("set on_conflict to overwrite, or choose another path"):
-        saved = entries.put(stored, wanted, _by(caller, "set"), if_exists=on_conflict)
+    with _collision("set on_conflict to overwrite, or choose another path"), drives.together(caller.run):
+        saved = verbs.writes.put(actor_of(runs, caller), stored, there, wanted, "set", scope=PROJECT, if_exists=on_conflict)
     return _show_saved(display(saved.path), saved.uid, drives.bytes_of(saved), _around(saved.path, drives), "Wrote")
 
 
@@ -179,6 +183,8 @@ def context_edit(
     *,
     entries: Entries,
     drives: Drives,
+    verbs: Verbs,
+    runs: Runs,
     caller: Caller,
 ) -> Reply[Edited]:
     """Like patch: change some lines of an item; all line numbers mean the text as it was before."""
@@ -190,7 +196,8 @@ def context_edit(
     for edit in edits:
         done = exact(body, edit.old, edit.new)
         body, count = done.text, count + done.count
-    saved = entries.put(found.path, Content(body=body), _by(caller, "edit"), expected_hash=found.hash)
+    actor = actor_of(runs, caller)
+    saved = verbs.writes.put(actor, found.path, found, Content(body=body), "edit", scope=PROJECT, expected_hash=found.hash)
     ref, lines = display(saved.path), line_count(saved.body)
     text = f"Edited {ref}: {count} change{'s' if count != 1 else ''}, {lines} line{'s' if lines != 1 else ''} now"
     return Reply({"ref": ref, "id": saved.uid, "lines": lines, "applied": count}, text)
@@ -205,6 +212,8 @@ def context_delete(
     *,
     entries: Entries,
     drives: Drives,
+    verbs: Verbs,
+    runs: Runs,
     caller: Caller,
 ) -> Reply[Deleted]:
     """Like rm: remove an item, or a folder with recursive=true."""
@@ -223,11 +232,10 @@ def context_delete(
             outcome="invalid_arguments",
         )
     removed: list[str] = []
-    if recursive:
-        removed = entries.remove_under(stored, _by(caller, "rm"))
-    elif found is not None:
-        entries.remove(stored, _by(caller, "rm"))
-        removed = [stored]
+    with drives.together(caller.run):
+        for path in entries.under(stored) if recursive else [stored] if found is not None else []:
+            verbs.writes.remove(actor_of(runs, caller), entries.get(path))
+            removed.append(path)
     if not removed and not force:
         raise drives.missing(stored)
     return _show_deleted(removed)
@@ -243,13 +251,15 @@ def context_copy(
     *,
     entries: Entries,
     drives: Drives,
+    verbs: Verbs,
+    runs: Runs,
     caller: Caller,
 ) -> Reply[Saved]:
     """Like cp -r: copy an item, or a folder with everything in it, to another path or drive."""
     source = _source(src_path, src_drive, drives, caller)
     target = stored_path(dst_path, dst_drive)
     _may_make(target, drives, caller)
-    saved = _carry(entries.copy, source, target, _by(caller, "cp"), overwrite, drives)
+    saved = _carry("cp", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
     return _show_saved(*saved, _around(target, drives), "Copied to")
 
 
@@ -263,6 +273,8 @@ def context_move(
     *,
     entries: Entries,
     drives: Drives,
+    verbs: Verbs,
+    runs: Runs,
     caller: Caller,
 ) -> Reply[Saved]:
     """Like mv: move an item, or a folder with everything in it, to another path or drive."""
@@ -270,7 +282,7 @@ def context_move(
     target = stored_path(dst_path, dst_drive)
     _may_write([source], drives, caller)
     _may_make(target, drives, caller)
-    saved = _carry(entries.move, source, target, _by(caller, "mv"), overwrite, drives)
+    saved = _carry("mv", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
     return _show_saved(*saved, _around(target, drives), "Moved to")
 
 
@@ -282,7 +294,16 @@ def _source(path: str, drive: str, drives: Drives, caller: Caller) -> str:
     return stored
 
 
-def _carry(act: Callable[..., Entry], source: str, target: str, by: By, is_overwrite: bool, drives: Drives) -> tuple[str, str, int]:
+def _carry(
+    verb: Literal["cp", "mv"],
+    source: str,
+    target: str,
+    is_overwrite: bool,
+    actor: Actor,
+    entries: Entries,
+    drives: Drives,
+    verbs: Verbs,
+) -> tuple[str, str, int]:
     """Copy or move an item, or all that is in a folder at once; reference, id ("" without one) and size of the result."""
     paths = drives.paths(source, MAX_CARRIED + 1) if drives.is_folder(source) else [source]
     if source in paths and not drives.is_folder_row(source):
@@ -294,10 +315,12 @@ def _carry(act: Callable[..., Entry], source: str, target: str, by: By, is_overw
     elif len(paths) > MAX_CARRIED:
         raise TooLarge(f"{display(source)} holds more than {counted(MAX_CARRIED)}", hint="take its folders one by one")
     hint = "set overwrite, or choose another path"
-    with _collision(hint), drives.together(by.run):
+    verbs.writes.look_at(source, target)
+    with _collision(hint), drives.together(actor.run):
         if paths != [source] and not is_overwrite and drives.is_folder(target):
             raise PathConflict(f"{display(target)} is there already: a folder", hint=hint)
-        saved = [act(path, _moved(path, source, target), by, is_overwrite=is_overwrite) for path in paths]
+        moved = ((entries.get(path), _moved(path, source, target)) for path in paths)
+        saved = [verbs.writes.carry(actor, verb, entry, to, is_overwrite=is_overwrite) for entry, to in moved]
     uid = saved[0].uid if saved[0].path == target else ""
     return display(target), uid, drives.size(target).bytes if paths != [source] else drives.bytes_of(saved[0])
 

@@ -11,7 +11,8 @@ import pytest
 from process import Box, a_box  # noqa: F401
 from stores import new_store
 
-from appliance.clock import now_ms, sleep_s, this_process
+from appliance.agent.toolbox import Caller
+from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, TooLarge
 from appliance.ingest.file_reader import Gather
 from appliance.ingest.sources import Sources
@@ -27,6 +28,8 @@ from appliance.runtime.paths import Home
 from appliance.service.undo import Undo
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
+from appliance.text.edits import LinePatch
+from appliance.tools import context_changes
 
 
 @dataclass
@@ -108,6 +111,28 @@ def test_followed_files_are_archived_until_the_run_asks_for_them(desk: Desk):
     assert desk.verbs.get(actor, "src/a.py").message == "def f(): ...\n"
     desk.project.before_turn(actor)
     assert desk.seen(actor)["src/a.py"] == "visible"  # looking again lowers nothing
+
+
+def test_tools_over_drives_change_the_file_itself_for_a_person(desk: Desk):
+    desk.write("src/a.py", "one\ntwo\n")
+    desk.project.before_turn(desk.run())
+    a = desk.entries.get("src/a.py")
+    drives = Drives(desk.store, desk.entries, Schemes())
+    services = {
+        "entries": desk.entries,
+        "drives": drives,
+        "verbs": desk.verbs,
+        "runs": desk.runs,
+        "caller": Caller("", CancelToken()),
+    }
+    context_changes.context_edit(a.uid, (LinePatch(1, 1, "1"),), **services)
+    assert (desk.root / "src/a.py").read_text() == "1\ntwo\n"
+    context_changes.context_move(a.uid, "agent:/b.py", **services)
+    assert not (desk.root / "src/a.py").exists() and desk.entries.get("agent:/b.py").body == "1\ntwo\n"
+    desk.write("c.md")
+    desk.project.before_turn(desk.run())
+    context_changes.context_delete(desk.entries.get("c.md").uid, **services)
+    assert not (desk.root / "c.md").exists() and desk.paths() == ["agent://b.py"]
 
 
 @pytest.mark.covers("R-049")

@@ -498,11 +498,16 @@ def test_move_keeps_identity_birth_views_and_index_time(store: Store, entries: E
 def test_removing_a_folder_goes_by_whole_names(store: Store, entries: Entries) -> None:
     for ref in ("agent:/a", "agent:/a/b", "agent:/a/c/d", "agent:/ab", "agent:/a.md", "memory:/a/b"):
         entries.put(ref, Content(blob=b"x"))
-    assert entries.remove_under("agent:/a/", By("model")) == ["agent://a", "agent://a/b", "agent://a/c/d"]
+    below = entries.under("agent:/a/")
+    assert below == ["agent://a", "agent://a/b", "agent://a/c/d"]
+    for path in below:
+        entries.remove(path, By("model"))
     assert [line.ref for line in entries.listing()] == ["agent://a.md", "agent://ab", "memory://a/b"]
     assert entries.changes("agent:/a/b")[0].verb == "rm"
-    assert entries.remove_under("agent:/") == ["agent://a.md", "agent://ab"]
-    assert entries.remove_under("agent:/") == []
+    assert entries.under("agent:/") == ["agent://a.md", "agent://ab"]
+    for path in entries.under("agent:/"):
+        entries.remove(path)
+    assert entries.under("agent:/") == []
     assert store.value("SELECT COUNT(*) FROM blobs") == 1
     assert store.problems() == []
 
@@ -534,7 +539,7 @@ def test_all_join_a_transaction_and_are_taken_back_with_it(store: Store, entries
         entries.move("memory://a", "memory://c", by)
         entries.make_folder("memory://d", by)
         entries.put("memory://e", Content(blob=b"x"), by)
-        entries.remove_under("memory://e", by)
+        entries.remove("memory://e", by)
         entries.mirror([Draft("box://f", "F", "text", {})], writer="folder")
         raise BadInput("no")
     assert [entries.listing(), entries.changes("memory://a")] == before

@@ -21,6 +21,8 @@ from appliance.knowledge.entries import Content, Entries
 from appliance.knowledge.grep import Texts
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.search import Search
+from appliance.knowledge.verbs import Verbs
+from appliance.knowledge.views import Views
 from appliance.policy.policy_file import Policy
 from appliance.records import Inbound, Outcome, ToolCall
 from appliance.runtime.paths import Home
@@ -72,6 +74,7 @@ def bench_of(store: Store) -> Bench:
     entries, runs, schemes = Entries(store), Runs(store, this_process().encode()), Schemes()
     services = {"entries": entries, "finder": Search(store), "runs": runs}
     services |= {"drives": Drives(store, entries, schemes), "texts": Texts(store, schemes)}
+    services |= {"verbs": Verbs(store, entries, Views(store), schemes)}
     return Bench(store, entries, runs, Toolbox(tools.load(), services, policy=Policy(), interrupt=store.interrupt))
 
 
@@ -352,7 +355,9 @@ def test_an_edit_of_a_text_that_changed_meanwhile_is_a_conflict(bench: Bench) ->
     real = bench.toolbox.tools()
     edit = next(t for t in real if t.mark.name == "context_edit").function
     drives, entries = Drives(bench.store, Late(bench.store), Schemes()), Entries(bench.store)
-    box = Toolbox([edit], {"drives": drives, "entries": entries}, policy=Policy())
+    verbs = Verbs(bench.store, entries, Views(bench.store), Schemes())
+    services = {"drives": drives, "entries": entries, "verbs": verbs, "runs": bench.runs}
+    box = Toolbox([edit], services, policy=Policy())
     try:
         call = ToolCall("c", "context_edit", {"path": "agent:/a", "patches": [{"start_line": 1, "end_line": 1, "content": "x"}]})
         outcome = box.dispatch(call, "", CancelToken())
