@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 
-from appliance.agent import cycle_detection, stop_conditions
+from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Dispatch, Dispatched, Done, claim
 from appliance.agent.guide import Chat, Do, Grounded, Guide, Plan, Say
 from appliance.agent.loop_state import WORK, Talk
@@ -227,7 +227,7 @@ class Agent:
         done = (*before, *dispatched.done)
         meant = [one.meant for one in done]
         deeds = tuple(_deed(one) for one in done)
-        return Turn(text, deeds, cycle_detection.fingerprint(meant), cycle_detection.touched(meant), trouble)
+        return Turn(text, deeds, stop_conditions.fingerprint(meant), stop_conditions.touched(meant), trouble)
 
     def _follow(self, talk: Talk, turn: Turn, verdict: Verdict) -> Iterator[Step]:
         """Record what a turn's voters noticed and say what is left to be said, to the model or to the person."""

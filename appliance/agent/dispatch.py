@@ -365,6 +365,16 @@ def actor_of(runs: Runs, caller: Caller) -> Actor:
     return Actor("model", caller.run, loop, turn, log=caller.log, bars_files=caller.terms.bars_files)
 
 
+def session_of(runs: Runs, caller: Caller) -> str:
+    """The session of the run, or of the person outside of any."""
+    return caller.session or (runs.get(caller.run).session if caller.run else "")
+
+
+def person_of(runs: Runs, session: str) -> str:
+    """Whose session it is; one that has not begun belongs to who would begin it."""
+    return runs.person(session) or session.partition(":")[2]
+
+
 @dataclass
 class RunLog:
     """The log entries of runs that are shown their log: one for each command, `log://turn_N/NAME/SUBJECT`."""

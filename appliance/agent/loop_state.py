@@ -6,7 +6,7 @@ Facts that `agent.agent` works on; nothing is decided here.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from appliance.agent import cycle_detection
+from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Effects
 from appliance.agent.dispatch import Scene as Commands
 from appliance.agent.guide import Chat
@@ -28,8 +28,8 @@ class Limits:
     max_turns: int = 99
     max_commands: int = 99
     max_strikes: int = 3
-    max_cycles: int = cycle_detection.REPETITIONS
-    max_period: int = cycle_detection.PERIOD
+    max_cycles: int = stop_conditions.REPETITIONS
+    max_period: int = stop_conditions.PERIOD
     max_loop_commands: int = 990
     history_messages: int = 80
     temperature: float = 0.1

@@ -1,22 +1,29 @@
-"""Whether a loop goes on: voters in one order, and the first that has something to say decides.
+"""Whether a loop goes on: voters in one order, and the first that has something to say decides; what a person is then told.
 
 Pure: it is told what became of a turn's commands, remembers of earlier turns only what voters ask for, and returns a
 verdict. The order: an explicit end; words without a command; bad turns in a row; a circle; standing still; caps. What
 ends a loop from outside, such as a stop or a prompt that is too large, arrives as an error and has its verdict in `of_error`.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from appliance.agent import cycle_detection
 from appliance.errors import Cancelled, OwlError, ProviderError, Unavailable
-from appliance.models.failure_messages import excuse
+from appliance.records import ToolCall
 
 SAME_UPDATES = 3
 STALLS = 3
 GO_ON, DONE, NO_ANSWER, CANNOT = 102, 200, 204, 422  # what an update may say
 OFFLINE = "offline"  # how a loop ends that no provider could be reached for
 KEPT_TURNS = 64  # of marks and targets
+REPETITIONS = 3  # of a pattern
+PERIOD = 4  # turns that a pattern has at most
+STAGNANT = 5  # turns in a row that touch the same thing
+TARGETS = ("path", "ref", "to", "target")
+PLACES = ("line", "offset", "page", "after")  # a reader that asks for the next part does not stand still
+MOST_CHARS = 200
+UNREACHABLE = ("network", "gateway")
 
 
 @dataclass(frozen=True)
@@ -26,8 +33,8 @@ class Caps:
     turns: int = 99
     commands: int = 990
     strikes: int = 3
-    repetitions: int = cycle_detection.REPETITIONS
-    period: int = cycle_detection.PERIOD
+    repetitions: int = REPETITIONS
+    period: int = PERIOD
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,71 @@ def of_error(error: OwlError, *, is_begun: bool) -> Verdict:
     return Verdict(True, 500, OFFLINE if is_offline else error.outcome, excuse(error))
 
 
+def excuse(error: OwlError) -> str:
+    """The failure in words for people (S-015): a key, too many requests, no connection, else its kind and first line."""
+    if not isinstance(error, ProviderError):
+        return str(error)
+    line, hint = first_line(error.message), f" ({error.hint})" if error.hint else ""
+    if error.outcome == "authentication_failed":
+        return f"The model's provider did not accept the key: {line}. Set it anew: {error.hint or 'owlbox secret set llm/NAME'}"
+    if error.outcome == "rate_limited" or error.kind == "rate":
+        when = f"in {error.retry_after_s:.0f} s" if error.retry_after_s else "in a while"
+        return f"The model's provider has had too many requests: {line}. Try again {when}."
+    if error.outcome == "provider_timeout":
+        return f"The model's provider did not answer in time: {line}. Try again."
+    if error.kind in UNREACHABLE:
+        return f"The model's provider cannot be reached: {line}. Try again when the network is back{hint}."
+    if error.outcome == "provider_not_available":
+        return f"No model can be asked just now: {line}{hint}"
+    return f"{error.outcome}: {line}{hint}"
+
+
+def first_line(text: str) -> str:
+    """The first line that says something, shortened, without a full stop at its end."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    line = lines[0] if lines else "it did not say why"
+    line = line if len(line) <= MOST_CHARS else f"{line[: MOST_CHARS - 1].rstrip()}…"
+    return line.rstrip(".")
+
+
+# -- circles: what a turn did as one mark. The model is never told, a hint would only become a part of the circle. --
+
+
+def fingerprint(calls: Iterable[ToolCall]) -> str:
+    """One mark for what a turn asks for: the set of its calls with all their arguments; "" for none."""
+    said = {json.dumps([call.name, call.arguments], sort_keys=True, ensure_ascii=False) for call in calls}
+    return "\n".join(sorted(said))
+
+
+def period(marks: Sequence[str], repetitions: int = REPETITIONS, longest: int = PERIOD) -> int:
+    """How many turns the pattern has that the latest turns repeat so often; 0 when they repeat none."""
+    for length in range(1, longest + 1):
+        latest = marks[-length * repetitions :]
+        if (
+            len(latest) == length * repetitions
+            and all(latest)
+            and all(a == b for a, b in zip(latest, latest[length:], strict=False))
+        ):
+            return length
+    return 0
+
+
+def touched(calls: Iterable[ToolCall]) -> frozenset[str]:
+    """What a turn's calls are about: their paths and references, but not that of one who reads on."""
+    found = set()
+    for call in calls:
+        if not any(call.arguments.get(name) for name in PLACES):
+            found |= {value for name in TARGETS if isinstance(value := call.arguments.get(name), str) and value}
+    return frozenset(found)
+
+
+def stagnant(latest: Sequence[frozenset[str]], turns: int = STAGNANT) -> str:
+    """What each of so many latest turns touched; "" when there is no such thing."""
+    if len(latest) < turns:
+        return ""
+    return min(frozenset.intersection(*latest[-turns:]), default="")
+
+
 # -- the voters ----------------------------------------------------------------------------------------
 
 
@@ -171,15 +243,15 @@ def strikes(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
 
 def circle(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
     """The same turns again and again."""
-    if found := cycle_detection.period(past.marks, caps.repetitions, caps.period):
+    if found := period(past.marks, caps.repetitions, caps.period):
         return Verdict(True, 499, "cycle", f"the same {found} turn{'s' if found > 1 else ''} {caps.repetitions} times over")
     return None
 
 
 def standing_still(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
     """One thing touched turn after turn, or one report repeated."""
-    if found := cycle_detection.stagnant(past.touched):
-        return Verdict(True, 499, "stagnation", f"{cycle_detection.STAGNANT} turns in a row about {found}")
+    if found := stagnant(past.touched):
+        return Verdict(True, 499, "stagnation", f"{STAGNANT} turns in a row about {found}")
     latest = past.updates[-SAME_UPDATES:]
     if len(latest) == SAME_UPDATES and len(set(latest)) == 1 and any(deed.claim for deed in turn.deeds):
         return Verdict(True, 499, "stagnation", f"the same report {SAME_UPDATES} times")

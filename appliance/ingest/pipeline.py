@@ -7,7 +7,6 @@ which is given; knows nothing about sockets, commands or the database.
 """
 
 import os
-import pwd
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,6 +32,7 @@ from appliance.ingest.file_reader import (
     mark_of,
     shown,
 )
+from appliance.runtime.users import user_name
 from appliance.text.references import display, locator_of, parse_ref, route_url, scheme_of
 
 AT_ONCE = 10  # inputs read at a time (B-088)
@@ -364,14 +364,6 @@ class Ingest:
     def _check_stopped(self) -> None:
         if self._is_stopped():
             raise Cancelled("stopped", hint="the same command goes on where it was stopped")
-
-
-def user_name(uid: int) -> str:
-    """The name of a user, else the number."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _page(url: str) -> Wanted:

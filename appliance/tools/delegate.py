@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypedDict
 
+from appliance.agent.dispatch import session_of
 from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import CancelToken
@@ -85,7 +86,7 @@ def delegate(
             raise _wrong(f"parameters: {operation} needs {missing}", "give them, or say in task what is to be done")
         task = "\n".join(part for part in (f"Operation: {operation}", _listed(parameters), task.strip()) if part)
     given = Given(context, responseFormat, operation, timeout, mode=caller.terms.mode, rank=RANKS.get(priority, USUAL))
-    order = Order(agent, task, given, _session(runs, caller), caller.run, tool="delegate")
+    order = Order(agent, task, given, session_of(runs, caller), caller.run, tool="delegate")
     if priority == "background":
         job = jobs.add(replace(order, priority="background"))
         text = f"{agent} works on it (job {job.id}); its result comes as a message. Go on, do not wait."
@@ -119,7 +120,7 @@ def spawn(
     elif named is not None and not (profile and set(named) <= set(roles.get(profile).tools or named)):
         named = (*named, *modes.bars(caller.terms.tools))
     given = Given(context, tools=named, text=system_prompt or None, mode=caller.terms.mode)
-    job = jobs.add(Order(profile or CHILD, task, given, _session(runs, caller), caller.run, tool="spawn", is_told=True))
+    job = jobs.add(Order(profile or CHILD, task, given, session_of(runs, caller), caller.run, tool="spawn", is_told=True))
     return Reply({"id": job.id, "agent": job.role, "message": job.id}, job.id)
 
 
@@ -175,10 +176,6 @@ def _outcome(job: Job, runs: Runs) -> Outcome:
 def _origin(job: Job, runs: Runs) -> str:
     """From where strangers had a word in it; "" when nowhere."""
     return next(iter(runs.get(job.run).origins), "") if job.run and runs.has(job.run) else ""
-
-
-def _session(runs: Runs, caller: Caller) -> str:
-    return caller.session or (runs.get(caller.run).session if caller.run else "")
 
 
 def _wrong(message: str, hint: str) -> BadInput:

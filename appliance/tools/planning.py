@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict, cast
 
+from appliance.agent.dispatch import person_of, session_of
 from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.clock import iso, now_ms
@@ -122,7 +123,7 @@ def create_task(
     caller: Caller,
 ) -> Reply[Planned]:
     """Have work done later, in the background."""
-    session = _session(runs, caller)
+    session = session_of(runs, caller)
     made = tasks.add(
         NewTask(
             name,
@@ -131,7 +132,7 @@ def create_task(
             blocked_by,
             context_ids,
             _deadline(deadline),
-            person=_person(runs, session),
+            person=person_of(runs, session),
             session=session,
             origin=caller.run or None,
             run=caller.run,
@@ -194,7 +195,7 @@ def list_tasks(
     caller: Caller,
 ) -> Reply[Listed]:
     """List tasks, newest first."""
-    person = _person(runs, _session(runs, caller)) if caller.run else ALL
+    person = person_of(runs, session_of(runs, caller)) if caller.run else ALL
     if caller.run and not person:
         return show_tasks([], limit)
     found = tasks.listing(status=status, priority=priority, person=person, limit=limit + 1, offset=offset)
@@ -270,22 +271,12 @@ def wait_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Reply[Change]:
 # -- whose ------------------------------------------------------------------------------------------
 
 
-def _session(runs: Runs, caller: Caller) -> str:
-    """The session of the run, or of the person outside of any."""
-    return caller.session or (runs.get(caller.run).session if caller.run else "")
-
-
-def _person(runs: Runs, session: str) -> str:
-    """Whose session it is; one that has not begun belongs to who would begin it."""
-    return runs.person(session) or session.partition(":")[2]
-
-
 def _seen(task: int, tasks: Tasks, runs: Runs, caller: Caller) -> Task | None:
     """A task as far as the caller may know of it."""
     found = tasks.find(task)
     if found is None or not caller.run:
         return found
-    person = _person(runs, _session(runs, caller))
+    person = person_of(runs, session_of(runs, caller))
     return found if person and found.person == person else None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypedDict
 
+from appliance.agent.dispatch import person_of, session_of
 from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import now_ms
@@ -307,26 +308,16 @@ def cron_set_enabled(
 
 
 def _who(runs: Runs, caller: Caller) -> Who:
-    return Who(caller.run, _person(runs, _session(runs, caller)) if caller.run else "")
-
-
-def _session(runs: Runs, caller: Caller) -> str:
-    """The session of the run, or of the person outside of any."""
-    return caller.session or (runs.get(caller.run).session if caller.run else "")
-
-
-def _person(runs: Runs, session: str) -> str:
-    """Whose session it is; one that has not begun belongs to who would begin it."""
-    return runs.person(session) or session.partition(":")[2]
+    return Who(caller.run, person_of(runs, session_of(runs, caller)) if caller.run else "")
 
 
 def _add(new: New, timetable: Timetable, runs: Runs, caller: Caller) -> View:
     """A schedule of the caller, told in the thread that it was made in."""
-    session = _session(runs, caller)
+    session = session_of(runs, caller)
     known = runs.people.find(session) if session else None
     made = replace(
         new,
-        person=_person(runs, session),
+        person=person_of(runs, session),
         context=known.context if known is not None else "",
         session=new.session or session,
         source=_thread(runs, caller.run),
@@ -344,7 +335,7 @@ def _thread(runs: Runs, run: str) -> str:
 
 def _target(channel: str, runs: Runs, caller: Caller) -> tuple[str, dict[str, Any]]:
     """The session that a cron job talks in, with what its door wants back."""
-    here = _session(runs, caller)
+    here = session_of(runs, caller)
     session = channel.strip() or (here if here.partition(":")[0] not in LOCALS or caller.run else "")
     if not session:
         raise BadInput("channel is needed here", hint="name a conversation such as local:ada; owlbox session list shows them")
@@ -363,7 +354,7 @@ def _target(channel: str, runs: Runs, caller: Caller) -> tuple[str, dict[str, An
 def _require_own(session: str, timetable: Timetable, runs: Runs, caller: Caller) -> None:
     """What is said in a conversation is said as its person: in that of another only whoever manages everybody's may."""
     who = _who(runs, caller)
-    if session != _session(runs, caller) and not timetable.sees_all(who) and _person(runs, session) != who.person:
+    if session != session_of(runs, caller) and not timetable.sees_all(who) and person_of(runs, session) != who.person:
         raise Refused(f"{session} is the conversation of somebody else", hint="leave out the channel, or name one of your own")
 
 

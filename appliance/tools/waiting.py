@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from appliance.agent.dispatch import session_of
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled
@@ -17,7 +18,7 @@ def sleep(seconds: Annotated[int, Range(1, LONGEST_S), "how long, in seconds"], 
     """Wait for a while; a message of the person ends it early."""
     if not caller.run:
         raise BadInput("nobody sleeps here: this is no thread", hint="a model waits in its thread")
-    session = caller.session or runs.get(caller.run).session
+    session = session_of(runs, caller)
     began_s = monotonic_s()
     while (left_s := began_s + seconds - monotonic_s()) > 0:
         if runs.is_awaited(session):

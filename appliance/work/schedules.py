@@ -19,6 +19,7 @@ from appliance.errors import BadInput, Conflict, NotFound
 from appliance.store.database import Row, Store
 from appliance.work import recurrence
 from appliance.work.recurrence import Rule
+from appliance.work.task_values import named
 
 LOG = logging.getLogger(__name__)
 Act = Literal["message", "tasks", "prompt", "reminder", "system"]
@@ -26,7 +27,6 @@ Type = Literal["heartbeat", "scheduled", "system"]
 Mode = Literal["session", "isolated", "silent"]
 Status = Literal["active", "paused", "completed", "failed"]
 MODES: dict[str, Mode] = {"heartbeat": "session", "scheduled": "isolated", "system": "silent"}
-MAX_NAME = 200
 DAY_MS = 86_400_000
 CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
 KEEP_MS = 62 * DAY_MS
@@ -256,7 +256,7 @@ class Schedules:
     def add(self, new: New, now: int | None = None) -> Schedule:
         """A new schedule; the one of the same key when there is one. BadInput for one that is never due."""
         now = now_ms() if now is None else now
-        name = _named(new.name)
+        name = named(new.name)
         first = self._first(new.rule, now) if new.first_ms is None else new.first_ms
         if first is None:
             raise BadInput(f"{new.frequency or new.rule.spec!r} is never due", hint="say a later time")
@@ -291,7 +291,7 @@ class Schedules:
             old = self.get(schedule)
             values: dict[str, Any] = {name: value for name, value in given.items() if name not in ("rule", "action")}
             if "name" in values:
-                values["name"] = _named(values["name"])
+                values["name"] = named(values["name"])
             rule = given.get("rule", old.rule)
             if rule != old.rule:
                 values |= asdict(rule)
@@ -589,11 +589,3 @@ def _schedule(row: Row) -> Schedule:
 
 def _json(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def _named(name: str) -> str:
-    """A name as one line."""
-    name = " ".join(name.split())
-    if not 1 <= len(name) <= MAX_NAME:
-        raise BadInput(f"name has {len(name)} characters", hint=f"use 1 to {MAX_NAME}; more goes into the description")
-    return name

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.agent.cycle_detection import fingerprint, period, stagnant, touched
+from appliance.agent.stop_conditions import fingerprint, period, stagnant, touched
 from appliance.records import ToolCall
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from stores import new_store
 
-from appliance.agent.stop_conditions import of_error
+from appliance.agent.stop_conditions import excuse, of_error
 from appliance.clock import new_id
 from appliance.errors import PROVIDER_CODES, BadInput, ContextTooLong, OwlError, ProviderError, TooLarge, Unavailable, from_outcome
-from appliance.models.failure_messages import excuse
 from appliance.models.usage import MOST_RECORDS, Accounts
 from appliance.records import Ask, Finish, Route
 from appliance.runtime.jsonrpc import error_frame, raise_error
