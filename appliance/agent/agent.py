@@ -91,6 +91,10 @@ class Agent:
         self.limits = limits
         self.hooks = packets.hooks
 
+    def plan(self, pool: str) -> Sequence[Route]:
+        """The routes of a pool, best first."""
+        return self._model.plan(pool)
+
     def loop(
         self,
         run: str,
@@ -144,8 +148,8 @@ class Agent:
                 return Verdict(True, 499, "max_turns", f"Max turns exceeded ({caps.turns})")
             if talk.cancel.is_set():
                 raise Cancelled("stopped")
-            talk.work.before_turn()
-            for message in talk.work.arrived():
+            talk.work.source.begin_turn()
+            for message in talk.work.source.arrived():
                 talk.messages.append(message)
                 talk.prompt += f"\n\n(Added meanwhile:) {message.content}" if talk.work.terms.layout == "entries" else ""
             answer = _told_apart((yield from self._ask(talk, talk.past.turns + 1)), talk.messages)

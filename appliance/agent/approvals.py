@@ -8,18 +8,20 @@ and answers no prompt itself.
 """
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
+from appliance.agent.loop_events import BackgroundWorkEnded, LoopProgress, LoopReady, RunFreed, TaskDecided, TaskReady
 from appliance.agent.tool_results import as_text
+from appliance.agent.tool_rules import ToolRules
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.action_log import Shown, Waiting
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor
-from appliance.policy.policy_file import Policy
 from appliance.records import Event, LoopEnded, Outcome, ToolCall
 from appliance.runtime import hook_points
+from appliance.runtime.events import Events
 from appliance.runtime.hooks import Hooks
 from appliance.sessions.runs import DONE, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs
 from appliance.store import visibility
@@ -73,46 +75,44 @@ class Paused:
         return tuple((self.event.input or {}).get("refs", ()))
 
 
-def no_task(run: str, failure: str) -> bool:
-    """There are no tasks."""
-    return False
+class BackgroundWork(Protocol):
+    """What runs in the background once it was accepted, and holds up the loop that proposed it: calls, and commands."""
 
+    def is_running(self, run: str, ref: str) -> bool:
+        """Whether what was accepted under this reference still runs, and the loop waits for it."""
+        ...
 
-def no_worker() -> None:
-    """There are no workers."""
+    def result(self, run: str, ref: str) -> Outcome | None:
+        """What came of it; None for what is none of this kind, or has not ended."""
+        ...
 
-
-def _default(run: str) -> Policy:
-    return Policy()
-
-
-@dataclass(frozen=True)
-class Means:
-    """What the decisions need besides rows: to answer a loop on, and to show what was written.
-
-    `release` lets the task that waits for a run begin again, or fail, within the transaction; False when none waits.
-    """
-
-    start: Callable[[int], None]  # a loop that is to be gone on with
-    free: Callable[[str], None]  # a run: what waited behind its loop may begin
-    show: Callable[[int, Event | LoopEnded], None]
-    release: Callable[[str, str], bool] = no_task
-    wake: Callable[[], None] = no_worker
-    policy: Callable[[str], Policy] = _default  # of a run
-    hooks: Hooks = field(default_factory=Hooks)
-    is_running: Callable[[str, str], bool] = lambda run, ref: False  # a command that was accepted, and holds its loop up
-    result: Callable[[str, str], Outcome | None] = lambda run, ref: None  # what came of one that has ended
+    def abandon(self, run: str) -> int:
+        """Stop what does not outlive its run's being stopped; how many."""
+        ...
 
 
 class Approvals:
-    """Lists what waits, and decides."""
+    """Lists what waits, and decides. Publishes what follows for loops and tasks; hears of work that ended."""
 
-    def __init__(self, store: Store, runs: Runs, verbs: Verbs, means: Means) -> None:
+    def __init__(
+        self,
+        store: Store,
+        runs: Runs,
+        verbs: Verbs,
+        hooks: Hooks,
+        events: Events,
+        rules: ToolRules,
+        background: Sequence[BackgroundWork] = (),
+    ) -> None:
         self._store = store
         self._runs = runs
         self._verbs = verbs
-        self._means = means
+        self._hooks = hooks
+        self._events = events
+        self._rules = rules
+        self._background = tuple(background)
         self._deciding = threading.RLock()
+        events.subscribe(BackgroundWorkEnded, lambda ended: self.go_on(ended.run))
 
     def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
         """What waits for a decision, oldest first: in one run, or in all."""
@@ -144,7 +144,7 @@ class Approvals:
             outcome = self._decide(self._actor(waiting.run), waiting, decision, output)
             paused = self._paused(waiting.run, waiting.ref)  # afterwards: one that is put down only now finds it decided
             if decision == "reject" or not outcome.is_error:
-                self._means.hooks.tell(REJECTED if decision == "reject" else ACCEPTED, waiting, outcome)
+                self._hooks.tell(REJECTED if decision == "reject" else ACCEPTED, waiting, outcome)
             if paused is None:
                 return Resolved(waiting.run, waiting.ref, outcome, self._runs.get(waiting.run).status)
             if self._left(paused):
@@ -190,12 +190,17 @@ class Approvals:
             except Conflict as error:  # a person was quicker
                 outcome = Outcome(error.status, error.outcome, error.message, error.hint)
             if not outcome.is_error:
-                self._means.hooks.tell(ACCEPTED, waiting, outcome)
+                self._hooks.tell(ACCEPTED, waiting, outcome)
             texts.append(outcome.message)
             worst = outcome if outcome.is_error else worst
         if worst is not None:
             return Outcome(worst.status, worst.outcome, "\n".join(texts), worst.hint)
         return Outcome(200, "ok", "\n".join(texts))
+
+    def abandon(self, run: str) -> bool:
+        """Stop the commands that a run waits for, and drop its loop that waits; False when there is neither."""
+        count = sum(work.abandon(run) for work in self._background)
+        return self.drop(run) or count > 0
 
     def drop(self, run: str, why: str = "cancelled") -> bool:
         """A run's loop waits no longer: what it proposed is void, and it has ended as stopped. False when none waits."""
@@ -215,11 +220,11 @@ class Approvals:
             events += self._runs.close_open(paused.loop, "", why)
             self._runs.end_paused(paused.loop, STOPPED, why)
             if self._runs.is_of_task(paused.loop):
-                self._means.release(run, why)
+                self._is_task_released(run, why)
         for event in events:
-            self._means.show(paused.loop.id, event)
-        self._means.show(paused.loop.id, LoopEnded(STOPPED, why))
-        self._means.free(run)
+            self._events.publish(LoopProgress(paused.loop.id, event))
+        self._events.publish(LoopProgress(paused.loop.id, LoopEnded(STOPPED, why)))
+        self._events.publish(RunFreed(run))
         return True
 
     def loop_of(self, ref: str, run: str = "") -> int:
@@ -247,7 +252,7 @@ class Approvals:
         ballot = Ballot(waiting, output)
         veto = self._veto(ballot)
         if veto is None:
-            text = self._means.hooks.filter(CONTENT, ballot.output, waiting)
+            text = self._hooks.filter(CONTENT, ballot.output, waiting)
             is_file = self._is_file(waiting)
             done = self._verbs.resolve(actor, waiting.ref, True, None if is_file and not text else text)
             if not done.is_error:
@@ -260,10 +265,11 @@ class Approvals:
 
     def _veto(self, ballot: Ballot) -> Outcome | None:
         """What speaks against it: first the policy as it is now, then whoever listens, until the first veto."""
-        verdict = self._means.policy(ballot.waiting.run).check(ballot.waiting.action)
+        policy = self._rules.policy_of(self._runs.get(ballot.waiting.run).session)
+        verdict = policy.check(ballot.waiting.action)
         if not verdict.allowed:
             return Outcome(403, "permission", f"{ballot.waiting.action} is not allowed here ({verdict.rule})")
-        self._means.hooks.handle(VETO, ballot)
+        self._hooks.handle(VETO, ballot)
         return ballot.veto
 
     def _is_file(self, waiting: Waiting) -> bool:
@@ -288,7 +294,16 @@ class Approvals:
     def _left(self, paused: Paused) -> tuple[str, ...]:
         """What the loop still waits for: decisions, and commands that were accepted and run."""
         undecided = self._undecided(paused)
-        return tuple(ref for ref in paused.refs if ref in undecided or self._means.is_running(paused.loop.run, ref))
+        return tuple(ref for ref in paused.refs if ref in undecided or self._is_running(paused.loop.run, ref))
+
+    def _is_running(self, run: str, ref: str) -> bool:
+        return any(work.is_running(run, ref) for work in self._background)
+
+    def _is_task_released(self, run: str, failure: str) -> bool:
+        """Whether a task waits for this run; it may begin again now, or has failed. Call inside a transaction."""
+        decided = TaskDecided(run, failure)
+        self._events.publish(decided)
+        return decided.is_found
 
     def _undecided(self, paused: Paused) -> tuple[str, ...]:
         known = self._verbs.actions.open_paths(paused.loop.run)
@@ -305,30 +320,30 @@ class Approvals:
         with self._store.write(run=loop.run, durable=True):
             if (now := self._runs.loop(loop.id).status) != PROPOSED:
                 if now == WAITING and is_begun and not is_of_task:
-                    self._means.start(loop.id)  # whoever was quicker may have left that to us
+                    self._events.publish(LoopReady(loop.id))  # whoever was quicker may have left that to us
                 return now
             written = [self._append(paused, paused.event, result)]
             if result.is_error:
                 why = "a call before it was rejected" if is_over else "a call before it failed"
                 for call in paused.later:
                     written.append(self._append(paused, call, Outcome(424, "aborted", f"{call.tool} was not run: {why}")))
-            if is_of_task and not self._means.release(loop.run, f"rejected: {result.message}" if is_over else ""):
+            if is_of_task and not self._is_task_released(loop.run, f"rejected: {result.message}" if is_over else ""):
                 end = end or LoopEnded(STOPPED, "cancelled", "its task does not wait for this any more")
             if end is None:
                 self._runs.take_up(loop.id, is_ours=not is_of_task)
             else:
                 self._runs.end_paused(loop, end.status, end.outcome)
         for event in written:
-            self._means.show(loop.id, event)
+            self._events.publish(LoopProgress(loop.id, event))
         if end is not None:
-            self._means.show(loop.id, end)
-            self._means.free(loop.run)
+            self._events.publish(LoopProgress(loop.id, end))
+            self._events.publish(RunFreed(loop.run))
             return end.status
         if is_of_task:
-            self._means.wake()
+            self._events.publish(TaskReady())
             return WAITING
         if is_begun:
-            self._means.start(loop.id)
+            self._events.publish(LoopReady(loop.id))
         return RUNNING
 
     def _result(self, paused: Paused) -> Outcome:
@@ -339,7 +354,7 @@ class Approvals:
             if known is None:
                 continue
             view, body = known
-            if (done := self._means.result(paused.loop.run, ref)) is not None:
+            if (done := self._background_result(paused.loop.run, ref)) is not None:
                 texts.append(done.message)
                 origin, source = done.origin or origin, done.source or source
                 if done.is_error and found.outcome != "rejected":
@@ -354,6 +369,10 @@ class Approvals:
             texts.append(": ".join(word for word in (ref, label, body) if word) if label else body)
         message = "\n".join(text for text in texts if text) or ("done" if not found.is_error else found.outcome)
         return Outcome(found.status, found.outcome, message, found.hint, origin=origin, source=source)
+
+    def _background_result(self, run: str, ref: str) -> Outcome | None:
+        """What came of something that ran in the background."""
+        return next((done for work in self._background if (done := work.result(run, ref)) is not None), None)
 
     def _append(self, paused: Paused, call: Event, outcome: Outcome) -> Event:
         """The result of a call, in its log entry too, if it has one that is open."""

@@ -76,6 +76,10 @@ class Streams:
         self._process = process
         self._clean = clean
 
+    def clean(self, text: str) -> str:
+        """A text as it may be stored and shown, without secrets."""
+        return self._clean(text)
+
     def begin(self, actor: Actor, action: str, log: str) -> Stream:
         """The action in this log entry has been allowed (200) and runs: two empty channels with 102, summarized."""
         folder = f"{SCHEMES.get(action, 'sh')}://{log.partition('://')[2].partition('/')[0]}/"

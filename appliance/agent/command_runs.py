@@ -16,6 +16,7 @@ from typing import Any
 from appliance.agent.approvals import APPROVED, Ballot
 from appliance.agent.command_output import APPLIED, RECORDED, Ended, Stream, Streams
 from appliance.agent.dispatch import actor_of
+from appliance.agent.loop_events import BackgroundWorkEnded, CommandStopped
 from appliance.agent.toolbox import Caller
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Conflict, NotFound, OwlError, Refused
@@ -25,6 +26,7 @@ from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor
 from appliance.policy.modes import terms as terms_of
 from appliance.records import Outcome
+from appliance.runtime.events import Events
 from appliance.sandbox.bubblewrap import Execution, Order
 from appliance.sandbox.workspace import Job, Workbench
 from appliance.sessions.runs import Runs
@@ -41,8 +43,6 @@ WRITE_S = 1.0  # at most one write to the disk in so long, however much is said
 REST = 20  # times as long as a write took is waited before the next
 KEPT_TEXT = 400_000  # characters of output that the caller is handed
 NEEDS_APPROVAL = "it needs approval, and nobody is here to give it"
-
-Deadline = Callable[[str, str, float], float]  # tool, group, what it says of itself
 
 
 @dataclass(frozen=True)
@@ -62,26 +62,16 @@ class Ran:
         return {name: getattr(done, name) for name in names} | said
 
 
-@dataclass(frozen=True)
-class Means:
-    """What it works with. `go_on` takes up a run's loop that waited for a command, `tell` says something to a person."""
-
-    bench: Workbench
-    streams: Streams
-    verbs: Verbs
-    runs: Runs
-    entries: Entries
-    clean: Callable[[str], str]
-    deadline_of: Deadline
-    go_on: Callable[[str], object]
-    tell: Callable[[str, str], object]  # run, text
-
-
 class Executions:
-    """Runs commands for tools and for decisions."""
+    """Runs commands for tools and for decisions. Publishes `BackgroundWorkEnded` and `CommandStopped`."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, bench: Workbench, streams: Streams, verbs: Verbs, runs: Runs, entries: Entries, events: Events) -> None:
+        self._bench = bench
+        self._streams = streams
+        self._verbs = verbs
+        self._runs = runs
+        self._entries = entries
+        self._events = events
         self._guard = threading.Lock()
         self._running: dict[str, tuple[str, CancelToken]] = {}  # by channel, of what run and how it is stopped
         self._threads: list[threading.Thread] = []
@@ -93,15 +83,15 @@ class Executions:
         """Run a command line, or record that it waits for somebody's word: the outcome says so then."""
         job = self._job(caller, action, timeout_s)
         is_reading = action in READING
-        if self._waits(caller, not is_reading and self._means.bench.has_project(job)):
-            self._means.bench.judge(job, command, is_read_only=is_reading)
+        if self._waits(caller, not is_reading and self._bench.has_project(job)):
+            self._bench.judge(job, command, is_read_only=is_reading)
             text, approved = self.described(caller, action, command)
             given = {"command": command, "timeout_s": job.timeout_s, "role": caller.terms.role, APPROVED: approved}
-            return self._means.verbs.record(self._actor(caller), action, subject(command), text, given)
-        order = self._means.bench.prepared(job, command, is_read_only=is_reading)
-        order = self._means.bench.bound(order, command, caller.terms.approved)
+            return self._verbs.record(self._actor(caller), action, subject(command), text, given)
+        order = self._bench.prepared(job, command, is_read_only=is_reading)
+        order = self._bench.bound(order, command, caller.terms.approved)
         if caller.run and caller.log and caller.terms.layout == "entries":
-            stream = self._means.streams.begin(self._actor(caller), action, caller.log)
+            stream = self._streams.begin(self._actor(caller), action, caller.log)
             with self._noted(job, stream) as mine:
                 return self._streamed(mine, command, stream, order)
         return self._plain(job, command, order)
@@ -109,7 +99,7 @@ class Executions:
     def described(self, caller: Caller, action: str, command: str) -> tuple[str, dict[str, str]]:
         """A command for whoever decides, after the files that it names; and their hashes, to which the decision is bound."""
         job = self._job(caller, action, 0)
-        files = self._means.bench.named_files(job, command, is_read_only=action in READING)
+        files = self._bench.named_files(job, command, is_read_only=action in READING)
         approved = {name: str(one["sha256"]) for name, one in files.items()}
         # Lines of a command that names no files must not pass for the head of one that does.
         head = told_files(files) or (["Command:"] if "\n" in command.strip() else [])
@@ -120,28 +110,28 @@ class Executions:
         job = self._job(caller, tool, 0, "files")
         if caller.terms.mode == "ask":
             raise Refused(f"{tool} is not allowed here: {caller.terms.bars_files}", hint="say what should be changed instead")
-        is_shared = not self._means.bench.is_own(job, path)
+        is_shared = not self._bench.is_own(job, path)
         if is_shared and self._waits(caller, True):
-            self._means.bench.judge_write(job, path)
+            self._bench.judge_write(job, path)
             text = given.get("content") or f"{given.get('old_text', '')}\n->\n{given.get('new_text', '')}"
-            before = self._means.bench.touch(job, "hash", path)["sha256"]
+            before = self._bench.touch(job, "hash", path)["sha256"]
             more = {"path": path, "given": given, "role": caller.terms.role, BEFORE: before}
-            return self._means.verbs.record(self._actor(caller), tool, path, f"{path}\n\n{text}", more)
-        return self._means.bench.touch(job, FILES[tool], path, **given)
+            return self._verbs.record(self._actor(caller), tool, path, f"{path}\n\n{text}", more)
+        return self._bench.touch(job, FILES[tool], path, **given)
 
     # -- what decisions lead to ---------------------------------------------------------------------
 
     def check(self, ballot: Ballot) -> bool:
         """Speaks against a change of a file, or a command that names one, which somebody has edited since it was proposed."""
         waiting = ballot.waiting
-        entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
+        entry = self._entries.get(waiting.ref, scope=f"run:{waiting.run}")
         if APPROVED in entry.attributes:
             return self._check_named(ballot, entry)
         if waiting.action not in FILES or BEFORE not in entry.attributes:
             return True
         job, path = self._job(self._caller(waiting, entry), waiting.action, 0, "files"), str(entry.attributes.get("path"))
         try:
-            was, now = str(entry.attributes[BEFORE]), str(self._means.bench.touch(job, "hash", path)["sha256"])
+            was, now = str(entry.attributes[BEFORE]), str(self._bench.touch(job, "hash", path)["sha256"])
         except OwlError as error:
             ballot.veto = Outcome(error.status, error.outcome, error.message, error.hint)
             return False
@@ -168,31 +158,31 @@ class Executions:
         """Something that waited was accepted: a command begins, a file is changed. What somebody did already is only noted."""
         if waiting.action not in (*COMMANDS, *FILES):
             return
-        entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
+        entry = self._entries.get(waiting.ref, scope=f"run:{waiting.run}")
         if not set(RECORDED) & set(entry.attributes):
             return  # of the same name, and not recorded here
         caller = self._caller(waiting, entry)
-        run = self._means.runs.get(waiting.run)
+        run = self._runs.get(waiting.run)
         if waiting.action in FILES:
             self._apply(caller, waiting, entry.attributes)
             return
         actor = replace(self._actor(caller), log=waiting.ref)
         command = str(entry.attributes.get("command") or waiting.subject)
         timeout_s = float(entry.attributes.get("timeout_s") or 0)
-        self._means.runs.taint(run.id, "command")
-        stream = self._means.streams.begin(actor, waiting.action, waiting.ref)
+        self._runs.taint(run.id, "command")
+        stream = self._streams.begin(actor, waiting.action, waiting.ref)
         if entry.body.strip():  # whoever accepted it ran it
-            self._means.streams.append(run.id, stream.output, entry.body)
-            self._means.streams.end(run.id, stream.output, Ended())
+            self._streams.append(run.id, stream.output, entry.body)
+            self._streams.end(run.id, stream.output, Ended())
             return
         caller = replace(caller, terms=replace(caller.terms, approved=dict(entry.attributes.get(APPROVED) or {})))
         self._start(self._job(caller, waiting.action, timeout_s), command, stream)
 
     def is_running(self, run: str, ref: str) -> bool:
         """Whether a chat's command that was accepted still runs, and its answer has to wait."""
-        if self._means.runs.get(run).settings.layout == "entries":
+        if self._runs.get(run).settings.layout == "entries":
             return False
-        return self._means.streams.is_open(run, ref)
+        return self._streams.is_open(run, ref)
 
     def cancel(self, run: str, path: str = "", reason: str = "stopped") -> int:
         """Stop the commands that run in the background in a run, or the one with this channel; how many. NotFound for none."""
@@ -202,14 +192,18 @@ class Executions:
             token.set()
         if path and not hit:  # somebody else's process runs it
             try:
-                self._means.streams.end(run, path, Ended(-1, 0, reason, is_stopped=True))
+                self._streams.end(run, path, Ended(-1, 0, reason, is_stopped=True))
             except Conflict as error:
                 raise NotFound(f"{path} does not run", hint=error.message) from None
             return 1
         return len(hit)
 
-    def stop(self, run: str) -> int:
-        """The same for all of a run, of which there may be none."""
+    def result(self, run: str, ref: str) -> Outcome | None:
+        """What came of a command that was accepted; None for what is none."""
+        return self._streams.result(run, ref)
+
+    def abandon(self, run: str) -> int:
+        """Stop all commands of a run, of which there may be none; how many."""
         return self.cancel(run)
 
     def close(self) -> None:
@@ -225,28 +219,28 @@ class Executions:
     def tails(self, limit: int = 5, lines: int = 3) -> list[dict[str, str]]:
         """The commands that run and the last lines of what they said, for people."""
         found = []
-        running = [one for one in self._means.streams.running() if self._means.runs.is_shown(one[0])]
+        running = [one for one in self._streams.running() if self._runs.is_shown(one[0])]
         for run, path in running[:limit]:
             with suppress(NotFound):
-                body = self._means.entries.get(path, scope=f"run:{run}").body
+                body = self._entries.get(path, scope=f"run:{run}").body
                 found.append({"run": run, "path": path, "tail": "\n".join(body.rstrip("\n").split("\n")[-lines:])})
         return found
 
     # -- inside -------------------------------------------------------------------------------------
 
     def _job(self, caller: Caller, tool: str, timeout_s: float, group: str = GROUP) -> Job:
-        most_s = self._means.deadline_of(tool, group, 0)
+        most_s = self._bench.deadline_s(tool, group, 0)
         wanted_s = min(timeout_s, most_s) if timeout_s > 0 else most_s
         return Job(tool, group, caller.cancel, caller.session, caller.run, caller.terms, wanted_s)
 
     def _caller(self, waiting: Waiting, entry: Entry) -> Caller:
         """Whoever asked for what waits."""
-        run = self._means.runs.get(waiting.run)
+        run = self._runs.get(waiting.run)
         terms = terms_of("act", run.settings, role=str(entry.attributes.get("role") or ""))
         return Caller(run.id, CancelToken(), run.session, terms, waiting.ref)
 
     def _actor(self, caller: Caller) -> Actor:
-        return actor_of(self._means.runs, caller)
+        return actor_of(self._runs, caller)
 
     @staticmethod
     def _waits(caller: Caller, is_shared: bool) -> bool:
@@ -269,19 +263,19 @@ class Executions:
             if len(said) < 4 * KEPT_TEXT:
                 said.extend(data)
 
-        done = self._means.bench.carry_out(job, command, order, show)
+        done = self._bench.carry_out(job, command, order, show)
         return self._ran(job, done, bytes(said))
 
     def _ran(self, job: Job, done: Execution, said: bytes) -> Ran:
-        text, is_cut = self._means.clean(_readable(said)), done.is_cut
+        text, is_cut = self._streams.clean(_readable(said)), done.is_cut
         if len(text) > KEPT_TEXT:
             text, is_cut = text[:KEPT_TEXT], True
-        out, err = (self._means.clean(part.decode("utf-8", "replace")).encode() for part in (done.stdout, done.stderr))
+        out, err = (self._streams.clean(part.decode("utf-8", "replace")).encode() for part in (done.stdout, done.stderr))
         return Ran(replace(done, stdout=out, stderr=err, is_cut=is_cut), text, job.timeout_s)
 
     def _streamed(self, job: Job, command: str, stream: Stream, order: Order | None = None) -> Ran:
         """The same, and what it says goes to its channels meanwhile; without an order it is judged now."""
-        pour = _Pour(self._means.streams, stream, job.cancel.set if isinstance(job.cancel, CancelToken) else _nothing)
+        pour = _Pour(self._streams, stream, job.cancel.set if isinstance(job.cancel, CancelToken) else _nothing)
         said = bytearray()
 
         def show(number: int, data: bytes) -> None:
@@ -291,9 +285,9 @@ class Executions:
 
         try:
             if order is None:
-                order = self._means.bench.prepared(job, command, is_read_only=job.tool in READING)
-                order = self._means.bench.bound(order, command, job.terms.approved)
-            done = self._means.bench.carry_out(job, command, order, show)
+                order = self._bench.prepared(job, command, is_read_only=job.tool in READING)
+                order = self._bench.bound(order, command, job.terms.approved)
+            done = self._bench.carry_out(job, command, order, show)
         except OwlError as error:
             pour.finish(Ended(-1, 0, error.message))
             raise
@@ -333,8 +327,8 @@ class Executions:
             LOG.warning("a command was not run: %s", error, extra={"run": job.run})
         try:
             if is_stopped:
-                self._means.tell(job.run, f"stopped: {command}")
-            self._means.go_on(job.run)
+                self._events.publish(CommandStopped(job.run, command))
+            self._events.publish(BackgroundWorkEnded(job.run))
         except OwlError as error:
             LOG.warning("thread %s does not go on: %s", job.run, error)
 
@@ -343,12 +337,12 @@ class Executions:
         job = self._job(caller, waiting.action, 0, "files")
         try:
             given = dict(attributes.get("given") or {})
-            done = self._means.bench.touch(job, FILES[waiting.action], str(attributes.get("path")), **given)
+            done = self._bench.touch(job, FILES[waiting.action], str(attributes.get("path")), **given)
             text = written(waiting.action, waiting.subject, done)
         except OwlError as error:
             text = f"not done: {error}"
         content = Content(body=text, attributes={**attributes, APPLIED: True})
-        self._means.entries.put(waiting.ref, content, scope=f"run:{waiting.run}")
+        self._entries.put(waiting.ref, content, scope=f"run:{waiting.run}")
 
 
 class _Pour:

@@ -11,14 +11,16 @@ from dataclasses import fields, replace
 from functools import partial
 
 from appliance.agent.agent import Agent, Work
+from appliance.agent.loop_events import LoopProgress, LoopStored, Shown, TurnStarting
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import NotFound, OwlError, StoreError, Unavailable
 from appliance.policy import modes
-from appliance.prompt.roles import CHAT, Role
-from appliance.records import Delta, Event, LoopEnded, Message, Model, Outcome, Status, Terms, ToolCall, Tools, TurnBegun, TurnEnded
+from appliance.prompt.roles import CHAT, Role, Roles
+from appliance.records import Delta, Event, LoopEnded, Message, Outcome, Status, Terms, ToolCall, Tools, TurnBegun, TurnEnded
 from appliance.records import Step as AgentStep
 from appliance.runtime import hook_points
 from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.events import Events
 from appliance.runtime.subscriptions import Box
 from appliance.sessions.events import as_messages
 from appliance.sessions.runs import DONE, FAILED, PROPOSED, RUNNING, WAITING, Loop, Runs, TurnCost
@@ -28,10 +30,6 @@ from appliance.store.database import Store
 LOG = logging.getLogger(__name__)
 DRAFT_EVERY_S = 2.0
 MOMENTS = {"message": Step.ANSWERED, "tool_use": Step.CALL_RECORDED, "tool_result": Step.RESULT_RECORDED}
-
-Shown = Delta | Event | LoopEnded  # what a listener is told
-Ended = Callable[[Loop, LoopEnded], None]
-BeforeTurn = Callable[[str, Terms], object]
 
 
 class Subscription(Box[Shown]):
@@ -91,35 +89,33 @@ class Feed:
 
 
 class Loops:
-    """Drives loops; `ended` is called inside the transaction that ends one, `passed` after each step of its life."""
+    """Drives loops. Publishes `TurnStarting`, and `LoopStored` inside the transaction that ends one."""
 
     def __init__(
         self,
         store: Store,
         runs: Runs,
-        model: Model,
         agent: Agent,
         *,
         status: Status,
-        ended: Ended | None = None,
-        before_turn: BeforeTurn | None = None,
+        events: Events | None = None,
+        roles: Roles | None = None,
         passed: Passed = nobody,
     ) -> None:
-        """`before_turn` is called before each call of the model."""
+        """Without `roles` every run is a chat's; `passed` is called after each step of a loop's life."""
         self._store = store
         self._runs = runs
-        self._model = model
         self._agent = agent
-        self._before_turn = before_turn
         self._status = status
-        self._ended = ended
+        self._roles = roles
+        self.events = events or Events()
         self._passed = passed
         self._owed: dict[str, list[Callable[[], None]]] = {}
         self._guard = threading.Lock()
         self._injected: dict[str, list[int]] = {}
         self.is_closing = False
-        self.role_of: Callable[[str], Role] = lambda name: CHAT
         self.feed = Feed()
+        self.events.subscribe(LoopProgress, lambda progress: self.feed.put(progress.loop, progress.item))
 
     def answer(self, loop: Loop, cancel: CancelToken, role: Role | None = None, *, tools: Tools | None = None) -> LoopEnded:
         """Drive the agent through a loop that `Runs.start_loop` has begun; how it ended. The end is recorded, or owed.
@@ -139,9 +135,9 @@ class Loops:
         draft = Draft(self._runs, loop.id)
         end = LoopEnded(FAILED, "failed", "the agent ended without a verdict")
         try:
-            role = role or self.role_of(self._runs.get(loop.run).role)
+            role = role or (CHAT if self._roles is None else self._roles.of(self._runs.get(loop.run).role))
             work = replace(self._work(loop, role), tools=tools)
-            routes = self._model.plan(work.settings.model or role.pool)
+            routes = self._agent.plan(work.settings.model or role.pool)
             turn = self._runs.last_turn(loop.id)
             person = self._runs.person(loop.session)
             for step in self._agent.loop(loop.run, routes, cancel, person, session=loop.session, role=role, work=work):
@@ -180,8 +176,7 @@ class Loops:
         tools = role.unkept if run.settings.layout == "entries" else role.tools
         terms = replace(terms, tools=tools, sandbox=role.sandbox, is_child=role.is_child)
         turn, turns = self._runs.moment(loop.run)[1], self._runs.turns_of(loop.id)
-        work = Work(terms, run.settings, loop.seq, turn, turns, arrived=partial(self._arrived, loop.run), deeds=self._deeds(loop))
-        return work if self._before_turn is None else replace(work, before_turn=partial(self._before_turn, loop.run, terms))
+        return Work(terms, run.settings, loop.seq, turn, turns, LoopTurns(self, loop.run, terms), deeds=self._deeds(loop))
 
     def _deeds(self, loop: Loop) -> tuple[tuple[ToolCall, Outcome], ...]:
         """What the calls came to of the turn in which a loop that is gone on with was put down."""
@@ -203,7 +198,7 @@ class Loops:
         with self._guard:
             self._injected.setdefault(run, []).append(loop_id)
 
-    def _arrived(self, run: str) -> list[Message]:
+    def take_injected(self, run: str) -> list[Message]:
         """What was added to a run's answer since the last call: prompts that are answered with it."""
         with self._guard:
             loops = self._injected.pop(run, [])
@@ -231,8 +226,7 @@ class Loops:
                 self._runs.end_loop(loop, end.status, end.outcome)
             if self._runs.get(loop.run).kind != "child":  # in its session somebody else works
                 self._runs.rest_session(loop.session, "stopped" if self.is_closing else "active")
-            if self._ended is not None:
-                self._ended(loop, end)
+            self.events.publish(LoopStored(loop, end))
         self._passed(Step.LOOP_ENDED)
         for event in events:
             self.feed.put(loop.id, event)
@@ -310,6 +304,23 @@ class Loops:
     def _keep(self, event: Event) -> None:
         """Record what was shown already."""
         self._runs.append(event, durable=True)
+
+
+class LoopTurns:
+    """What goes on around one loop of a run between two calls of the model."""
+
+    def __init__(self, loops: Loops, run: str, terms: Terms) -> None:
+        self._loops = loops
+        self._run = run
+        self._terms = terms
+
+    def begin_turn(self) -> None:
+        """Publish that the model is about to be asked."""
+        self._loops.events.publish(TurnStarting(self._run, self._terms))
+
+    def arrived(self) -> list[Message]:
+        """The prompts that were handed in while this one is answered, and are answered with it."""
+        return self._loops.take_injected(self._run)
 
 
 class Draft:

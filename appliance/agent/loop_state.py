@@ -5,6 +5,7 @@ Facts that `agent.agent` works on; nothing is decided here.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Effects
@@ -39,17 +40,35 @@ class Limits:
     tier: Callable[[Route], Tier] = lambda route: "able"
 
 
-def nobody() -> Sequence[Message]:
-    """Nothing has arrived."""
-    return ()
+class TurnSource(Protocol):
+    """What goes on around a loop between two calls of the model."""
+
+    def begin_turn(self) -> None:
+        """The model is about to be asked."""
+        ...
+
+    def arrived(self) -> Sequence[Message]:
+        """What the person has added since this was last asked."""
+        ...
+
+
+class NothingArrives:
+    """A loop to which nobody adds anything."""
+
+    def begin_turn(self) -> None:
+        """Nothing is to be prepared."""
+
+    def arrived(self) -> Sequence[Message]:
+        """No messages."""
+        return ()
 
 
 @dataclass(frozen=True)
 class Work:
     """Where a loop stands when it is begun or taken up: its terms, what its run is set to, and the turns so far.
 
-    `turn` counts those of the whole run, `turns` those of this loop. `arrived` gives what the person has added since it
-    was last asked, `before_turn` is called before each call of the model. `tools` are used instead of everybody's.
+    `turn` counts those of the whole run, `turns` those of this loop. `source` is asked before each call of the model.
+    `tools` are used instead of everybody's.
     `deeds` are the calls with their results of a turn that waited for a decision.
     """
 
@@ -58,8 +77,7 @@ class Work:
     loop: int = 0
     turn: int = 0
     turns: int = 0
-    arrived: Callable[[], Sequence[Message]] = nobody
-    before_turn: Callable[[], object] = nobody
+    source: TurnSource = NothingArrives()
     tools: Tools | None = None
     deeds: tuple[tuple[ToolCall, Outcome], ...] = ()
 

@@ -8,11 +8,11 @@ grant. Knows nothing about why a call was held.
 import glob
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from appliance.agent.approvals import APPROVED
+from appliance.agent.loop_events import BackgroundWorkEnded
 from appliance.agent.taint_gate import cleared
 from appliance.agent.toolbox import Toolbox
 from appliance.clock import CancelToken, new_id
@@ -24,6 +24,7 @@ from appliance.policy import grants
 from appliance.policy.grants import Grant, Grants
 from appliance.policy.modes import terms as terms_of
 from appliance.records import Outcome, ToolCall
+from appliance.runtime.events import Events
 from appliance.sessions.runs import Runs
 
 LOG = logging.getLogger(__name__)
@@ -31,23 +32,16 @@ DONE = "done"  # the attribute of a proposal that says what came of its call
 CLOSE_S = 10.0
 
 
-@dataclass(frozen=True)
-class Means:
-    """What it works with; `go_on` takes up a run's loop that waited."""
+class ReleasedCalls:
+    """Runs calls that were held and then accepted. Publishes `BackgroundWorkEnded`."""
 
-    runs: Runs
-    entries: Entries
-    views: Views
-    grants: Grants
-    toolbox: Toolbox
-    go_on: Callable[[str], object]
-
-
-class Clearance:
-    """Runs what was accepted."""
-
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, runs: Runs, entries: Entries, views: Views, grants: Grants, toolbox: Toolbox, events: Events) -> None:
+        self._runs = runs
+        self._entries = entries
+        self._views = views
+        self._grants = grants
+        self._toolbox = toolbox
+        self._events = events
         self._guard = threading.Lock()
         self._running: dict[tuple[str, str], CancelToken] = {}
         self._threads: list[threading.Thread] = []
@@ -58,7 +52,7 @@ class Clearance:
         call = cleared(attributes)
         if call is None:
             return
-        entry = self._means.entries.get(waiting.ref, scope=f"run:{waiting.run}")
+        entry = self._entries.get(waiting.ref, scope=f"run:{waiting.run}")
         if entry.body.strip():  # whoever accepted it has done it, and says what came of it
             self._keep(waiting.run, waiting.ref, Outcome(200, "ok", entry.body))
             return
@@ -80,7 +74,7 @@ class Clearance:
         attributes = self._attributes(run, ref)
         if cleared(attributes) is None:
             return None
-        view = self._means.views.find(run, ref)
+        view = self._views.find(run, ref)
         if view is None or view.state in ("proposed", "failed") or self.is_running(run, ref):
             return None
         done = attributes.get(DONE)
@@ -95,10 +89,10 @@ class Clearance:
         attributes = self._attributes(run, ref)
         if cleared(attributes) is None:
             raise BadInput(f"{ref} is no call that was held: nothing to remember", hint="approve it without --remember")
-        person = self._means.runs.person(self._means.runs.get(run).session)
+        person = self._runs.person(self._runs.get(run).session)
         kind, target = (str(attributes.get(name) or "") for name in ("kind", "target"))
         origins = [str(origin) for origin in attributes.get("origins") or ()]
-        return self._means.grants.add(person, kind, glob.escape(target), origins, grants.lasting(lasts), by)
+        return self._grants.add(person, kind, glob.escape(target), origins, grants.lasting(lasts), by)
 
     def stop(self, run: str) -> int:
         """Stop what runs for a run; how many calls."""
@@ -107,6 +101,10 @@ class Clearance:
         for token in hit:
             token.set()
         return len(hit)
+
+    def abandon(self, run: str) -> int:
+        """None: what a person has said yes to is done, whoever stops the run meanwhile."""
+        return 0
 
     def close(self) -> None:
         """Stop everything and wait until it is noted, but not for ever."""
@@ -121,13 +119,13 @@ class Clearance:
 
     def _work(self, waiting: Waiting, call: ToolCall, role: str, token: CancelToken) -> None:
         try:
-            run = self._means.runs.get(waiting.run)
+            run = self._runs.get(waiting.run)
             approved = {
                 str(name): str(value) for name, value in (self._attributes(run.id, waiting.ref).get(APPROVED) or {}).items()
             }
             terms = replace(terms_of("act", run.settings, role=role), approval="auto", approved=approved)
             call = replace(call, id=f"cleared-{new_id()}")
-            outcome = self._means.toolbox.dispatch(call, run.id, token, run.session, terms=terms, is_cleared=True)
+            outcome = self._toolbox.dispatch(call, run.id, token, run.session, terms=terms, is_cleared=True)
             self._keep(run.id, waiting.ref, outcome)
         except OwlError as error:
             LOG.warning("what came of %s was not noted: %s", waiting.ref, error, extra={"run": waiting.run})
@@ -135,7 +133,7 @@ class Clearance:
             with self._guard:
                 self._running.pop((waiting.run, waiting.ref), None)
         try:
-            self._means.go_on(waiting.run)
+            self._events.publish(BackgroundWorkEnded(waiting.run))
         except OwlError as error:
             LOG.warning("thread %s does not go on: %s", waiting.run, error)
 
@@ -145,10 +143,10 @@ class Clearance:
         done = {name: getattr(outcome, name) for name in names}
         attributes = {**self._attributes(run, ref), DONE: done, **(outcome.provenance or {})}
         content = Content(body=outcome.message, attributes=attributes)
-        self._means.entries.put(ref, content, scope=f"run:{run}")
+        self._entries.put(ref, content, scope=f"run:{run}")
 
     def _attributes(self, run: str, ref: str) -> dict[str, Any]:
         try:
-            return dict(self._means.entries.get(ref, scope=f"run:{run}").attributes)
+            return dict(self._entries.get(ref, scope=f"run:{run}").attributes)
         except NotFound:
             return {}

@@ -8,23 +8,23 @@ Who runs what was accepted is `agent.released_calls`. Not promised: that nothing
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from appliance.agent.approvals import APPROVED
+from appliance.agent.command_runs import Executions
 from appliance.agent.dispatch import actor_of
-from appliance.agent.taint_tracking import Origins, Sight, is_elsewhere
-from appliance.agent.toolbox import Caller
+from appliance.agent.taint_tracking import HELP, Origins, Sight, is_elsewhere
+from appliance.agent.toolbox import Caller, Toolbox
 from appliance.agent.toolbox import Mark as ToolMark
 from appliance.errors import OwlError
 from appliance.knowledge.action_log import subject_of
-from appliance.knowledge.entries import Entries
 from appliance.knowledge.verbs import Verbs
 from appliance.policy import taint
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grant, Grants
-from appliance.policy.taint import CARRYING, Known, Mark, Reach
+from appliance.policy.taint import CARRYING, TOOL, Known, Mark, Reach
 from appliance.records import Event, Outcome, ToolCall
 from appliance.sessions.events import SPOKEN, origin_of
 from appliance.sessions.outbox import Letter, Outbox
@@ -42,23 +42,28 @@ FIRST_CHARS, LAST_CHARS = 3000, 1000  # of the arguments that a person is shown:
 MAX_EVENTS = 2000  # newest ones of a run that are looked at
 
 
-@dataclass(frozen=True)
-class Post:
-    """What the gate works with."""
+class ServerTools(Protocol):
+    """What is known of the tools that servers offer, without asking them."""
 
-    runs: Runs
-    entries: Entries
-    verbs: Verbs
-    grants: Grants
-    ledger: Ledger
-    outbox: Outbox
-    origins: Origins
-    kinds: Callable[[], Mapping[str, str]]  # how tools reach out, those that do
-    names: Callable[[ToolCall], frozenset[str]]  # of the arguments of the tool that a call leads to, a server's included
-    tools: Callable[[str], int]  # how many a server has
-    meant: Callable[[ToolCall], ToolCall]  # the call that another one leads to
-    commands: Callable[[Caller, str, str], tuple[str, dict[str, str]]] | None = None  # one in words, and hashes of what it names
-    strange_always: Callable[[], Sequence[str]] = tuple  # skills from elsewhere whose text is in every prompt
+    def count(self, server: str) -> int:
+        """How many tools a server has."""
+        ...
+
+    def arguments(self, server: str, tool: str) -> frozenset[str]:
+        """The arguments of a server's tool; none for one that is not known."""
+        ...
+
+
+class NoServers:
+    """Where there are no servers of tools."""
+
+    def count(self, server: str) -> int:
+        """None."""
+        return 0
+
+    def arguments(self, server: str, tool: str) -> frozenset[str]:
+        """None."""
+        return frozenset()
 
 
 @dataclass(frozen=True)
@@ -82,63 +87,127 @@ class Held:
         return sorted({mark.scope for mark in self.marks})
 
 
+class HeldCalls:
+    """What becomes of a held call: a proposal, or a refusal of which its person is told; and the audit of both."""
+
+    def __init__(self, runs: Runs, verbs: Verbs, ledger: Ledger, outbox: Outbox, executions: Executions | None = None) -> None:
+        """With `executions` a command is shown with the files that it names, and bound to them."""
+        self._runs = runs
+        self._verbs = verbs
+        self._ledger = ledger
+        self._outbox = outbox
+        self._executions = executions
+
+    def propose(self, held: Held, call: ToolCall, caller: Caller) -> Outcome:
+        """Record the call as what waits for a person's decision."""
+        given: dict[str, Any] = {
+            HELD: {"tool": call.name, "arguments": call.arguments},
+            "kind": held.reach.kind,
+            "target": held.target,
+            "origins": held.scopes,
+            "because": held.because,
+            "role": caller.terms.role,
+        }
+        text = text_of(held, call)
+        if held.reach.kind == "exec" and self._executions is not None:
+            told, given[APPROVED] = self._executions.described(caller, call.name, str(call.arguments.get("command") or ""))
+            text = f"{text}\n{told}"
+        actor = actor_of(self._runs, caller)
+        outcome = self._verbs.record(actor, call.name, subject_of(call) or held.target, text, given)
+        self.note(KIND, held, call, caller)
+        return Outcome(202, "proposed", outcome.message, data={**outcome.data, HELD: True})
+
+    def refuse(self, held: Held, call: ToolCall, caller: Caller) -> Outcome:
+        """Nobody is there to decide: it is not done, and its person is told."""
+        self.note(KIND, held, call, caller)
+        person = self._runs.person(held.run.session)
+        if person:
+            text = f"Not done: {text_of(held, call)}\nowlbox grants add lets such calls pass; or do it yourself."
+            key = f"held:{held.run.id}:{call.id}:{self._runs.marks.seq(held.run.id)}"
+            self._outbox.put(Letter(key, person, text, run=held.run.id), sources=(f"run:{held.run.id}",), durable=True)
+        text = f"{call.name} was held: it would {taint.KINDS[held.reach.kind]} in a thread with texts of strangers ({held.because})"
+        return Outcome(403, HELD, text, "go on without it, and say in your result that it waits for the person, who was told")
+
+    def note(self, kind: str, held: Held, call: ToolCall, caller: Caller, grant: Grant | None = None) -> None:
+        """Write down what became of a call."""
+        detail: dict[str, Any] = {"target": held.target, "because": held.because, "carried": list(held.carried)}
+        detail |= {"grant": grant.id} if grant is not None else {"is_attended": caller.terms.is_attended}
+        self._ledger.note(
+            kind,
+            severity="warning" if grant is None else "info",
+            session=caller.session,
+            run=held.run.id,
+            actor=call.name,
+            rule=f"taint.{held.reach.kind}",
+            detail=detail,
+        )
+
+
 class Checkpoint:
     """Holds calls."""
 
-    def __init__(self, post: Post) -> None:
-        self._post = post
+    def __init__(
+        self, runs: Runs, grants: Grants, origins: Origins, held_calls: HeldCalls, servers: ServerTools | None = None
+    ) -> None:
+        self._runs = runs
+        self._grants = grants
+        self._origins = origins
+        self._held_calls = held_calls
+        self._servers = servers or NoServers()
 
-    def before(self, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
+    def before(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
         """The result of a call that is held; None for one that may be run."""
         try:
-            return self._before(mark, call, caller)
+            return self._before(toolbox, mark, call, caller)
         except OwlError as error:  # what cannot be looked at is not run
             return Outcome(error.status, error.outcome, f"{call.name} was not run: {error.message}", error.hint)
 
-    def _before(self, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
-        self._post.origins.before(_sight(mark, caller), call)
+    def _before(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
+        self._origins.before(_sight(mark, caller), call)
         reach = mark.needs.reach
         if reach is None or caller.is_cleared:
             return None
         call = replace(call, arguments=taint.canonical(reach, call.arguments))
-        held = self._held(reach, call, caller)
+        held = self._held(toolbox, reach, call, caller)
         if held is None:
             return None
-        grant = self._post.grants.find(self._person(held.run), reach.kind, held.target, held.marks)
+        grant = self._grants.find(self._person(held.run), reach.kind, held.target, held.marks)
         if grant is not None:
-            self._note("call_granted", held, call, caller, grant=grant)
+            self._held_calls.note("call_granted", held, call, caller, grant=grant)
             return None
         if caller.terms.is_attended and caller.terms.has_proposals and caller.terms.has_interaction:
-            return self._propose(held, call, caller)
-        return self._refuse(held, call, caller)
+            return self._held_calls.propose(held, call, caller)
+        return self._held_calls.refuse(held, call, caller)
 
-    def after(self, mark: ToolMark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
+    def after(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
         """What came of a call, with its origin."""
         try:
-            return self._post.origins.after(_sight(mark, caller), call, outcome)
+            server = _server_of(toolbox, str(call.arguments.get("name", ""))) if mark.name == HELP else ""
+            return self._origins.after(replace(_sight(mark, caller), server=server), call, outcome)
         except OwlError as error:
             LOG.error("what came of %s could not be marked: %s", call.name, error, extra={"run": caller.run})
             return outcome  # its event is marked by itself, or is not written either
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def _held(self, reach: Reach, call: ToolCall, caller: Caller) -> Held | None:
-        if always := self._post.strange_always():
-            self._post.origins.add(caller.run, [Mark("skill", name) for name in always])
-        since = self._post.runs.marks.since(caller.run)
+    def _held(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller) -> Held | None:
+        self._origins.add_always(caller.run)
+        since = self._runs.marks.since(caller.run)
         if since is None:
             return None
-        marks = taint.holding(reach.kind, self._post.runs.marks.of(f"run:{caller.run}"))
+        marks = taint.holding(reach.kind, self._runs.marks.of(f"run:{caller.run}"))
         if not marks:
             return None
-        run = self._post.runs.any(caller.run)
+        run = self._runs.any(caller.run)
         target = self._target(reach, call, run)
         if not target:
             return None  # it reaches its own person only
         carried: tuple[str, ...] = ()
         if reach.kind in CARRYING:
             where = str(call.arguments.get(reach.target, "")) if reach.kind == "web" else target
-            known = replace(self._known(run, since, target), names=self._post.names(call), tools=self._post.tools(target))
+            known = self._known(toolbox, run, since, target)
+            count = self._servers.count(target.removeprefix("mcp:"))
+            known = replace(known, names=self._names(toolbox, call), tools=count)
             carried = taint.carried(reach, where, call.arguments, known)
             if not carried:
                 return None
@@ -151,7 +220,7 @@ class Checkpoint:
         if reach.kind == "send":
             other = str(call.arguments.get("session_id") or "")
             if other and other != run.session:  # the same person may talk there among others
-                there, here = (self._post.runs.people.find(session) for session in (other, run.session))
+                there, here = (self._runs.people.find(session) for session in (other, run.session))
                 is_mine = there is not None and here is not None and there.context == here.context
                 return "" if is_mine else f"session:{other}"
             person = value.removeprefix("person:")
@@ -164,7 +233,7 @@ class Checkpoint:
             return value if value.startswith("mcp:") else f"mcp:{value}"
         return value or "*"
 
-    def _known(self, run: Run, since: int, target: str) -> Known:
+    def _known(self, toolbox: Toolbox, run: Run, since: int, target: str) -> Known:
         """What a call may carry: what the person said, and what strangers listed."""
         own: list[str] = []
         public: list[str] = []
@@ -172,15 +241,15 @@ class Checkpoint:
         links: set[str] = set()
         followed = 0
         calls: dict[str, ToolCall] = {}
-        kinds, person = self._post.kinds(), self._person(run)
-        for event in self._post.runs.record.path(run.head, kinds=SPOKEN, limit=MAX_EVENTS):
+        kinds, person = _kinds(toolbox), self._person(run)
+        for event in self._runs.record.path(run.head, kinds=SPOKEN, limit=MAX_EVENTS):
             is_before = since > 0 and event.run == run.id and event.seq < since
             if event.kind == "message" and event.role == "user":
                 followed = 0
                 is_own = run.kind in PEOPLE and event.channel != TASKS and event.sender_id in ("", None, person)
                 own += [typed(event)] if is_own else []
             elif event.kind == "tool_use":
-                calls[event.call_id] = self._post.meant(ToolCall(event.call_id, event.tool, event.input or {}))
+                calls[event.call_id] = toolbox.meant(ToolCall(event.call_id, event.tool, event.input or {}))
             elif event.kind == "tool_result":
                 origin, call = origin_of(event), calls.get(event.call_id, ToolCall("", event.tool))
                 kind = kinds.get(call.name, "")
@@ -196,52 +265,17 @@ class Checkpoint:
                 theirs += [event.content] if origin == target else []
         return Known("\n".join(own), frozenset(links), "\n".join(public), "\n".join(theirs), followed)
 
+    def _names(self, toolbox: Toolbox, call: ToolCall) -> frozenset[str]:
+        """The arguments that a tool has; of a call that names a server's tool, those of that."""
+        reach = _reach_of(toolbox, call.name)
+        if reach is not None and reach.within:
+            return self._servers.arguments(str(call.arguments.get(reach.target) or "-"), str(call.arguments.get(TOOL)))
+        spec = toolbox.spec(call.name)
+        known = spec.schema.get("properties") if spec is not None else None
+        return frozenset(known) if isinstance(known, dict) else frozenset()
+
     def _person(self, run: Run) -> str:
-        return self._post.runs.person(run.session)
-
-    # -- holding ------------------------------------------------------------------------------------
-
-    def _propose(self, held: Held, call: ToolCall, caller: Caller) -> Outcome:
-        given: dict[str, Any] = {
-            HELD: {"tool": call.name, "arguments": call.arguments},
-            "kind": held.reach.kind,
-            "target": held.target,
-            "origins": held.scopes,
-            "because": held.because,
-            "role": caller.terms.role,
-        }
-        text = text_of(held, call)
-        if held.reach.kind == "exec" and self._post.commands is not None:
-            told, given[APPROVED] = self._post.commands(caller, call.name, str(call.arguments.get("command") or ""))
-            text = f"{text}\n{told}"
-        actor = actor_of(self._post.runs, caller)
-        outcome = self._post.verbs.record(actor, call.name, subject_of(call) or held.target, text, given)
-        self._note(KIND, held, call, caller)
-        return Outcome(202, "proposed", outcome.message, data={**outcome.data, HELD: True})
-
-    def _refuse(self, held: Held, call: ToolCall, caller: Caller) -> Outcome:
-        """Nobody is there to decide: it is not done, and its person is told."""
-        self._note(KIND, held, call, caller)
-        person = self._person(held.run)
-        if person:
-            text = f"Not done: {text_of(held, call)}\nowlbox grants add lets such calls pass; or do it yourself."
-            key = f"held:{held.run.id}:{call.id}:{self._post.runs.marks.seq(held.run.id)}"
-            self._post.outbox.put(Letter(key, person, text, run=held.run.id), sources=(f"run:{held.run.id}",), durable=True)
-        text = f"{call.name} was held: it would {taint.KINDS[held.reach.kind]} in a thread with texts of strangers ({held.because})"
-        return Outcome(403, HELD, text, "go on without it, and say in your result that it waits for the person, who was told")
-
-    def _note(self, kind: str, held: Held, call: ToolCall, caller: Caller, grant: Grant | None = None) -> None:
-        detail: dict[str, Any] = {"target": held.target, "because": held.because, "carried": list(held.carried)}
-        detail |= {"grant": grant.id} if grant is not None else {"is_attended": caller.terms.is_attended}
-        self._post.ledger.note(
-            kind,
-            severity="warning" if grant is None else "info",
-            session=caller.session,
-            run=held.run.id,
-            actor=call.name,
-            rule=f"taint.{held.reach.kind}",
-            detail=detail,
-        )
+        return self._runs.person(run.session)
 
 
 def typed(event: Event) -> str:
@@ -274,3 +308,19 @@ def cleared(attributes: Mapping[str, Any]) -> ToolCall | None:
 def _sight(mark: ToolMark, caller: Caller) -> Sight:
     profile = mark.needs.profile if mark.needs.network == "none" else "net"
     return Sight(mark.name, mark.group, profile, mark.is_read_only, caller.run, caller.session, caller.terms)
+
+
+def _reach_of(toolbox: Toolbox, tool: str) -> Reach | None:
+    return next((one.mark.needs.reach for one in toolbox.tools() if one.mark.name == tool), None)
+
+
+def _kinds(toolbox: Toolbox) -> dict[str, str]:
+    """How tools reach out, those that do."""
+    marks = (one.mark for one in toolbox.tools())
+    return {mark.name: mark.needs.reach.kind for mark in marks if mark.needs.reach is not None}
+
+
+def _server_of(toolbox: Toolbox, tool: str) -> str:
+    """The origin of what a tool says of itself: the server's that offers it; "" for one of ours."""
+    reach = _reach_of(toolbox, tool)
+    return reach.named if reach is not None and reach.kind == "call" and reach.named.startswith("mcp:") else ""

@@ -8,11 +8,12 @@ nothing about what follows from a mark. Not promised: a text whose reference the
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from appliance.errors import BadInput
+from appliance.ingest.skills import Skills
 from appliance.knowledge.entries import PROJECT
 from appliance.policy.taint import INSIDE, Mark, leaves, of_path
 from appliance.policy.taint_marks import Marks
@@ -28,6 +29,8 @@ SKILL = "skill://"
 SCRIPT = re.compile(r"/skills/([A-Za-z0-9_][\w.-]{0,63})/scripts")
 AFTER = ".,;:!?)*_"
 MAX_REFS = 4000  # of one result
+PLACE = "place:project"
+COMMANDS = ("exec", "project")  # profiles that see the project
 SANDBOXED = ("files", "project", "exec")  # profiles of tools that work in a folder
 # What the numbers in results of a group are.
 SUBJECTS = {"planning": "task", "threads": "run", "schedules": "schedule", "cron": "schedule"}
@@ -48,28 +51,26 @@ class Sight:
     run: str
     session: str = ""
     terms: Terms = Terms()
+    server: str = ""  # the origin of the server's tool that help is asked about
 
 
-def nowhere(sight: Sight) -> tuple[str, ...]:
-    """No folder is known."""
-    return ()
+def _places(sight: Sight) -> tuple[str, ...]:
+    """The folders that a call may read or write: its conversation's, and the project's where its run may see that."""
+    own = (f"place:{sight.session}",) if sight.session else ()
+    return (*own, PLACE) if sight.terms.has_repo and sight.profile in COMMANDS else own
 
 
 class Origins:
-    """Marks runs. `places` names the folders that a call works in, `is_ours` says whether a skill came with the owl."""
+    """Marks runs. Without `skills` every skill came with the product."""
 
-    def __init__(
-        self,
-        marks: Marks,
-        *,
-        is_ours: Callable[[str], bool] = lambda name: True,
-        server_of: Callable[[str], str] = lambda tool: "",
-        places: Callable[[Sight], Sequence[str]] = nowhere,
-    ) -> None:
+    def __init__(self, marks: Marks, skills: Skills | None = None) -> None:
         self._marks = marks
-        self._is_ours = is_ours
-        self._server_of = server_of
-        self._places = places
+        self._skills = skills
+
+    def add_always(self, run: str) -> None:
+        """Mark a run with the skills of strangers that stand in every prompt."""
+        if self._skills is not None and (always := self._skills.strange_always()):
+            self.add(run, [Mark("skill", name) for name in always])
 
     # -- calls of tools -----------------------------------------------------------------------------
 
@@ -80,7 +81,7 @@ class Origins:
         if sight.profile == "exec":  # a command that names scripts of a skill runs what its author wrote
             said = str(call.arguments.get("command") or "")
             self.add(sight.run, self.of(f"{SKILL}{name}" for name in SCRIPT.findall(said)))
-        if sight.profile in SANDBOXED and (places := self._places(sight)):
+        if sight.profile in SANDBOXED and (places := _places(sight)):
             self._marks.inherit(f"run:{sight.run}", *places)
 
     def after(self, sight: Sight, call: ToolCall, outcome: Outcome) -> Outcome:
@@ -95,8 +96,8 @@ class Origins:
         found = [*self.of([*named, *_refs(outcome.message), *_told(outcome.data)]), *self._counted(sight, call, outcome)]
         found += self._below(named) if sight.tool == TREE else []
         found += self._hinted(call, outcome.hint)
-        if sight.tool == HELP and (server := self._server_of(str(call.arguments.get("name", "")))):
-            found.append(Mark(server, str(call.arguments.get("name"))))
+        if sight.tool == HELP and sight.server:
+            found.append(Mark(sight.server, str(call.arguments.get("name"))))
         if not found:
             return outcome
         self.add(sight.run, found)
@@ -146,7 +147,7 @@ class Origins:
                 continue
             if path.startswith(SKILL):
                 name = path.removeprefix(SKILL).partition("/")[0]
-                found += [] if self._is_ours(name) else [Mark("skill", name)]
+                found += [] if self._skills is None or self._skills.is_ours(name) else [Mark("skill", name)]
             elif (mark := of_path(path)) is not None:
                 found.append(mark)
             asked.append(path)
@@ -188,7 +189,7 @@ class Origins:
         mine = f"run:{sight.run}"
         if sight.profile in SANDBOXED:
             found = [mark for mark in self._marks.of(mine) if mark.origin not in INSIDE]
-            for place in self._places(sight) if found else ():
+            for place in _places(sight) if found else ():
                 for mark in set(found) - set(self._marks.of(place)):
                     self._marks.add(place, mark.origin, mark.source)
         elif sight.group in SUBJECTS and not outcome.is_error:

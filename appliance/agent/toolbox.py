@@ -12,24 +12,27 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin
 
 import msgspec
 
+from appliance.agent.result_pages import Overflow
 from appliance.agent.tool_counts import Tallies
 from appliance.agent.tool_manuals import Manual, Shelf, told
 from appliance.agent.tool_results import Reply, cut, outcome_of
+from appliance.agent.tool_rules import ToolRules as ToolRules
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
 from appliance.policy import modes
 from appliance.policy.modes import FREE
-from appliance.policy.policy_file import Policy, Verdict
-from appliance.policy.rules import Network
+from appliance.policy.policy_file import Policy
 from appliance.policy.taint import Reach
 from appliance.records import Cancel, Outcome, Terms, ToolCall, ToolSpec
 from appliance.runtime import log as logs
 from appliance.runtime.signatures import Signature, schema_of, signature
+from appliance.sessions.runs import Runs
 from appliance.store import durability, visibility
+from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,7 +46,6 @@ ONCE = ("knowledge", "planning", "schedules", "cron", "notes", "memory")  # grou
 SANDBOXES = ("db", "files", "project", "exec")  # each holds what those before it do
 GRACE_S = 2.0  # how long a stopped tool may take to notice
 SANDBOX_S = 5.0  # beyond a tool's deadline, for the sandbox that ends it to say what there was
-Check = Callable[[Policy, str, str, str, str, Network], Verdict]  # the policy for all, tool, role, session, run, network
 
 
 @dataclass(frozen=True)
@@ -64,23 +66,6 @@ class Needs:
     is_beside: bool = False  # calls of it in one answer run side by side; never for one that may be held
     reach: Reach | None = None  # how a call acts on the world beyond its run; None for one that does not
     is_inside: bool = False  # a plugin's tool says so when it acts on nothing beyond its run; one that says nothing might
-
-
-@dataclass(frozen=True)
-class Hold:
-    """What holds tools from outside: the policy's word on a call, deadlines by tool and group, and what is switched off."""
-
-    check: Check | None = None
-    deadline_of: Callable[[str, str, float], float] | None = None
-    switched_off: Callable[[], Collection[str]] = frozenset  # tools and groups of tools
-
-
-@dataclass(frozen=True)
-class Guard:
-    """Who looks at each call of a run: before it is run, with a result for one that is held, and at what came of it."""
-
-    before: Callable[["Mark", ToolCall, "Caller"], Outcome | None]
-    after: Callable[["Mark", ToolCall, "Caller", Outcome], Outcome]
 
 
 @dataclass(frozen=True)
@@ -180,6 +165,18 @@ class Caller:
     is_cleared: bool = False  # a person has said yes to this very call
 
 
+class Guard(Protocol):
+    """Looks at each call of a run, with the toolbox that is about to run it."""
+
+    def before(self, toolbox: "Toolbox", mark: Mark, call: ToolCall, caller: Caller) -> Outcome | None:
+        """The result of a call that is held; None for one that may be run."""
+        ...
+
+    def after(self, toolbox: "Toolbox", mark: Mark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
+        """What came of a call, with its origin."""
+        ...
+
+
 def read_tool(function: Callable[..., Any]) -> Tool:
     """The definition in a marked function; BadInput when it is not marked or says nothing about itself."""
     mark = getattr(function, "tool", None)
@@ -199,24 +196,24 @@ class Toolbox:
         functions: Sequence[Callable[..., Any]],
         services: Mapping[str, Any],
         *,
-        policy: Policy,
-        deadline_s: float = 60.0,
+        rules: ToolRules,
+        guard: Guard | None = None,
+        runs: Runs | None = None,
+        store: Store | None = None,
         threads: int = 4,
-        interrupt: Callable[[int], None] | None = None,
-        shorten: Callable[[str, str, str], str] | None = None,
-        hold: Hold | None = None,
     ) -> None:
-        """`shorten` keeps a run's result that is too long, with its origin, and gives what to show; without it, it is cut."""
-        self._shorten = shorten
+        """The service `overflow` keeps a run's result that is too long; without it, it is cut.
+
+        With `runs` the tools of a run are shown what its context may see, with `store` a query is interrupted at its deadline.
+        """
+        self._overflow: Overflow | None = services.get("overflow")
         self._services = {**services, "toolbox": self}
-        self._policy = policy
-        self.deadline_s = deadline_s
-        self._interrupt = interrupt
-        self._hold = hold or Hold()
-        self.guard: Guard | None = None
+        self._rules = rules
+        self._store = store
+        self._runs = runs
+        self.guard = guard
         self._tallies = Tallies()
         self.manuals = Shelf()
-        self.context_of: Callable[[str], str] = lambda run: ""  # of a run: what its tools may be shown
         self._tools: dict[str, Tool] = {}
         self._specs: dict[tuple[str, tuple[str, ...] | None], tuple[ToolSpec, ...]] = {}
         self._narrow: dict[str, Callable[[ToolSpec], ToolSpec]] = {}
@@ -257,11 +254,10 @@ class Toolbox:
 
     def extended(self, functions: Sequence[Callable[..., Any]]) -> "Toolbox":
         """The same tools and some more, for one run: this toolbox does not get to know them."""
-        made = Toolbox((), self._services, policy=self._policy, deadline_s=self.deadline_s, interrupt=self._interrupt)
+        made = Toolbox((), self._services, rules=self._rules, guard=self.guard, runs=self._runs, store=self._store)
         made._pool.shutdown(wait=False)
-        made._pool, made._tools, made._hold, made._tallies = self._pool, dict(self._tools), self._hold, self._tallies
-        made.context_of = self.context_of
-        made.manuals, made.guard, made._untold = self.manuals, self.guard, self._untold
+        made._pool, made._tools, made._tallies = self._pool, dict(self._tools), self._tallies
+        made.manuals, made._untold, made._overflow = self.manuals, self._untold, None
         for function in functions:
             made.add(function)
         return made
@@ -269,11 +265,12 @@ class Toolbox:
     @property
     def policy(self) -> Policy:
         """The policy that holds now."""
-        return self._policy
+        return self._rules.policy
 
     def use(self, policy: Policy) -> None:
         """Another policy from now on; calls that run already go on."""
-        self._policy, self._specs = policy, {}
+        self._rules.use(policy)
+        self._specs = {}
 
     def specs(self, role: str = "chat", only: tuple[str, ...] | None = None) -> Sequence[ToolSpec]:
         """A role's menu, as far as the policy allows, in the one order of `modes`; made once and again after `add`.
@@ -315,7 +312,7 @@ class Toolbox:
         found = self._tools.get(call.name)
         if found is None and (ours := self.manuals.meant(call.name)) in self._tools:
             return replace(call, name=ours)
-        if found is None or not found.mark.is_detour or not self._policy.check(call.name).allowed:
+        if found is None or not found.mark.is_detour or not self.policy.check(call.name).allowed:
             return call
         try:
             inner: ToolCall = found.function(**found.signature.bind(call.arguments))
@@ -365,7 +362,7 @@ class Toolbox:
 
     def registry(self) -> list[dict[str, Any]]:
         """Every tool with its state, whether it is switched on, what it needs, and how often and how well it was called."""
-        off = self._hold.switched_off()
+        off = self._rules.switched_off()
         return [self._registered(found, off) for found in self._tools.values()]
 
     def _registered(self, found: Tool, off: Collection[str]) -> dict[str, Any]:
@@ -412,8 +409,8 @@ class Toolbox:
         started_s = monotonic_s()
         outcome = self._dispatch(self.meant(call), Caller(run, cancel, session, terms, log, is_cleared=is_cleared))
         outcome = replace(outcome, duration_ms=round((monotonic_s() - started_s) * 1000))
-        if run and self._shorten is not None and not outcome.is_error:
-            outcome = replace(outcome, message=self._shorten(run, outcome.message, outcome.origin))
+        if run and self._overflow is not None and not outcome.is_error:
+            outcome = replace(outcome, message=self._overflow.shorten(run, outcome.message, outcome.origin))
         outcome = replace(outcome, message=cut(outcome.message))
         LOG.info(
             "tool",
@@ -465,7 +462,7 @@ class Toolbox:
             return Outcome(503, "unavailable", f"{call.name} is not available here: no {', '.join(missing)}", "do without it")
         caller = replace(caller, deadline_s=self._deadline_s(found.mark))
         guard = self.guard if caller.run else None
-        if guard is not None and (held := guard.before(found.mark, call, caller)):
+        if guard is not None and (held := guard.before(self, found.mark, call, caller)):
             return held
         self._tallies.begin(call.name)
         outcome, started_s = Outcome(500, "failed", f"{call.name} did not end"), monotonic_s()
@@ -473,19 +470,16 @@ class Toolbox:
             outcome = _told_apart(found.mark, self._run(found, arguments, caller))
         finally:
             self._tallies.end(call.name, outcome, round((monotonic_s() - started_s) * 1000))
-        return outcome if guard is None else guard.after(found.mark, call, caller, outcome)
+        return outcome if guard is None else guard.after(self, found.mark, call, caller, outcome)
 
     def _refusal(self, mark: Mark, caller: Caller) -> Outcome | None:
         """Why a call is not even looked at: none of the role's, switched off, refused by the policy, or for other roles."""
         if (outside := self._outside(mark, caller.terms)) is not None:
             return outside
-        if {mark.name, mark.group} & set(self._hold.switched_off()):
+        if {mark.name, mark.group} & set(self._rules.switched_off()):
             return Outcome(503, "unavailable", f"{mark.name} is switched off", "do without it")
         role = caller.terms.role
-        if self._hold.check is not None:
-            verdict = self._hold.check(self._policy, mark.name, role, caller.session, caller.run, mark.needs.network)
-        else:
-            verdict = self._policy.check(mark.name, role, mark.needs.network)
+        verdict = self._rules.check(mark.name, role, caller.session, caller.run, mark.needs.network)
         if not verdict.allowed:
             return Outcome(403, "permission", f"{mark.name} is not allowed here ({verdict.rule})", "tell the person instead")
         if role and mark.needs.roles and role not in mark.needs.roles:
@@ -508,9 +502,9 @@ class Toolbox:
 
     def _is_offered(self, mark: Mark, role: str, only: tuple[str, ...] | None = None) -> bool:
         """Whether a role is told of a tool."""
-        is_off = bool({mark.name, mark.group} & set(self._hold.switched_off()))
+        is_off = bool({mark.name, mark.group} & set(self._rules.switched_off()))
         is_for = not mark.needs.roles or role in mark.needs.roles
-        is_allowed = self._policy.check(mark.name, role, mark.needs.network).allowed
+        is_allowed = self.policy.check(mark.name, role, mark.needs.network).allowed
         return not is_off and is_for and is_allowed and self._is_among(mark, only)
 
     def _is_among(self, mark: Mark, only: tuple[str, ...] | None) -> bool:
@@ -524,9 +518,7 @@ class Toolbox:
         return [name for name in found.signature.services if name not in self._services and name != "caller"]
 
     def _deadline_s(self, mark: Mark) -> float:
-        if self._hold.deadline_of is not None:
-            return self._hold.deadline_of(mark.name, mark.group, mark.needs.deadline_s)
-        return mark.needs.deadline_s or self.deadline_s
+        return self._rules.deadline_s(mark.name, mark.group, mark.needs.deadline_s)
 
     def _run(self, found: Tool, arguments: dict[str, Any], caller: Caller) -> Outcome:
         """Run in a pool thread, so that a deadline or a stop is honoured even inside a long query."""
@@ -535,7 +527,7 @@ class Toolbox:
         if "caller" in found.signature.services:
             services["caller"] = replace(caller, cancel=stop)
 
-        whose, is_asked = self.context_of(caller.run) if caller.run else visibility.current(), durability.is_asked()
+        whose, is_asked = self._context_of(caller.run), durability.is_asked()
 
         def work() -> Outcome:
             thread[0] = threading.get_ident()
@@ -566,6 +558,12 @@ class Toolbox:
             return Outcome(504, "timeout", text, "ask for less at once")
         return future.result() if error is None else self._failed(name, error, stop)
 
+    def _context_of(self, run: str) -> str:
+        """What the tools of a run may be shown; outside of any run what the caller may."""
+        if not run:
+            return visibility.current()
+        return self._runs.context_of(run) if self._runs is not None else ""
+
     @staticmethod
     def _failed(name: str, error: BaseException, stop: CancelToken) -> Outcome:
         if isinstance(error, OwlError):
@@ -577,8 +575,8 @@ class Toolbox:
         return Outcome(500, "failed", text, "try again with other input, or go on without it")
 
     def _stop(self, future: "Future[Any]", thread: int) -> None:
-        if not future.cancel() and not future.done() and thread and self._interrupt is not None:
-            self._interrupt(thread)
+        if not future.cancel() and not future.done() and thread and self._store is not None:
+            self._store.interrupt(thread)
 
 
 def _submit(work: Callable[[], Outcome]) -> "Future[Outcome]":

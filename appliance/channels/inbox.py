@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from appliance.agent.approvals import Approvals
 from appliance.agent.loop import Loops
+from appliance.agent.loop_events import CallsAbandoned, LoopReady, LoopStored, MessageAccepted, RunFreed
 from appliance.clock import CancelToken, is_alive, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
 from appliance.policy.taint_marks import CARRIED
@@ -30,6 +32,7 @@ LOG = logging.getLogger(__name__)
 MAX_TEXT = 100_000
 UNFIT = re.compile(r"[^\w.@+-]")
 TITLE_CHARS = 60
+CHILD = "child"  # the kind of runs in which delegated work is done
 LOCK_POLL_S = 0.2
 FOLLOW_S = 0.3
 
@@ -48,7 +51,7 @@ class Accepted:
 
 
 class Inbox:
-    """Accepts messages and works through them."""
+    """Accepts messages and works through them. Publishes `MessageAccepted` and `CallsAbandoned`; hears of loops to continue."""
 
     def __init__(
         self,
@@ -58,20 +61,17 @@ class Inbox:
         *,
         relevant: Callable[[Inbound], str],
         outbox: Outbox,
-        drop: Callable[[str], bool] = lambda run: False,
-        go_on: Callable[[str], bool] = lambda run: False,
+        approvals: Approvals | None = None,
         passed: Passed = nobody,
     ) -> None:
-        """`drop` ends a thread's loop that waits for a decision, `go_on` begins it again if all is decided already."""
+        """`relevant` gives the passages that are shown with a message; without `approvals` nothing waits for a decision."""
         self._store = store
         self._runs = runs
         self._loops = loops
         self._relevant = relevant
         self._outbox = outbox
-        self._drop = drop
-        self.mend: Callable[[str], object] = _done  # closes what a run's log says of calls that were not run
-        self.shown: Callable[[str, str], object] = _shown  # told, with the thread, what is shown with a message of it
-        self._go_on = go_on
+        self._approvals = approvals
+        self._events = loops.events
         self._passed = passed
         self._guard = threading.Lock()
         self._cancels: dict[int, CancelToken] = {}
@@ -82,6 +82,9 @@ class Inbox:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="turn")
         self._is_closing = False
         self.feed = loops.feed
+        self._events.subscribe(LoopReady, lambda ready: self.start(ready.loop))
+        self._events.subscribe(RunFreed, lambda freed: self.free(freed.run))
+        self._events.subscribe(LoopStored, self._put_answer)
 
     # -- accepting ----------------------------------------------------------------------------------
 
@@ -128,8 +131,7 @@ class Inbox:
                     at_ms=inbound.at_ms,
                 )
             )
-            if relevant := shown.get("relevant"):
-                self.shown(run, str(relevant))
+            self._events.publish(MessageAccepted(run, inbound, str(shown.get("relevant") or "")))
             loop = self._runs.enqueue(run, event.id, correlation, inbound.mode)
             execute(
                 "INSERT INTO inbox (channel, message_id, run, loop, received_ms) VALUES (?, ?, ?, ?, ?)",
@@ -208,10 +210,14 @@ class Inbox:
         """Stop what runs or waits in a thread; False when there is nothing."""
         is_hit = self._cancel(run)
         # What waited may have been decided, and gone on with, between the two looks.
-        if self._drop(run) or self._cancel(run) or is_hit:
+        if self._abandon(run) or self._cancel(run) or is_hit:
             return True
         self._require_ours(run)
         return False
+
+    def _abandon(self, run: str) -> bool:
+        """Give up what waits for a decision in a thread."""
+        return self._approvals is not None and self._approvals.abandon(run)
 
     def _cancel(self, run: str) -> bool:
         with self._guard:
@@ -237,7 +243,7 @@ class Inbox:
             if loop.status == RUNNING and token is not None:
                 token.set()
                 return True
-        if self._drop(run):
+        if self._abandon(run):
             return True
         self._require_ours(run)
         return False
@@ -308,15 +314,16 @@ class Inbox:
         """A loop waits for a decision, which may have been made before we let go of it."""
         if self._runs.loop(loop.id).status == WAITING:
             self.start(loop.id)
-        else:
-            self._go_on(loop.run)
+        elif self._approvals is not None:
+            self._approvals.go_on(loop.run)
 
-    def ended(self, loop: Loop, end: LoopEnded) -> None:
-        """Within the transaction that ends a loop: a letter to the door it came from, when nobody listens to its answer.
+    def _put_answer(self, stored: LoopStored) -> None:
+        """Within the transaction that ends a loop: a notification to its channel, when nobody listens to its answer.
 
-        Also about what waits for a decision, once for each time.
+        Also about what waits for a decision, once for each time. Not about work: whoever asked for it is told of its end.
         """
-        if end.status not in (DONE, PROPOSED) or self.feed.is_heard(loop.id):
+        loop, end = stored.loop, stored.end
+        if end.status not in (DONE, PROPOSED) or self.feed.is_heard(loop.id) or self._runs.get(loop.run).kind == CHILD:
             return
         session = self._runs.session(loop.session)
         if session["channel"] == NO_DOOR:
@@ -394,7 +401,7 @@ class Inbox:
             finish = partial(self._loops.finish, loop, "", replace(end, message=""))
             self._loops.settle(loop.session, finish if is_taken_up else partial(self._runs.end_loop, loop, STOPPED, "cancelled"))
             if is_taken_up:
-                self._loops.settle(loop.session, lambda: _done(self.mend(loop.run)))
+                self._loops.settle(loop.session, lambda: self._events.publish(CallsAbandoned(loop.run)))
             return end
         LOG.error("loop %d of run %s could not begin: %s", loop.id, loop.run, error)
         end = LoopEnded(FAILED, error.outcome, str(error))
@@ -448,11 +455,3 @@ class Inbox:
             execute(
                 "DELETE FROM turn_locks WHERE session = ? AND loop = ? AND process = ?", (loop.session, loop.id, self._runs.process)
             )
-
-
-def _shown(run: str, relevant: str) -> None:
-    """Nobody looks at what is shown."""
-
-
-def _done(what: object) -> None:
-    """Nothing more is to be done about it."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from appliance.agent.loop import Shown
+from appliance.agent.loop_events import Shown
 from appliance.records import Delta, Event, LoopEnded, to_plain
 from appliance.sessions.runs import PROPOSED
 

@@ -95,7 +95,7 @@ class InProcess:
             self._core.record,
             self._core.glance,
             self._core.warden.door,
-            self._core.customs.door,
+            self._core.taint.door,
             self._core.workshop.door,
             self._core.secrets,
             self._core.costs,

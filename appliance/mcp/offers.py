@@ -153,6 +153,15 @@ class Offers:
         """How many tools each server has."""
         return dict(self._store.rows("SELECT server, COUNT(*) FROM server_tools GROUP BY server"))
 
+    def count(self, server: str) -> int:
+        """How many tools a server has."""
+        return self.counts().get(server, 0)
+
+    def arguments(self, server: str, tool: str) -> frozenset[str]:
+        """The arguments of a server's tool; none for one that is not known."""
+        found = next((ware for ware in self.wares(server) if ware.name == tool), None)
+        return found.arguments if found is not None else frozenset()
+
     def wares(self, server: str = "") -> list[Ware]:
         """Tools of a server, or of all, in the order they were listed."""
         rows = self._store.rows(f"SELECT {COLUMNS} FROM server_tools t WHERE ?1 = '' OR t.server = ?1 ORDER BY t.id", (server,))

@@ -86,29 +86,36 @@ class Place:
     is_writable: bool = True  # as far as entries below the folder say
 
 
-@dataclass(frozen=True)
-class Ground:
-    """What it stands on. `person` says who talks in a session, `scripts` where those of a skill are."""
-
-    folder: Path
-    settings: Callable[[], Config]
-    gate: Gate
-    ledger: Ledger
-    sandbox: Sandbox
-    person: Callable[[str], str]
-    scripts: Callable[[str], Path | None]
-
-
 class Workbench:
     """Has files touched and commands run for conversations."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(
+        self,
+        folder: Path,
+        settings: Callable[[], Config],
+        gate: Gate,
+        ledger: Ledger,
+        sandbox: Sandbox,
+        person: Callable[[str], str],
+        scripts: Callable[[str], Path | None],
+    ) -> None:
+        """`person` says who talks in a session, `scripts` where those of a skill are."""
+        self._folder = folder
+        self._settings = settings
+        self._gate = gate
+        self._ledger = ledger
+        self._sandbox = sandbox
+        self._person = person
+        self._scripts_of = scripts
         self._program = Path(__file__).with_name("file_program.py").read_text("utf-8")
         digest = hashlib.sha256(self._program.encode()).hexdigest()
         self._files = Runtime("inside", __version__, digest)
 
     # -- what tools ask for -------------------------------------------------------------------------
+
+    def deadline_s(self, tool: str, group: str, own_s: float = 0) -> float:
+        """The longest time of a call, as configured now; `own_s` is what the tool says of itself."""
+        return self._settings().tools.deadline_of(tool, group, own_s)
 
     def touch(self, job: Job, verb: str, path: str, **given: Any) -> dict[str, Any]:
         """What one verb of `inside` did to a path: its answer, or an error of the tree."""
@@ -184,7 +191,7 @@ class Workbench:
         detail = {"command": command, "execution": done.id, "status": done.status, "exit_code": done.exit_code}
         detail |= {"duration_ms": done.duration_ms, "stdout_bytes": len(done.stdout), "stderr_bytes": len(done.stderr)}
         severity: Severity = "info" if done.status == "completed" else "warning"
-        self._ground.ledger.note("exec", severity=severity, session=job.session, run=job.run, actor=job.tool, detail=detail)
+        self._ledger.note("exec", severity=severity, session=job.session, run=job.run, actor=job.tool, detail=detail)
         return done
 
     def has_project(self, job: Job) -> bool:
@@ -199,11 +206,11 @@ class Workbench:
 
     def folder(self, session: str) -> Path:
         """The data folder of a conversation; it may not be there yet."""
-        return self._ground.folder / label(session) / "data"
+        return self._folder / label(session) / "data"
 
     def forget(self, session: str) -> None:
         """Remove the folder of a conversation with all that is in it; a workspace stays."""
-        folder = self._ground.folder / label(session)
+        folder = self._folder / label(session)
         if left := folder_tree.remove(folder):
             LOG.warning("%d files or folders of %s were not removed", left, folder)
 
@@ -211,7 +218,7 @@ class Workbench:
         """The working folder: the one that the configuration names, else the conversation's. Refused for one of our own."""
         if self._workspace is None:
             return self.folder(session)
-        found = self._ground.gate.policy.allowlist.resolve(str(self._workspace), Who())
+        found = self._gate.policy.allowlist.resolve(str(self._workspace), Who())
         if found.rule == "mount.bind.blocked":
             raise Refused(f"tools cannot work in {self._workspace}: {found.why}", hint="name another folder as sandbox.workspace")
         return self._workspace
@@ -222,7 +229,7 @@ class Workbench:
             raise BadInput("the path is empty", hint="name a file", outcome="invalid_arguments")
         mounts.clean(f"/{path}")  # NUL bytes and length
         root = Path(os.path.realpath(self.root(job.session)))
-        text, is_restricted = path, self._ground.settings().sandbox.restrict_to_workspace
+        text, is_restricted = path, self._settings().sandbox.restrict_to_workspace
         if text == WORK or text.startswith(f"{WORK}/"):
             text = f"{root}{text[len(WORK) :]}"
         listed = self._listed(job)
@@ -305,7 +312,7 @@ class Workbench:
             command=command,
             runtime=runtime,
         )
-        return self._ground.gate.judge(request).require()
+        return self._gate.judge(request).require()
 
     def _order(
         self,
@@ -343,7 +350,7 @@ class Workbench:
 
         What is hidden is looked for at the last moment, while no command that could rename it runs.
         """
-        sandbox = self._ground.sandbox
+        sandbox = self._sandbox
         if masks == "none":
             return sandbox.run(order, job.cancel, show)
         tops = [Shown(bind.source, bind.inside, bind.is_writable) for bind in order.binds if bind.source.is_dir()]
@@ -404,7 +411,7 @@ class Workbench:
         return (*(pins[inside] for inside in sorted(pins)), *found)
 
     def _limits(self, job: Job) -> Limits:
-        settings = self._ground.settings()
+        settings = self._settings()
         found = tool_settings.bounds_of(settings.sandbox, settings.tools, job.tool, job.group, job.terms.role)
         return Limits(
             found.cpus,
@@ -418,22 +425,22 @@ class Workbench:
 
     def _who(self, job: Job) -> Who:
         """On whose behalf it is; whoever talks on this machine itself is its admin, unless the configuration names admins."""
-        user = self._ground.person(job.session) if job.session else ""
-        admins = self._ground.settings().system.admin_users
+        user = self._person(job.session) if job.session else ""
+        admins = self._settings().system.admin_users
         is_admin = job.session.partition(":")[0] in ("", "local") and (not admins or user in ("", user_name(os.getuid()), *admins))
-        return Who(user, self._ground.gate.groups_of(user), job.terms.role, is_admin)
+        return Who(user, self._gate.groups_of(user), job.terms.role, is_admin)
 
     def _scripts(self, command: str) -> dict[str, Path]:
         """The folders of scripts that a command names, by where it sees them: those of a skill that is there (A-056)."""
-        known = ((name, self._ground.scripts(name)) for name in dict.fromkeys(SCRIPT.findall(command)))
+        known = ((name, self._scripts_of(name)) for name in dict.fromkeys(SCRIPT.findall(command)))
         return {f"{SCRIPTS}/{name}/scripts": folder for name, folder in known if folder is not None}
 
     def _policy(self, job: Job) -> Policy:
-        return self._ground.gate.of(job.session)
+        return self._gate.of(job.session)
 
     @property
     def _workspace(self) -> Path | None:
-        named = self._ground.settings().sandbox.workspace
+        named = self._settings().sandbox.workspace
         return Path(os.path.realpath(Path(named).expanduser())) if named else None
 
     def _made(self, session: str) -> Path:
@@ -446,7 +453,7 @@ class Workbench:
         return Path(os.path.realpath(folder))
 
     def _empty(self) -> Path:
-        folder = self._ground.folder / ".empty"
+        folder = self._folder / ".empty"
         folder.mkdir(mode=0o555, exist_ok=True)
         return Path(os.path.realpath(folder))
 

@@ -12,21 +12,22 @@ from typing import Any
 
 from appliance.agent.approvals import ACCEPTED, VETO
 from appliance.agent.command_output import Ended, Streams
-from appliance.agent.command_runs import Executions, Means
+from appliance.agent.command_runs import Executions
+from appliance.agent.loop_events import CommandStopped, LoopStored
 from appliance.agent.tool_messages import Postbox
 from appliance.channels.rpc import command_output as doors
 from appliance.errors import OwlError
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Views
-from appliance.records import LoopEnded
 from appliance.runtime import paths
+from appliance.runtime.events import Events
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 from appliance.runtime.subscriptions import Notice, Notices
 from appliance.sandbox.launcher import Plan, Sandbox
-from appliance.sandbox.workspace import Ground, Workbench
+from appliance.sandbox.workspace import Workbench
 from appliance.service.policy_parts import Warden
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import STOPPED, Runs
@@ -62,11 +63,11 @@ class Workshop:
         outbox: Outbox,
         notices: Notices,
         scripts: Callable[[str], Path | None],
+        events: Events,
         *,
         clean: Callable[[str], str],
-        go_on: Callable[[str], object],
     ) -> None:
-        """`scripts` says where a skill's are; `clean` hides secrets; `go_on` takes up a run's loop that waited for a command."""
+        """`scripts` says where a skill's are; `clean` hides secrets."""
         self._floor = floor
         self._notices = notices
         sandbox = floor.settings().sandbox
@@ -76,11 +77,11 @@ class Workshop:
         self.sandbox = Sandbox(plan)
         ledger, gate = floor.warden.ledger, floor.warden.gate
         person = floor.runs.person
-        ground = Ground(floor.home.root / "sessions", floor.settings, gate, ledger, self.sandbox, person, scripts)
-        self.bench = Workbench(ground)
+        self.bench = Workbench(floor.home.root / "sessions", floor.settings, gate, ledger, self.sandbox, person, scripts)
         self.streams = Streams(floor.store, floor.entries, floor.views, floor.runs.process, clean)
-        means = Means(self.bench, self.streams, floor.verbs, floor.runs, floor.entries, clean, self._deadline_s, go_on, self._tell)
-        self.executions = Executions(means)
+        self.executions = Executions(self.bench, self.streams, floor.verbs, floor.runs, floor.entries, events)
+        events.subscribe(CommandStopped, self._tell)
+        events.subscribe(LoopStored, self._loop_stored)
         self.postbox = Postbox(outbox, gate, person)
         hooks.add(VETO, self.executions.check)
         hooks.add(ACCEPTED, self.executions.accepted)
@@ -105,30 +106,18 @@ class Workshop:
         except OwlError as error:
             LOG.warning("what commands left open was not ended: %s", error)
 
-    def ended(self, run: str, end: LoopEnded) -> None:
+    def _loop_stored(self, stored: LoopStored) -> None:
         """A loop of a run has ended; what was begun in it does not outlive its being stopped."""
-        if end.status == STOPPED:
-            self.executions.stop(run)
-
-    def drop(self, drop: Callable[[str], bool]) -> Callable[[str], bool]:
-        """What gives up a loop that waits, and stops the commands it waits for."""
-
-        def both(run: str) -> bool:
-            count = self.executions.stop(run)
-            return drop(run) or count > 0
-
-        return both
+        if stored.end.status == STOPPED:
+            self.executions.abandon(stored.loop.run)
 
     def close(self) -> None:
         """Stop every command."""
         self.executions.close()
 
-    def _deadline_s(self, tool: str, group: str, own_s: float) -> float:
-        return self._floor.settings().tools.deadline_of(tool, group, own_s)
-
-    def _tell(self, run: str, text: str) -> None:
-        person = self._floor.runs.person(self._floor.runs.get(run).session)
-        self._notices.put(Notice(person, text, run))
+    def _tell(self, stopped: CommandStopped) -> None:
+        person = self._floor.runs.person(self._floor.runs.get(stopped.run).session)
+        self._notices.put(Notice(person, f"stopped: {stopped.command}", stopped.run))
 
     # -- for the door -------------------------------------------------------------------------------
 

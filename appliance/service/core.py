@@ -16,13 +16,15 @@ from typing import Any
 from appliance import __version__, tools
 from appliance.agent import titles
 from appliance.agent.agent import Agent, Limits
-from appliance.agent.approvals import Approvals
-from appliance.agent.approvals import Means as Deciding
+from appliance.agent.approvals import ACCEPTED, Approvals
 from appliance.agent.dispatch import Dispatch, RunLog
 from appliance.agent.loop import Loops
+from appliance.agent.loop_events import CallsAbandoned, LoopStored, MessageAccepted, TaskDecided, TaskReady, TurnStarting
 from appliance.agent.plugins import Ground as Adding
 from appliance.agent.plugins import Plugins
+from appliance.agent.released_calls import ReleasedCalls
 from appliance.agent.result_pages import Overflow
+from appliance.agent.taint_gate import HeldCalls
 from appliance.agent.titles import Titles
 from appliance.agent.toolbox import Toolbox
 from appliance.channels import session_control
@@ -58,6 +60,7 @@ from appliance.mcp.page_loader import Loading
 from appliance.models.client import Models
 from appliance.models.tiers import Tiers
 from appliance.models.usage import Accounts
+from appliance.policy.grants import Grant
 from appliance.prompt.budget import Budget, Rows
 from appliance.prompt.compaction import Compactor
 from appliance.prompt.entry_blocks import Blocks
@@ -66,14 +69,16 @@ from appliance.prompt.packet import More, Packets
 from appliance.prompt.run_log import Chronicle
 from appliance.prompt.sent_copies import Copies
 from appliance.prompt.static_size import Sizes
-from appliance.records import Ask, Event, Inbound, LoopEnded, Part, Route, Terms, to_plain
+from appliance.records import Ask, Event, Inbound, Part, Route, to_plain
 from appliance.runtime import config, hook_points, log, paths, sd_notify
 from appliance.runtime.crash_points import Passed, nobody
+from appliance.runtime.events import Events
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.settings import LOCAL
 from appliance.runtime.shutdown import Shutdown
+from appliance.runtime.users import user_name
 from appliance.secrets.vault_client import Strongbox
 from appliance.service import home_faults, model_check, policy_parts, small_models
 from appliance.service.agent_limits import limits
@@ -89,13 +94,12 @@ from appliance.service.queue_parts import Ground, Office
 from appliance.service.role_parts import Stage as Scenery
 from appliance.service.role_parts import Troupe
 from appliance.service.schedule_parts import Around, Hours
-from appliance.service.taint_parts import Customs
-from appliance.service.taint_parts import Ground as Border
+from appliance.service.taint_parts import TaintParts
 from appliance.service.undo import Undo
 from appliance.sessions.events import SPOKEN
 from appliance.sessions.history import History, Recall
 from appliance.sessions.outbox import Patience
-from appliance.sessions.runs import Loop, Runs
+from appliance.sessions.runs import Runs
 from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases
@@ -129,6 +133,7 @@ class Core:
         self._reloading = threading.Lock()
         self.live = live or config.Live(home, environ)
         self.started_ms = now_ms()
+        self.events = Events()
         settings = self.live.current
         self.redactor = log.Redactor(config.secrets(settings))
         log.start(process, home.logs, settings.system.level, self.redactor, is_service=sd_notify.is_service(environ))
@@ -180,7 +185,7 @@ class Core:
         services |= {"passages": self.passages, "indexer": self.indexer, "history": self.history}
         services["documents"] = Documents(home.box, self.runs.people.contexts)
         self.hooks = Hooks()
-        overflow = services["overflow"] = Overflow(self.store, self.entries)
+        services["overflow"] = Overflow(self.store, self.entries)
         kinds = Schemes()
         drives = Drives(self.store, self.entries, kinds)
         services |= {"drives": drives, "texts": Texts(self.store, kinds)}
@@ -214,22 +219,23 @@ class Core:
             home, environ, self.runtime, current, self.store, self.runs, self.entries, self.views, self.verbs, self.warden
         )
         ties = self.hooks, self.outbox, self.office.notices, self.skills.scripts
-        self.workshop = Workshop(floor, *ties, clean=self.redactor.clean, go_on=lambda run: self.approvals.go_on(run))
+        self.workshop = Workshop(floor, *ties, self.events, clean=self.redactor.clean)
         services |= {"tasks": self.tasks, "crew": self.office.crew, **self.workshop.services()}
         self.troupe = Troupe(Scenery(home.box, current, self.store, self.runs, self.outbox, self.hooks, is_lasting=is_shared))
         self.roles, self.jobs = self.troupe.roles, self.troupe.jobs
         self.hours = Hours(ground, current)
         services |= {**self.troupe.services(), **self.hours.services()}
+        held_calls = HeldCalls(self.runs, self.verbs, self.warden.ledger, self.outbox, self.workshop.executions)
+        self.taint = TaintParts(self.store, self.runs, self.skills, held_calls, self.warden.ledger, self.hooks)
         self.toolbox = Toolbox(
             tools.load(),
             services,
-            policy=self.warden.gate.policy,
+            rules=self.warden.rules,
+            guard=self.taint.checkpoint,
+            runs=self.runs,
+            store=self.store,
             threads=settings.tools.parallel,
-            interrupt=self.store.interrupt,
-            shorten=overflow.shorten,
-            hold=self.warden.hold,
         )
-        self.toolbox.context_of = self.runs.context_of
         self.warden.gate.tell(self.toolbox.use)
         self.servers.show(self.toolbox)
         self.blocks = Blocks(self.store, self.entries, kinds, settings.budget.token_divisor, self.hooks)
@@ -248,29 +254,14 @@ class Core:
         self.compactor = Compactor(self.runs, self.models, is_automatic=lambda: self.live.current.budget.compact)
         rows = Rows(self.views, self.entries, self.copies)
         self.budget = Budget(self.packets, rows, count=self._count, full=self.compactor.start)
-        kept = self.store, self.runs, self.entries, self.views, self.verbs, self.skills, self.warden.ledger, self.outbox
-        self.customs = Customs(
-            Border(*kept, lambda run: self.approvals.go_on(run), self.workshop.executions.described), self.toolbox, self.hooks
-        )
-        self.approvals = Approvals(
-            self.store,
-            self.runs,
-            self.verbs,
-            Deciding(
-                start=lambda loop: self.inbox.start(loop),
-                free=lambda run: self.inbox.free(run),
-                show=lambda loop, item: self.loops.feed.put(loop, item),
-                release=self.tasks.decided,
-                wake=self.office.changed,
-                policy=lambda run: self.warden.gate.of(self.runs.get(run).session, self.toolbox.policy),
-                hooks=self.hooks,
-                is_running=self.customs.is_running(self.workshop.executions.is_running),
-                result=self.customs.result(self.workshop.streams.result),
-            ),
-        )
-        remember = self.customs.remember(self.approvals.find)
+        self.released = ReleasedCalls(self.runs, self.entries, self.views, self.taint.grants, self.toolbox, self.events)
+        self.hooks.add(ACCEPTED, self.released.accepted)
+        background = self.released, self.workshop.executions
+        self.approvals = Approvals(self.store, self.runs, self.verbs, self.hooks, self.events, self.warden.rules, background)
+        self.events.subscribe(TaskDecided, self._task_decided)
+        self.events.subscribe(TaskReady, lambda ready: self.office.changed())
         self.recorder = RunLog(self.store, self.runs, self.verbs)
-        approve, wary = self.approvals.accept_now, self.customs.is_wary
+        approve, wary = self.approvals.accept_now, self.taint.is_wary
         self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.recorder, approve=approve, is_wary=wary)
         recall = Recall(self.runs, self.runs.question)
         guide = small_models.guide(home.root, self.finder, self.entries, self.models, lambda: self.live.current.system.timezone)
@@ -281,13 +272,16 @@ class Core:
         self.loops = Loops(
             self.store,
             self.runs,
-            self.models,
             self.agent,
             status=self.office.door,
-            ended=self._ended,
-            before_turn=self._before_turn,
+            events=self.events,
+            roles=self.roles,
             passed=passed,
         )
+        self.events.subscribe(TurnStarting, self._before_turn)
+        self.events.subscribe(LoopStored, self._ended)
+        self.events.subscribe(MessageAccepted, self.taint.note_message)
+        self.events.subscribe(CallsAbandoned, lambda abandoned: self.recorder.mend(abandoned.run))
         self.plugins = Plugins(Adding(home.box, self.hooks, kinds, self.toolbox, services), settings.plugins)
         self.plugins.watch(self.entries, self.views, self.runs)
         self.troupe.tie(self.loops, self.toolbox)
@@ -297,17 +291,14 @@ class Core:
             self.loops,
             relevant=self._relevant,
             outbox=self.outbox,
-            drop=self.workshop.drop(self.approvals.drop),
-            go_on=self.approvals.go_on,
+            approvals=self.approvals,
             passed=passed,
         )
-        self.inbox.mend = self.recorder.mend
         queue = self.outbox, self.tasks, self.inbox, self.troupe.jobs, self.models, self.packets.relevant
-        around = Around(current, *queue, self.customs.origins.carried, self.office.courier, self.redactor)
+        around = Around(current, *queue, self.taint.origins.carried, self.office.courier, self.redactor)
         self.hours.tie(around, self.office)
         is_able = lambda: self._is_able(self.models.plan(self.live.current.models.pool)[0])  # noqa: E731
         self.unasked = Unasked(ground, current, self.hours, self.office, self.jobs, is_able, is_lasting=is_shared)
-        self.customs.attend(self.inbox)
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         sizes = Sizes(self.models, self.packets, self.roles, self.troupe.menu, lambda: self.live.current.models.pool)
         means = Means(
@@ -334,7 +325,7 @@ class Core:
         taking = Taking(intake.known, intake.chosen, intake.tree, intake.piece, intake.keep, intake.page, intake.part)
         self.rpc = Rpc(self.inbox, self.runs, means, shelf, taking)
         self.decisions = Decisions(
-            self.inbox, acting.decide, self.approvals.loop_of, lambda *named: to_plain(self.approvals.show(*named)), remember
+            self.inbox, acting.decide, self.approvals.loop_of, lambda *named: to_plain(self.approvals.show(*named)), self._remember
         )
         seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.of
         self.sight = Sight(*seen)
@@ -345,12 +336,11 @@ class Core:
         self.shutdown.component("jobs", self.troupe.close)
         self.shutdown.component("commands", self.workshop.close)
         self.shutdown.component("servers", self.servers.close)
-        self.shutdown.component("customs", self.customs.close)
+        self.shutdown.component("released calls", self.released.close)
         self.shutdown.component("courier", self.office.close)
         self.shutdown.component("compactor", self.compactor.close)
         self.shutdown.component("titles", self.titles.close)
-        note, hold = self.warden.ledger.note, self.warden.hold
-        guests = Guests(self.store, services, policy=lambda: self.toolbox.policy, note=note, hold=hold)
+        guests = Guests(self.store, services, self.warden.rules, self.warden.ledger)
         self.guests = GuestDoor(guests.listing, guests.ask)
         self.shutdown.component("guests", guests.close)
         self.shutdown.component("toolbox", self.toolbox.close)
@@ -394,7 +384,7 @@ class Core:
         """A worker made of these parts; run it from the main thread of a process of its own."""
         briefing = Briefing(self.tasks, self.runs, self.entries)
         parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing, self.office.roster.held_s)
-        parts = replace(parts, marked=self.customs.origins.task, go_on=self.approvals.go_on, role=self.troupe.roles.queue)
+        parts = replace(parts, marked=self.taint.origins.task, go_on=self.approvals.go_on, role=self.troupe.roles.queue)
         parts = replace(parts, is_able=lambda route: self.tiers.of(route) == "able")
         return self.office.shift(post, phases, parts, self._refresh, is_scheduling=is_scheduling)
 
@@ -406,15 +396,23 @@ class Core:
             except OwlError as error:
                 LOG.error("the configuration from before is used: %s", error)
 
-    def _ended(self, loop: Loop, end: LoopEnded) -> None:
+    def _ended(self, stored: LoopStored) -> None:
         """Within the transaction that ended a loop."""
-        self.workshop.ended(loop.run, end)
+        loop, end = stored.loop, stored.end
         self.hours.loop_ended(loop, end)
         self.troupe.heard(loop, end)
-        if not self.office.ended(loop, end) and not self.troupe.ended(loop, end):
-            self.inbox.ended(loop, end)
-            if end.status == 200:
-                self.titles.ended(loop.run)
+        if not self.office.ended(loop, end):
+            self.troupe.ended(loop, end)
+        if end.status == 200:
+            self.titles.ended(loop.run)
+
+    def _task_decided(self, decided: TaskDecided) -> None:
+        decided.is_found = self.tasks.decided(decided.run, decided.failure)
+
+    def _remember(self, ref: str, run: str, lasts: str, uid: int) -> Grant:
+        """Let the like of a call that waits pass for a while."""
+        waiting = self.approvals.find(ref, self.runs.get(run).id if run else "")
+        return self.released.remember(waiting.ref, waiting.run, lasts, user_name(uid))
 
     def _woke(self) -> None:
         """Another process may have written entries, and left work to us."""
@@ -586,8 +584,9 @@ class Core:
     def _limits(self) -> Limits:
         return replace(limits(self.live.current), tier=self.tiers.of)
 
-    def _before_turn(self, run: str, terms: Terms) -> None:
+    def _before_turn(self, starting: TurnStarting) -> None:
         """A run that is shown its entries sees the workspace as it is now."""
+        run, terms = starting.run, starting.terms
         if terms.layout == "entries":
             self.project.before_turn(Actor("plugin", run, *self.runs.moment(run)), has_repo=terms.has_repo)
 

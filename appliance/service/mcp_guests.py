@@ -8,18 +8,19 @@ Knows nothing about protocols or sockets. Not promised: that a guest is who it s
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from appliance.agent.tool_results import Reply
-from appliance.agent.toolbox import Caller, Hold, Toolbox, tool
+from appliance.agent.tool_rules import ToolRules
+from appliance.agent.toolbox import Caller, Toolbox, tool
 from appliance.clock import CancelToken, monotonic_s, new_id
 from appliance.errors import BadInput, Exhausted, NotFound
 from appliance.knowledge.drives import Drives, stored_path
 from appliance.knowledge.entries import Entries, Entry
 from appliance.knowledge.search import Search, words_of
-from appliance.policy.policy_file import Policy
+from appliance.policy.audit_log import Ledger
 from appliance.policy.taint import OUTSIDE
 from appliance.records import Outcome, Terms, ToolCall
 from appliance.runtime.signatures import Range
@@ -38,8 +39,6 @@ ROLE = "guest"
 MAX_TASKS, TASKS_S = 30, 3600.0  # that one person's guests may add in so many seconds
 MAX_NAME = 120
 
-Note = Callable[..., None]
-
 
 @dataclass(frozen=True)
 class Guest:
@@ -53,19 +52,17 @@ class Guest:
 class Guests:
     """The tools of guests, and the one way to call them."""
 
-    def __init__(
-        self, store: Store, services: Mapping[str, Any], *, policy: Callable[[], Policy], note: Note, hold: Hold | None = None
-    ) -> None:
-        """`services` are those of a core's own tools, `policy` the one that holds now, `note` writes the audit."""
-        self._policy = policy
-        self._note = note
-        self._toolbox = Toolbox(OFFERED, {"desk": Desk(store, services), **services}, policy=policy(), threads=4, hold=hold)
+    def __init__(self, store: Store, services: Mapping[str, Any], rules: ToolRules, ledger: Ledger) -> None:
+        """`services` are those of a core's own tools, `rules` hold for these as well, the ledger is the audit."""
+        self._rules = rules
+        self._ledger = ledger
+        self._toolbox = Toolbox(OFFERED, {"desk": Desk(store, services), **services}, rules=rules)
         self._added: dict[str, deque[float]] = {}
         self._guard = threading.Lock()
 
     def listing(self, may_add: bool) -> list[dict[str, Any]]:
         """Every tool that such a guest may call now, ready for JSON."""
-        policy, state = self._policy(), {one["name"]: one["is_enabled"] for one in self._toolbox.registry()}
+        policy, state = self._rules.policy, {one["name"]: one["is_enabled"] for one in self._toolbox.registry()}
         tools = [made for made in self._toolbox.tools() if made.mark.is_read_only or may_add]
         tools = [made for made in tools if state[made.mark.name] and policy.check(made.mark.name, ROLE).allowed]
         return [
@@ -86,7 +83,7 @@ class Guests:
         if is_change:
             self._bound(guest.person)
             self._audit(guest, name, arguments, "asked", durable=True)
-        self._toolbox.use(self._policy())
+        self._toolbox.use(self._rules.policy)
         call = ToolCall(new_id(), name, dict(arguments))
         outcome = self._toolbox.dispatch(call, "", cancel, f"local:{guest.person}", terms=Terms(role=ROLE))
         self._audit(guest, name, arguments, outcome.outcome, duration_ms=outcome.duration_ms)
@@ -105,7 +102,7 @@ class Guests:
     ) -> None:
         detail = {"tool": name, "arguments": dict(arguments), "outcome": outcome, "origin": ORIGIN, **more}
         actor = " ".join(guest.name.split())[:MAX_NAME] or "unnamed"
-        self._note(KIND, session=f"{ORIGIN}:{guest.person}", actor=actor, detail=detail, durable=durable)
+        self._ledger.note(KIND, session=f"{ORIGIN}:{guest.person}", actor=actor, detail=detail, durable=durable)
 
     def _bound(self, person: str) -> None:
         """Exhausted when a person's guests have added too much of late: a queue that is full serves nobody."""

@@ -1,6 +1,6 @@
 """The parts of containment that a core builds whatever its tools: ledger, policy gate, and what the door says of them.
 
-`service.core` asks for `hold` when it makes its toolbox, and for `reload`. Decides nothing itself.
+`service.core` asks for `rules` when it makes its toolbox, and for `reload`. Decides nothing itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.agent.toolbox import Hold
+from appliance.agent.tool_rules import ToolRules
 from appliance.channels.rpc.policy import Acts, Rules
 from appliance.errors import BadInput
 from appliance.policy import policy_file
@@ -45,11 +45,7 @@ class Warden:
         self._settings = settings
         self.ledger = Ledger(store, clean, lambda: Keep(settings().audit.keep_days, settings().audit.max_rows))
         self.gate = Gate(store, self.ledger, lambda: policy_file.of(home, settings(), environ, shut), groups=groups or self._groups)
-        self.hold = Hold(
-            self.gate.check,
-            lambda tool, group, own_s: settings().tools.deadline_of(tool, group, own_s),
-            lambda: settings().tools.switched_off(),
-        )
+        self.rules = ToolRules(self.gate.policy, gate=self.gate, settings=lambda: settings().tools)
         acts = Acts(self._show, self._judge, self.gate.reload, self._set, self.gate.lift_session, self._audit)
         self.door = Rules(acts)
 

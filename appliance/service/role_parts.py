@@ -75,7 +75,6 @@ class Troupe:
             is_reading=toolbox.is_read_only,
         )
         self.delegation = Delegation(means, is_lasting=stage.is_lasting)
-        loops.role_of = self.roles.of
         if not stage.settings().delegation.spawn:
             toolbox.remove("spawn")
             toolbox.remove("spawn_await")

@@ -12,7 +12,8 @@ from stores import new_store
 
 from appliance.agent.agent import SORRY, Agent, Limits, Work
 from appliance.agent.loop import Loops
-from appliance.agent.toolbox import Toolbox, tool
+from appliance.agent.loop_state import NothingArrives
+from appliance.agent.toolbox import Toolbox, ToolRules, tool
 from appliance.channels.delivery import Courier
 from appliance.channels.inbox import Inbox
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
@@ -447,7 +448,7 @@ def test_one_changing_call_makes_the_answer_sequential_and_a_failure_aborts_the_
 
 
 def run_with(functions: list[Any], calls: list[ToolCall]) -> list[Step]:
-    toolbox = Toolbox(functions, {}, policy=Policy())
+    toolbox = Toolbox(functions, {}, rules=ToolRules(Policy()))
     steps, _ = think([native(*calls)], ["done"], tools=toolbox)
     toolbox.close()
     return steps
@@ -468,7 +469,7 @@ def test_a_failed_call_is_told_to_the_model_and_the_loop_goes_on(call: ToolCall,
         """Count."""
         return 1 // to
 
-    toolbox = Toolbox([count], {}, policy=Policy())
+    toolbox = Toolbox([count], {}, rules=ToolRules(Policy()))
     steps, model = think([native(call)], ["I see."], tools=toolbox)
     told = model.asked[1][1].messages[-1]
     assert told.role == "tool" and part in told.content and '"is_error": true' in told.content
@@ -493,7 +494,7 @@ def test_the_correlation_id_is_in_the_question_the_events_and_the_tools_log(capl
         seen.append(log.correlation())
         return "ok"
 
-    toolbox = Toolbox([whoami], {}, policy=Policy())
+    toolbox = Toolbox([whoami], {}, rules=ToolRules(Policy()))
     formatter = log.JsonLines("core", log.Redactor())
     handler = Kept(formatter)
     logging.getLogger(log.ROOT).addHandler(handler)
@@ -534,7 +535,7 @@ def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
     courier = Courier(outbox)
     courier.register("local", quiet)
     courier.start()
-    loops = Loops(store, runs, model, mind, status=quiet, ended=lambda loop, end: inbox.ended(loop, end))
+    loops = Loops(store, runs, mind, status=quiet)
     inbox = Inbox(store, runs, loops, relevant=lambda said: packets.relevant(said.text), outbox=outbox)
     accepted = inbox.accept(Inbound("local", "ada", "real question", "m1", now_ms()), "corr")
     inbox.start(accepted.loop)
@@ -627,8 +628,13 @@ def test_calls_that_waited_are_run_when_a_loop_is_begun_again() -> None:
 
 def test_what_arrives_meanwhile_is_shown_at_the_next_call() -> None:
     arrived = [[], [Message("user", "And the sun?")], []]
+
+    class Meanwhile(NothingArrives):
+        def arrived(self) -> list[Message]:
+            return arrived.pop(0)
+
     quiet: Any = Quiet()
     model = PlayedModel([[native(look("moon"))], ["Both."]])
     mind = Agent(model, PlayedTools(), Packets(lambda: (), quiet, quiet), quiet, Limits())
-    steps = list(mind.loop("run", (LOCAL,), CancelToken(), work=Work(arrived=lambda: arrived.pop(0))))
+    steps = list(mind.loop("run", (LOCAL,), CancelToken(), work=Work(source=Meanwhile())))
     assert [m.role for m in model.asked[1][1].messages] == ["user", "assistant", "tool", "user"] and shown(steps) == "Both."

@@ -9,7 +9,7 @@ from stores import new_store
 
 from appliance import tools
 from appliance.agent.dispatch import RECORDING, Dispatch, Dispatched, Recorded, RunLog, Scene, claim
-from appliance.agent.toolbox import Toolbox, tool
+from appliance.agent.toolbox import Toolbox, ToolRules, tool
 from appliance.clock import CancelToken
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.schemes import Schemes
@@ -52,7 +52,7 @@ class Desk:
         services = {"verbs": self.verbs, "runs": self.runs, "entries": self.entries}
         self.policy = Policy()
         others = [one for one in tools.load() if one.tool.name != "sh"]
-        self.toolbox = Toolbox([*others, sh, look_up, finish], services, policy=self.policy)
+        self.toolbox = Toolbox([*others, sh, look_up, finish], services, rules=ToolRules(self.policy))
         self.hooks = Hooks()
         self.log = RunLog(store, self.runs, self.verbs)
         self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.log)

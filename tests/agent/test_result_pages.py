@@ -9,7 +9,7 @@ from test_budget import Desk
 
 from appliance import tools
 from appliance.agent.result_pages import Overflow
-from appliance.agent.toolbox import Toolbox, tool
+from appliance.agent.toolbox import Toolbox, ToolRules, tool
 from appliance.clock import CancelToken
 from appliance.errors import BadInput, NotFound
 from appliance.knowledge.contents import MAX_BLOB_BYTES
@@ -43,7 +43,7 @@ def toolbox(desk: Desk) -> Toolbox:
     overflow = Overflow(desk.store, desk.entries)
     names = ("read_large_result",)
     functions = [f for f in tools.load() if f.tool.name in names]  # type: ignore[attr-defined]
-    return Toolbox([shout, *functions], {"overflow": overflow}, policy=Policy(), shorten=overflow.shorten)
+    return Toolbox([shout, *functions], {"overflow": overflow}, rules=ToolRules(Policy()))
 
 
 def call(box: Toolbox, desk: Desk, name: str, **given: Any) -> Any:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from appliance.agent.tool_counts import Tallies
-from appliance.agent.toolbox import Caller, Hold, Needs, Toolbox, read_tool, tool
+from appliance.agent.toolbox import Caller, Needs, Toolbox, ToolRules, read_tool, tool
 from appliance.clock import CancelToken
 from appliance.errors import Cancelled, Conflict, NotFound
 from appliance.policy.policy_file import Policy, Verdict
 from appliance.records import Outcome, Terms, ToolCall
+from appliance.runtime.tool_settings import Tools
 
 
 @tool(group="test", is_read_only=True)
@@ -49,7 +50,7 @@ FUNCTIONS = (echo, fall, linger, dig, needy)
 
 @pytest.fixture
 def box() -> Iterator[Toolbox]:
-    made = Toolbox(FUNCTIONS, {}, policy=Policy())
+    made = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy()))
     yield made
     made.close()
 
@@ -132,7 +133,7 @@ def test_call_that_cannot_be_is_told_why_and_not_counted(
 @pytest.mark.parametrize("name", ["echo", "test"])
 def test_what_is_switched_off_is_there_and_not_to_be_had(name: str) -> None:
     off: set[str] = set()
-    box = Toolbox(FUNCTIONS, {}, policy=Policy(), hold=Hold(switched_off=lambda: off))
+    box = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy(), settings=lambda: Tools(disabled=tuple(off))))
     assert call(box, "echo", text="a").status == 200
     off.add(name)
     box.use(Policy())
@@ -161,7 +162,7 @@ def test_state_follows_the_calls() -> None:
         go_on.wait(30)
         return "done"
 
-    box = Toolbox([busy, *FUNCTIONS], {}, policy=Policy())
+    box = Toolbox([busy, *FUNCTIONS], {}, rules=ToolRules(Policy()))
     assert [listed(box, name)["state"] for name in ("busy", "needy")] == ["available", "registered"]
     thread = threading.Thread(target=call, args=(box, "busy"))
     thread.start()
@@ -207,7 +208,7 @@ def test_names_are_offered_once_and_taken_back_once(box: Toolbox) -> None:
 
 @pytest.mark.covers("A-148")
 def test_parallel_calls_add_up_and_mix_nothing() -> None:
-    box, wrong = Toolbox(FUNCTIONS, {}, policy=Policy(), threads=8), []
+    box, wrong = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy()), threads=8), []
 
     def work(who: int) -> None:
         for number in range(40):
@@ -238,13 +239,11 @@ def test_numbers_are_those_of_all_toolboxes_of_a_core(box: Toolbox) -> None:
 
 @pytest.mark.covers("A-070", "A-071")
 def test_deadline_is_the_tools_own_unless_somebody_says_otherwise() -> None:
-    box = Toolbox(FUNCTIONS, {}, policy=Policy(), deadline_s=7)
+    box = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy(), deadline_s=7))
     assert (listed(box, "echo")["deadline_s"], listed(box, "linger")["deadline_s"]) == (7, 0.05)
     assert call(box, "dig").data == 7  # a tool is told
     assert call(box, "linger").outcome == "timeout"
-    told = Toolbox(
-        FUNCTIONS, {}, policy=Policy(), hold=Hold(deadline_of=lambda name, group, own_s: 9 if group == "lab" else own_s or 3)
-    )
+    told = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy(), settings=lambda: Tools(deadline_s=3, deadlines_s={"dig": 9})))
     assert [listed(told, name)["deadline_s"] for name in ("dig", "linger", "echo")] == [9, 0.05, 3]
     box.close()
     told.close()
@@ -254,11 +253,12 @@ def test_deadline_is_the_tools_own_unless_somebody_says_otherwise() -> None:
 def test_whoever_holds_the_tools_is_asked_before_each_call() -> None:
     asked: list[tuple[str, ...]] = []
 
-    def check(policy: Policy, *about: str) -> Verdict:
-        asked.append(about)
-        return Verdict(about[0] != "fall", "some.rule")
+    class Strict(ToolRules):
+        def check(self, *about: str) -> Verdict:
+            asked.append(about)
+            return Verdict(about[0] != "fall", "some.rule")
 
-    box = Toolbox(FUNCTIONS, {}, policy=Policy(), hold=Hold(check))
+    box = Toolbox(FUNCTIONS, {}, rules=Strict(Policy()))
     assert call(box, "echo", "chat", text="a").status == 200
     assert call(box, "dig", "chat").status == 200
     refused = call(box, "fall", "chat")

@@ -9,7 +9,7 @@ from model_fixtures import model_file, model_home  # noqa: F401
 from appliance import tools
 from appliance.agent import tool_manuals
 from appliance.agent.tool_manuals import Manual, Shelf, aliases, parse, read, syntax
-from appliance.agent.toolbox import Caller, Toolbox, read_tool, tool
+from appliance.agent.toolbox import Caller, Toolbox, ToolRules, read_tool, tool
 from appliance.cli import docs
 from appliance.errors import ConfigError
 from appliance.policy.policy_file import Policy
@@ -95,7 +95,7 @@ def fetch(url: str) -> str:
 def test_a_tool_answers_to_the_name_that_one_of_the_designs_has_for_it() -> None:
     from appliance.tools import calling
 
-    box = Toolbox([fetch, calling.use], {}, policy=Policy())
+    box = Toolbox([fetch, calling.use], {}, rules=ToolRules(Policy()))
     try:
         plain, detour = {"url": "u"}, {"tool": "web_fetch", "arguments": {"url": "u"}}
         for call in (ToolCall("1", "web_fetch", plain), ToolCall("1", "use", detour)):
@@ -117,7 +117,7 @@ def test_a_name_that_two_tools_answer_to_or_one_has_means_nothing_else() -> None
 def test_nothing_is_told_of_a_tool_that_is_excluded() -> None:
     from appliance.tools import asking, calling
 
-    box = Toolbox([fetch, calling.tool_help, asking.think], {}, policy=Policy())
+    box = Toolbox([fetch, calling.tool_help, asking.think], {}, rules=ToolRules(Policy()))
     try:
         help_for = ToolCall("1", "tool_help", {"name": "fetch_url"})
         assert "fetch_url(url)" in box.dispatch(help_for, "", _never()).message

@@ -15,7 +15,7 @@ import pytest
 
 from appliance import tools
 from appliance.agent.tool_results import Reply, as_text
-from appliance.agent.toolbox import Caller, Toolbox, read_tool, tool
+from appliance.agent.toolbox import Caller, Toolbox, ToolRules, read_tool, tool
 from appliance.cli import listings, main
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Conflict, NotFound
@@ -57,7 +57,7 @@ def stubborn(seconds: float, *, ended: threading.Event) -> str:
 
 @contextmanager
 def box(*functions: Callable[..., Any], deadline_s: float = 60, policy: Policy | None = None, **services: Any) -> Iterator[Toolbox]:
-    made = Toolbox(functions, services, policy=policy or Policy(), deadline_s=deadline_s)
+    made = Toolbox(functions, services, rules=ToolRules(policy or Policy(), deadline_s=deadline_s))
     try:
         yield made
     finally:
@@ -326,9 +326,10 @@ def test_a_stop_does_not_wait_for_a_tool_that_does_not_listen() -> None:
 def test_a_stop_interrupts_the_thread_the_tool_runs_in() -> None:
     hit, where, cancel = threading.Event(), [], CancelToken()
 
-    def interrupt(thread: int) -> None:
-        where.append(thread)
-        hit.set()
+    class Interrupted:
+        def interrupt(self, thread: int) -> None:
+            where.append(thread)
+            hit.set()
 
     @tool(group="test")
     def query() -> str:
@@ -337,7 +338,7 @@ def test_a_stop_interrupts_the_thread_the_tool_runs_in() -> None:
         cancel.set()
         return str(hit.wait(60))
 
-    made = Toolbox([query], {}, policy=Policy(), interrupt=interrupt)
+    made = Toolbox([query], {}, rules=ToolRules(Policy()), store=Interrupted())  # type: ignore[arg-type]
     assert made.dispatch(ToolCall("c", "query"), "", cancel).message == "True"
     assert where[0] == where[1]
     made.close()

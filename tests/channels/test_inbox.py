@@ -149,7 +149,7 @@ class Desk:
         self.tools = tools or Glass()
         agent = Agent(self.model, self.tools, packets, self.runs, Limits())
         self.outbox = Outbox(store, self.me)
-        self.loops = Loops(store, self.runs, self.model, agent, status=Quiet(), ended=lambda loop, end: self.inbox.ended(loop, end))
+        self.loops = Loops(store, self.runs, agent, status=Quiet())
         self.inbox = Inbox(store, self.runs, self.loops, relevant=lambda said: packets.relevant(said.text), outbox=self.outbox)
 
     def accept(self, text: str, sender: str = "ann", message_id: str = "", thread: str = "", kind: str = "chat"):

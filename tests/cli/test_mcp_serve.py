@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from process import clean_environ
 from stores import new_home
 
-from appliance.agent.toolbox import Hold
+from appliance.agent.toolbox import ToolRules
 from appliance.cli import mcp_serve
 from appliance.clock import CancelToken
 from appliance.errors import Exhausted, NotFound
@@ -33,6 +33,7 @@ from appliance.mcp.protocol_server import (
 from appliance.policy.audit_log import Asked
 from appliance.records import Inbound, Outcome
 from appliance.runtime.paths import Home
+from appliance.runtime.tool_settings import Tools
 from appliance.service.core import Core
 from appliance.service.mcp_guests import KIND, MAX_TASKS, Guest, Guests
 from appliance.work.tasks import NewTask
@@ -118,8 +119,7 @@ def services(core: Core) -> dict[str, Any]:
 
 @pytest.fixture
 def guests(core: Core) -> Iterator[Guests]:
-    note, hold = core.warden.ledger.note, core.warden.hold
-    made = Guests(core.store, services(core), policy=lambda: core.toolbox.policy, note=note, hold=hold)
+    made = Guests(core.store, services(core), core.warden.rules, core.warden.ledger)
     yield made
     made.close()
 
@@ -381,8 +381,8 @@ def test_every_call_is_in_the_audit_with_who_asked_what(agent: Agent, core: Core
 
 
 def test_what_is_switched_off_for_models_is_off_for_guests(core: Core):
-    hold = Hold(switched_off=lambda: ("search",))
-    guests = Guests(core.store, services(core), policy=lambda: core.toolbox.policy, note=core.warden.ledger.note, hold=hold)
+    rules = ToolRules(core.toolbox.policy, settings=lambda: Tools(disabled=("search",)))
+    guests = Guests(core.store, services(core), rules, core.warden.ledger)
     outcome = guests.call(Guest(ME, "x"), "search", {"query": "mice"}, CancelToken())
     assert outcome.status == 503 and {tool["name"] for tool in guests.listing(False)} == READING - {"search"}
     with pytest.raises(NotFound):

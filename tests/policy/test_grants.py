@@ -12,9 +12,9 @@ from process import Box, a_box, script  # noqa: F401
 from stores import new_store
 
 from appliance import tools
-from appliance.agent.taint_gate import Checkpoint, Post
+from appliance.agent.taint_gate import Checkpoint, HeldCalls
 from appliance.agent.taint_tracking import Origins
-from appliance.agent.toolbox import Caller, read_tool
+from appliance.agent.toolbox import Caller, Toolbox, ToolRules, read_tool
 from appliance.channels.rpc import grants as doors
 from appliance.cli import grants
 from appliance.clock import CancelToken, now_ms, this_process
@@ -26,6 +26,7 @@ from appliance.knowledge.views import Views
 from appliance.policy import taint
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import DAY_MS, Grants, lasting
+from appliance.policy.policy_file import Policy
 from appliance.policy.taint import FREE_BITS, Known, Mark, Reach
 from appliance.records import ToolCall
 from appliance.sessions.outbox import Outbox
@@ -383,10 +384,8 @@ def test_a_thread_without_marks_pays_one_read_for_what_reaches_out_and_none_for_
     runs, entries, views = Runs(store, this_process().encode()), Entries(store), Views(store)
     verbs = Verbs(store, entries, views, Schemes())
     origins = Origins(runs.marks)
-    outbox, names = Outbox(store, runs.process), frozenset[str]()
-    ways = (dict, lambda name: names, lambda server: 1, lambda call: call)
-    post = Post(runs, entries, verbs, Grants(store), Ledger(store), outbox, origins, *ways)
-    checkpoint = Checkpoint(post)
+    held_calls = HeldCalls(runs, verbs, Ledger(store), Outbox(store, runs.process))
+    checkpoint, toolbox = Checkpoint(runs, Grants(store), origins, held_calls), Toolbox([], {}, rules=ToolRules(Policy()))
     with store.write():
         runs.open_session("local:ada", "ada", "user:ada")
         run = runs.begin("local:ada", "chat").id
@@ -401,7 +400,7 @@ def test_a_thread_without_marks_pays_one_read_for_what_reaches_out_and_none_for_
     }
     for name, (arguments, reads) in given.items():
         store.reads = 0
-        assert checkpoint.before(known[name], ToolCall("c", name, arguments), caller) is None
+        assert checkpoint.before(toolbox, known[name], ToolCall("c", name, arguments), caller) is None
         assert store.reads == reads, name
     store.close()
 

@@ -82,7 +82,7 @@ def test_what_is_approved_is_done_once_and_a_grant_lets_the_next_pass(border: Bo
     assert told.end.status == 202 and kept(border) == []
     door.resolve(call, ref, "accept", told.run, wait=True, remember="7d")
     assert kept(border) == [SECRET]
-    (grant,) = border.core.customs.grants.listing("owner")
+    (grant,) = border.core.taint.grants.listing("owner")
     assert (grant.kind, grant.target, grant.origins) == ("call", "mcp:bazaar", ("mcp:bazaar",))
     told = border.say("[granted] Please look it up.", "owner")
     assert told.said == "Done." and kept(border) == [SECRET, SECRET]

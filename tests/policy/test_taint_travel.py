@@ -142,7 +142,7 @@ def work(border: Border, task: Task) -> Task:
     core = border.core
     briefing = Briefing(core.tasks, core.runs, core.entries)
     parts = Parts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing, go_on=core.approvals.go_on)
-    parts = Parts(**{**vars(parts), "marked": core.customs.origins.task})
+    parts = Parts(**{**vars(parts), "marked": core.taint.origins.task})
     core.office.ticks = Ticks(parts, lambda: Workers(max_turns=5), Silent())
     core.office.ticks.tick("worker-1", task.id)
     core.office.ticks = None
@@ -175,7 +175,7 @@ def test_a_task_that_waits_for_a_marked_one_is_marked(border: Border) -> None:
     with border.core.store.write():
         border.core.runs.open_session("task:x", "ada", "user:ada")
         run = border.core.runs.begin("task:x", "tick", task=second.id).id
-    border.core.customs.origins.task(run, second.id, second.blocked_by, (NOTE,))
+    border.core.taint.origins.task(run, second.id, second.blocked_by, (NOTE,))
     assert border.core.runs.get(run).origins == ("agent",)
 
 
@@ -291,7 +291,7 @@ def test_what_is_accepted_is_done_once_and_the_answer_goes_on(border: Border, si
     assert [r.path for r in site.asked].count("/take?d=owl") == 1
     (result,) = after.events("tool_result")
     assert "thanks" in result.content and result.input == {"origin": "web", "source": site.url("/take?d=owl")}
-    assert border.core.customs.grants.listing("passer") == [], "for this once"
+    assert border.core.taint.grants.listing("passer") == [], "for this once"
 
 
 def test_a_run_that_is_shown_its_entries_reads_what_came_of_it_in_a_fence(border: Border) -> None:
@@ -344,10 +344,10 @@ def test_what_was_let_pass_ends_with_the_core(border: Border) -> None:
     told = border.say("[breaks] Sleep.", "breaker")
     (ref,) = border.waiting(told.run)
     border.core.approvals.resolve(ref, told.run, "accept")
-    until(lambda: border.core.customs.clearance.is_running(told.run, ref))
-    assert border.core.customs.clearance.stop(told.run) == 1
-    until(lambda: not border.core.customs.clearance.is_running(told.run, ref))
-    done = border.core.customs.clearance.result(told.run, ref)
+    until(lambda: border.core.released.is_running(told.run, ref))
+    assert border.core.released.stop(told.run) == 1
+    until(lambda: not border.core.released.is_running(told.run, ref))
+    done = border.core.released.result(told.run, ref)
     assert done is not None and done.is_error
     until(lambda: border.core.runs.get(told.run).status in (200, 500))
 
@@ -370,7 +370,7 @@ def test_a_remembered_decision_holds_for_the_same_and_no_other_source(border: Bo
     with pytest.raises(BadInput):
         door.resolve(call, ref, "accept", told.run, remember="for ever")
     door.resolve(call, ref, "accept", told.run, wait=True, remember="7d")
-    (grant,) = border.core.customs.grants.listing("owner")
+    (grant,) = border.core.taint.grants.listing("owner")
     assert (grant.kind, grant.target, grant.origins) == ("web", "127.0.0.1", ("web:127.0.0.1",))
     assert 6.9 < (grant.expires_ms - now_ms()) / 86_400_000 <= 7
     told = border.say("[elsewhere] Read both.", "owner")
@@ -382,7 +382,7 @@ def test_a_remembered_decision_holds_for_the_same_and_no_other_source(border: Bo
 
 @needs("bwrap", "perl")
 def test_a_grant_lets_calls_pass_until_it_is_revoked(border: Border) -> None:
-    door, call = border.core.customs.door, LocalCall(lambda name, value: None)
+    door, call = border.core.taint.door, LocalCall(lambda name, value: None)
     made = door.add(call, "exec", "echo *", ["web"], "12h", "grantee")
     assert border.say("[granted] Run it.", "grantee").said == "Run."
     (line,) = border.core.warden.ledger.listing(Asked(kind="call_granted"))

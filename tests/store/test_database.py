@@ -527,7 +527,7 @@ COUNT_SYNCS = """
     from appliance.sessions.runs import Loop, Runs
     store = Store.open(path)
     runs = Runs(store, "me")
-    inbox = Inbox(store, runs, Loops(store, runs, None, None, status=None), relevant=lambda text: "", outbox=Outbox(store, "me"))
+    inbox = Inbox(store, runs, Loops(store, runs, None, status=None), relevant=lambda text: "", outbox=Outbox(store, "me"))
     run = runs.listing()[0].id
     event = Event(run=run, kind="message", role="user", content="hi")
 

@@ -13,7 +13,7 @@ from test_database import child, finished, until
 
 from appliance import tools
 from appliance.agent.tool_results import MAX_CHARS, as_text
-from appliance.agent.toolbox import Toolbox
+from appliance.agent.toolbox import Toolbox, ToolRules
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.knowledge.contents import digest
 from appliance.knowledge.drives import Drives
@@ -75,7 +75,7 @@ def bench_of(store: Store) -> Bench:
     services = {"entries": entries, "finder": Search(store), "runs": runs}
     services |= {"drives": Drives(store, entries, schemes), "texts": Texts(store, schemes)}
     services |= {"verbs": Verbs(store, entries, Views(store), schemes)}
-    return Bench(store, entries, runs, Toolbox(tools.load(), services, policy=Policy(), interrupt=store.interrupt))
+    return Bench(store, entries, runs, Toolbox(tools.load(), services, rules=ToolRules(Policy()), store=store))
 
 
 @pytest.fixture
@@ -357,7 +357,7 @@ def test_an_edit_of_a_text_that_changed_meanwhile_is_a_conflict(bench: Bench) ->
     drives, entries = Drives(bench.store, Late(bench.store), Schemes()), Entries(bench.store)
     verbs = Verbs(bench.store, entries, Views(bench.store), Schemes())
     services = {"drives": drives, "entries": entries, "verbs": verbs, "runs": bench.runs}
-    box = Toolbox([edit], services, policy=Policy())
+    box = Toolbox([edit], services, rules=ToolRules(Policy()))
     try:
         call = ToolCall("c", "context_edit", {"path": "agent:/a", "patches": [{"start_line": 1, "end_line": 1, "content": "x"}]})
         outcome = box.dispatch(call, "", CancelToken())

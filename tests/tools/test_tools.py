@@ -16,7 +16,7 @@ from stores import new_home, new_store
 from appliance import tools
 from appliance.agent.agent import Agent, Limits
 from appliance.agent.loop import Loops
-from appliance.agent.toolbox import Toolbox
+from appliance.agent.toolbox import Toolbox, ToolRules
 from appliance.channels.inbox import Inbox
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.knowledge.drives import Drives
@@ -66,7 +66,7 @@ def bench(home: Home) -> Iterator[Bench]:
     entries, runs = Entries(store), Runs(store, this_process().encode())
     services = {"entries": entries, "finder": Search(store), "runs": runs}
     services |= {"drives": Drives(store, entries, Schemes()), "texts": Texts(store, Schemes()), "history": History(store)}
-    toolbox = Toolbox(tools.load(), services, policy=Policy(), interrupt=store.interrupt)
+    toolbox = Toolbox(tools.load(), services, rules=ToolRules(Policy()), store=store)
     yield Bench(home, store, entries, runs, toolbox)
     toolbox.close()
     store.close()
@@ -244,7 +244,7 @@ def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, Scr
     many = len(turns) + 1
     limits = Limits(max_turns=many, max_commands=many, max_strikes=many, max_cycles=many, max_loop_commands=many)
     agent = Agent(model, bench.toolbox, packets, bench.runs, limits)
-    loops = Loops(bench.store, bench.runs, model, agent, status=Nobody())
+    loops = Loops(bench.store, bench.runs, agent, status=Nobody())
     made = Inbox(
         bench.store,
         bench.runs,

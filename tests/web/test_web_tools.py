@@ -14,7 +14,7 @@ from process import Box, a_box  # noqa: F401
 from stores import new_store
 
 from appliance import tools
-from appliance.agent.toolbox import Toolbox
+from appliance.agent.toolbox import Toolbox, ToolRules
 from appliance.cli import context_add
 from appliance.clock import CancelToken, now_ms, this_process
 from appliance.errors import BadInput, ConfigError, Refused, Unavailable
@@ -83,7 +83,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         store = new_store(tmp_path / f"{len(made)}.db")
         entries, views, runs, ledger = Entries(store), Views(store), Runs(store, this_process().encode()), Ledger(store)
         web = Web(Given(store, entries, views, {}, ledger.note), keys)
-        toolbox = Toolbox(tools.load(), {"runs": runs, **web.services()}, policy=Policy())
+        toolbox = Toolbox(tools.load(), {"runs": runs, **web.services()}, rules=ToolRules(Policy()))
         made.append(Bench(store, web, toolbox, runs, views, entries, ledger))
         return made[-1]
 
@@ -338,7 +338,7 @@ def ask(make: Make, found: Found) -> Callable[..., Outcome]:
     """Searches with the tool through this engine."""
     bench = make()
     services = {"runs": bench.runs, **bench.web.services(), "engine": found.engine(bench)}
-    bench.toolbox = Toolbox(tools.load(), services, policy=Policy())
+    bench.toolbox = Toolbox(tools.load(), services, rules=ToolRules(Policy()))
 
     def search(query: str, **given: Any) -> Outcome:
         return bench.call("web_search", query=query, **given)

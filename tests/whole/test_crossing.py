@@ -197,7 +197,7 @@ def test_no_packet_holds_what_another_person_said_or_kept(crossing: Crossing) ->
 
 def methods(stage: Stage) -> dict[str, Any]:
     core = stage.core
-    doors = (core.customs, core.servers, core.warden, core.workshop, core.troupe, core.unasked)
+    doors = (core.taint, core.servers, core.warden, core.workshop, core.troupe, core.unasked)
     owners = (core.rpc, core.office.queue, core.office.live, core.decisions, core.record, core.glance, core.secrets, core.costs)
     owners = (*owners, core.guests, *(one.door for one in doors))
     return {name: function for owner in owners for name, function in jsonrpc.marked(owner).items()}

@@ -12,6 +12,7 @@ from test_inbox import Glass, Quiet, Speech, Voice, echo
 
 from appliance.agent.agent import Agent, Limits
 from appliance.agent.loop import Loops
+from appliance.agent.loop_events import LoopStored
 from appliance.clock import CancelToken, this_process
 from appliance.errors import Conflict
 from appliance.knowledge.search import Search
@@ -54,7 +55,8 @@ class Shop:
         self.runs, self.outbox, self.jobs = Runs(store, me), Outbox(store, me), Jobs(store, me)
         voice = Voice(speech)
         agent = Agent(voice, Looking(), Packets(list, Search(store), Quiet()), self.runs, Limits())
-        loops = Loops(store, self.runs, voice, agent, status=Quiet(), ended=lambda loop, end: self.desk.ended(loop, end))
+        loops = Loops(store, self.runs, agent, status=Quiet())
+        loops.events.subscribe(LoopStored, lambda stored: self.desk.ended(stored.loop, stored.end))
         roles = Roles(store.path.parent / "box", Config)
         bounds = Bounds(concurrent=concurrent)
         means = Means(store, self.runs, self.jobs, roles, loops, self.outbox, lambda: bounds, lambda name: False)

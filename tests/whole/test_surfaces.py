@@ -14,7 +14,7 @@ from process import Box, Core, clean_environ, end
 from stores import new_home
 
 from appliance import tools
-from appliance.agent.toolbox import Toolbox
+from appliance.agent.toolbox import Toolbox, ToolRules
 from appliance.cli import main
 from appliance.clock import CancelToken, now_ms, this_process
 from appliance.errors import OwlError
@@ -129,7 +129,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     entries, runs = Entries(store), Runs(store, this_process().encode())
     verbs = Verbs(store, entries, Views(store), Schemes())
     services = {"entries": entries, "runs": runs, "verbs": verbs}
-    toolbox = Toolbox(tools.load(), services, policy=Policy(), interrupt=store.interrupt)
+    toolbox = Toolbox(tools.load(), services, rules=ToolRules(Policy()), store=store)
     yield Bench(core, store, runs, verbs, toolbox)
     toolbox.close()
     store.close()

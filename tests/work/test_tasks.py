@@ -14,7 +14,7 @@ from stores import new_store
 from test_database import a_run, child, finished, said
 
 from appliance import tools
-from appliance.agent.toolbox import Toolbox
+from appliance.agent.toolbox import Toolbox, ToolRules
 from appliance.clock import CancelToken, now_ms, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, StoreError
 from appliance.knowledge.entries import Entries
@@ -41,7 +41,7 @@ class Bench:
         )
         self.runs = Runs(self.store, this_process().encode())
         services = {"tasks": self.tasks, "runs": self.runs}
-        self.toolbox = Toolbox(tools.load(), services, policy=Policy(), interrupt=self.store.interrupt)
+        self.toolbox = Toolbox(tools.load(), services, rules=ToolRules(Policy()), store=self.store)
 
     def add(self, name: str = "water the garden", **more: Any) -> int:
         return self.tasks.add(NewTask(name, **more)).id

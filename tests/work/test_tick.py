@@ -13,7 +13,8 @@ from test_database import child, killed, until
 
 from appliance.agent.agent import Agent, Limits
 from appliance.agent.loop import Loops
-from appliance.agent.toolbox import Toolbox, tool
+from appliance.agent.loop_events import LoopStored
+from appliance.agent.toolbox import Toolbox, ToolRules, tool
 from appliance.clock import Alarms, now_ms, this_process
 from appliance.errors import BadInput, Lost, ProviderError, Unavailable
 from appliance.knowledge.entries import Entries
@@ -195,11 +196,12 @@ class Desk:
         self.entries, self.diary, self.spy = Entries(store), Diary(), Spy()
         services = {"tasks": self.tasks, "runs": self.runs, "diary": self.diary, "gate": threading.Barrier(2)}
         functions = [f for f in vars(planning).values() if hasattr(f, "tool")]
-        self.toolbox = Toolbox([*functions, write, peek, break_down], services, policy=policy_file.load(None))
+        self.toolbox = Toolbox([*functions, write, peek, break_down], services, rules=ToolRules(policy_file.load(None)))
         self.packets = Packing(list, Search(store), Quiet())
         self.limits = Limits()
         agent = Agent(self.model, self.toolbox, self.packets, self.runs, self.limits)
-        self.loops = Loops(store, self.runs, self.model, agent, status=Quiet(), ended=self._ended)
+        self.loops = Loops(store, self.runs, agent, status=Quiet())
+        self.loops.events.subscribe(LoopStored, lambda stored: self._ended(stored.loop, stored.end))
         briefing = Briefing(self.tasks, self.runs, self.entries)
         parts = Parts(store, self.tasks, self.runs, self.loops, self.model, self.packets, briefing, held_s)
         self.pace = pace or Workers()

@@ -1,0 +1,97 @@
+"""What is published about loops and the runs they belong to, for the rooms above: channels, work, service.
+
+Published with `runtime.events`; each class says when. Nothing here decides anything.
+"""
+
+from dataclasses import dataclass
+
+from appliance.records import Delta, Event, Inbound, LoopEnded, Terms
+from appliance.sessions.runs import Loop
+
+Shown = Delta | Event | LoopEnded  # what a listener of a loop is told
+
+
+@dataclass(frozen=True)
+class MessageAccepted:
+    """A message was stored, within that transaction; `relevant` are the passages that are shown to the model with it."""
+
+    run: str
+    inbound: Inbound
+    relevant: str
+
+
+@dataclass(frozen=True)
+class TurnStarting:
+    """The model is about to be asked in a run, on these terms."""
+
+    run: str
+    terms: Terms
+
+
+@dataclass(frozen=True)
+class LoopStored:
+    """The end of a loop is being stored, within that transaction: status 202 when it waits for a decision."""
+
+    loop: Loop
+    end: LoopEnded
+
+
+@dataclass(frozen=True)
+class LoopReady:
+    """A loop that waited for a decision is to be continued."""
+
+    loop: int
+
+
+@dataclass(frozen=True)
+class LoopProgress:
+    """A loop that waits has something new for its listeners."""
+
+    loop: int
+    item: Shown
+
+
+@dataclass(frozen=True)
+class RunFreed:
+    """A loop that waited has ended: the prompts behind it in its run may begin."""
+
+    run: str
+
+
+@dataclass
+class TaskDecided:
+    """What the task of a run waited for is decided, within that transaction; with a `failure` the task ends.
+
+    The owner of tasks sets `is_found` when a task waited there.
+    """
+
+    run: str
+    failure: str
+    is_found: bool = False
+
+
+@dataclass(frozen=True)
+class TaskReady:
+    """A task may go on: a worker has something to do."""
+
+
+@dataclass(frozen=True)
+class BackgroundWorkEnded:
+    """A command or call that a person approved has ended; the run's loop may have waited for it."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class CommandStopped:
+    """A command in the background was stopped; its person is told."""
+
+    run: str
+    command: str
+
+
+@dataclass(frozen=True)
+class CallsAbandoned:
+    """A run was ended with calls recorded that will not be run."""
+
+    run: str
