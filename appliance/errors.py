@@ -17,6 +17,7 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     ├── Unavailable         503 unavailable
     │   ├── Lost            503 connection_lost
     │   ├── Busy            503 busy
+    │   ├── HttpError       503 http_error     (stage: how far a request came)
     │   ├── ProviderError   502 upstream_error (or another of PROVIDER_CODES; kind, retry_after_s)
     │   │   └── ContextTooLong  413 context_too_long  (also a TooLarge)
     │   ├── DiskFull        503 disk_full      (no space, no inodes, or the quota is used up)
@@ -142,6 +143,23 @@ class Busy(Unavailable):
     """Another process kept the database or a turn locked for longer than we wait."""
 
     outcome = "busy"
+
+
+HttpStage = Literal["authorities", "connect", "tls", "request", "hang-up", "silence", "answer", "body"]
+
+
+class HttpError(Unavailable):
+    """A server could not be asked by HTTP, or its answer is not whole; `stage` says how far it came, `why` in few words.
+
+    "authorities": the file of certificates cannot be read. "hang-up": the connection ended before a byte of an answer.
+    """
+
+    outcome = "http_error"
+
+    def __init__(self, message: str, *, hint: str = "", outcome: str = "", stage: HttpStage = "answer", why: str = "") -> None:
+        super().__init__(message, hint=hint, outcome=outcome)
+        self.stage: HttpStage = stage
+        self.why = why
 
 
 class DiskFull(Unavailable):

@@ -21,7 +21,7 @@ prompt agent work channels web mcp tools service tui cli
 BESIDE = ("__init__", "errors", "records", "clock")
 # Groups that may import only these, however low the target is.
 WALLS = """\
-models.providers: errors records clock text.tokens models.gguf models.providers
+models.providers: errors records clock text.tokens text.urls runtime.http_client runtime.host_lookup models.gguf models.providers
 channels.rpc: errors records clock runtime sessions channels
 tui: errors records clock runtime text.invisible tui
 """
@@ -35,15 +35,14 @@ store.storage_errors: apsw
 store.database_copy: apsw
 store.salvage: apsw
 knowledge.vss_index: apsw
-web.http_request: http.client
-web.fetch: requests urllib.request http.client
-web.connection: certifi
+runtime.http_client: urllib3 http.client
+runtime.watched_socket: certifi
+runtime.host_lookup: urllib.request
 text.urls: idna
-models.providers: llama_cpp numpy jinja2 requests urllib3 importlib
+models.providers: llama_cpp numpy jinja2 importlib
 models.encoder_conversion: numpy
 models.catalogue: subprocess
 models.providers.template_process: subprocess
-models.download: requests
 tools: importlib
 agent.plugins: importlib
 agent.toolbox: msgspec
@@ -78,7 +77,7 @@ sandbox.runner: subprocess
 mcp.bridge: mcp mcp_types
 mcp.connection: mcp mcp_types pydantic
 mcp.http_transport: mcp httpx2 pydantic
-mcp.address_guard: httpx2 urllib.request
+mcp.address_guard: httpx2
 mcp.stdio_transport: mcp mcp_types anyio
 mcp.bridge_client: subprocess
 cli: argparse readline

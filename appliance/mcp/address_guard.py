@@ -6,16 +6,15 @@ names up by itself. In the bridge process alone.
 """
 
 import asyncio
-import urllib.request
 from collections.abc import Sequence
 
 import httpx2
 
 from appliance.clock import monotonic_s
+from appliance.runtime.host_lookup import Deadline, Resolve, addresses_of, look_up, proxy_of
 from appliance.text import urls
 from appliance.text.urls import Target
-from appliance.web import addresses, dns
-from appliance.web.dns import Deadline, Resolve
+from appliance.web import addresses
 from appliance.web.hosts import Rules
 
 LOOK_UP_S = 10.0
@@ -24,12 +23,12 @@ LOOK_UP_S = 10.0
 class Guard(httpx2.AsyncBaseTransport):
     """A transport that reaches the origins of `own`, as they are, and others by the rules; Refused for the rest."""
 
-    def __init__(self, own: Sequence[str], rules: Rules, resolve: Resolve = dns.look_up) -> None:
+    def __init__(self, own: Sequence[str], rules: Rules, resolve: Resolve = look_up) -> None:
         self._own = {urls.parse(address).origin for address in own if address}
         self._rules = rules
         self._resolve = resolve
         self._inner = httpx2.AsyncHTTPTransport()
-        proxy = _proxy(own[0])
+        proxy = proxy_of(urls.parse(own[0]))
         self._given = httpx2.AsyncHTTPTransport(proxy=proxy) if proxy else self._inner
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -52,15 +51,9 @@ class Guard(httpx2.AsyncBaseTransport):
 
     def _judged(self, target: Target) -> list[str]:
         self._rules.check(target)
-        found = addresses.resolved(target, self._resolve, Deadline(monotonic_s() + LOOK_UP_S, target.url))
+        found = addresses_of(target, self._resolve, Deadline(monotonic_s() + LOOK_UP_S, target.url))
         addresses.check(self._rules, target, found)
         return found
-
-
-def _proxy(address: str) -> str | None:
-    """The proxy that the environment names for an address, if any."""
-    target = urls.parse(address)
-    return None if urllib.request.proxy_bypass(target.host) else urllib.request.getproxies().get(target.scheme)
 
 
 def _pinned(request: httpx2.Request, target: Target, address: str) -> httpx2.Request:

@@ -187,7 +187,7 @@ def remove(home: Home, model: Model, *, is_with_cache: bool = False) -> list[Pat
 
     Returns what was deleted, and NotFound when there was nothing. Who may use it just now is the caller's question.
     """
-    from appliance.models import download  # brings requests, which a list must not pay for
+    from appliance.models import download  # brings urllib3, which a list must not pay for
 
     cached = cache_folder() / model.file
     gone = []
@@ -293,7 +293,7 @@ def _add_known(home: Home, entry: Entry, progress: Progress) -> Path:
         if not _is_verified(cached, entry, progress):
             _sweep(cached.parent)
             if entry.source == "url":
-                from appliance.models import download  # brings requests, which a list must not pay for
+                from appliance.models import download  # brings urllib3, which a list must not pay for
 
                 download.fetch(download.Wanted(entry.url, entry.sha256, entry.size_bytes), cached, progress)
             else:

@@ -1,8 +1,9 @@
 """One large file by HTTP: resumed where it stopped, verified, and there only when it is whole.
 
 Owns the transfer: https (plain http to this machine alone), redirects, time limits, room on the disk, the
-unfinished part and the small file of facts beside it. One process at a time works on a part. Knows nothing
-about models. Not promised: anything about a slow server that keeps sending a byte now and then.
+unfinished part and the small file of facts beside it. A redirect from the internet leads to the internet alone. One
+process at a time works on a part. Knows nothing about models. Not promised: anything about a slow server that keeps
+sending a byte now and then.
 """
 
 import errno
@@ -10,6 +11,7 @@ import fcntl
 import hashlib
 import ipaddress
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,14 +19,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
-import requests
-
-from appliance.clock import sleep_s
-from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, OwlError, Refused, Unavailable
+from appliance.clock import monotonic_s, sleep_s
+from appliance.errors import (
+    BadInput,
+    Busy,
+    Cancelled,
+    DeadlineExceeded,
+    DiskFull,
+    HttpError,
+    NotFound,
+    OwlError,
+    Refused,
+    Unavailable,
+)
 from appliance.runtime import paths
+from appliance.runtime.host_lookup import Deadline
+from appliance.runtime.http_client import Answer, HttpClient, Request
+from appliance.runtime.special_addresses import special
+from appliance.text import urls
+from appliance.text.urls import Target
 
 MB = 1_000_000
-CHUNK_BYTES = 1 << 16
 HASH_BYTES = 1 << 20
 PART, FACTS = ".part", ".part.json"
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -247,22 +262,21 @@ class _Part:
 def _transfer(part: _Part, wanted: Wanted, patience: Patience) -> None:
     """Attempts until the part is whole; only attempts that bring nothing are counted."""
     failures, pause_s = 0, patience.pause_s
-    with requests.Session() as session:
-        # The proxy of the environment is for the world outside.
-        session.trust_env = not _is_here(wanted.url)
-        while not part.is_whole:
-            before = part.done
-            try:
-                _attempt(session, part, wanted, patience)
-                return
-            except _Broken as broken:
-                is_moving = part.done > before
-                failures, pause_s = (0, patience.pause_s) if is_moving else (failures + 1, pause_s)
-                if failures >= (patience.attempts if part.done else min(FIRST_ATTEMPTS, patience.attempts)):
-                    raise _gave_up(part, wanted, str(broken)) from None
-                part.tell("wait and try again")
-                sleep_s(min(max(pause_s, broken.wait_s), patience.longest_pause_s))
-                pause_s *= 2
+    # The proxy of the environment is for the world outside.
+    client = HttpClient(is_proxied=not _is_here(wanted.url))
+    while not part.is_whole:
+        before = part.done
+        try:
+            _attempt(client, part, wanted, patience)
+            return
+        except _Broken as broken:
+            is_moving = part.done > before
+            failures, pause_s = (0, patience.pause_s) if is_moving else (failures + 1, pause_s)
+            if failures >= (patience.attempts if part.done else min(FIRST_ATTEMPTS, patience.attempts)):
+                raise _gave_up(part, wanted, str(broken)) from None
+            part.tell("wait and try again")
+            sleep_s(min(max(pause_s, broken.wait_s), patience.longest_pause_s))
+            pause_s *= 2
 
 
 def _gave_up(part: _Part, wanted: Wanted, why: str) -> OwlError:
@@ -271,97 +285,121 @@ def _gave_up(part: _Part, wanted: Wanted, why: str) -> OwlError:
     return Unavailable(f"download from {host} failed: {why}", hint=kept)
 
 
-def _attempt(session: requests.Session, part: _Part, wanted: Wanted, patience: Patience) -> None:
+def _attempt(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience) -> None:
     """One request for what is missing, written as it comes; _Broken when it ended early."""
-    try:
-        with _opened(session, part, wanted, patience) as response:
-            is_part = response.status_code == 206
-            if not is_part and part.done:
-                part.restart()  # the server knows no ranges, or has another version now
-            part.expect(_total(response, part.done if is_part else 0), _validator(response), patience.reserve_bytes)
-            for data in response.iter_content(CHUNK_BYTES):
+    with _opened(client, part, wanted, patience) as answer:
+        is_part = answer.status == 206
+        if not is_part and part.done:
+            part.restart()  # the server knows no ranges, or has another version now
+        part.expect(_total(answer, part.done if is_part else 0), _validator(answer), patience.reserve_bytes)
+        answer.deadline = Deadline(math.inf, f"downloading {wanted.url}", silence_s=patience.stall_s)
+        try:
+            for data in answer.chunks():
                 part.add(data)
                 if wanted.size_bytes and part.done > wanted.size_bytes:
                     return  # more than there can be: the hash will say so
-    except requests.exceptions.SSLError as error:
-        raise Unavailable(f"{urlsplit(wanted.url).netloc}: {_reason(error)}", hint="check the clock of this machine") from None
-    except requests.exceptions.RequestException as error:
-        raise _Broken(_reason(error)) from None
+        except HttpError as error:
+            raise _Broken("the server fell silent" if error.stage == "silence" else "the connection broke off") from None
     if part.total and not part.is_whole:
         raise _Broken(f"the server stopped after {part.done} of {part.total} bytes")
 
 
 @contextmanager
-def _opened(session: requests.Session, part: _Part, wanted: Wanted, patience: Patience) -> Iterator[requests.Response]:
-    """The response with the bytes, behind however many redirects are allowed."""
+def _opened(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience) -> Iterator[Answer]:
+    """The answer with the bytes, behind however many redirects are allowed."""
     headers = {"Accept-Encoding": "identity", "User-Agent": "owlbox"}
     if part.done:
         headers["Range"] = f"bytes={part.done}-"
         if part.validator:
             headers["If-Range"] = part.validator
-    url = wanted.url
+    target, places = urls.parse(wanted.url), Places()
     for _ in range(MAX_REDIRECTS + 1):
-        limits = (patience.connect_s, patience.stall_s)
-        response = session.get(url, headers=headers, stream=True, timeout=limits, allow_redirects=False)
-        with response:
-            if response.status_code in REDIRECTS and "Location" in response.headers:
-                url, before = urljoin(url, response.headers["Location"]), url
-                require_safe(url, before)
-                continue
-            _judge(response, part, wanted)
-            yield response
-            return
+        with _asked(client, Request(target, headers), places, patience) as answer:
+            if answer.status not in REDIRECTS or not answer.location:
+                _judge(answer, part, wanted, target)
+                yield answer
+                return
+            before, location = target, answer.location
+        require_safe(urljoin(before.url, location), before.url)
+        places.came_from(before)
+        target = urls.follow(before, location)
     raise Unavailable(f"{wanted.url} redirects more than {MAX_REDIRECTS} times", hint="the server is misconfigured; try later")
 
 
-def _judge(response: requests.Response, part: _Part, wanted: Wanted) -> None:
+class Places:
+    """Where a download has been: from the internet nothing leads to what is nearer."""
+
+    def __init__(self) -> None:
+        self._before: Target | None = None
+        self._is_near = self._was_far = False
+
+    def came_from(self, before: Target) -> None:
+        """A place that was asked redirects."""
+        self._before, self._was_far, self._is_near = before, self._was_far or not self._is_near, False
+
+    def judge(self, addresses: list[str]) -> None:
+        """Refused for addresses at home after one of the internet. A proxy's are not judged: it leads outside."""
+        near = [text for text in addresses if special(ipaddress.ip_address(text))]
+        self._is_near = bool(near)
+        if near and self._was_far and self._before:
+            text = f"{self._before.url} leads to {near[0]}, which {special(ipaddress.ip_address(near[0]))}"
+            raise Refused(text, hint="use the address of the file itself")
+
+
+def _asked(client: HttpClient, request: Request, places: Places, patience: Patience) -> Answer:
+    """The answer of one server; _Broken where trying again may help."""
+    host = request.target.authority
+    try:
+        deadline = Deadline(monotonic_s() + patience.connect_s + patience.stall_s, f"asking {host}", silence_s=patience.stall_s)
+        return client.ask(request, deadline, places.judge)
+    except HttpError as error:
+        if error.stage == "tls":
+            why = f"{host}: its certificate is not accepted" if error.outcome == "bad_certificate" else error.message
+            raise Unavailable(why, hint="check the clock of this machine") from None
+        raise _Broken(
+            {"connect": "no connection", "silence": "the server fell silent"}.get(error.stage, "the connection broke off")
+        ) from None
+    except DeadlineExceeded:
+        raise _Broken("no connection in time") from None
+    except (NotFound, Unavailable) as error:  # of the name
+        raise _Broken(f"no connection: {error.message}") from None
+
+
+def _judge(answer: Answer, part: _Part, wanted: Wanted, target: Target) -> None:
     """Raise unless the body is what was asked for."""
-    code, host = response.status_code, urlsplit(response.url).netloc
+    code, host = answer.status, target.authority
     if code == 416 and part.done:
         part.restart()
         raise _Broken("the server has no such range")
     if code in (404, 410):
         raise NotFound(f"{wanted.url} is not there ({code})", hint="owlbox model list shows other models")
     if code in (408, 425, 429) or code >= 500:
-        wait = response.headers.get("Retry-After", "")
+        wait = answer.headers.get("retry-after", "")
         raise _Broken(f"{host} answered {code}", float(wait) if wait.isdecimal() else 0)
     if code not in (200, 206) or (code == 206 and not part.done):
         raise Unavailable(f"{host} answered {code} for {wanted.url}", hint="the server does not give this file away; try another")
-    if code == 206 and _range_start(response) != part.done:
+    if code == 206 and _range_start(answer) != part.done:
         part.restart()
         raise _Broken("the server sent another range than the one asked for")
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise Unavailable(f"{host} sends the file packed ({response.headers['Content-Encoding']})", hint="try another network")
+    if (coding := answer.headers.get("content-encoding", "identity")) != "identity":
+        raise Unavailable(f"{host} sends the file packed ({coding})", hint="try another network")
 
 
-def _range_start(response: requests.Response) -> int:
-    start = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
+def _range_start(answer: Answer) -> int:
+    start = answer.headers.get("content-range", "").removeprefix("bytes ").partition("-")[0]
     return int(start) if start.isdecimal() else -1
 
 
-def _total(response: requests.Response, before: int) -> int:
+def _total(answer: Answer, before: int) -> int:
     """The size of the whole file, as the server says; 0 when it does not."""
-    whole = response.headers.get("Content-Range", "").rpartition("/")[2]
-    if response.status_code == 206 and whole.isdecimal():
+    whole = answer.headers.get("content-range", "").rpartition("/")[2]
+    if answer.status == 206 and whole.isdecimal():
         return int(whole)
-    length = response.headers.get("Content-Length", "")
+    length = answer.headers.get("content-length", "")
     return before + int(length) if length.isdecimal() else 0
 
 
-def _validator(response: requests.Response) -> str:
+def _validator(answer: Answer) -> str:
     """What names this version of the file in If-Range; weak tags may not."""
-    tag = response.headers.get("ETag", "")
-    return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
-
-
-def _reason(error: requests.exceptions.RequestException) -> str:
-    """The library's error in a few words."""
-    if isinstance(error, requests.exceptions.SSLError):
-        return "its certificate is not accepted"
-    if isinstance(error, requests.exceptions.ConnectTimeout):
-        return "no connection in time"
-    if isinstance(error, requests.exceptions.ReadTimeout) or "timed out" in str(error):
-        return "the server fell silent"
-    if isinstance(error, requests.exceptions.ConnectionError):
-        return "no connection"
-    return "the connection broke off"
+    tag = answer.headers.get("etag", "")
+    return tag if tag and not tag.startswith("W/") else answer.headers.get("last-modified", "")

@@ -18,14 +18,14 @@ from appliance import __version__
 from appliance.clock import monotonic_s
 from appliance.errors import NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.records import Cancel
+from appliance.runtime.host_lookup import SLICE_S, Deadline, Resolve, look_up
 from appliance.text import urls
 from appliance.text.urls import Target
-from appliance.web import addresses, dns
-from appliance.web.dns import Deadline, Resolve
+from appliance.web import addresses
 from appliance.web.hosts import Rules
 
 if TYPE_CHECKING:
-    from appliance.web.http_request import Answer, Exchange
+    from appliance.runtime.http_client import Answer, HttpClient, Request
 
 REDIRECTS = (301, 302, 303, 307, 308)
 WIDE = (b"\xff\xfe", b"\xfe\xff")  # how texts begin that have zero bytes in them
@@ -119,7 +119,7 @@ class Fetch:
         caps: Caps | None = None,
         note: Note = lambda kind, **about: None,
         cache: Cache | None = None,
-        resolve: Resolve = dns.look_up,
+        resolve: Resolve = look_up,
         authorities: Path | None = None,
     ) -> None:
         """`rules` and `authorities` (a file of certificates, beside the system's) are set by a person alone."""
@@ -129,7 +129,7 @@ class Fetch:
         self._cache = cache
         self._resolve = resolve
         self._authorities = authorities
-        self._line: Exchange | None = None
+        self._client: HttpClient | None = None
         self._guard = threading.Lock()
         self._free = threading.BoundedSemaphore(self._caps.at_once)
         self._asked: dict[str, deque[float]] = {}
@@ -197,7 +197,7 @@ class Fetch:
         self._check(target, want)  # what is refused anyway costs nothing of the minute
         if want.kind == "text":
             self._count(session)  # what a person adds is no part of a conversation
-        while not self._free.acquire(timeout=min(dns.SLICE_S, deadline.left_s())):
+        while not self._free.acquire(timeout=min(SLICE_S, deadline.left_s())):
             pass
         try:
             return self._follow(target, deadline, limit, want, about)
@@ -224,15 +224,23 @@ class Fetch:
             target = urls.follow(target, found)
 
     def _check(self, target: Target, want: Want) -> None:
-        if not want.trusted or urls.parse(want.trusted).origin != target.origin:
+        if not self._is_trusted(target, want):
             self._rules.check(target)
+
+    @staticmethod
+    def _is_trusted(target: Target, want: Want) -> bool:
+        return bool(want.trusted) and urls.parse(want.trusted).origin == target.origin
 
     def _ask(self, target: Target, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched | str:
         """The answer of one server, or where it redirects to."""
         known = self._cache.find(target.url) if self._cache is not None and want.is_plain else None
-        judged = self._addresses(target, deadline, want)
-        about["address"] = judged[0]
-        with self._exchange().ask(target, judged, _lines(want, known), deadline) as answer:
+
+        def judge(found: list[str]) -> None:
+            if not self._is_trusted(target, want):
+                addresses.check(self._rules, target, found)
+            about["address"] = found[0]
+
+        with self._ready().ask(_request(target, want, known), deadline, judge) as answer:
             if answer.status in REDIRECTS:
                 if not answer.location:
                     text = f"{target.url} redirects ({answer.status}) without saying where"
@@ -241,20 +249,13 @@ class Fetch:
             found = self._unchanged(answer, known, target, limit) if known is not None else None
             return found or self._taken(answer, target, limit, want)
 
-    def _addresses(self, target: Target, deadline: Deadline, want: Want) -> list[str]:
-        """Where a host is; Refused when one of its addresses may not be reached."""
-        found = addresses.resolved(target, self._resolve, deadline)
-        if not (want.trusted and urls.parse(want.trusted).origin == target.origin):
-            addresses.check(self._rules, target, found)
-        return found
-
-    def _exchange(self) -> "Exchange":
-        from appliance.web.http_request import Exchange  # TLS: most commands fetch nothing
+    def _ready(self) -> "HttpClient":
+        from appliance.runtime.http_client import HttpClient  # TLS: most commands fetch nothing
 
         with self._guard:
-            if self._line is None:
-                self._line = Exchange(self._authorities)
-            return self._line
+            if self._client is None:
+                self._client = HttpClient(authorities=self._authorities, resolve=self._resolve)
+            return self._client
 
     # -- an answer ----------------------------------------------------------------------------------
 
@@ -299,14 +300,16 @@ def check_found(found: Fetched) -> Fetched:
     raise Unavailable(text, hint="try again later, or fetch another page", outcome="http_error").saying("web", found.url)
 
 
-def _lines(want: Want, known: Copy | None) -> dict[str, str]:
-    """The header lines of a request."""
+def _request(target: Target, want: Want, known: Copy | None) -> "Request":
+    """The request for a page, or for whether a known one is still so."""
+    from appliance.runtime.http_client import Request
+
     lines = {"User-Agent": f"Mozilla/5.0 (compatible; owlbox/{__version__})", "Accept": want.accept, **want.headers}
     if known is not None and known.etag:
         lines["If-None-Match"] = known.etag
     if known is not None and known.modified:
         lines["If-Modified-Since"] = known.modified
-    return lines
+    return Request(target, {**lines, "Accept-Encoding": "gzip, deflate", "Connection": "close"})
 
 
 def _is_text(mime: str) -> bool:

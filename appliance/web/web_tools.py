@@ -11,10 +11,10 @@ from typing import Any
 from appliance.ingest import pipeline
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.views import Views
+from appliance.runtime.host_lookup import Resolve, look_up
 from appliance.runtime.tool_settings import Tools
 from appliance.store.database import Store
-from appliance.web import dns, fetch, hosts
-from appliance.web.dns import Resolve
+from appliance.web import fetch, hosts
 from appliance.web.fetch import Caps, Fetch, Note, Want, check_found
 from appliance.web.hosts import Rules
 from appliance.web.page_cache import Visits
@@ -36,7 +36,7 @@ class Given:
     environ: Mapping[str, str]
     note: Note
     secret: Callable[[str], str] | None = None
-    resolve: Resolve = dns.look_up
+    resolve: Resolve = look_up
 
 
 class Web:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import requests
+import urllib3
 from test_broker import TOKEN, Running, started
 
 from appliance.clock import monotonic_s, sleep_s
@@ -188,9 +188,9 @@ def server_of(home: Home, args: argparse.Namespace, folder: Path) -> Iterator[st
         end_s = monotonic_s() + WAIT_S
         while True:
             try:
-                if requests.get(f"{address}/health", timeout=5).status_code == 200:
+                if urllib3.request("GET", f"{address}/health", timeout=5, retries=False).status == 200:
                     break
-            except requests.RequestException:
+            except urllib3.exceptions.HTTPError:
                 pass
             if monotonic_s() > end_s or child.poll() is not None:
                 raise OwlError("llama-server did not start")
@@ -209,10 +209,10 @@ def server_prefix(home: Home, args: argparse.Namespace, system: str) -> dict[str
             with server_of(home, args, Path(name)) as address:
                 rows["cold"].append(complete(address, system, "a"))
                 rows["warm"].append(complete(address, system, "b"))
-                requests.post(f"{address}/slots/0?action=save", json={"filename": "p.bin"}, timeout=WAIT_S).raise_for_status()
+                post(f"{address}/slots/0?action=save", {"filename": "p.bin"})
             with server_of(home, args, Path(name)) as address:
                 began_s = monotonic_s()
-                requests.post(f"{address}/slots/0?action=restore", json={"filename": "p.bin"}, timeout=WAIT_S).raise_for_status()
+                post(f"{address}/slots/0?action=restore", {"filename": "p.bin"})
                 restored_ms = (monotonic_s() - began_s) * 1000
                 rows["restart"].append(restored_ms + complete(address, system, "c"))
     summary: dict[str, Any] = {key: {"ms": middle(values)} for key, values in rows.items()}
@@ -226,8 +226,15 @@ def complete(address: str, system: str, name: str) -> float:
     prompt = f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\nWhat did the owl in note {ord(name)} see?<|im_end|>\n"
     began_s = monotonic_s()
     body = {"prompt": prompt + "<|im_start|>assistant\n", "n_predict": 1, "cache_prompt": True, "id_slot": 0, "temperature": 0}
-    requests.post(f"{address}/completion", json=body, timeout=WAIT_S).raise_for_status()
+    post(f"{address}/completion", body)
     return (monotonic_s() - began_s) * 1000
+
+
+def post(url: str, body: dict[str, Any]) -> None:
+    """Ask the server for something; an error when it does not do it."""
+    answer = urllib3.request("POST", url, json=body, timeout=WAIT_S, retries=False)
+    if answer.status >= 400:
+        raise OwlError(f"{url} answered {answer.status}")
 
 
 # -- people beside background work -----------------------------------------------------------------------------

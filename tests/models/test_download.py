@@ -22,6 +22,7 @@ from process import until
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, Refused, Unavailable
 from appliance.models import download
 from appliance.models.download import Patience, Wanted
+from appliance.runtime.http_client import CHUNK_BYTES
 
 DATA = os.urandom(1 << 16) * 12 + b"the end"
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -164,7 +165,7 @@ def test_trouble_on_the_way_is_ridden_out(
 def test_what_came_is_not_asked_for_again(server: Server, target: Path) -> None:
     fetch(server, target, cut(200_000))
     start = int(server.asked[1]["Range"].removeprefix("bytes=").removesuffix("-"))
-    assert len(DATA) - 200_000 - 2 * download.CHUNK_BYTES <= start <= len(DATA) - 200_000
+    assert len(DATA) - 200_000 - 2 * CHUNK_BYTES <= start <= len(DATA) - 200_000
     assert server.asked[1]["If-Range"] == '"one"'
 
 

@@ -15,7 +15,7 @@ from loopback import HERE, Authority, Names, Server, naming, serving
 from needs import leave_out, needs
 
 from appliance.errors import NotFound, OwlError, Refused
-from appliance.web import dns, hosts
+from appliance.web import addresses, hosts
 from appliance.web.fetch import Fetch, Want
 
 LOCAL = hosts.rules(networks=[HERE])
@@ -195,8 +195,8 @@ def test_this_machine_is_known_by_its_public_addresses_too() -> None:
         except OSError:
             leave_out("this machine has no way out, so no address of its own to try")
         own = str(probe.getsockname()[0])
-    assert dns.is_ours(f"::ffff:{own}") and dns.is_ours("::ffff:7f00:1") and not dns.is_ours(f"::ffff:{PUBLIC}")
-    assert dns.is_ours(own) and dns.is_ours("127.0.0.1") and not dns.is_ours(PUBLIC)
+    assert addresses.is_ours(f"::ffff:{own}") and addresses.is_ours("::ffff:7f00:1") and not addresses.is_ours(f"::ffff:{PUBLIC}")
+    assert addresses.is_ours(own) and addresses.is_ours("127.0.0.1") and not addresses.is_ours(PUBLIC)
     with pytest.raises(Refused):
         Fetch(hosts.Rules(), resolve=lambda host: [own]).get("http://own.example.org/", session="s")
 
@@ -251,7 +251,7 @@ def test_the_public_addresses_of_the_house_are_known_by_its_links(tmp_path: Path
         "2a010000123400010000000000000005 02 40 00 00     eth0\n"
         "fe800000000000000000000000000005 02 40 20 80     eth0\n"
     )
-    house = dns.neighbours(table)
+    house = addresses.neighbours(table)
     assert ipaddress.ip_network("2a01:0:1234:1::/64") in house and len(house) == 3
-    assert dns.neighbours(tmp_path / "none") == []
-    assert all(isinstance(network, ipaddress.IPv6Network) for network in dns.neighbours())
+    assert addresses.neighbours(tmp_path / "none") == []
+    assert all(isinstance(network, ipaddress.IPv6Network) for network in addresses.neighbours())

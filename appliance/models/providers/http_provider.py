@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from appliance.clock import CancelToken, monotonic_s
+from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, ContextTooLong, OwlError, ProviderError
 from appliance.models.providers import conversation
 from appliance.models.providers.conversation import Names, Talk
@@ -24,10 +24,11 @@ from appliance.models.providers.remote_settings import WINDOW, Listed, Remote
 from appliance.models.providers.response import Draft, parsed
 from appliance.models.providers.sse import Events, Sent
 from appliance.records import Ask, Cancel, Finish, Measure, Pause, Piece, Route
+from appliance.runtime.host_lookup import Deadline
 from appliance.text import tokens
 
 if TYPE_CHECKING:
-    from appliance.models.providers.http_pool import Limits, Lines, Reply, Request
+    from appliance.models.providers.http_pool import Lines, Reply, Request
 
 LISTING_S = 30.0
 AFTER_S = 5.0  # how long the usage may come after the end of the answer
@@ -183,12 +184,12 @@ class Hosted(ABC):
     @contextmanager
     def _asked(self, ask: Ask, names: Names, cancel: Cancel) -> Iterator["Reply"]:
         """The answer from its first byte on; a parameter that is refused is left out, and the question put again."""
-        talk, limits = self._talk(ask), self._limits(cancel, ask.deadline_s)
+        talk, deadline = self._talk(ask), self._deadline(cancel, ask.deadline_s)
         while True:
             request = self._request(self._url(), self._body(ask, talk, names))
             problem: ProviderError | None = None
             try:
-                reply = self._ready().open(request, limits)
+                reply = self._ready().open(request, deadline)
             except ContextTooLong as error:
                 self._learn(error.message)
                 problem = error
@@ -254,9 +255,7 @@ class Hosted(ABC):
             self._window = found
 
     def _ready(self) -> "Lines":
-        from appliance.models.providers.http_pool import (
-            Lines,  # imports requests: a broker without remote models must not pay for it
-        )
+        from appliance.models.providers.http_pool import Lines  # urllib3: a broker without remote models must not pay for it
 
         with self._guard:
             if self._lines is None:
@@ -268,14 +267,12 @@ class Hosted(ABC):
 
         return Request(url, self._headers(), body)
 
-    def _limits(self, cancel: Cancel | None, deadline_s: float) -> "Limits":
-        from appliance.models.providers.http_pool import Limits
-
-        return Limits(cancel or CancelToken(), monotonic_s() + deadline_s, self.remote.timeout_s)
+    def _deadline(self, cancel: Cancel | None, within_s: float) -> Deadline:
+        return Deadline(monotonic_s() + within_s, f"asking {self.name} ({self.model})", cancel, self.remote.timeout_s)
 
     def _get(self, url: str, cancel: Cancel | None) -> Any:
         """What a short question is answered with, as JSON."""
-        return self._ready().read(self._request(url, None), self._limits(cancel, LISTING_S))
+        return self._ready().read(self._request(url, None), self._deadline(cancel, LISTING_S))
 
     def _perhaps(self, url: str, cancel: Cancel | None) -> Any:
         """The same, None where the provider has nothing there."""

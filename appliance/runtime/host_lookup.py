@@ -1,22 +1,22 @@
-"""Names become addresses, in time: the system's resolver in a thread of its own, and what this machine's own addresses are.
+"""How a host is reached, in time: the deadline of a request, the addresses of a name, and the proxy of the environment.
 
 Owns the deadline that every step of a request keeps, and the look-up, which cannot be ended and is left to itself when
 it is late. Knows nothing about which addresses may be reached.
 """
 
-import ipaddress
+import math
 import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, Unavailable
 from appliance.records import Cancel
+from appliance.text.urls import Target
 
-LINKS = Path("/proc/net/if_inet6")
-SLICE_S = 0.1  # after which a stop sign is noticed
+SLICE_S = 0.1  # after which a cancellation is noticed
 UNKNOWN = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
 Resolve = Callable[[str], Sequence[str]]  # the addresses of a name
@@ -24,11 +24,15 @@ Resolve = Callable[[str], Sequence[str]]  # the addresses of a name
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a piece of work ends at the latest, and the sign that ends it before; `what` names it in errors."""
+    """When a request ends at the latest, and the token that ends it before; `what` names it in errors.
+
+    `silence_s` is the longest wait for the next byte.
+    """
 
     end_s: float
     what: str
     cancel: Cancel | None = None
+    silence_s: float = math.inf
 
     def left_s(self) -> float:
         """Seconds that are left; DeadlineExceeded or Cancelled when it is over."""
@@ -36,12 +40,12 @@ class Deadline:
             raise Cancelled(f"{self.what} was stopped")
         left = self.end_s - monotonic_s()
         if left <= 0:
-            raise DeadlineExceeded(f"{self.what} took too long", hint="allow more time, or fetch another page")
+            raise DeadlineExceeded(f"{self.what} took too long", hint="allow more time")
         return left
 
     def within(self, seconds: float) -> "Deadline":
         """The same, ending after so many seconds if that is earlier."""
-        return Deadline(min(self.end_s, monotonic_s() + seconds), self.what, self.cancel)
+        return Deadline(min(self.end_s, monotonic_s() + seconds), self.what, self.cancel, self.silence_s)
 
 
 def look_up(host: str) -> list[str]:
@@ -54,18 +58,25 @@ def look_up(host: str) -> list[str]:
         raise Unavailable(f"{host} cannot be looked up: {error.strerror}", hint="check the network and try again") from None
     except (UnicodeError, OSError) as error:
         raise Unavailable(f"{host} cannot be looked up: {error}", hint="check how it is written") from None
-    return list(dict.fromkeys(str(item[4][0]) for item in found))
+    return list(dict.fromkeys(_with_scope(item[4]) for item in found))
 
 
-def resolved(resolve: Resolve, host: str, deadline: Deadline) -> list[str]:
-    """What a resolver says in time; the thread that asks is left to itself when it is late."""
+def _with_scope(address: tuple[Any, ...]) -> str:
+    """The address as text; one of a link (fe80::...) means nothing without the number of the link."""
+    return f"{address[0]}%{address[3]}" if len(address) == 4 and address[3] else str(address[0])
+
+
+def addresses_of(target: Target, resolve: Resolve, deadline: Deadline) -> list[str]:
+    """The addresses of a host in time; the thread that asks is left to itself when it is late."""
+    if target.address is not None:
+        return [str(target.address)]
     done = threading.Event()
     answer: list[str] = []
     failure: list[OwlError] = []
 
     def ask() -> None:
         try:
-            answer.extend(resolve(host))
+            answer.extend(resolve(target.host))
         except OwlError as error:
             failure.append(error)
         finally:
@@ -77,32 +88,14 @@ def resolved(resolve: Resolve, host: str, deadline: Deadline) -> list[str]:
     if failure:
         raise failure[0]
     if not answer:
-        raise NotFound(f"{host} has no address", hint="check how it is written")
+        raise NotFound(f"{target.host} has no address", hint="check how it is written")
     return answer
 
 
-def is_ours(address: str) -> bool:
-    """Whether an address is one of this machine's: the kernel would send from it to itself. Nothing is sent."""
-    wanted = ipaddress.ip_address(address)
-    if isinstance(wanted, ipaddress.IPv6Address) and wanted.ipv4_mapped is not None:
-        wanted = wanted.ipv4_mapped  # the same place, and a socket may show it in another form
-    family = socket.AF_INET6 if wanted.version == 6 else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((str(wanted), 9))
-            return ipaddress.ip_address(probe.getsockname()[0]) == wanted
-        except OSError:
-            return False  # there is no way to it at all
+def proxy_of(target: Target) -> str:
+    """The URL of the proxy that the environment names for a place, "" for none."""
+    from urllib.request import getproxies, proxy_bypass  # 20 ms that most processes never need
 
-
-def neighbours(table: Path = LINKS) -> list[ipaddress.IPv6Network]:
-    """The IPv6 networks of this machine's own links: public addresses too are those of the house's other devices."""
-    found = []
-    try:
-        lines = table.read_text().splitlines()
-    except OSError:
-        return []  # no IPv6 here
-    for line in lines:
-        number, _, length, *_ = line.split()
-        found.append(ipaddress.IPv6Network((int(number, 16), int(length, 16)), strict=False))
-    return found
+    found = getproxies()
+    named = found.get(target.scheme) or found.get("all") or ""
+    return "" if not named or proxy_bypass(target.host) else named if "://" in named else f"http://{named}"
