@@ -14,18 +14,19 @@ DEPTH_LIMIT = 100  # elements or containers inside each other
 class Watch:
     """The time that one use of a pattern has left."""
 
-    def __init__(self, pattern: str, timeout_s: float) -> None:
+    def __init__(self, pattern: str, timeout_s: float, max_visits: int = VISIT_LIMIT) -> None:
         self._pattern = pattern
         self._timeout_s = timeout_s
         self._until_s = monotonic_s() + timeout_s
+        self._max_visits = max_visits
         self._visits = 0
 
     def check(self) -> None:
         """Raise DeadlineExceeded when the time is over, TooLarge when too much was looked at."""
         self._visits += 1
-        if self._visits > VISIT_LIMIT:
+        if self._visits > self._max_visits:
             raise TooLarge(
-                f"the pattern {short(self._pattern)} looked at more than {VISIT_LIMIT:,} nodes",
+                f"the pattern {short(self._pattern)} looked at more than {self._max_visits:,} nodes",
                 hint="name the steps of the path instead of * and ..",
             )
         if self._visits % 16 == 0 and monotonic_s() > self._until_s:

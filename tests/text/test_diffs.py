@@ -120,21 +120,21 @@ def _many(count: int, words: int) -> str:
 @pytest.mark.parametrize("kind", ["scattered", "reversed", "two words", "stretches", "blank lines"])
 def test_no_text_makes_a_diff_slow(kind: str) -> None:
     random.seed(7)
-    before = "".join(f"line {i} {'x' * 90}\n" for i in range(20_000))
+    before = "".join(f"line {i} {'x' * 90}\n" for i in range(6_000))
     lines = before.split("\n")
     if kind == "scattered":
         after = "\n".join("changed" if i % 37 == 0 else line for i, line in enumerate(lines))
     elif kind == "reversed":
         after = "\n".join(reversed(lines))
     elif kind == "two words":
-        before, after = _many(20_000, 2), _many(20_000, 2)
+        before, after = _many(6_000, 2), _many(6_000, 2)
     elif kind == "stretches":
-        before, after = ("".join(f"{_many(30, 2)}anchor {i}\n" for i in range(600)) for _ in range(2))
+        before, after = ("".join(f"{_many(30, 2)}anchor {i}\n" for i in range(200)) for _ in range(2))
     else:
-        before, after = "\n" * 1_000_000, "\n" * 500_000 + "x" + "\n" * 500_000
+        before, after = "\n" * 250_000, "\n" * 125_000 + "x" + "\n" * 125_000
     begun = monotonic_s()
     patch = diff(before, after)
-    assert monotonic_s() - begun < 60  # a quadratic way takes minutes
+    assert monotonic_s() - begun < 8  # a quadratic way takes minutes
     assert apply(patch, before) == after
 
 

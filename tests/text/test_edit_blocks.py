@@ -233,7 +233,7 @@ PIECES = ["<<", "SEARCH", "REPLACE", "EOF", "DELETE", " ", "\n", "<<<<<", "=====
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(max_size=40))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_any_text_is_edits_or_an_error_of_ours_and_loses_nothing(body: str) -> None:
     try:
         found = parse_markers(body)
@@ -249,16 +249,16 @@ def test_any_text_is_edits_or_an_error_of_ours_and_loses_nothing(body: str) -> N
 @pytest.mark.parametrize(
     "body",
     [
-        "x <<EOF a " * 100_000,
-        " <<:::a b" * 100_000,
-        " <<:::a :::b" * 100_000,
-        "<<NEW " + " " * 1_000_000 + "NEW",
-        "<<<<<< \t\t" * 100_000,
-        "=====\n" * 200_000,
-        "<<<<<<< SEARCH\n" + "=====\n" * 200_000 + ">>>>>>> REPLACE",
-        "s/" + "\\a" * 500_000,
-        "s/a/b" + ";s" * 500_000 + "/",
-        "s/a/b" + "; " * 500_000 + "/",
+        "x <<EOF a " * 25_000,
+        " <<:::a b" * 25_000,
+        " <<:::a :::b" * 25_000,
+        "<<NEW " + " " * 250_000 + "NEW",
+        "<<<<<< \t\t" * 25_000,
+        "=====\n" * 50_000,
+        "<<<<<<< SEARCH\n" + "=====\n" * 50_000 + ">>>>>>> REPLACE",
+        "s/" + "\\a" * 125_000,
+        "s/a/b" + ";s" * 125_000 + "/",
+        "s/a/b" + "; " * 125_000 + "/",
     ],
 )
 def test_no_body_makes_reading_slow(body: str) -> None:
@@ -267,7 +267,7 @@ def test_no_body_makes_reading_slow(body: str) -> None:
         parse_markers(body)
     except OwlError as error:
         assert error.message
-    assert monotonic_s() - begun < 60  # a quadratic way takes minutes
+    assert monotonic_s() - begun < 8  # a quadratic way takes longer
 
 
 # -- sed --------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_sed_that_we_cannot_do_is_an_error(text: str, words: str) -> None:
 
 
 @given(st.text("s/|;\\ab gi\n&1", max_size=30).map(lambda t: "s/" + t))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_any_text_is_sed_or_not_or_an_error_of_ours(text: str) -> None:
     try:
         found = parse_sed(text)

@@ -277,7 +277,7 @@ PIECES = [
 
 
 @given(st.none() | st.text("one two\n", max_size=20), st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_any_body_is_an_edit_or_an_error_of_ours(text: str | None, body: str) -> None:
     try:
         edited = apply_markers(text, parse_markers(body))
@@ -402,7 +402,7 @@ SIGNS = st.text("ab()[]{}*+?|.^$\\d1,-&:<>P=!#", max_size=14)
 
 
 @given(SIGNS, SIGNS, st.booleans(), st.booleans(), st.booleans())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_any_substitution_works_or_is_an_error_of_ours(old: str, new: str, is_global: bool, is_blind: bool, is_regex: bool) -> None:
     try:
         apply_sed("aabb ab (a) [b] 11", [Sed(old, new, is_global, is_blind, is_regex)])

@@ -155,17 +155,17 @@ def test_texts_that_are_too_long_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "search"),
     [
-        ("a\n" * 500_000, "\nb\n" + "a\n" * 250_000),
-        ("a\n" * 500_000, " a\n" * 250_000 + "b"),
-        ("aa " * 500_000, "aa b"),
-        ("\n".join(" " * i + "q" for i in range(1500)), "\n".join(" " * i + " r" for i in range(1500))),
+        ("a\n" * 125_000, "\nb\n" + "a\n" * 62_500),
+        ("a\n" * 125_000, " a\n" * 62_500 + "b"),
+        ("aa " * 125_000, "aa b"),
+        ("\n".join(" " * i + "q" for i in range(750)), "\n".join(" " * i + " r" for i in range(750))),
     ],
 )
 def test_no_text_makes_the_search_slow(text: str, search: str) -> None:
     begun = monotonic_s()
     with pytest.raises(Conflict):
         fuzzy(text, search, "x")
-    assert monotonic_s() - begun < 60  # a quadratic way takes hours
+    assert monotonic_s() - begun < 5  # a quadratic way takes minutes
 
 
 @given(TEXTS, TEXTS, TEXTS)

@@ -55,7 +55,8 @@ def test_target_shows_odd_spaces_and_private_letters() -> None:
 
 
 def test_every_ignorable_character_is_escaped_in_a_target() -> None:
-    for number in range(0x110000):
+    # Every character of the planes that have any, and some of those that are empty or private throughout.
+    for number in (*range(0x34000), *range(0x34000, 0xE0000, 61), *range(0xE0000, 0xE1000), *range(0xE1000, 0x110000, 61)):
         char = chr(number)
         if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn"):
             assert escape_invisible(char, "exact") != char, hex(number)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from appliance.errors import BadInput, DeadlineExceeded, OwlError, TooLarge
 from appliance.text import jsonpaths, pattern_limits, patterns, xpaths
+from appliance.text.jsonpaths import Selector
+from appliance.text.pattern_limits import Watch
 from appliance.text.patterns import Found, Pattern, compiled, kind_of
 
 JSON = '{"name": "owl", "a": [{"id": 1}, {"id": 2}], "b": {"c": {"deep": null}}}'
@@ -328,8 +330,10 @@ def test_no_kind_runs_longer_than_its_timeout(pattern: str, text: str):
 
 
 def test_evaluation_looks_at_so_many_nodes_only():
-    with pytest.raises(TooLarge, match="500,000 nodes"):
-        Pattern("$[?count($..*..*) < 0]", 60.0).matches(json.dumps([[[[[1] * 10] * 10] * 10] * 10] * 10))
+    path, text = Selector("$[?count($..*..*) < 0]"), json.dumps([[[[1] * 10] * 10] * 10] * 10)
+    assert list(path.values(text, Watch("$", 60.0))) == []
+    with pytest.raises(TooLarge, match="5,000 nodes"):
+        list(path.values(text, Watch("$", 60.0, 5_000)))
 
 
 def test_compiled_remembers():
