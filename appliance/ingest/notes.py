@@ -1,9 +1,9 @@
 """The folder box/: prompt documents in their order, and every text file of it as a searchable entry.
 
-Files are the person's and the truth; entries under `box://` mirror them and are never written back. A
-file that cannot be mirrored whole (binary, too large, unreadable, not UTF-8) has no entry and is named
-in `problems`. Prompt documents are read from disk for every prompt; one of headings and comments alone
-is left out, so an unused one costs nothing. Knows nothing about watching, skills or prompts' sizes.
+Files are the person's and the truth; entries under `box://` mirror them and are never written back, except when a run that
+wrote a file is undone. A file that cannot be mirrored whole (binary, too large, unreadable, not UTF-8) has no entry and is
+named in `problems`. Prompt documents are read from disk for every prompt; one of headings and comments alone is left out, so
+an unused one costs nothing. Knows nothing about watching, skills or prompts' sizes.
 """
 
 import logging
@@ -19,8 +19,9 @@ from typing import Any
 
 from appliance.errors import BadInput, Conflict, NotFound, TooLarge
 from appliance.ingest import watcher
+from appliance.ingest.workspace_files import WorkspaceFiles
 from appliance.knowledge import entries
-from appliance.knowledge.entries import Draft, Entries
+from appliance.knowledge.entries import Draft, Entries, Entry
 from appliance.knowledge.search import words_of
 from appliance.records import Part
 from appliance.runtime import paths, trusted_files
@@ -223,19 +224,53 @@ class Folder:
         found = self._entries.attributes(SCHEME)
         return [self.root / str(given.get("file", ref.removeprefix(SCHEME))) for ref, given in found.items()]
 
-    def take(self, paths: Sequence[Path]) -> int:
+    def take(self, paths: Sequence[Path], run: str = "") -> int:
         """Look at these paths and bring their entries in line; returns how many entries changed.
 
-        Writes nothing for a file whose size and time of change are as its entry says.
+        Writes nothing for a file whose size and time of change are as its entry says. `run` is the one that wrote the files.
         """
         changed = 0
         for batch in _batches(sorted(paths), BATCH):
             drafts, gone = self._compare(batch)
             if drafts or gone:
-                self._entries.mirror(list(drafts.values()), gone, writer=WRITER)
+                self._entries.mirror(list(drafts.values()), gone, writer=WRITER, run=run)
                 LOG.info("folder read", extra={"changed": len(drafts), "removed": len(gone), "refs": [*drafts, *gone][:5]})
                 changed += len(drafts) + len(gone)
         return changed
+
+    # -- an undo ------------------------------------------------------------------------------------
+
+    def look(self, refs: Sequence[str]) -> None:
+        """Bring the entries of these references in line, as far as they are files here."""
+        self.take([self._path(ref, {}) for ref in refs if ref.startswith(SCHEME)])
+
+    def restore(self, old: Entry | None, new: Entry | None) -> None:
+        """Have the file of an entry that an undo brought back, changed or took away follow it; Conflict where it cannot."""
+        files = WorkspaceFiles(self.root)
+        was, now = (entry if entry is not None and _is_mirror(entry) else None for entry in (old, new))
+        is_moved = was is not None and now is not None and was.path != now.path
+        if was is not None and (now is None or is_moved):
+            path = self._path(was.path, was.attributes)
+            if (found := self._require(files, path, was)) is not None:
+                files.remove(_name(self.root, path), found[0])
+        if now is not None:
+            path = self._path(now.path, now.attributes)
+            found = self._require(files, path, None if is_moved else was)
+            seen, mode = (None, 0) if found is None else (found[0], found[1].st_mode)
+            files.write(_name(self.root, path), now.body.encode(), seen, mode)
+            if at_ns := now.attributes.get("mtime_ns"):  # as the entry knows it, which would else change once more
+                os.utime(path, ns=(at_ns, at_ns), follow_symlinks=False)
+
+    def _require(self, files: WorkspaceFiles, path: Path, was: Entry | None) -> tuple[bytes, os.stat_result] | None:
+        """A file as it is, None for none; Conflict unless it holds what its entry held."""
+        text = watcher.read_text(self.root, path, entries.MAX_BODY_BYTES)
+        if text is not None and (was is None or text.text != was.body):
+            raise Conflict(f"{path} has changed on the disk meanwhile and is left as it is", hint="change the file yourself")
+        return files.read(_name(self.root, path))
+
+    def _path(self, ref: str, attributes: Mapping[str, Any]) -> Path:
+        """The file of a reference."""
+        return self.root / str(attributes.get("file", ref.removeprefix(SCHEME)))
 
     def _compare(self, paths: Sequence[Path]) -> tuple[dict[str, Draft], list[str]]:
         """The entries to be written and those to be removed; what is wrong with a file is noted."""
@@ -294,6 +329,10 @@ class Folder:
                 self._problems[name] = reason
         if reason and reason != before:
             LOG.warning("not taken from the folder: %s: %s", name, reason)
+
+
+def _is_mirror(entry: Entry) -> bool:
+    return entry.path.startswith(SCHEME) and entry.scope == entries.PROJECT
 
 
 def _name(root: Path, path: Path) -> str:

@@ -2,7 +2,8 @@
 
 A document is replaced whole and at once; its front matter stays, and `agent-modification: false` in it bars the owl.
 They are shown in everybody's prompts, so a house in which several people talk keeps to its notes instead: what one
-person said is not shown to others. Knows nothing about prompts.
+person said is not shown to others. Its entry changes at once, for the run that writes: an undo of that run finds it there.
+Knows nothing about prompts.
 """
 
 import os
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from appliance.errors import BadInput, Refused, TooLarge
-from appliance.ingest.notes import MAX_CHARS
+from appliance.ingest.notes import MAX_CHARS, Folder
 from appliance.knowledge.search import words_of
 from appliance.text import markdown
 
@@ -20,13 +21,14 @@ MOST_SAME = 1000  # notes of one title
 
 
 class Documents:
-    """Writes documents; `people` says how many people and groups talk to this owl."""
+    """Writes documents; `people` says how many people and groups talk to this owl, `folder` mirrors box/."""
 
-    def __init__(self, box: Path, people: Callable[[], int]) -> None:
+    def __init__(self, box: Path, people: Callable[[], int], folder: Folder) -> None:
         self._box = box
         self._people = people
+        self._folder = folder
 
-    def replace(self, name: str, content: str) -> Path:
+    def replace(self, name: str, content: str, run: str = "") -> Path:
         """The document holds this from now on, "" for nothing; Refused where it is not for the owl to write."""
         if len(content) > MAX_CHARS:
             raise TooLarge(f"{name} would have {len(content)} characters, more than {MAX_CHARS}", hint="keep what matters")
@@ -37,15 +39,17 @@ class Documents:
         head, may_change = self._front(path)
         if not may_change:
             raise Refused(f"{path.name} says that the owl may not change it", hint="ask the person to write it")
+        self._folder.take([self._folder.root / path.name])  # what a person wrote last is not this run's change
         written = path.with_name(f".{path.name}.{os.getpid()}.new")
         with written.open("w", encoding="utf-8") as file:
             file.write(head + content.rstrip() + ("\n" if content.strip() else ""))
             file.flush()
             os.fsync(file.fileno())
         written.replace(path)
+        self._folder.take([self._folder.root / path.name], run)
         return path
 
-    def add_note(self, title: str, text: str) -> Path:
+    def add_note(self, title: str, text: str, run: str = "") -> Path:
         """A new file in box/notes with a heading and a text, beside those there are; Refused where several people talk."""
         if len(text) > MAX_CHARS:
             raise TooLarge(f"the note would have {len(text)} characters, more than {MAX_CHARS}", hint="keep what matters")
@@ -61,6 +65,7 @@ class Documents:
                     file.write(f"# {title}\n\n{text.rstrip()}\n")
                     file.flush()
                     os.fsync(file.fileno())
+                self._folder.take([self._folder.root / NOTES / path.name], run)
                 return path
             except FileExistsError:
                 continue

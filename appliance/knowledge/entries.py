@@ -264,14 +264,16 @@ class Entries:
 
     # -- many -------------------------------------------------------------------------------------
 
-    def mirror(self, drafts: Sequence[Draft], gone: Sequence[str] = (), *, writer: str, scope: str = PROJECT) -> None:
+    def mirror(
+        self, drafts: Sequence[Draft], gone: Sequence[str] = (), *, writer: str, scope: str = PROJECT, run: str = ""
+    ) -> None:
         """Bring entries in line with what they mirror, in one transaction; `gone` are stored paths.
 
         Not durable: the original is the truth and is compared again at the next start. The time of an
-        entry whose text and title stay the same is kept, and its history says nothing.
+        entry whose text and title stay the same is kept, and its history says nothing. An undo of `run` takes it back.
         """
         by = By(writer, verb="mirror")
-        with self._store.write() as execute:
+        with self._store.write(run=run) as execute:
             for path in gone:
                 found = self.find(path, scope=scope)
                 if found is not None:

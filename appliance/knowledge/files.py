@@ -9,7 +9,19 @@ from typing import Protocol
 from appliance.knowledge.entries import Entry
 
 
-class Files(Protocol):
+class Followers(Protocol):
+    """Files that follow their entries when an undo brings those back, by their stored path; paths of others are left alone."""
+
+    def look(self, paths: Sequence[str]) -> None:
+        """Bring entries in line with these files."""
+        ...
+
+    def restore(self, old: Entry | None, new: Entry | None) -> None:
+        """Follow an entry that was brought back to what it was: `old` as it stood, `new` as it stands, None for none."""
+        ...
+
+
+class Files(Followers, Protocol):
     """Files of a workspace, by their stored path."""
 
     def has(self, path: str, scope: str) -> bool:
@@ -18,10 +30,6 @@ class Files(Protocol):
 
     def veto(self, path: str) -> str:
         """Why a change of this path may not be accepted; "" when it may."""
-        ...
-
-    def look(self, paths: Sequence[str]) -> None:
-        """Bring entries in line with these files."""
         ...
 
     def changed(self, path: str) -> str:
@@ -34,10 +42,6 @@ class Files(Protocol):
 
     def remove(self, path: str) -> None:
         """The file is gone, durably."""
-        ...
-
-    def restore(self, old: Entry | None, new: Entry | None) -> None:
-        """Follow an entry that was brought back to what it was: `old` as it stood, `new` as it stands, None for none."""
         ...
 
 

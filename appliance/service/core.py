@@ -183,7 +183,7 @@ class Core:
         services: dict[str, Any] = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
         self.history = History(self.store, session_control.owners(settings.people))
         services |= {"passages": self.passages, "indexer": self.indexer, "history": self.history}
-        services["documents"] = Documents(home.box, self.runs.people.contexts)
+        services["documents"] = Documents(home.box, self.runs.people.contexts, self.folder)
         self.hooks = Hooks()
         services["overflow"] = Overflow(self.store, self.entries)
         kinds = Schemes()
@@ -309,7 +309,7 @@ class Core:
         )
         made.forget = self.workshop.bench.forget
         self.record = Record(made)
-        undo = Undo(self.store, self.entries, self.runs, lambda: self.project)
+        undo = Undo(self.store, self.entries, self.runs, lambda: (self.project, self.folder))
         undo.changed = self.hours.timetable.changed
         acting = Acting(self.store, self.entries, self.runs, self.verbs, self.project, self.approvals, undo, made)
         shelf = Shelf(

@@ -4,8 +4,8 @@ A run's changes are kept by `store`, one set for each transaction; they are inve
 transaction, which is a run itself and can be taken back too. What those changed to whom it handed work goes with it,
 unless it alone is asked for. What somebody changed after the run, or a worker has begun, is never overwritten: then
 nothing is changed and each such entry or task is named. What the run saw of entries that go is gone with them, and does
-not come back when they do. Not taken back: what was said, sent, or done outside of the database. Knows nothing about how
-rows are compared.
+not come back when they do. Files of the workspace and of box/ follow their entries. Not taken back: what was said, sent,
+or done elsewhere outside of the database. Knows nothing about how rows are compared.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from appliance.clock import iso, new_id
 from appliance.errors import Conflict
 from appliance.knowledge.change_log import By, Changes
 from appliance.knowledge.entries import Entries, Entry
-from appliance.knowledge.files import Files, NoFiles
+from appliance.knowledge.files import Followers
 from appliance.records import Event
 from appliance.sessions.runs import Run, Runs
 from appliance.store.database import Clash, Store
@@ -80,7 +80,7 @@ class _NothingDone(Exception):
 class Undo:
     """Takes runs back."""
 
-    def __init__(self, store: Store, entries: Entries, runs: Runs, files: Callable[[], Files] = NoFiles) -> None:
+    def __init__(self, store: Store, entries: Entries, runs: Runs, files: Callable[[], Sequence[Followers]] = tuple) -> None:
         self._store = store
         self._entries = entries
         self._runs = runs
@@ -100,7 +100,9 @@ class Undo:
         by = new_id()
         done = Undone(run.id, is_dry_run=is_dry_run)
         ids = [key for table, keys in self._store.changed_by(run.id).items() if table == "entries" for key in keys]
-        self._files().look([entry.path for entry in self._entries.by_ids(ids).values()])
+        paths = [entry.path for entry in self._entries.by_ids(ids).values()]
+        for files in self._files():
+            files.look(paths)
         try:
             with self._store.write(run=by, durable=True):
                 helpers = () if is_alone else self._helpers(run.id)
@@ -163,7 +165,8 @@ class Undo:
         after = self._entries.restored(before, ids, By("client", by))
         for entry in after if not done.is_dry_run else ():
             old = before.get(entry.id)
-            self._files().restore(old, None if old is entry else entry)
+            for files in self._files():
+                files.restore(old, None if old is entry else entry)
         changes = [self._how(before.get(entry.id), entry) for entry in after]
         planned_now = _schedules_changed(timed, self._timed(keys.get("schedules", [])))
         return replace(done, by=by, changes=(*changes, *_tasks_changed(planned, now), *planned_now))

@@ -11,7 +11,7 @@ from appliance.errors import StoreError
 from appliance.store.sql_functions import FUNCTIONS
 
 WAL_WAIT_S = 10
-CACHE_KB = 400
+CACHE_KB = 400  # of pages, for each connection
 
 
 def _wal(db: apsw.Connection) -> None:
@@ -39,6 +39,11 @@ def _temporary_in_memory(db: apsw.Connection) -> None:
     db.pragma("temp_store", "memory")
 
 
+def _small_cache(db: apsw.Connection) -> None:
+    # Each thread has a connection, and the system keeps the file's pages anyway.
+    db.pragma("cache_size", -CACHE_KB)
+
+
 def functions(db: apsw.Connection) -> None:
     for function in FUNCTIONS:
         db.create_scalar_function(function.name, function.call, function.value_count, deterministic=function.is_deterministic)
@@ -62,6 +67,7 @@ SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (
     _foreign_keys,
     _normal,
     _temporary_in_memory,
+    _small_cache,
     functions,
     vectors,
 )

@@ -25,6 +25,7 @@ from appliance.store import connection_settings, database_copy, durability, inte
 from appliance.store.connection_settings import SETTINGS, WITH_LOG
 from appliance.store.migrations import APPLICATION_ID, DERIVED, MIGRATIONS, SETTLING, UNDOABLE
 
+MOST_SPARE = 8  # connections of ended threads that wait for new ones
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
 READ_TIMEOUT_MS = 5000
 
@@ -70,7 +71,8 @@ class Store:
         self._mmap_mb = mmap_mb
         self._local = threading.local()
         self._guard = threading.Lock()
-        self._connections: dict[int, apsw.Connection] = {}
+        self._connections: dict[int, apsw.Connection] = {}  # by the thread that works with it
+        self._spare: list[apsw.Connection] = []
         self.written: Callable[[], None] = _unheard  # called after each commit, in the thread that wrote
         self._has_log = True
         self.is_read_only = False  # opened so, because the disk takes no writes
@@ -423,8 +425,9 @@ class Store:
     def close(self) -> None:
         """Close every connection of every thread; the last one folds the log into the file."""
         with self._guard:
-            connections, self._connections = self._connections, {}
-        for db in connections.values():
+            connections = [*self._connections.values(), *self._spare]
+            self._connections, self._spare = {}, []
+        for db in connections:
             _shut(db)
         self._local = threading.local()
 
@@ -433,21 +436,28 @@ class Store:
     def _connection(self) -> apsw.Connection:
         db: apsw.Connection | None = getattr(self._local, "db", None)
         if db is None:
-            with self._errors():
-                db = self._connect()
-                db.set_busy_timeout(READ_TIMEOUT_MS)
-                try:
-                    for setting in WITH_LOG if self._has_log and not self.is_read_only else SETTINGS:
-                        setting(db)
-                    if self._mmap_mb:
-                        db.pragma("mmap_size", self._mmap_mb * 1024 * 1024)
-                except BaseException:
-                    db.close()
-                    raise
+            self._collect()
+            with self._guard:
+                db = self._spare.pop() if self._spare else None
+            db = db or self._open()
             self._local.db = db
             with self._guard:
-                self._close_orphans()
                 self._connections[threading.get_ident()] = db
+        return db
+
+    def _open(self) -> apsw.Connection:
+        """A new connection with all settings."""
+        with self._errors():
+            db = self._connect()
+            db.set_busy_timeout(READ_TIMEOUT_MS)
+            try:
+                for setting in WITH_LOG if self._has_log and not self.is_read_only else SETTINGS:
+                    setting(db)
+                if self._mmap_mb:
+                    db.pragma("mmap_size", self._mmap_mb * 1024 * 1024)
+            except BaseException:
+                db.close()
+                raise
         return db
 
     def _connect(self, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
@@ -462,11 +472,21 @@ class Store:
         uri = f"file:{quote(str(self.path))}?mode=ro{'&immutable=1' if is_fixed else ''}"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
-    def _close_orphans(self) -> None:
-        """Close the connections of threads that have ended; one of them may have had this thread's ident."""
-        alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
-        for ident in [i for i in self._connections if i not in alive]:
-            _shut(self._connections.pop(ident))
+    def _collect(self) -> None:
+        """Keep connections of threads that have ended for others; one of those threads may have had this thread's ident.
+
+        A new one reads the whole schema, and so many were opened and closed, twenty a second in a busy core, that the heap
+        grew by their fragments (2026-11-23).
+        """
+        with self._guard:
+            alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+            left = [self._connections.pop(ident) for ident in [*self._connections] if ident not in alive]
+            sound = [db for db in left if not db.in_transaction]
+            room = MOST_SPARE - len(self._spare)
+            self._spare += sound[:room]
+        for db in left:
+            if db not in sound[:room]:
+                _shut(db)
 
     def _migrate(self, *, is_new: bool = False) -> None:
         found, latest = self._identify(), len(self._migrations)

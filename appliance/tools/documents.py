@@ -30,7 +30,7 @@ def update_goals(content: Whole, *, documents: Documents, runs: Runs, caller: Ca
 
 
 def _written(name: str, content: str, documents: Documents, runs: Runs, caller: Caller) -> str:
-    path = documents.replace(name, content)
+    path = documents.replace(name, content, caller.run)
     told = f"{path.name} {'has' if content.strip() else 'is empty:'} {len(content.split())} words"
     if caller.run:
         runs.append(Event(caller.run, "context_update", "system", told, tool=name), durable=True)

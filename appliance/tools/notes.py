@@ -20,5 +20,5 @@ def write_note(
     """Write a new note into the person's folder."""
     words = text.split()
     title = title.strip() or " ".join(words[:TITLE_WORDS]).strip(" .,:;") or "Note"
-    path = documents.add_note(title[:1].upper() + title[1:], text)
+    path = documents.add_note(title[:1].upper() + title[1:], text, caller.run)
     return f"Wrote the note {path.stem} (box/{NOTES}/{path.name})"

@@ -5,13 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import new_store
 from test_scenarios import CHAT, Stage, opened
 
+from appliance.channels.rpc.core_methods import LocalCall
 from appliance.clock import CancelToken
-from appliance.errors import Refused
+from appliance.errors import Conflict, Refused
 from appliance.ingest import notes
 from appliance.ingest.own_documents import Documents
+from appliance.knowledge.entries import Entries
 from appliance.records import Inbound, ToolCall
+from appliance.service.core import Core
 
 KEPT = "---\nloading: always\nagent-modification: true\n---\n\nOld words.\n"
 
@@ -24,6 +28,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 def write(stage: Stage, name: str, run: str = "", **given: Any) -> Any:
     return stage.core.toolbox.dispatch(ToolCall("1", name, given), run, CancelToken())
+
+
+def writing(box: Path, people: int) -> Documents:
+    return Documents(box, lambda: people, notes.Folder(box, Entries(new_store(box.with_name(f"{box.name}.db")))))
+
+
+def undone(core: Core, run: str, *, is_dry_run: bool = False) -> Any:
+    return core.rpc.undo(LocalCall(lambda name, value: None), run, is_dry_run=is_dry_run)
 
 
 def in_prompt(stage: Stage, name: str) -> str | None:
@@ -74,7 +86,7 @@ def test_where_several_people_talk_nothing_is_written_into_everybodys_prompt(sta
 
 
 def test_a_note_is_a_new_file_that_takes_the_place_of_none(tmp_path: Path) -> None:
-    documents = Documents(tmp_path, lambda: 1)
+    documents = writing(tmp_path, 1)
     first, second = documents.add_note("Packing list", "Tent."), documents.add_note("Packing list", "Stove.")
     assert (first.name, second.name) == ("packing-list.md", "packing-list-2.md") and first.parent == tmp_path / "notes"
     assert first.read_text(encoding="utf-8") == "# Packing list\n\nTent.\n"
@@ -83,5 +95,38 @@ def test_a_note_is_a_new_file_that_takes_the_place_of_none(tmp_path: Path) -> No
 
 def test_where_several_people_talk_no_note_is_written_that_all_would_see(tmp_path: Path) -> None:
     with pytest.raises(Refused):
-        Documents(tmp_path, lambda: 2).add_note("Secret", "Ada's present")
+        writing(tmp_path, 2).add_note("Secret", "Ada's present")
     assert not (tmp_path / "notes").exists()
+
+
+def test_an_undo_takes_a_note_file_back_and_brings_it_back(stage: Stage) -> None:
+    core, run = stage.core, stage.ask("[hi] Hello.", CHAT).run
+    assert write(stage, "write_note", run, title="Packing list", text="Tent.").status == 200
+    path = core.home.box / "notes/packing-list.md"
+    assert core.entries.get("box://notes/packing-list.md").body == path.read_text() == "# Packing list\n\nTent.\n"
+    assert undone(core, run, is_dry_run=True)["changes"][0]["path"] == "box://notes/packing-list.md" and path.exists()
+    back = undone(core, run)
+    assert not path.exists() and core.entries.find("box://notes/packing-list.md") is None
+    again = undone(core, back["by"])
+    assert path.read_text() == "# Packing list\n\nTent.\n"
+    undone(core, again["by"])
+    assert not path.exists()
+
+
+def test_an_undo_leaves_a_note_file_that_somebody_has_changed_since(stage: Stage) -> None:
+    core, run = stage.core, stage.ask("[hi] Hello.", CHAT).run
+    assert write(stage, "write_note", run, title="Packing list", text="Tent.").status == 200
+    path = core.home.box / "notes/packing-list.md"
+    path.write_text("# Packing list\n\nTent. And a stove.\n")  # nobody has looked at the folder since
+    with pytest.raises(Conflict, match="packing-list.md"):
+        undone(core, run)
+    assert "stove" in path.read_text() and "stove" in core.entries.get("box://notes/packing-list.md").body
+
+
+def test_an_undo_brings_back_a_document_as_the_person_had_left_it(stage: Stage) -> None:
+    path = stage.core.home.box / "GOALS.md"
+    path.write_text(KEPT)  # and the entry knows nothing of it yet
+    run = stage.ask("[hi] Hello.", CHAT).run
+    assert write(stage, "update_goals", run, content="New words.").status == 200
+    undone(stage.core, run)
+    assert path.read_text() == KEPT and in_prompt(stage, "GOALS") == "Old words."

@@ -293,7 +293,7 @@ def test_an_undo_brings_the_files_back(desk: Desk):
     assert accept(desk, actor, desk.verbs.set(actor, "a.md", Write(body="new"))).status == 200
     assert accept(desk, actor, desk.verbs.rm(actor, "b.md", Look())).status == 200
     assert accept(desk, actor, desk.verbs.set(actor, "c.md", Write(body="made"))).status == 200
-    undo = Undo(desk.store, desk.entries, desk.runs, lambda: desk.project)
+    undo = Undo(desk.store, desk.entries, desk.runs, lambda: (desk.project,))
 
     def on_disk() -> dict[str, str]:
         return {one.name: one.read_text() for one in desk.root.iterdir()}

@@ -33,7 +33,7 @@ from appliance.runtime.settings import Config
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store import visibility
-from appliance.store.database import BUSY_DELAYS_MS, Store
+from appliance.store.database import BUSY_DELAYS_MS, MOST_SPARE, Store
 from appliance.store.migrations import APPLICATION_ID, LATEST, MIGRATIONS
 from appliance.store.process_registry import Leases
 from appliance.work.jobs import Jobs
@@ -237,6 +237,54 @@ def test_unreadable_file_or_home_names_the_user_and_the_next_step(runtime: Path,
     """
     assert finished(child(code, home / "owlbox.db")) == "\n".join(["check owner and mode of the home folder"] * 2)
     home.chmod(0o700)
+
+
+def test_a_new_thread_takes_the_connection_of_one_that_has_ended(store: Store) -> None:
+    """Each message has a thread: opening a connection for each fills the heap with fragments."""
+    seen: set[int] = set()
+
+    def work() -> None:
+        store.value("SELECT 1")
+        seen.add(id(store._local.db))
+
+    for _ in range(30):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert len(seen) == 1
+
+
+def test_no_thread_takes_a_connection_that_was_left_in_a_transaction(store: Store) -> None:
+    def leave() -> None:
+        store._connection().execute("BEGIN IMMEDIATE")
+
+    def write() -> None:
+        with store.write() as execute:
+            execute("INSERT INTO mutes VALUES ('user:ada', 1)")
+
+    for work in (leave, write):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert store.value("SELECT until_ms FROM mutes") == 1
+
+
+def test_many_threads_at_once_leave_few_connections(store: Store) -> None:
+    barrier = threading.Barrier(20)
+
+    def work() -> None:
+        store.value("SELECT 1")
+        barrier.wait(30)
+
+    threads = [threading.Thread(target=work) for _ in range(20)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    last = threading.Thread(target=store.value, args=("SELECT 1",))
+    last.start()
+    last.join()
+    assert len(store._spare) == MOST_SPARE - 1 and len(store._connections) == 2  # this thread's, and that of the last one
 
 
 # -- versions ---------------------------------------------------------------------------------------
