@@ -57,6 +57,7 @@ runtime.log: systemd
 runtime.sd_notify: systemd
 service.policy_parts: msgspec
 service.broker_process: subprocess
+service.bench: subprocess
 service.repair: subprocess
 text.answer_parser: msgspec
 text.markdown: yaml

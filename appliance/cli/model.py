@@ -86,9 +86,9 @@ def commands(command: Callable[..., Any], parser: type[argparse.ArgumentParser])
     made.add_argument("model", help="the name of an installed model")
     made = command("info", info, "everything about one model; reads the whole file", known)
     made.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
-    made = command("bench", bench, "measure a model on this device: speed, memory, tool calls, and a verdict", known)
+    made = command("bench", bench, "what a model is good for on this device: everyday requests, speed, memory, tool calls", known)
     made.add_argument("model", nargs="?", default="", help="the name of an installed model; default: the one that answers")
-    made.add_argument("--seconds", type=float, default=180, metavar="N", help="longest wait (180); what does not fit is left out")
+    made.add_argument("--seconds", type=float, default=600, metavar="N", help="longest wait (600); what does not fit is left out")
     return known
 
 
@@ -109,7 +109,7 @@ def models(args: argparse.Namespace, home: Home) -> int:
         rows.append([m.name, m.kind, size, f"{m.ram_mb} MB", FIT_WORDS[m.fits], score, m.licence, state or m.title])
     heads = ["model", "kind", "size", "memory", "fits", "calls %", "licence", "state"]
     terminal.table(rows, heads, sys.stdout, cut=["state"])
-    say("calls %: function calls that are right in BFCL v3, as its maker has published it; `owlbox model info NAME` says more.")
+    say("calls %: BFCL v3, as its maker has published it")
     return 0
 
 
@@ -195,7 +195,9 @@ def bench(args: argparse.Namespace, home: Home) -> int:
     way = reach(home, os.environ)
     try:
         params = {"model": stem, "seconds": args.seconds}
-        found = way.call("model.bench", params, lambda name, value: progress.show(value["step"], 0, 0))
+        found = way.call(
+            "model.bench", params, lambda name, value: progress.show_steps(value["step"], value["done"], value["steps"])
+        )
     finally:
         progress.end()
         way.close()
@@ -203,6 +205,10 @@ def bench(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say(json.dumps(found, ensure_ascii=False))
         return 0
+    if found["everyday"]:
+        rows = [[r["category"], f"{r['passed']} of {r['asked']}", f"{r['first_s']:.1f} s", _speed(r)] for r in found["everyday"]]
+        terminal.table(rows, [found["model"], "right", "first word", "words/s"], sys.stdout)
+        say("")
     terminal.table(_measured(found), [found["model"], "", ""], sys.stdout, cut=[""])
     for sentence in (*found["verdict"], found["next"], *(f"Note: {note}." for note in found["notes"])):
         if sentence:
@@ -224,6 +230,11 @@ def _stem(home: Home, name: str) -> str:
         why = model.problem or f"it is an {model.kind} model and cannot talk"
         raise Conflict(f"{model.name}: {why}", hint="owlbox model list shows the others")
     return model.file.removesuffix(".gguf")
+
+
+def _speed(row: dict[str, Any]) -> str:
+    """How fast the answers of a category were written; those of the program are there at once."""
+    return f"{row['words_per_s']:g}" if row["words_per_s"] is not None else "at once"
 
 
 def _measured(found: dict[str, Any]) -> list[list[str]]:

@@ -434,6 +434,17 @@ class Progress:
         self._shown, self._drawn_s = part, now_s
         self._out.flush()
 
+    def show_steps(self, stage: str, done: int, of: int) -> None:
+        """`done` of so many steps of a stage: a bar without bytes on a terminal, one line a stage in a pipe."""
+        if not self._out.isatty():
+            self.show(stage, 0, 0)
+            return
+        if stage != self._stage and self._stage:
+            self._out.write("\n")
+        self._stage = stage
+        self._out.write(f"\r{stage:<20} [{'#' * (20 * done // max(1, of)):<20}] {done} of {of}\x1b[K")
+        self._out.flush()
+
     def _bar(self, done: int, total: int, part: int, spent_s: float) -> str:
         """One line of at most 79 columns."""
         mb, rate = 1_000_000, (done - self._start[1]) / spent_s if spent_s > 1 else 0.0

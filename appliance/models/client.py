@@ -38,8 +38,10 @@ class Models:
         silence_s: float = 30.0,
         health_s: float = HEALTH_S,
         account: Callable[[Route, Ask, Finish], object] | None = None,
+        only: str = "",
     ) -> None:
-        """`account` is told of every answer; where it fails the answer is none the worse."""
+        """`account` is told of every answer; where it fails the answer is none the worse. `only` is the one route of every pool."""
+        self._only = only
         self._where = path
         self._token = token
         self._revive = revive
@@ -61,7 +63,7 @@ class Models:
 
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The routes of a pool ("" for the one `models.pool` names), best first; Unavailable says what is missing."""
-        return tuple(from_plain(Route, r) for r in self._call("plan", {"pool": pool}))
+        return tuple(from_plain(Route, r) for r in self._call("plan", {"pool": self._only or pool}))
 
     def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         """Pieces as they come, then one Finish. Closing the generator stops the model."""

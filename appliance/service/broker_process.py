@@ -51,14 +51,16 @@ class Keeper(Protocol):
 
 
 class Given:
-    """A broker that systemd starts, watches and stops: we only know where it is. It knows us by our user, not by a token."""
+    """A broker that somebody else starts, watches and stops: systemd, which asks for no token, or another core."""
 
-    token = ""
     restarts = 0
     last_end = ""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, token: str = "", route: str = "") -> None:
+        """`route` is the only one that it is asked for, whatever the pools say; "" for any."""
         self.socket = Path(jsonrpc.check_path(str(socket)))
+        self.token = token
+        self.route = route
 
     def is_running(self) -> bool:
         """True: the socket is there, and asking at it starts the broker if need be."""

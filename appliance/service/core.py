@@ -36,7 +36,7 @@ from appliance.channels.rpc.packet import Glance, Looks
 from appliance.channels.rpc.secrets import Secrets
 from appliance.channels.rpc.sessions import Record
 from appliance.channels.rpc.usage import Books, Costs
-from appliance.clock import CancelToken, now_ms, this_process
+from appliance.clock import now_ms, this_process
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.ingest import notes
 from appliance.ingest.own_documents import Documents
@@ -58,7 +58,6 @@ from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor, Views
 from appliance.mcp.page_loader import Loading
 from appliance.models.client import Models
-from appliance.models.tiers import Tiers
 from appliance.models.usage import Accounts
 from appliance.policy.grants import Grant
 from appliance.prompt.budget import Budget, Rows
@@ -76,11 +75,10 @@ from appliance.runtime.events import Events
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
-from appliance.runtime.settings import LOCAL
 from appliance.runtime.shutdown import Shutdown
 from appliance.runtime.users import user_name
 from appliance.secrets.vault_client import Strongbox
-from appliance.service import home_faults, model_check, policy_parts, small_models
+from appliance.service import home_faults, policy_parts, small_models
 from appliance.service.agent_limits import limits
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Broker, Given, Keeper
@@ -88,6 +86,7 @@ from appliance.service.broker_renewal import Renewal
 from appliance.service.command_parts import Floor, Workshop
 from appliance.service.entry_actions import Acting
 from appliance.service.heartbeat_parts import Unasked
+from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
 from appliance.service.mcp_parts import Harbor
 from appliance.service.queue_parts import Ground, Office
@@ -127,8 +126,9 @@ class Core:
         is_shared: bool = True,
         passed: Passed = nobody,
         live: config.Live | None = None,
+        broker: Given | None = None,
     ) -> None:
-        """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker."""
+        """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker, others use `broker`."""
         self.home = home.require()
         self._reloading = threading.Lock()
         self.live = live or config.Live(home, environ)
@@ -155,7 +155,7 @@ class Core:
         self.folder = notes.Folder(home.box, self.entries, self.skills.is_skill)
         self.watch = Watch(home.box, self.folder.known, self._take, beside=[home.drop] if is_shared else [])
         self._environ, self._is_shared = environ, is_shared
-        self.broker: Keeper = self._keeper(is_shared, is_worker=process == "worker")
+        self.broker: Keeper = broker or self._keeper(is_shared, is_worker=process == "worker")
         accounts = Accounts(self.store)
         self.models = Models(
             lambda: str(self.broker.socket),
@@ -164,7 +164,9 @@ class Core:
             wait_s=settings.llm.broker_wait_s,
             silence_s=settings.orchestrator.health_interval_ms / 1000,
             account=accounts.add,
+            only=broker.route if broker is not None else "",
         )
+        self.local = LocalModels(home, current, self.models, self.broker)
         self.costs = Costs(Books(accounts.sums, accounts.records, self.models.call))
         self.strongbox = Strongbox(self.models.call, self.redactor)
         self.secrets = Secrets(self.strongbox.forward)
@@ -194,7 +196,7 @@ class Core:
         outside = Outside(self.store, self.entries, self.views, environ, self.warden.ledger.note, self.strongbox.get)
         self.web = Web(outside, settings.tools)
         services |= self.web.services()
-        self.loading = Loading(lambda: self.servers.hub, self.models, self.web.page, lambda route: self.tiers.of(route) == "able")
+        self.loading = Loading(lambda: self.servers.hub, self.models, self.web.page, lambda route: self.local.is_able(route))
         load = self.loading.page
         intake = services["intake"] = Intake(sources, home, environ, fetch=load, load=load)
         reading = embedding(self.models, patient, lambda: False)
@@ -265,7 +267,6 @@ class Core:
         self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.recorder, approve=approve, is_wary=wary)
         recall = Recall(self.runs, self.runs.question)
         guide = small_models.guide(home.root, self.finder, self.entries, self.models, lambda: self.live.current.system.timezone)
-        self.tiers = Tiers(home.models, lambda: self.live.current.models.tier)
         core = self.models, self.toolbox, self.packets, recall, self._limits(), self.dispatch
         self.agent = Agent(*core, budget=self.budget, guide=guide)
         self.titles = Titles(self.runs, self.models, lambda: self.live.current.runs.titles, self._is_able)
@@ -302,7 +303,7 @@ class Core:
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         sizes = Sizes(self.models, self.packets, self.roles, self.troupe.menu, lambda: self.live.current.models.pool)
         means = Means(
-            self.toolbox.dispatch, self._tools, self.status, self.plan, sizes.measure, self.reload, self.shut_down, self.bench
+            self.toolbox.dispatch, self._tools, self.status, self.plan, sizes.measure, self.reload, self.shut_down, self.local.bench
         )
         made = session_control.build(
             self.store, self.runs, self.inbox, self.views, self.models.plan, history=self.history, is_served=is_shared
@@ -385,7 +386,7 @@ class Core:
         briefing = Briefing(self.tasks, self.runs, self.entries)
         parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing, self.office.roster.held_s)
         parts = replace(parts, marked=self.taint.origins.task, go_on=self.approvals.go_on, role=self.troupe.roles.queue)
-        parts = replace(parts, is_able=lambda route: self.tiers.of(route) == "able")
+        parts = replace(parts, is_able=self.local.is_able)
         return self.office.shift(post, phases, parts, self._refresh, is_scheduling=is_scheduling)
 
     def _refresh(self) -> None:
@@ -449,6 +450,7 @@ class Core:
             "state": self.shutdown.state,
             "uptime_s": (now_ms() - self.started_ms) // 1000,
             "broker": {**broker, "restarts": self.broker.restarts, "last_end": self.broker.last_end},
+            "local": self.local.status(),
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
             "default_pool": settings.models.pool,
@@ -470,12 +472,6 @@ class Core:
     def plan(self, pool: str) -> list[dict[str, Any]]:
         """The routes of a pool that could answer now, as the broker says."""
         return [to_plain(route) for route in self.models.plan(pool)]
-
-    def bench(self, model: str, seconds: float, progress: model_check.Progress, cancel: CancelToken) -> dict[str, Any]:
-        """Numbers and a verdict about a local model, "" for the one that answers; nothing is recorded."""
-        route = self.models.plan(f"{LOCAL}/{model}" if model else "")[0]
-        found: dict[str, Any] = to_plain(model_check.qualify(self.models, route, progress, cancel, seconds=seconds))
-        return found
 
     def reload(self) -> Reloaded:
         """Take a changed configuration and policy into use; ConfigError keeps the old ones. What was not taken is in `pending`."""
@@ -582,7 +578,7 @@ class Core:
         return titles.is_able(route, self.home.models)
 
     def _limits(self) -> Limits:
-        return replace(limits(self.live.current), tier=self.tiers.of)
+        return replace(limits(self.live.current), tier=self.local.tiers.of)
 
     def _before_turn(self, starting: TurnStarting) -> None:
         """A run that is shown its entries sees the workspace as it is now."""

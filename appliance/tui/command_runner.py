@@ -271,6 +271,7 @@ class Executor:
         lines = [
             f"core      pid {status['pid']}, version {status['version']}, up {status['uptime_s']} s",
             f"broker    {broker['state']}, {broker.get('model') or 'no model loaded yet'}",
+            *([f"model     {held['model']}, {held['tier']} ({held['basis']})"] if (held := status.get("local")) else []),
             f"home      {status['home']}",
             f"entries   {status['entries']}",
             f"answering {status['answering']}",

@@ -343,5 +343,5 @@ def test_the_real_model_is_qualified(model_home: Home, tmp_path: Path) -> None: 
     assert 0 < found["warm_tokens"] < found["cold_tokens"] / 4 and 400 < found["cold_tokens"] < 1200
     assert found["cold_s"] > 0 and found["warm_s"] > 0 and found["prefill_tokens_per_s"] > 0
     assert found["decode_tokens_per_s"] > 0 and found["rss_mb"] > 100
-    assert found["calls"]["asked"] > 0 and len(found["verdict"]) == 4
+    assert found["calls"]["asked"] > 0 and len(found["verdict"]) >= 4
     assert not list((home.models / "prefix").glob("*"))  # the text is not kept on disk

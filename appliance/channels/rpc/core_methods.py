@@ -490,9 +490,12 @@ class Rpc:
         self,
         call: Call,
         model: Annotated[str, "the file stem of a local model; empty is the one that answers"] = "",
-        seconds: Annotated[float, Range(5, 3000), "longest wait; what does not fit is left out"] = 180,
+        seconds: Annotated[float, Range(5, 3000), "longest wait; what does not fit is left out"] = 600,
     ) -> dict[str, Any]:
-        """Measure a model on this device and judge it; streams `progress` {step, done, steps}. Ends when the caller leaves."""
+        """Measure a model on this device, put everyday requests to it in a home of their own, judge it, and keep its tier.
+
+        Streams `progress` {step, done, steps}. Ends when the caller leaves.
+        """
 
         def tell(step: str, done: int, steps: int) -> None:
             call.notify("progress", {"step": step, "done": done, "steps": steps})
