@@ -21,7 +21,7 @@ prompt agent work channels web mcp tools service tui cli
 BESIDE = ("__init__", "errors", "records", "clock")
 # Groups that may import only these, however low the target is.
 WALLS = """\
-models.providers: errors records clock text.tokens text.urls runtime.http_client runtime.host_lookup models.gguf models.providers
+models.providers: errors records clock text runtime.http_client runtime.host_lookup models.gguf models.providers
 channels.rpc: errors records clock runtime sessions channels
 tui: errors records clock runtime text.invisible tui
 """

@@ -106,7 +106,7 @@ class Chain:
         if asked is None or route.name != asked.route.name:
             return False
         is_smaller = 0 < route.window < asked.route.window and not asked.is_narrowed
-        is_wordy = (asked.route.dialect, route.dialect) == ("native", "tags")
+        is_wordy = asked.route.dialect == "native" != route.dialect
         if is_smaller or is_wordy:
             asked.route, asked.count, asked.is_narrowed = route, 0, asked.is_narrowed or is_smaller
         return is_smaller or is_wordy

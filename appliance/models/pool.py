@@ -105,7 +105,7 @@ class Pool:
         if (target := self._target(name)) is not None:
             return self.remotes.route(target, is_checked=is_checked)
         provider = self._provider(name)
-        dialect: Dialect = "grammar" if isinstance(provider, Llama) else "native"
+        dialect: Dialect = provider.dialect if isinstance(provider, Llama) else "native"
         return Route(name, provider.name, provider.model, provider.window, dialect)
 
     def generate(self, name: str, ask: Ask, cancel: CancelToken) -> Generator[Piece | Finish, None, None]:

@@ -37,7 +37,7 @@ BROKEN_CHARS = 2000  # how far into a fragment those are looked for
 OPENED = re.compile(r"[\[{\s]{1,200}")
 BRACKETS = re.compile(r'["{}\[\]]|\\.', re.DOTALL)
 CALLED = re.compile(rf"\s*(?:print\(\s*)?(?:(?:default_api|functions|tools)\.)?({NAME}?)(?:\.call)?\(")
-NAMED = re.compile(rf"\s*({NAME})(?:\[ARGS\])?\s*(?=\{{)")
+NAMED = re.compile(rf"\s*({NAME})(?:\[CALL_ID\]\w{{1,64}})?(?:\[ARGS\])?\s*(?=\{{)")
 COLON_CALL = re.compile(rf"\s*,?\s*call:({NAME})\s*(?=\{{)")
 USED = re.compile(r"\s*<(?:tool_)?name>\s*([^<\s]{1,100})\s*</(?:tool_)?name>\s*<(?:input|arguments|parameters)>\s*")
 INVOKED = re.compile(rf"""\s*(?:<function=["']?({NAME})["']?>|<invoke\s+name=["']({NAME})["']\s*>)""")
@@ -48,11 +48,12 @@ SPOKEN_END = re.compile(r"<\|(?:end|call|return|start|channel)\|?>|<channel\|>")
 
 # What begins a call of one of these formats, and marks that say nothing to a person.
 OPENERS = (
-    "<tool_call> <|tool_call> <|tool_call|> <tool_use> <tool_calls> <function_calls> <function= <invoke <|python_tag|> <|channel|> "
-    "<|channel> <|start|> <think> <thinking>"
+    "<tool_call> <|tool_call> <|tool_call|> <|tool_call_start|> <tool_use> <tool_calls> <function_calls> <function= <invoke "
+    "<|python_tag|> <|channel|> <|channel> <|start|> <think> <thinking>"
 ).split()
 NOISE = (
-    "</tool_call> <tool_call|> <|/tool_call|> </tool_use> </tool_calls> </function_calls> </function> </invoke> <channel|> "
+    "</tool_call> <tool_call|> <|/tool_call|> <|tool_call_end|> "
+    "</tool_use> </tool_calls> </function_calls> </function> </invoke> <channel|> "
     "<|message|> <|im_start|> <|im_end|> <|eot_id|> <|eom_id|> <|end|> <|call|> <|return|> <|endoftext|>"
 ).split()
 MARK = re.compile("|".join(re.escape(mark) for mark in (*OPENERS, *NOISE)).replace("<invoke", r"<invoke(?=\s)"))
@@ -291,8 +292,14 @@ def listed(source: Source, at: int) -> Found:
 def _block(source: Source, after: int, mark: str) -> Found | None:
     """Calls between a mark and its close, which may be missing; None when a person may have meant the mark."""
     closes = {"<tool_call>": "</tool_call>", "<|tool_call|>": "<|/tool_call|>", "<|tool_call>": "<tool_call|>"}
+    closes |= {"<|tool_call_start|>": "<|tool_call_end|>"}
     close = closes.get(mark, mark.replace("<", "</"))
-    found = _values(source, after, is_marked=True) or _colon_calls(source, after) or _invoked(source, after)
+    found = (
+        _python_list(source, after)
+        or _values(source, after, is_marked=True)
+        or _colon_calls(source, after)
+        or _invoked(source, after)
+    )
     if found is None:
         found = _pythonic(source, after) if mark.startswith("<|") else None
     if found is None:
@@ -416,6 +423,21 @@ def _colon_calls(source: Source, at: int) -> Found | None:
             return Found(_hopeless_end(source, match.end(), error.at), tuple(calls), (UNREADABLE,))
         calls.append(Written(match.group(1), value))
     return Found(at, tuple(calls)) if calls else None
+
+
+def _python_list(source: Source, at: int) -> Found | None:
+    """`[name(key="value"), ...]`, as LFM2 writes calls."""
+    at = source.after_blanks(at)
+    if not source.text.startswith("[", at) or not CALLED.match(source.text, at + 1):
+        return None
+    calls: list[Written] = []
+    while source.text[at : at + 1] in ("[", ","):
+        found = _pythonic(source, at + 1)
+        if found is None or found.problems:
+            return Found(found.end if found else at + 1, tuple(calls), (UNREADABLE,))
+        calls += found.calls
+        at = source.after_blanks(found.end)
+    return Found(at + 1 if source.text.startswith("]", at) else at, tuple(calls))
 
 
 def _pythonic(source: Source, at: int) -> Found | None:

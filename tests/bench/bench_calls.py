@@ -1,11 +1,12 @@
 """Function calling, measured beside llama-cpp-python's own handler: same model, same run, same questions.
 
-    python tests/bench/bench_calls.py [--data FILE] [--count N | --all] [--ours] [--json FILE]
+    python tests/bench/bench_calls.py [--data FILE] [--model FILE] [--count N | --all] [--ours] [--json FILE]
 
 The questions are every second item of the Berkeley Function-Calling Leaderboard v4 (simple_python,
 multiple, irrelevance), one JSON object a line: {set, id, question, function, ground_truth}. They are no
 part of this repository; without them the rows are left out. Knows nothing about what is good enough.
-Ours runs through `models.providers.llama`, theirs through `chat_format="chatml-function-calling"`, both at
+Ours runs through `models.providers.llama`, in our own words and, where the model's template knows tools,
+in its own format; theirs through `chat_format="chatml-function-calling"`, both at
 temperature 0 with the same threads, batch and longest answer (theirs has none of its own, and would fill
 the window with a call that does not end).
 """
@@ -24,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from appliance.clock import monotonic_s
-from appliance.models import catalogue
+from appliance.models import catalogue, gguf
+from appliance.models.providers import families
 from appliance.models.providers.llama import Llama, Options
 from appliance.models.providers.llama_library import BATCH
 from appliance.models.providers.sampling import Writing
@@ -39,6 +41,7 @@ ROUTE = Route("local", "llama", "smollm2", 4096, "grammar")
 WINDOW = 4096
 MAX_TOKENS = 512  # what an Ask allows
 SPEED_ITEMS = 6
+KINDS_OF_ASKING = ("free", "forced", "named")
 KINDS = {"dict": "object", "float": "number", "tuple": "array"}
 PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -245,11 +248,12 @@ class Ours:
 
     def _forced(self, item: Item, tools: tuple[ToolSpec, ...]) -> Reply:
         began_s = monotonic_s()
-        ready, ask = self.llama._ready, self.ask(item)
+        ready, ask = self.llama._ready, replace(self.ask(item), must_call=True)
         assert ready is not None
         prompt = ready.prompt(ask)
         held = ready.sequences.place(ask.slot, prompt, False)
-        writing = Writing(ready, replace(ask, tools=tools), held, 1, must_call=True)
+        ask = replace(ask, tools=tools)  # all are told, these may be called
+        writing = Writing(ready, ask, held, 1, must_call=True)
         try:
             ready.sequences.extend(held, prompt[len(held.tokens) :], never)
             list(writing.pieces(never))
@@ -267,6 +271,16 @@ class Ours:
     def remember(self, item: Item) -> None:
         """Read the prompt, so that what follows need not."""
         self.prose(item, 1)
+
+
+class Native(Ours):
+    """The same in the format that the model was trained on: its template tells the tools."""
+
+    title = "owlbox, own format"
+
+    def ask(self, item: Item, **more: Any) -> Ask:
+        """The request for an item: the tools are the template's to tell."""
+        return replace(super().ask(item, **more), system=(Part("persona", "You are a helpful assistant."),), dialect="native")
 
 
 class Theirs:
@@ -366,6 +380,8 @@ def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("OWLBOX_BFCL") or DATA))
+    parser.add_argument("--model", type=Path, help="another model file than the bundled one")
+    parser.add_argument("--free", action="store_true", help="only the rows in which the model decides whether to call")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--ours", action="store_true", help="leave the other engine out: it takes most of the time")
@@ -377,28 +393,34 @@ def main() -> int:
     items = read_items(args.data)
     items = items if args.all else spread(items, args.count)
     with tempfile.TemporaryDirectory() as folder:
-        home = Home(Path(folder))
-        catalogue.add(home, "smollm2", lambda stage, done, total: None)
-        numbers = rows(items, home.models / catalogue.entries()["smollm2"].file, [Ours] if args.ours else [Ours, Theirs])
+        home, file = Home(Path(folder)), args.model
+        if file is None:
+            catalogue.add(home, "smollm2", lambda stage, done, total: None)
+            file = home.models / catalogue.entries()["smollm2"].file
+        is_native = families.find(gguf.read(file).chat_template) is not None
+        engines: list[type[Ours] | type[Theirs]] = [Ours, *([Native] if is_native else []), *([] if args.ours else [Theirs])]
+        numbers = rows(items, file, engines, ("free",) if args.free else KINDS_OF_ASKING)
     Path(args.json).parent.mkdir(parents=True, exist_ok=True)
     Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
     return 0
 
 
-def rows(items: Sequence[Item], model: Path, kinds: Sequence[type[Ours] | type[Theirs]]) -> dict[str, Any]:
+def rows(items: Sequence[Item], model: Path, engines: Sequence[type[Ours] | type[Theirs]], kinds: Sequence[str]) -> dict[str, Any]:
     """Every row, printed as it is known."""
     threads = len(os.sched_getaffinity(0))
     numbers: dict[str, Any] = {"items": len(items), "model": model.stem, "threads": threads, "max_tokens": MAX_TOKENS}
     with_truth = [x for x in items if x.accepted is not None]
     print(f"{len(items)} questions, {model.stem}, {threads} threads, at most {MAX_TOKENS} tokens")
     print(f"{'':<25}{'calls':>8}{'JSON':>6}{'valid':>7}{'correct':>9}{'s':>8}{'tokens':>8}  correct per set")
-    for title, engine in ((each.title, each(model, threads)) for each in kinds):
-        for kind in ("free", "forced", "named"):
+    for title, engine in ((each.title, each(model, threads)) for each in engines):
+        for kind in kinds:
             if not hasattr(engine, kind):
                 continue
             row, complaints = measure(items if kind == "free" else with_truth, getattr(engine, kind))
             numbers[f"{title} {kind}"] = show(f"{title}, {kind}", row)
             print("\n".join(complaints), end="\n" * bool(complaints))
+        if tuple(kinds) != KINDS_OF_ASKING:
+            continue
         numbers[f"{title} tokens/s"] = found = speeds(engine, with_truth[:: max(1, len(with_truth) // SPEED_ITEMS)][:SPEED_ITEMS])
         print(f"{title}, tokens/s of calls and of prose: {found['with_grammar']}, {found['without']}", flush=True)
     return numbers

@@ -12,7 +12,7 @@ from test_broker import TOKEN, generate, started
 from test_gguf import model as tiny_model
 
 from appliance.clock import monotonic_s
-from appliance.errors import BadInput, Cancelled, DeadlineExceeded, TooLarge, Unavailable
+from appliance.errors import BadInput, Cancelled, DeadlineExceeded, ProviderError, TooLarge, Unavailable
 from appliance.models.providers.chat_template import CHATML, Template
 from appliance.models.providers.grammar import Sampler, call_grammar, read_call, simple
 from appliance.models.providers.kv_cache import common
@@ -117,6 +117,46 @@ def test_an_ask_that_must_call_gets_a_call_where_prose_would_come(llama: Llama) 
     assert run(llama, ask("Search for owl.", tools=(SEARCH,), slot="must"))[1].tool_calls == ()
     text, finish = run(llama, ask("Search for owl.", tools=(SEARCH,), slot="must", must_call=True, max_tokens=300))
     assert text == "" and finish.tool_calls[0].name == "search"
+
+
+NATIVE_TEMPLATE = (
+    "{% if tools %}{{ '<|im_start|>system\\n<tools>' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
+    '{{ \'</tools> <tool_call>\\n{"name": NAME, "arguments": ARGUMENTS}\\n</tool_call><|im_end|>\\n\' }}{% endif %}'
+    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+@pytest.fixture
+def native(model_file: Path) -> Iterator[Llama]:  # noqa: F811
+    """The same model with a template that knows tools."""
+    loaded = Llama(model_file, Options(context=1024, threads=1, seed=7))
+    loaded.load(threading.Event())
+    ready = loaded._ready
+    assert ready is not None
+    ready.template.close()
+    ready.template = Template(NATIVE_TEMPLATE, start="", end="", controls=("<|im_start|>", "<|im_end|>"))
+    yield loaded
+    loaded.close()
+
+
+def test_a_template_that_knows_tools_is_told_them_and_its_calls_are_read(native: Llama, llama: Llama) -> None:
+    assert (native.dialect, llama.dialect) == ("native", "grammar")
+    wanted = ask("Search for owl.", tools=(SEARCH,), dialect="native", slot="n", must_call=True, max_tokens=300)
+    text, finish = run(native, wanted)
+    assert text == "" and finish.reason == "tool_calls" and finish.tool_calls[0].name == "search"
+    assert set(finish.tool_calls[0].arguments) <= {"query", "limit"}
+    parts = native.measure(ROUTE, wanted).parts
+    assert parts["tools"] > 50 and parts["core"] < parts["tools"]
+    cut = run(native, ask("Search for owl.", tools=(SEARCH,), dialect="native", slot="n", must_call=True, max_tokens=2))
+    assert (cut[0], cut[1].tool_calls, cut[1].reason) == ("", (), "length")
+
+
+def test_tools_that_turn_out_not_to_be_told_are_an_error_that_another_dialect_mends(llama: Llama) -> None:
+    with pytest.raises(ProviderError, match="know no tools") as caught:
+        run(llama, ask("Search for owl.", tools=(SEARCH,), dialect="native"))
+    assert caught.value.outcome == "model_not_supported"
+    assert run(llama, ask("Name one bird.", dialect="native", slot="plain"))[0], "without tools there is nothing to tell"
 
 
 def test_a_call_cut_short_is_neither_a_call_nor_shown(llama: Llama) -> None:

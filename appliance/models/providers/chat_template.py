@@ -2,16 +2,23 @@
 
 Templates disagree about what they accept: some know no system or tool role, some want roles to alternate.
 Each is tried once when it is loaded. They are programs by whoever made the file, and run in a process with limits.
-Text from outside cannot forge a turn: names of control tokens inside it are broken up. Knows nothing about tokens or the model.
+In the native dialect tools, calls and results are written as the model's family has them; what its template leaves out is
+written here, as the family says. In any other they are in our own words.
+Text from outside cannot forge a turn, a call or a result: names of control tokens and marks inside it are broken up. Knows nothing
+about tokens or the model.
 """
 
+import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from appliance.errors import BadInput
+from appliance.models.providers import families
+from appliance.models.providers.family import Family
 from appliance.models.providers.template_process import Renderer
-from appliance.records import Ask, Message
+from appliance.records import Ask, Message, ToolCall, ToolSpec
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -21,26 +28,34 @@ PLAIN = (
     "{% for m in messages %}### {{ m['role'] }}\n{{ m['content'] }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}### assistant\n{% endif %}"
 )
+NO_RESULT = "No result of this call was kept."
+NOTHING_SAID = "…"  # between a result and what the person says next, where roles have to alternate
+ID_CHARS = 9
+PROBE = ToolSpec("owl_probe", "owl-description", {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
+PROBE_CALL = ToolCall("owlprobe1", "owl_probe", {"a": "owl-argument"})
 
-Turn = dict[str, str]
+Turn = dict[str, Any]
 
 
 class Template:
-    """A model's chat template, with what it turned out to support."""
+    """A model's chat template, with what it turned out to support; `family` is None where it knows no tools of ours."""
 
     def __init__(self, source: str, *, start: str, end: str, controls: Sequence[str]) -> None:
-        names = sorted((c for c in controls if len(c) > 2), key=len, reverse=True)
-        self._controls = re.compile("|".join(map(re.escape, names)) or "(?!)")
         fallback = CHATML if "<|im_start|>" in controls else PLAIN
         self._renderer = Renderer(source or fallback, {"eos_token": end, "bos_token": start})
+        self._without: dict[str, Any] = {}  # what it is given where no tools are offered
         try:
-            self._try([{"role": "user", "content": "?"}])
+            self._try_plain()
         except BadInput as error:
             self.close()
             text = f"the model's chat template cannot be used: {error.message}"
             raise BadInput(text, hint="use another file of this model") from None
         self.has_system = self._knows("system", before=True)
         self.has_tool = "tool" in source and self._knows("tool", before=False)
+        self.family = self._tried(families.find(source))
+        marks = (*self.family.marks, *self.family.more_marks) if self.family is not None else ()
+        names = sorted({c for c in (*controls, *marks) if len(c) > 2}, key=len, reverse=True)
+        self._controls = re.compile("|".join(map(re.escape, names)) or "(?!)")
         # Gemma's and Mistral's templates refuse two messages of one role in a row; joining them suits every model.
         self.separator = "\n\n"
 
@@ -48,50 +63,123 @@ class Template:
         """End its process; it may be used again."""
         self._renderer.close()
 
+    def family_of(self, ask: Ask) -> Family | None:
+        """The family in whose words a request is rendered; None for our own."""
+        return self.family if ask.dialect == "native" else None
+
     def render(self, ask: Ask) -> str:
-        """The whole prompt, up to where the model begins to answer."""
-        system = system_text(ask)
+        """The whole prompt, up to where the model begins to answer, or to name a tool where it must call one."""
+        system, family = system_text(ask), self.family_of(ask)
         turns: list[Turn] = [{"role": "system", "content": self._clean(system)}] if system else []
         names = {call.id: call.name for message in ask.messages for call in message.tool_calls}
-        for message in ask.messages:
-            self._append(turns, self._turn(message, names))
+        messages = ask.messages if family is None else _paired(ask.messages, has_single_calls=family.has_single_calls)
+        for message in messages:
+            self._append(turns, self._turn(message, names, family))
         if system and not self.has_system:
             first = turns.pop(0)["content"]
             if turns and turns[0]["role"] == "user":
                 turns[0]["content"] = first + self.separator + turns[0]["content"]
             else:
                 turns.insert(0, {"role": "user", "content": first})
+        variables = self._without if family is None or not ask.tools else self._clean_all(family.variables(ask.tools))
         try:
-            return self._try(turns)
+            text = self._renderer.render(turns, variables)
         except BadInput as error:
             roles = ", ".join(dict.fromkeys(turn["role"] for turn in turns))
             raise BadInput(f"the model's chat template refuses the conversation ({roles}): {error.message}") from None
+        return text + family.opening if family is not None and ask.must_call and ask.tools else text
 
-    def _turn(self, message: Message, names: dict[str, str]) -> Turn:
-        if message.role == "tool" and not self.has_tool:
-            name = names.get(message.tool_call_id) or message.tool_call_id or "the tool"
-            return {"role": "user", "content": self._clean(f"Result of {name}:\n{message.content}")}
-        return {"role": message.role, "content": self._clean(spoken(message))}
+    def _turn(self, message: Message, names: dict[str, str], family: Family | None) -> Turn:
+        if message.role == "tool":
+            return self._result(message, names, family)
+        if family is None or not message.tool_calls:
+            return {"role": message.role, "content": self._clean(spoken(message))}
+        said = self._clean(spoken(message, has_calls=False))
+        calls = [ToolCall(c.id, self._clean(c.name), self._clean_all(c.arguments)) for c in message.tool_calls]
+        if not self._writes_calls:
+            return {"role": "assistant", "content": "\n".join([said] * bool(said) + [family.written(calls)])}
+        functions = [
+            {"id": _id(c.id, family), "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in calls
+        ]
+        return {"role": "assistant", "content": said, "tool_calls": functions}
+
+    def _result(self, message: Message, names: dict[str, str], family: Family | None) -> Turn:
+        text, name = self._clean(message.content), self._clean(names.get(message.tool_call_id, ""))
+        if family is None:
+            if self.has_tool:
+                return {"role": "tool", "content": text}
+            return {"role": "user", "content": f"Result of {name or self._clean(message.tool_call_id) or 'the tool'}:\n{text}"}
+        if not name:  # nobody knows of which call
+            return {"role": "user", "content": f"Result of the tool:\n{text}"}
+        if not self._reads_results:
+            return {"role": "user", "content": family.returned(name, text)}
+        return {"role": family.result_role, "content": text, "name": name, "tool_call_id": _id(message.tool_call_id, family)}
 
     def _append(self, turns: list[Turn], turn: Turn) -> None:
-        if turns and turns[-1]["role"] == turn["role"] != "tool":
-            turns[-1]["content"] += self.separator + turn["content"]
-        else:
-            turns.append(turn)
+        before = turns[-1] if turns else {"role": ""}
+        is_of_calls = any("tool_calls" in one or "tool_call_id" in one for one in (before, turn))
+        if before["role"] == turn["role"] != "tool" and not is_of_calls:
+            before["content"] += self.separator + turn["content"]
+            return
+        if "tool_call_id" in before and turn["role"] == "user" and self._wants_answers:
+            turns.append({"role": "assistant", "content": NOTHING_SAID})
+        turns.append(turn)
 
     def _clean(self, text: str) -> str:
         return self._controls.sub(lambda found: found[0][0] + " " + found[0][1:], text)
 
-    def _try(self, turns: list[Turn]) -> str:
-        return self._renderer.render(turns)
+    def _clean_all(self, value: Any) -> Any:
+        """A value of JSON, every text of it cleaned."""
+        if isinstance(value, dict):
+            return {self._clean(name): self._clean_all(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._clean_all(inner) for inner in value]
+        return self._clean(value) if isinstance(value, str) else value
+
+    # -- what it supports ---------------------------------------------------------------------------
+
+    def _try_plain(self) -> None:
+        """Render one question; some templates go through the tools without asking whether there are any."""
+        plain = [{"role": "user", "content": "?"}]
+        try:
+            self._renderer.render(plain)
+        except BadInput as error:
+            self._without = {"tools": []}
+            if not self._rendered(plain):
+                raise error
 
     def _knows(self, role: str, *, before: bool) -> bool:
         probe, user = {"role": role, "content": "owl-probe"}, {"role": "user", "content": "?"}
         turns = [probe, user] if before else [user, {"role": "assistant", "content": "{}"}, probe]
+        return "owl-probe" in self._rendered(turns)
+
+    def _tried(self, family: Family | None) -> Family | None:
+        """The family, if the template really tells the model about tools; notes what else it writes by itself."""
+        if family is None:
+            return None
+        variables = family.variables((PROBE,))
+        user: Turn = {"role": "user", "content": "?"}
+        if "owl-description" not in self._rendered([user], variables):
+            return None
+        function = {"name": PROBE_CALL.name, "arguments": PROBE_CALL.arguments}
+        called = {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": PROBE_CALL.id, "type": "function", "function": function}],
+        }
+        told = {"role": family.result_role, "content": "owl-result", "name": PROBE_CALL.name, "tool_call_id": PROBE_CALL.id}
+        self._writes_calls = "owl-argument" in self._rendered([user, called], variables)
+        written = called if self._writes_calls else {"role": "assistant", "content": family.written((PROBE_CALL,))}
+        self._reads_results = "owl-result" in self._rendered([user, written, told], variables)
+        self._wants_answers = self._reads_results and not self._rendered([user, written, told, user], variables)
+        return family
+
+    def _rendered(self, turns: Sequence[Turn], variables: dict[str, Any] | None = None) -> str:
+        """What becomes of some turns, "" where the template refuses them."""
         try:
-            return "owl-probe" in self._try(turns)
+            return self._renderer.render(turns, self._without if variables is None else variables)
         except BadInput:
-            return False
+            return ""
 
 
 def system_text(ask: Ask) -> str:
@@ -99,8 +187,33 @@ def system_text(ask: Ask) -> str:
     return "\n\n".join(part.text for part in ask.system)
 
 
-def spoken(message: Message) -> str:
+def spoken(message: Message, *, has_calls: bool = True) -> str:
     """What was said, its pictures named and its calls as the lines of JSON they were."""
     images = [image.reference for image in message.images]
     calls = [json.dumps({"name": c.name, "arguments": c.arguments}, ensure_ascii=False) for c in message.tool_calls]
-    return "\n".join([message.content] * bool(message.content) + images + calls)
+    return "\n".join([message.content] * bool(message.content) + images + calls * has_calls)
+
+
+def _paired(messages: Sequence[Message], *, has_single_calls: bool) -> Iterator[Message]:
+    """Messages in which every call is followed by its result; each call in a turn of its own where only that is known."""
+    rest = list(messages)
+    while rest:
+        message = rest.pop(0)
+        if not message.tool_calls:
+            yield message
+            continue
+        results: dict[str, Message] = {}
+        while rest and rest[0].role == "tool":
+            result = rest.pop(0)
+            results[result.tool_call_id] = result
+        groups = [(call,) for call in message.tool_calls] if has_single_calls else [message.tool_calls]
+        for place, calls in enumerate(groups):
+            yield Message("assistant", message.content if place == 0 else "", tool_calls=tuple(calls))
+            for call in calls:
+                yield results.pop(call.id, Message("tool", NO_RESULT, tool_call_id=call.id))
+        yield from results.values()
+
+
+def _id(ours: str, family: Family) -> str:
+    """An id of a call as the family's template takes it."""
+    return ours if family.has_free_ids else hashlib.sha256(ours.encode("utf-8", "replace")).hexdigest()[:ID_CHARS]

@@ -15,37 +15,22 @@ import ctypes
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from appliance.errors import Unavailable
 from appliance.models.providers.grammar_matcher import Grammar, Place
 from appliance.models.providers.llama_library import Loaded
+from appliance.models.providers.value_styles import JSON, MANY_ITEMS, Style, dumped, literal
 from appliance.records import ToolCall, ToolSpec
 
 MAX_DEPTH = 8
 MAX_RULES = 2000
-MANY_ITEMS = 32  # of a list whose schema sets no limit: small models count on for ever
 LIMITS = {"minLength": "shortest", "minItems": "shortest", "maxLength": "longest", "maxItems": "longest"}
 NAME, ARGUMENTS = '{"name": ', ', "arguments": '
 KINDS: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "array": list, "object": dict}
 KINDS |= {"boolean": bool, "null": type(None)}
 SCALARS = ("string", "integer", "number", "boolean", "null")
-# \u only for characters that can be seen: a lone surrogate or a NUL is no text that could be stored.
-JSON_RULES = rf"""
-char ::= [^"\\\x00-\x1f\x7f] | "\\" (["\\/bfnrt] | "u" code)
-code ::= [1-9a-cefA-CEF] hex{{3}} | [dD] [0-7] hex{{2}} | "0" ([1-9a-fA-F] hex{{2}} | "0" [2-7a-fA-F] hex)
-hex ::= [0-9a-fA-F]
-string ::= "\"" char* "\""
-integer ::= "-"? ("0" | [1-9] [0-9]{{0,17}})
-number ::= "-"? ("0" | [1-9] [0-9]{{0,14}}) ("." [0-9]{{1,15}})? ([eE] [-+]? [0-9]{{1,2}})?
-boolean ::= "true" | "false"
-null ::= "null"
-value ::= string | number | boolean | null | array | object
-array ::= "[" (value (", " value){{0,{MANY_ITEMS - 1}}})? "]"
-object ::= "{{" (pair (", " pair){{0,{MANY_ITEMS - 1}}})? "}}"
-pair ::= string ": " value
-"""
 TOP_K, TOP_P, MIN_P = 40, 0.95, 0.05
 # What is left to the model at the end of a known text: models write a space or a common beginning with what follows.
 FRAGMENT = re.compile(rb"[^\x00-\x1f!-/:-@\[-`{-~]+\Z")
@@ -62,18 +47,26 @@ CALL_LOOPS = 8, ()  # small models repeat an item of a list for ever, and there 
 
 
 def call_grammar(tools: Sequence[ToolSpec]) -> str:
-    """GBNF for exactly one call of one of the tools, white space allowed in front."""
-    rules, calls = Rules({}), []
+    """GBNF for exactly one call of one of the tools in our own words, white space allowed in front."""
+
+    def call(tool: ToolSpec, rules: Rules) -> str:
+        return f'{literal(dumped(tool.name) + ARGUMENTS)} {rules.arguments_of(tool)} "}}"'
+
+    return calls_grammar(tools, JSON, call, [r"root ::= [ \t\r\n]* call", f"call ::= {literal(NAME)} chosen"])
+
+
+def calls_grammar(tools: Sequence[ToolSpec], style: Style, call: "Callable[[ToolSpec, Rules], str]", start: Sequence[str]) -> str:
+    """GBNF whose rules `start` use `chosen`: what `call` makes of one of the tools."""
+    rules, calls = Rules({}, style), []
     for tool in tools:
-        tried = Rules(dict(rules.names))
-        arguments = tried.object_of(simple(tool.schema, tool.schema))
+        tried = Rules(dict(rules.names), style)
+        made = call(tool, tried)
         if len(tried.names) > MAX_RULES:  # such arguments are checked only where the tool runs
-            arguments = "object"
+            made = call(ToolSpec(tool.name, tool.description, {"type": "object"}), rules)
         else:
             rules = tried
-        calls.append(f'{literal(dumped(tool.name) + ARGUMENTS)} {arguments} "}}"')
-    start = [r"root ::= [ \t\r\n]* call", f"call ::= {literal(NAME)} chosen", f"chosen ::= {' | '.join(calls)}"]
-    return "\n".join([*start, *rules.lines()]) + JSON_RULES
+        calls.append(made)
+    return "\n".join([*start, f"chosen ::= {' | '.join(calls)}", *rules.lines()]) + style.rules()
 
 
 def simple(schema: Any, root: Any) -> dict[str, Any]:
@@ -141,26 +134,21 @@ def _target(reference: Any, root: Any) -> Any:
     return root
 
 
-def dumped(value: Any) -> str:
-    """The one way a value is written."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def literal(text: str) -> str:
-    """A text as GBNF."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 class Rules:
     """Grammar rules of shapes, as `simple` returns them; equal shapes share a rule."""
 
-    def __init__(self, names: dict[str, str]) -> None:
+    def __init__(self, names: dict[str, str], style: Style = JSON) -> None:
         self.names = names
+        self.style = style
         self._known: dict[int, tuple[dict[str, Any], str]] = {}
 
     def lines(self) -> list[str]:
         """Every rule made so far."""
         return [f"{name} ::= {body}" for body, name in self.names.items()]
+
+    def arguments_of(self, tool: ToolSpec) -> str:
+        """The name of a rule for the arguments of a tool, as one object."""
+        return self.object_of(simple(tool.schema, tool.schema))
 
     def of(self, shape: dict[str, Any]) -> str:
         """The name of a rule for values of this shape."""
@@ -171,7 +159,7 @@ class Rules:
     def _made(self, shape: dict[str, Any]) -> str:
         kind = shape.get("type")
         if options := self._options(shape):
-            return self._rule(" | ".join(literal(dumped(value)) for value in options))
+            return self._rule(" | ".join(literal(self.style.value(value)) for value in options))
         if "anyOf" in shape:
             return self._rule(" | ".join(dict.fromkeys(self.of(option) for option in shape["anyOf"])))
         if kind == "array" or (kind is None and ("items" in shape or "prefixItems" in shape)):
@@ -179,23 +167,28 @@ class Rules:
         if kind == "object" or (kind is None and "properties" in shape):
             return self.object_of(shape)
         if kind == "string" and ("longest" in shape or "shortest" in shape):
-            return self._rule(rf'"\"" char{_times(shape, -1)} "\""')
+            quote = literal(self.style.quote)
+            return self._rule(f"{quote} char{_times(shape, -1)} {quote}")
         return kind if kind in SCALARS else "value"
 
     def object_of(self, shape: dict[str, Any]) -> str:
         """The name of a rule for objects of this shape: required fields first, the others in order or left out, no more."""
+        if not shape.get("properties") and not shape.get("required"):
+            return self._free_object(shape.get("additionalProperties", {}))
+        return self._rule(f"{self.style.opening} {self.members(shape, self.style.key)} {self.style.closing}")
+
+    def members(self, shape: dict[str, Any], key: Callable[[str], str]) -> str:
+        """What stands between the brackets of an object whose fields are known; `key` writes a name and what follows it."""
         fields: dict[str, Any] = shape.get("properties", {})
         required = list(dict.fromkeys(shape.get("required", [])))
-        if not fields and not required:
-            return self._free_object(shape.get("additionalProperties", {}))
-        parts = [self._pair(name, fields.get(name, {})) for name in required]
+        comma = self.style.comma
+        parts = [f"{key(name)} {self.of(fields.get(name, {}))}" for name in required]
         rest, starts = '""', []
         for name in reversed([name for name in fields if name not in required]):
-            pair = self._pair(name, fields[name])
+            pair = f"{key(name)} {self.of(fields[name])}"
             starts.append(f"{pair} {rest}")
-            rest = self._rule(f'(", " {pair})? {rest}')
-        inside = ' ", " '.join(parts) + f" {rest}" if parts else f"({' | '.join(reversed(starts))})?"
-        return self._rule(f'"{{" {inside} "}}"')
+            rest = self._rule(f"({comma} {pair})? {rest}")
+        return f" {comma} ".join(parts) + f" {rest}" if parts else f"({' | '.join(reversed(starts))})?" if starts else '""'
 
     def _options(self, shape: dict[str, Any]) -> list[Any]:
         """The only values allowed; those that contradict the type would leave nothing to say."""
@@ -204,28 +197,27 @@ class Rules:
         return [v for v in fitting if not isinstance(v, float) or math.isfinite(v)]
 
     def _free_object(self, value: Any) -> str:
+        style = self.style
         if value is False:
-            return self._rule('"{}"')
+            return self._rule(f"{style.opening} {style.closing}")
         name = self.of(value)
         if name == "value":
             return "object"
-        pair = rf'string ": " {name}'
-        return self._rule(f'"{{" ({pair} (", " {pair}){{0,{MANY_ITEMS - 1}}})? "}}"')
+        pair = f"{style.name} {style.colon} {name}"
+        return self._rule(f"{style.opening} ({pair} ({style.comma} {pair}){{0,{MANY_ITEMS - 1}}})? {style.closing}")
 
     def _array(self, shape: dict[str, Any]) -> str:
+        style = self.style
         first = [self.of(part) for part in shape.get("prefixItems", [])]
         items = shape.get("items", {})
         if first:
-            return self._rule('"[" ' + ' ", " '.join(first) + ' "]"')
+            return self._rule(f"{style.first} {f' {style.comma} '.join(first)} {style.last}")
         if items is False or shape.get("longest") == 0:
-            return self._rule('"[]"')
+            return self._rule(f"{style.first} {style.last}")
         item, least = self.of(items), max(0, shape.get("shortest", 0))
         more = _times({"shortest": least - 1, "longest": shape.get("longest", max(MANY_ITEMS, least)) - 1}, MANY_ITEMS)
-        inside = f'{item} (", " {item}){more}'
-        return self._rule(f'"[" {inside if least else f"({inside})?"} "]"')
-
-    def _pair(self, name: str, shape: dict[str, Any]) -> str:
-        return f"{literal(dumped(name) + ': ')} {self.of(shape)}"
+        inside = f"{item} ({style.comma} {item}){more}"
+        return self._rule(f"{style.first} {inside if least else f'({inside})?'} {style.last}")
 
     def _rule(self, body: str) -> str:
         return self.names.setdefault(body, f"r{len(self.names)}")
@@ -264,7 +256,10 @@ class Sampler:
     a plain one on the last words takes DRY's place: of the two it alone stops the loops of models under a billion parameters.
     """
 
-    def __init__(self, loaded: Loaded, temperature: float, seed: int, repeat_penalty: float = 0.0) -> None:
+    def __init__(
+        self, loaded: Loaded, temperature: float, seed: int, repeat_penalty: float = 0.0, marks: Mapping[str, int] | None = None
+    ) -> None:
+        """`marks` are control tokens that a call is written with, by their text: they count as that text."""
         import numpy
 
         self._numpy: Any = numpy
@@ -275,6 +270,8 @@ class Sampler:
         self._ids: Any = numpy.arange(loaded.vocabulary_size, dtype=numpy.intc)
         self._grammar: Grammar | None = None
         self._place: Place | None = None
+        self._marks = dict(marks or {})
+        self._marked = {token: text.encode() for text, token in self._marks.items()}
         self._temperature, self._seed, self._repeat_penalty = temperature, seed, repeat_penalty
         self._chain = self._steps(*PROSE_LOOPS)
 
@@ -311,12 +308,16 @@ class Sampler:
         """Free what C allocated."""
         self._api.llama_sampler_free(self._chain)
 
-    def constrain(self, gbnf: str, start: str = "root") -> None:
-        """From now on `settle` holds tokens to a rule of this grammar."""
-        self._grammar = Grammar(gbnf, start)
-        self._place = self._grammar.begin
+    def constrain(self, gbnf: str, start: str = "root", said: bytes = b"") -> bool:
+        """From now on `settle` holds tokens to a rule of this grammar; False when what was `said` already breaks it."""
+        grammar = Grammar(gbnf, start)
+        place = grammar.walk(grammar.begin, said)
+        if place is None:
+            return False
+        self._grammar, self._place = grammar, place
         self._api.llama_sampler_free(self._chain)
         self._chain = self._steps(*CALL_LOOPS)
+        return True
 
     @property
     def is_constrained(self) -> bool:
@@ -350,14 +351,25 @@ class Sampler:
         data, after = self._grammar.must(self._place)
         if not after.is_over:
             data = FRAGMENT.sub(b"", data)
-        tokens = self._loaded.tokens(data.decode("utf-8", "replace")) if data else []
-        if b"".join(map(self._loaded.piece, tokens)) != data:
+        tokens = self._tokens(data.decode("utf-8", "replace")) if data else []
+        if b"".join(map(self._bytes, tokens)) != data:
             return []  # a tokenizer that adds a space of its own, or half a character: drawn token by token
         self._place = self._grammar.walk(self._place, data)
         return tokens
 
+    def _tokens(self, text: str) -> list[int]:
+        """The tokens of a text, marks as the tokens that they are."""
+        for mark, token in self._marks.items():
+            before, found, after = text.partition(mark)
+            if found:
+                return [*self._tokens(before), token, *self._tokens(after)]
+        return self._loaded.tokens(text) if text else []
+
+    def _bytes(self, token: int) -> bytes:
+        return self._marked.get(token) or self._loaded.piece(token)
+
     def _after(self, token: int) -> Place | None:
-        piece = self._loaded.piece(token)
+        piece = self._bytes(token)
         return self._grammar.walk(self._place, piece) if self._grammar is not None and piece else None
 
     def _allowed(self, *, wants_end: bool) -> Any:

@@ -2,9 +2,9 @@
 
 What it computed for the unchanging beginning of a prompt is kept on disk and read back after a restart.
 Loads at the first need and says no before llama.cpp runs out of memory. In the grammar dialect an answer
-that begins with { is held to one tool call and never shown as text; anything else streams as prose.
-Generations take turns: one computes while others rest; none may be begun while closing. Tools are not
-described here: the system text already does.
+that begins with { is held to one tool call and never shown as text; anything else streams as prose. In the native dialect the
+model's own template describes the tools, and calls are in the format of its family.
+Generations take turns: one computes while others rest; none may be begun while closing.
 """
 
 import copy
@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from appliance.clock import monotonic_s
-from appliance.errors import BadInput, Cancelled, DeadlineExceeded, OwlError, TooLarge, Unavailable
+from appliance.errors import BadInput, Cancelled, DeadlineExceeded, OwlError, ProviderError, TooLarge, Unavailable
 from appliance.models import gguf
-from appliance.models.providers import memory_room
+from appliance.models.providers import families, memory_room
 from appliance.models.providers.chat_template import Template, spoken
+from appliance.models.providers.family import Family
 from appliance.models.providers.grammar import call_grammar
 from appliance.models.providers.kv_cache import FOR_BACKGROUND, LEAVE_FREE_BYTES, Sequences, common
 from appliance.models.providers.llama_library import BATCH, Loaded
 from appliance.models.providers.prefix_cache import States
 from appliance.models.providers.sampling import Writing
-from appliance.records import Ask, Cancel, Finish, Measure, Message, Part, Pause, Piece, Route, ToolSpec
+from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Message, Pause, Piece, Route, ToolSpec
 
 LOG = logging.getLogger(__name__)
 MB = 1_000_000
@@ -78,6 +79,7 @@ class Llama:
         self.header = gguf.read(path)
         self._changed_ns = path.stat().st_mtime_ns
         self.window = self._choose_window()
+        self._is_native = families.find(self.header.chat_template) is not None
         self._loading = threading.Lock()
         self._ready: Ready | None = None
 
@@ -85,6 +87,12 @@ class Llama:
     def is_loaded(self) -> bool:
         """True while the model is in memory."""
         return self._ready is not None
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it is told of tools: natively where the template of its file knows them, else in our own words."""
+        is_native = self._is_native if self._ready is None else self._ready.template.family is not None
+        return "native" if is_native else "grammar"
 
     @property
     def memory_bytes(self) -> int:
@@ -126,6 +134,8 @@ class Llama:
             parts.setdefault("tools", 0)
             parts["messages"] = parts.get("messages", 0) + sum(len(ready.loaded.tokens(spoken(m))) for m in ask.messages)
             total = len(ready.prompt(ask))
+            if ready.family(ask) is not None and ask.tools:
+                parts["tools"] += total - len(ready.prompt(replace(ask, tools=())))
         parts["template"] = total - sum(parts.values())
         return Measure(self.model, parts, total)
 
@@ -151,6 +161,9 @@ class Llama:
     def _generate(self, ask: Ask, cancel: Cancel, turn: Pause, should_stop: Callable[[], bool]) -> Iterator[Piece | Finish]:
         with self._loading:
             ready = self._open(cancel).lane(ask.is_background)
+        if ask.tools and ask.dialect == "native" and ready.family(ask) is None:
+            text = f"the chat template of {self.model} turned out to know no tools"
+            raise ProviderError(text, hint="ask again: its tools are told in words now", outcome="model_not_supported")
         prompt = ready.prompt(ask)
         if not prompt:
             raise BadInput("the request is empty", hint="send at least one message")
@@ -272,7 +285,7 @@ class Ready:
         self.sequences = Sequences(loaded, 0)
         self._beside: Ready | None = None
         self._grammars: dict[str, str] = {}
-        self._stable: tuple[tuple[Part, ...], list[int]] = ((), [])
+        self._stable: tuple[Any, list[int]] = ((), [])
 
     def close(self) -> None:
         """Give the memory back."""
@@ -318,20 +331,28 @@ class Ready:
         """How many tokens at the beginning of a prompt depend on its system text alone."""
         if not ask.system:
             return 0
-        if self._stable[0] != ask.system:
+        key = (ask.system, ask.tools if self.family(ask) is not None else ())
+        if self._stable[0] != key:
             first, second = (self.prompt(replace(ask, messages=(Message("user", probe),))) for probe in PROBES)
-            self._stable = (ask.system, first[: common(first, second)])
+            self._stable = (key, first[: common(first, second)])
         length = len(self._stable[1])
         # A template may put the system text elsewhere once there are several messages: then nothing is stable.
         return length if length < len(prompt) and prompt[:length] == self._stable[1] else 0
 
-    def grammar(self, tools: tuple[ToolSpec, ...]) -> str:
+    def family(self, ask: Ask) -> Family | None:
+        """In whose words an ask is rendered and answered; None for our own."""
+        return self.template.family_of(ask)
+
+    def grammar(self, tools: tuple[ToolSpec, ...], family: Family | None = None, *, is_loose: bool = False) -> str:
         """The tools' grammar, kept for the next turn: roles have few different sets of tools."""
-        key = repr([(t.name, t.schema) for t in tools])
+        key = repr([(t.name, t.schema) for t in tools]) + f" {'' if family is None else family.name} {is_loose}"
         if key not in self._grammars:
             if len(self._grammars) >= KEPT_GRAMMARS:
                 self._grammars.pop(next(iter(self._grammars)))
-            self._grammars[key] = call_grammar(tools)
+            if family is None:
+                self._grammars[key] = call_grammar(tools)
+            else:
+                self._grammars[key] = family.loose_grammar(tools) if is_loose else family.grammar(tools)
         return self._grammars[key]
 
 

@@ -182,6 +182,11 @@ class Loaded:
         """A token's own name, such as <|im_end|>; "" for none (-1)."""
         return "" if token < 0 else self.api.llama_vocab_get_text(self.vocabulary, token).decode("utf-8", "replace")
 
+    def token_of(self, text: str) -> int:
+        """The token whose name is this text, such as <tool_call>; -1 for none."""
+        found = self.tokens(text, is_template=True)[-1:]
+        return found[0] if found and self.text_of(found[0]) == text else -1
+
     def control_texts(self) -> list[str]:
         """Names of the control tokens: text from outside must never contain them."""
         attribute = self.api.llama_vocab_get_attr

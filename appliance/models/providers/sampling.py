@@ -1,7 +1,8 @@
 """The second half of a generation: drawing tokens after the prompt was read, until the answer is whole.
 
-In the grammar dialect an answer that begins with { is held to one tool call and never shown as text;
-anything else streams as prose. Thoughts in front come as pieces of their own. Knows nothing about prompts, loading or who waits.
+Where tools are offered, an answer that begins with { (in our own words), or the part of it that begins with a mark of the
+model's family, is held to one tool call and never shown as text; anything else streams as prose. Thoughts in front come as pieces
+of their own. Knows nothing about prompts, loading or who waits.
 """
 
 import logging
@@ -9,6 +10,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from appliance.models.providers.call_signs import Signs
+from appliance.models.providers.family import Family
 from appliance.models.providers.grammar import Sampler, read_call
 from appliance.models.providers.kv_cache import Held, Sequences
 from appliance.models.providers.llama_library import Loaded
@@ -26,7 +29,9 @@ class Ready(Protocol):
     loaded: Loaded
     sequences: Sequences
 
-    def grammar(self, tools: tuple[ToolSpec, ...]) -> str: ...
+    def family(self, ask: Ask) -> Family | None: ...
+
+    def grammar(self, tools: tuple[ToolSpec, ...], family: Family | None = None, *, is_loose: bool = False) -> str: ...
 
 
 class Writing:
@@ -43,12 +48,23 @@ class Writing:
         self._ask = ask
         self._held = held
         seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
-        self._sampler = Sampler(ready.loaded, ask.temperature, seed, ask.repeat_penalty)
-        may_call = bool(ask.tools) and (must_call or ask.dialect == "grammar")
+        family = self._family = ready.family(ask)
+        may_call = bool(ask.tools) and (must_call or ask.dialect == "grammar" or family is not None)
+        signs = None
+        if may_call:
+            names, marks = [tool.name for tool in ask.tools], () if family is None else family.marks
+            signs = Signs(marks, names if family is not None else (), is_bare=family is None or family.is_bare)
+        self._marks = {} if family is None else _tokens_of(ready.loaded, (*family.marks, *family.more_marks))
+        self._texts = {token: text.encode() for text, token in self._marks.items()}
+        self._sampler = Sampler(ready.loaded, ask.temperature, seed, ask.repeat_penalty, self._marks)
         is_thinking = not must_call and self._ends_thinking(held.tokens)
-        self._answer = Answer(ask.stop, may_call=may_call, is_thinking=is_thinking)
-        if must_call and may_call:
+        self._answer = Answer(ask.stop, is_thinking=is_thinking, signs=signs)
+        self._is_free = False  # what was said breaks the grammar: it is read as it is
+        if must_call and may_call and family is None:
             self._sampler.constrain(ready.grammar(ask.tools), "call")
+        elif must_call and may_call and family is not None:
+            self._answer.begin_call(family.opening)
+            self._hold()
         self._repeats = Repeats() if is_watched else None
         self.reason: Any = "stop"
         self.count = 0
@@ -69,6 +85,8 @@ class Writing:
                 yield piece
                 if self._repeats is not None and self._repeats.feed(piece.text):
                     self.reason = "repetition"
+            if self._answer.is_call and not self._sampler.is_constrained and not self._is_free:
+                self._hold()
             if self.reason != "stop":
                 break
             if self._answer.is_stopped or self._sampler.is_complete:
@@ -83,12 +101,24 @@ class Writing:
         """The tool call, if the answer was one; a call cut short is dropped, and nobody sees its text."""
         if not self._answer.is_call:
             return ()
-        call = read_call(self._answer.call_text)
+        call = self._read(self._answer.call_text)
         if call is None:
             self.reason = "length"
             LOG.warning("tool call cut off", extra={"tokens": self.count, "limit": self._ask.max_tokens})
             return ()
         return (call,)
+
+    def _read(self, text: str) -> ToolCall | None:
+        if self._family is None:
+            return read_call(text)
+        is_whole = self._sampler.is_complete or (self._is_free and self.reason != "length")
+        return self._family.read(text, self._ask.tools) if is_whole else None
+
+    def _hold(self) -> None:
+        """Hold what comes to the grammar of the call that has begun, if what it has so far allows that."""
+        text = self._answer.call_text
+        gbnf = self._ready.grammar(self._ask.tools, self._family, is_loose=self._answer.is_loose)
+        self._is_free = not self._sampler.constrain(gbnf, "root", text.encode())
 
     def _told(self, text: str) -> Iterator[Piece]:
         if thoughts := self._answer.thoughts():
@@ -97,8 +127,8 @@ class Writing:
             yield Piece(text)
 
     def _bytes(self, token: int) -> bytes:
-        """What a token says; the marks of thoughts count as text also where they are control tokens."""
-        piece = self._ready.loaded.piece(token)
+        """What a token says; the marks of thoughts and calls count as text also where they are control tokens."""
+        piece = self._texts.get(token) or self._ready.loaded.piece(token)
         if not piece and (name := self._ready.loaded.text_of(token)) in (BEGIN, END):
             return name.encode()
         return piece
@@ -114,5 +144,11 @@ class Writing:
             return begun
         token = self._sampler.draw()
         if not self._sampler.is_constrained and self._answer.begins_call(self._ready.loaded.piece(token)):
-            self._sampler.constrain(self._ready.grammar(self._ask.tools))
+            self._sampler.constrain(self._ready.grammar(self._ask.tools, self._family))
         return [self._sampler.settle(token), *self._sampler.skip()]
+
+
+def _tokens_of(loaded: Loaded, marks: Sequence[str]) -> dict[str, int]:
+    """Those marks that are a token of their own which says nothing as a piece."""
+    found = {mark: loaded.token_of(mark) for mark in marks if mark}
+    return {mark: token for mark, token in found.items() if token >= 0 and not loaded.piece(token)}

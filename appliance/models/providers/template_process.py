@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Unavailable
@@ -28,9 +29,12 @@ class Renderer:
         self._guard = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """The text of a conversation; BadInput when the template refuses it, or takes more than it may."""
-        question = json.dumps({"messages": messages}).encode() + b"\n"
+    def render(self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None) -> str:
+        """The text of a conversation; BadInput when the template refuses it, or takes more than it may.
+
+        `variables` are what the template is given beside the messages, such as tools.
+        """
+        question = json.dumps({"messages": messages, "variables": variables or {}}).encode() + b"\n"
         with self._guard:
             if self._child is not None and self._child.poll() is not None:
                 self._end()  # it had nothing to do for a while

@@ -57,9 +57,9 @@ def main() -> int:
             raise_exception=_raise,
             strftime_now=_now,
             **made["tokens"],
-            **tools,
+            **(tools | asked.get("variables", {})),
         )
-        limit = ROOM[0] * sum(len(one["content"]) for one in asked["messages"]) + ROOM[1]
+        limit = ROOM[0] * len(json.dumps(asked)) + ROOM[1]
         if len(text) > limit:
             raise ValueError(f"it made {len(text)} characters of a conversation that may have {limit}")
         return str(text)

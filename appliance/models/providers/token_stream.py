@@ -8,42 +8,57 @@ import codecs
 from collections.abc import Sequence
 from typing import Any
 
+from appliance.models.providers.call_signs import Sign, Signs
+
 BEGIN, END = "<think>", "</think>"
 
 
 class Answer:
-    """One answer as it grows. With `may_call`, text that begins with { is a call and is held back for good.
+    """One answer as it grows. With `may_call`, text that begins with { is a call and is held back for good; with `signs`, text of
+    which they say so.
 
     `is_thinking`: the prompt itself ended with <think>, so the first words are thoughts.
     """
 
-    def __init__(self, stops: Sequence[str], *, may_call: bool, is_thinking: bool = False) -> None:
+    def __init__(
+        self, stops: Sequence[str], *, may_call: bool = False, is_thinking: bool = False, signs: Signs | None = None
+    ) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = [s for s in stops if s]
-        self._may_call = may_call
+        self._signs = signs if signs is not None or not may_call else Signs((), (), is_bare=True)
+        self._said = ""
         self._may_think = True
         self._held = ""
         self._thoughts = ""
         self._has_thought = self._is_blank = False
         self.is_thinking = is_thinking
-        self.is_call = False
+        self.is_call = self.is_loose = False
         self.is_stopped = False
 
     def begins_call(self, data: bytes) -> bool:
         """True when these next bytes would begin a call: everything before them is white space or thoughts."""
-        is_first = not self.is_thinking and not self._held.strip()
-        return self._may_call and not self.is_call and is_first and data.lstrip().startswith(b"{")
+        is_first = not self.is_thinking and not self._held.strip() and not self._said.strip()
+        is_bare = self._signs is not None and self._signs.is_bare
+        return is_bare and not self.is_call and is_first and data.lstrip().startswith(b"{")
+
+    def begin_call(self, opening: str) -> None:
+        """The prompt itself ended with the beginning of a call: all that comes belongs to it."""
+        self._held, self.is_call = opening, True
 
     def feed(self, data: bytes) -> str:
         """Text of the answer that may be shown now, often ""."""
         self._held += self._decoder.decode(data)
         if self.is_call or self._is_thought():
             return ""
-        if self._may_call and not self._held.strip():
-            return ""
-        self.is_call = self._may_call and self._held.lstrip().startswith("{")
-        self._may_call = self.is_call
-        return "" if self.is_call else self._release()
+        if self._signs is None:
+            return self._release(len(self._held))
+        sign, at = self._signs.of(self._held, self._said)
+        is_begun = sign in (Sign.MARK, Sign.FENCE)
+        shown = self._release(at, has_more=not is_begun)
+        if is_begun and not self.is_stopped:
+            self.is_call, self.is_loose = True, sign is Sign.FENCE
+            self._held = self._held.lstrip()
+        return shown
 
     def thoughts(self) -> str:
         """The thoughts that came since this was last asked; none are empty lines only."""
@@ -91,14 +106,16 @@ class Answer:
         """The call so far."""
         return self._held if self.is_call else ""
 
-    def _release(self) -> str:
-        places = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+    def _release(self, end: int, *, has_more: bool = True) -> str:
+        """What may be shown of the text up to `end`, without what may become a stop string."""
+        places = [at for stop in self._stops if (at := self._held.find(stop, 0, end)) >= 0]
         if places:
             shown, self._held, self.is_stopped = self._held[: min(places)], "", True
             return shown
-        keep = max((_overlap(self._held, stop) for stop in self._stops), default=0)
-        cut = len(self._held) - keep
+        keep = max((_overlap(self._held, stop) for stop in self._stops), default=0) if has_more else 0
+        cut = min(end, len(self._held) - keep)
         shown, self._held = self._held[:cut], self._held[cut:]
+        self._said += shown
         return shown
 
 

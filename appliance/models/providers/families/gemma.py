@@ -1,0 +1,34 @@
+"""Gemma 4: `<|tool_call>call:NAME{argument:value}<tool_call|>`, texts between <|"|>; those of Gemma 2 and 3 know no tools."""
+
+from appliance.models.providers.family import Family, members_of, named_arguments
+from appliance.models.providers.grammar import Rules
+from appliance.models.providers.value_styles import GEMMA, literal
+from appliance.records import ToolCall, ToolSpec
+
+
+class Gemma(Family):
+    """Gemma since its fourth generation."""
+
+    name = "gemma"
+    marks = ("<|tool_call>",)
+    closing = "<tool_call|>"
+    more_marks = ("<tool_call|>", "<|tool_response>", "<tool_response|>", "<|tool>", "<tool|>", '<|"|>')
+    before = "call:"
+    style = GEMMA
+
+    @classmethod
+    def is_meant(cls, template: str) -> bool:
+        """It has the mark."""
+        return "<|tool_call>call:" in template
+
+    def _blank(self) -> str:
+        return '"call:"'
+
+    def _named(self) -> str:
+        return '""'
+
+    def _call(self, tool: ToolSpec, rules: Rules) -> str:
+        return f'{literal(f"{tool.name}{{")} {named_arguments(tool, rules, ":")} "}}"'
+
+    def _one(self, call: ToolCall) -> str:
+        return f"{call.name}{{{members_of(call.arguments, self.style, ':')}}}"

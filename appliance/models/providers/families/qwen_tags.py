@@ -1,0 +1,62 @@
+"""Qwen 3 Coder and Qwen 3.5: a call is tags in <tool_call>, one for the tool and one for each argument."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from appliance.models.providers.families.hermes import Hermes as Base
+from appliance.models.providers.grammar import Rules, simple
+from appliance.models.providers.value_styles import dumped, literal
+from appliance.records import ToolCall, ToolSpec
+
+LINE = "\n"
+END = "\n</parameter>\n"
+# A text ends where a closing tag begins; booleans are written in either manner.
+MORE = 'written ::= ([^<\\x00-\\x08\\x0b-\\x1f\\x7f] | "<" [^/\\x00-\\x1f\\x7f])*\ntruth ::= "true" | "false" | "True" | "False"\n'
+
+
+class QwenTags(Base):
+    """`<tool_call>`, `<function=NAME>`, `<parameter=NAME>`, a value as it is."""
+
+    name = "qwen_tags"
+    closing = "\n</tool_call>"
+
+    @classmethod
+    def is_meant(cls, template: str) -> bool:
+        """It shows the tags."""
+        return "<tool_call>" in template and "<function=" in template and "<parameter=" in template
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> str:
+        """With the rules for what stands in tags."""
+        return super().grammar(tools) + MORE
+
+    def _named(self) -> str:
+        return literal("<function=")
+
+    def _call(self, tool: ToolSpec, rules: Rules) -> str:
+        shape = simple(tool.schema, tool.schema)
+        fields, required = shape.get("properties", {}), shape.get("required", [])
+        parts = []
+        for name in (*required, *(one for one in fields if one not in required)):
+            tag = f"{literal(f'<parameter={name}>{LINE}')} {_value(fields.get(name, {}), rules)} {literal(END)}"
+            parts.append(tag if name in required else f"({tag})?")
+        if not fields and shape.get("additionalProperties") is not False:
+            parts.append(f'("<parameter=" [A-Za-z_] [A-Za-z0-9_]{{0,60}} ">" {literal(LINE)} written {literal(END)}){{0,31}}')
+        return f"{literal(f'{tool.name}>{LINE}')} {' '.join(parts)} {literal('</function>')}"
+
+    def _one(self, call: ToolCall) -> str:
+        parts = (
+            f"<parameter={name}>\n{value if isinstance(value, str) else dumped(value)}{END}"
+            for name, value in call.arguments.items()
+        )
+        return f"<function={call.name}>\n{''.join(parts)}</function>"
+
+
+def _value(shape: dict[str, Any], rules: Rules) -> str:
+    kind, options = shape.get("type"), shape.get("enum")
+    if isinstance(options, list) and options:
+        return "(" + " | ".join(literal(one if isinstance(one, str) else dumped(one)) for one in options) + ")"
+    if kind == "boolean":
+        return "truth"
+    choices = shape.get("anyOf")
+    kinds = [one.get("type") for one in choices] if isinstance(choices, list) else [kind]
+    return "written" if kinds == [None] or "string" in kinds else rules.of(shape)
