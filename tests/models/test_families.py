@@ -22,10 +22,11 @@ FIELDS = {
     "kinds": {"type": "array", "items": {"type": "string", "enum": ["note", "task"]}},
 }
 SCHEMA = {"type": "object", "properties": FIELDS, "required": ["query"], "additionalProperties": False}
+TOLD = {"type": "object", "properties": FIELDS, "required": ["query"]}
 SEARCH, LIST = ToolSpec("search", "Find notes.", SCHEMA), ToolSpec("list_tasks", "Tasks.", {"type": "object"})
 CALL = ToolCall("c1", "search", {"query": 'a "blue" key', "limit": 2, "exact": True, "kinds": ["note"]})
 SHORT = ToolCall("c1", "search", {"query": "key"})
-TOOL = {"type": "function", "function": {"name": "search", "description": "Find notes.", "parameters": SCHEMA}}
+TOOL = {"type": "function", "function": {"name": "search", "description": "Find notes.", "parameters": TOLD}}
 PLAIN_TOOL = json.dumps(TOOL)
 LINE = "{{ '\\n' }}"
 CHATML_TURN = "{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}"

@@ -18,6 +18,8 @@ from appliance.text import answer_parser
 
 FENCE = re.compile(r"\A```(?:json|tool_call)?\s*")
 
+TOLD = ("type", "description", "enum", "const")
+
 
 class Family:
     """One kind of models. The defaults are those of calls as JSON, `{"name": ..., "arguments": ...}`, behind a mark."""
@@ -95,8 +97,24 @@ def described(tool: ToolSpec) -> dict[str, Any]:
     """A tool as templates expect it."""
     return {
         "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": flat(tool.schema)},
+        "function": {"name": tool.name, "description": tool.description, "parameters": told(flat(tool.schema))},
     }
+
+
+def told(schema: Any) -> Any:
+    """What a model has to be told of a schema: limits are held by the grammar, and refused where the tool runs."""
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {name: schema[name] for name in TOLD if name in schema}
+    for name in ("items", "anyOf", "oneOf", "allOf", "prefixItems"):
+        if name in schema:
+            inner = schema[name]
+            found[name] = [told(one) for one in inner] if isinstance(inner, list) else told(inner)
+    if isinstance(fields := schema.get("properties"), dict):
+        found["properties"] = {name: told(one) for name, one in fields.items()}
+    if schema.get("required"):
+        found["required"] = schema["required"]
+    return found
 
 
 def named_arguments(tool: ToolSpec, rules: Rules, equals: str) -> str:
