@@ -51,7 +51,7 @@ channels: importlib smtplib imaplib
 tui: textual rich markdown_it
 records: msgspec
 clock: time
-runtime.config: tomli_w msgspec
+runtime.config_edit: tomlkit
 runtime.signatures: msgspec
 runtime.log: systemd
 runtime.sd_notify: systemd

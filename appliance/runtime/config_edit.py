@@ -1,18 +1,18 @@
-"""Changes one key of owlbox.toml in place: every other character of the file, comments above all, stays as it is.
+"""Changes keys of owlbox.toml in place: every other character of the file, comments above all, stays as it is.
 
 Owns the edit and its safety: what comes out must be read as the old configuration with that one key changed,
-must pass every check of `config`, and replaces the file whole or not at all. Not promised: every way to write
-TOML; where none of our edits does it, the person is told which line to write.
+must pass every check of `config`, and replaces the file whole or not at all. tomlkit changes what is there; a new key
+goes where it stands as a comment, or directly below the name of its table. It is imported by an edit
+alone.
 """
 
 import copy
 import errno
-import json
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,15 @@ from appliance.runtime import config, paths
 from appliance.runtime.paths import Home
 
 MARK = "\ufeff"  # the byte order mark that Windows adds
-HEADER = re.compile(r"\s*\[")
-# A value on one line: text in either kind of quotes, or anything without a quote or comment sign.
-VALUE = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^"'#]*?)(\s*(?:#.*)?)$""")
 
 
 def set_text(home: Home, environ: Mapping[str, str], table: str, key: str, text: str) -> bool:
     """Give a key a text value; False when it had it already. ConfigError when the file cannot be changed or would be bad."""
+    return set_value(home, environ, (table, key), text.replace("${", "$${"))
+
+
+def set_value(home: Home, environ: Mapping[str, str], place: Sequence[str], value: Any) -> bool:
+    """The same for a value of any type at any place."""
     path = home.config.resolve()
     try:
         whole = path.read_bytes().decode("utf-8")
@@ -38,44 +40,60 @@ def set_text(home: Home, environ: Mapping[str, str], table: str, key: str, text:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):
         config.load(home, environ)  # says where it is broken
         raise
-    written = text.replace("${", "$${")
-    if isinstance(raw.get(table), dict) and raw[table].get(key) == written:
-        return False
     wanted = copy.deepcopy(raw)
-    line = f"{key} = {json.dumps(written, ensure_ascii=False)}"
+    put(wanted, place, value)
+    if wanted == raw:
+        return False
+    replace(home, environ, path, whole[: len(whole) - len(old)] + edited(old, place, value, wanted, path))
+    return True
+
+
+def edited(old: str, place: Sequence[str], value: Any, wanted: dict[str, Any], path: Path) -> str:
+    """The text with the value at the place, which reads as wanted; ConfigError when none of our ways to write it does."""
+    import tomlkit  # 40 ms that only an edit needs
+    from tomlkit.exceptions import TOMLKitError
+
+    line = f"{tomlkit.key(place[-1]).as_string()} = {tomlkit.item(value).as_string()}"
     try:
-        wanted.setdefault(table, {})[key] = written
-    except TypeError:
-        raise ConfigError(f"{path}: {table} is no table", key=table) from None
-    for new in _edits(old, table, key, line):
+        document = tomlkit.parse(old)
+        put(document, place, value)
+        changed = document.as_string()
+    except (TOMLKitError, ValueError):
+        changed = old  # nothing is changed that is not understood
+    for new in _edits(old, changed, place, line):
         if reads_as(new, wanted):
-            replace(home, environ, path, whole[: len(whole) - len(old)] + new)
-            return True
-    raise ConfigError(
-        f"{path} is written in a way that only a person can change", key=f"{table}.{key}", hint=f"in [{table}]: {line}"
-    )
+            return new
+    text = f"{path} is written in a way that only a person can change"
+    raise ConfigError(text, key=".".join(place), hint=f"in [{'.'.join(place[:-1])}]: {line}")
 
 
-def _edits(old: str, table: str, key: str, line: str) -> Iterator[str]:
-    """The file with the key changed, in one way after another: the best first, and any of them may be wrong."""
+def put(node: Any, place: Sequence[str], value: Any) -> None:
+    """Put a value into a tree of tables; those that are missing are made."""
+    for depth, step in enumerate(place[:-1], 1):
+        node = node.setdefault(step, {})
+        if not isinstance(node, dict):
+            raise ConfigError(f"{'.'.join(place[:depth])} is no table", key=".".join(place[:depth]))
+    node[place[-1]] = value
+
+
+def at(node: Any, place: Sequence[str]) -> Any:
+    """What a parsed file says at a place; None when it says nothing there."""
+    for step in place:
+        node = node.get(step) if isinstance(node, dict) else None
+    return node
+
+
+def _edits(old: str, changed: str, place: Sequence[str], line: str) -> Iterator[str]:
+    """The file with the line, in one way after another: the best first, and any of them may be wrong."""
+    if at(tomllib.loads(old), place) is not None:
+        yield changed
     newline = "\r\n" if "\r\n" in old else "\n"
     lines = old.split(newline)
-    # More than one only when such a line stands inside a long text.
-    for start in (i for i, text in enumerate(lines) if re.fullmatch(rf"\s*\[\s*{table}\s*\]\s*(#.*)?", text)):
-        end = next((i for i in range(start + 1, len(lines)) if HEADER.match(lines[i])), len(lines))
-        for begin in (rf"\s*(?:{key}|\"{key}\"|'{key}')\s*=\s*", rf"#\s?{key}\s*=\s*"):
-            for i in range(start + 1, end):
-                if found := re.match(begin, lines[i]):
-                    rest = VALUE.match(lines[i][found.end() :])
-                    indent = lines[i][: len(lines[i]) - len(lines[i].lstrip())]
-                    yield newline.join([*lines[:i], indent + line + (rest[2] if rest else ""), *lines[i + 1 :]])
-        yield newline.join([*lines[: start + 1], line, *lines[start + 1 :]])
-    for i, text in enumerate(lines):
-        if re.match(rf"\s*{table}\s*\.\s*{key}\s*=", text):
-            yield newline.join([*lines[:i], f"{table}.{line}", *lines[i + 1 :]])
-    gap = "" if not old or old.endswith(newline) else newline
-    yield f"{old}{gap}{newline if old else ''}[{table}]{newline}{line}{newline}"
-    yield f"{table}.{line}{newline}{old}"
+    commented = re.compile(rf"#\s?{re.escape(place[-1])}\s*=")
+    header = re.compile(rf"\s*\[\s*{re.escape('.'.join(place[:-1]))}\s*\]\s*(#.*)?")
+    yield from (newline.join([*lines[:i], line, *lines[i + 1 :]]) for i, text in enumerate(lines) if commented.match(text))
+    yield from (newline.join([*lines[: i + 1], line, *lines[i + 1 :]]) for i, text in enumerate(lines) if header.fullmatch(text))
+    yield re.sub("(?<!\r)\n", newline, changed)
 
 
 def reads_as(text: str, wanted: dict[str, Any]) -> bool:

@@ -5,14 +5,12 @@ changes, and it is replaced whole or not at all. The vault has each value before
 values get there. Not promised: copies that others made of the file, and what the process that reads them keeps in memory.
 """
 
-import copy
 import json
 import logging
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 from appliance.errors import ConfigError
@@ -26,8 +24,6 @@ PREFIX = "secret:"
 LONG = 8  # shorter values are looked for as a whole only: a part of a text may be one by chance
 # Entries of a table of variables that hold something secret, by their names.
 UNFIT = re.compile(r"[^\w.-]")
-# Every way to write a text in TOML: the longest quotes first.
-TEXT = re.compile(r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'', re.DOTALL)
 # Variables that programs of providers read: whatever we start must not see them.
 VARIABLES = frozenset(
     "OPENAI_API_KEY ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN GEMINI_API_KEY GOOGLE_API_KEY OPENROUTER_API_KEY GROQ_API_KEY "
@@ -184,40 +180,18 @@ def _blank(home: Home, environ: Mapping[str, str], finds: list[Found]) -> None:
     old = whole.removeprefix(config_edit.MARK)
     text = old
     for find in finds:
-        raw = _at(tomllib.loads(text), find.place)
+        raw = config_edit.at(tomllib.loads(text), find.place)
         if isinstance(raw, str) and not raw.startswith(PREFIX):
-            text = replaced(text, find, raw, path)
+            wanted = tomllib.loads(text)
+            config_edit.put(wanted, find.place, PREFIX + find.name)
+            text = config_edit.edited(text, find.place, PREFIX + find.name, wanted, path)
     for find in finds:
         text = _scrubbed(text, find)
     if text != old:
         config_edit.replace(home, environ, path, whole[: len(whole) - len(old)] + text)
 
 
-def replaced(text: str, find: Found, raw: str, path: Path) -> str:
-    """The file with the name where the value was, and nothing else changed."""
-    wanted = copy.deepcopy(tomllib.loads(text))
-    _at(wanted, find.place[:-1])[find.place[-1]] = PREFIX + find.name
-    for literal in filter(None, (TEXT.match(text, quote.start()) for quote in re.finditer("[\"']", text))):
-        try:
-            if tomllib.loads(f"x = {literal[0]}")["x"] != raw:
-                continue
-        except tomllib.TOMLDecodeError:
-            continue
-        new = text[: literal.start()] + json.dumps(PREFIX + find.name) + text[literal.end() :]
-        if config_edit.reads_as(new, wanted):
-            return new
-    hint = f'write {find.place[-1]} = "{PREFIX}{find.name}": the vault has the value'
-    raise ConfigError(f"{path} is written in a way that only a person can change", key=find.key, hint=hint)
-
-
 def _scrubbed(text: str, find: Found) -> str:
     """The file without further copies of a value, where they mean nothing, as in comments."""
     new = text.replace(find.value, PREFIX + find.name) if len(find.value) >= LONG else text
     return new if new != text and config_edit.reads_as(new, tomllib.loads(text)) else text
-
-
-def _at(raw: Any, place: Place) -> Any:
-    """What a parsed file says at a place; None when it says nothing there."""
-    for step in place:
-        raw = raw.get(step) if isinstance(raw, dict) else None
-    return raw

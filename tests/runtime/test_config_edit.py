@@ -2,6 +2,7 @@
 
 import os
 import tomllib
+from difflib import ndiff
 from pathlib import Path
 
 import pytest
@@ -30,16 +31,20 @@ def change(home: Home, old: str, text: str = "owl") -> str:
     [
         ("", '[models]\ndefault = "owl"\n'),
         ("# mine\n", '# mine\n\n[models]\ndefault = "owl"\n'),
-        ("# mine", '# mine\n\n[models]\ndefault = "owl"\n'),
+        ("# mine", '# mine\n[models]\ndefault = "owl"\n'),
         ('[models]\ndefault = "a" # why\nthreads = 2\n', '[models]\ndefault = "owl" # why\nthreads = 2\n'),
-        ("[models]\ndefault='a'\n", '[models]\ndefault = "owl"\n'),
-        ('[models] # the mind\n  "default"  = "a#b"  # c\n', '[models] # the mind\n  default = "owl"  # c\n'),
+        ("[models]\ndefault='a'\n", '[models]\ndefault="owl"\n'),
+        ('[models] # the mind\n  "default"  = "a#b"  # c\n', '[models] # the mind\n  "default"  = "owl"  # c\n'),
         ('[models]\n#default = ""\nthreads = 2\n', '[models]\ndefault = "owl"\nthreads = 2\n'),
         ("[models]\nthreads = 2\n", '[models]\ndefault = "owl"\nthreads = 2\n'),
         ('[models]\r\ndefault = "a"\r\n# x\r\n', '[models]\r\ndefault = "owl"\r\n# x\r\n'),
         ('\ufeff[models]\ndefault = "a"\n', '\ufeff[models]\ndefault = "owl"\n'),
         ('models.default = "a"\n', 'models.default = "owl"\n'),
-        ("models.threads = 2\n", 'models.default = "owl"\nmodels.threads = 2\n'),
+        ("models.threads = 2\n", 'models.threads = 2\nmodels.default = "owl"\n'),
+        ("models = { threads = 2 } # m\n", 'models = { threads = 2, default = "owl"} # m\n'),
+        ('[models]\ndefault = """\na\n""" # why\n# end\n', '[models]\ndefault = "owl" # why\n# end\n'),
+        ("[models]\r\n# of models\r\n\r\n# of the box\r\n[system]\r\n", None),
+        ("# a\n\n[system]\n# b\n\n\n# c\n", None),
         ('[routes.x]\nprovider = "local"\nmodel = "a"\n', None),
         ('[prompt]\nsystem_prompt_override = """\n[models]\ndefault = "no"\n"""\n[models]\ndefault = "a"\n', None),
         ('[models]\n[system]\nname = "default = 1"\n', '[models]\ndefault = "owl"\n[system]\nname = "default = 1"\n'),
@@ -49,6 +54,9 @@ def test_only_the_key_changes(home: Home, old: str, new: str | None) -> None:
     found = change(home, old)
     if new is not None:
         assert found == new
+    else:  # nothing is lost, and no line end is of another kind
+        assert [line for line in old.splitlines() if line not in found.splitlines()] in ([], ['default = "a"'])
+        assert "\r" not in old or found.count("\n") == found.count("\r\n")
     before = tomllib.loads(old.removeprefix("\ufeff"))
     before.setdefault("models", {})["default"] = "owl"
     assert tomllib.loads(found.removeprefix("\ufeff")) == before
@@ -86,7 +94,6 @@ def test_mode_and_link_are_kept(home: Home, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "complaint"),
     [
-        ("models = { threads = 2 }\n", "only a person can change"),
         ("models = 3\n", "no table"),
         ("[models\n", "line 1"),
         ("[models]\nthread = 2\n", "unknown key models.thread"),
@@ -98,3 +105,52 @@ def test_a_file_that_cannot_be_changed_stays_as_it_is(home: Home, old: str, comp
     with pytest.raises(ConfigError, match=complaint):
         config_edit.set_text(home, {}, "models", "default", "owl")
     assert home.config.read_text() == old and os.listdir(home.root) == ["owlbox.toml"]
+
+
+def test_what_cannot_be_changed_is_said_with_the_line_to_write(home: Home) -> None:
+    """Where no way to write it reads as it should, the text is not changed at all."""
+    with pytest.raises(ConfigError, match="only a person can change") as caught:
+        config_edit.edited("[a]\n", ("a", "b"), "x", {"a": {"b": "y"}}, home.config)
+    assert caught.value.hint == 'in [a]: b = "x"'
+
+
+OLD = """\
+# Mine: since 2026, edited by hand.
+title.x = 1            # odd spacing,  kept
+"quoted key" = [ 1,
+   2, # two
+]
+
+[channels.email]   # mail
+  enabled   =  false
+# password = "old"
+user = 'owl'
+
+[[sandbox.mounts]]
+path = "/a"   # first
+[[sandbox.mounts]]
+path = "/b"
+
+[tools.limits.exec]
+memory_mb = 99 # more
+# end, no newline"""
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "line"),
+    [
+        (("channels", "email", "enabled"), True, "  enabled   =  true"),
+        (("channels", "email", "user"), "ada", 'user = "ada"'),
+        (("tools", "limits", "exec", "memory_mb"), 7, "memory_mb = 7 # more"),
+        (("channels", "email", "password"), "p", 'password = "p"'),
+        (("channels", "email", "tls"), False, "tls = false"),
+        (("title", "x"), 2, "title.x = 2            # odd spacing,  kept"),
+        (("system", "admin_users"), ["a", "b"], 'admin_users = ["a", "b"]'),
+    ],
+)
+def test_every_other_line_stays_byte_by_byte(home: Home, place: tuple[str, ...], value: object, line: str) -> None:
+    wanted = tomllib.loads(OLD)
+    config_edit.put(wanted, place, value)
+    found = config_edit.edited(OLD, place, value, wanted, home.config)
+    changes = [one for one in ndiff(OLD.splitlines(), found.splitlines()) if one[0] in "+-" and one[2:].strip()]
+    assert f"+ {line}" in changes and len(changes) <= 2 and tomllib.loads(found) == wanted
