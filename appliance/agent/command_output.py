@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from appliance.clock import is_alive
-from appliance.errors import BadInput, Conflict, NotFound
+from appliance.errors import Conflict, NotFound
 from appliance.knowledge.change_log import By
 from appliance.knowledge.entries import Content, Entries, Entry
 from appliance.knowledge.views import Actor, State, Views
@@ -200,10 +200,3 @@ def _verdict(ended: Ended) -> tuple[State, int, str]:
 
 def _size_bytes(entry: Entry) -> int:
     return len(entry.body.encode("utf-8", "replace"))
-
-
-def check_exit(exit_code: int, duration_ms: int) -> Ended:
-    """An end as somebody outside tells it; BadInput for numbers that are none."""
-    if duration_ms < 0 or not -255 <= exit_code <= 255:
-        raise BadInput(f"exit code {exit_code}, {duration_ms} ms", hint="give what the system said")
-    return Ended(exit_code, duration_ms)

@@ -23,7 +23,6 @@ LOG = logging.getLogger(__name__)
 Way = Literal["auto", "model", "words"]
 POOL = "small"
 LOCAL = ("llama", "scripted")  # providers whose models are files of this box
-FIRST_CHARS = 60
 MOST_WORDS, LEAST_WORDS, MOST_CHARS = 8, 2, 80
 PROMPT_CHARS = 1000
 # Of a local model's file. Of eight titles by the bundled model (145 MB) none was usable (2026-11-22).
@@ -98,12 +97,6 @@ def is_able(route: Route, folder: Path) -> bool:
         return max((path.stat().st_size for path in folder.glob(f"{glob.escape(route.model)}*.gguf")), default=0) > LEAST_BYTES
     except OSError:
         return False
-
-
-def first_words(text: str) -> str:
-    """What a chat is called before it has a title."""
-    title = " ".join(text.split())
-    return title if len(title) <= FIRST_CHARS else title[: FIRST_CHARS - 1] + "…"
 
 
 def tidy(said: str) -> str:

@@ -56,7 +56,6 @@ ENDINGS = (
     *("er", "en", "em", "ly", "e", "s", "n", "y", "t"),
 )
 WORD = re.compile(r"[^\W_]+(?:[-'’.@/][^\W_]+)*")
-DIGIT = re.compile(r"\d")
 NUMBER_WORDS = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|hundred|thousand|dozen|half|none|"
     "eine?|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|deux|trois|quatre|cinq|six|sept|huit|neuf|dix|douze|"

@@ -250,11 +250,6 @@ def within(root: Path, text: str, *, is_restricted: bool = True) -> Path:
     return Path(path)
 
 
-def masked(path: str, masks: Iterable[Path]) -> bool:
-    """Whether a path is one of the hidden ones or lies in one."""
-    return any(contains(mask, path) for mask in masks)
-
-
 def _check(path: str) -> None:
     if "\0" in path:
         raise BadInput("the path holds a NUL byte", hint="remove it")

@@ -29,7 +29,6 @@ ROUNDS = 3  # of counting a conversation before it is sent as it is
 MAX_NAMED = 20  # of what was lowered, in a note
 
 Count = Callable[[Route, Ask], int]
-Full = Callable[[str], object]
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,6 @@ class Window:
     until: int
 
     @property
-    def is_never(self) -> bool:
-        """True when no moment is inside."""
-        return self.start == self.until
-
-    @property
     def is_always(self) -> bool:
         """True when every moment is inside."""
         return self.start == 0 and self.until == DAY_MIN

@@ -349,10 +349,6 @@ class Tasks:
         """True while the worker still has the task."""
         return self._held(claim) is not None
 
-    def wanted_cancel(self, claim: Claim) -> bool:
-        """True when the task is still this worker's and somebody wants it stopped."""
-        return (held := self._held(claim)) is not None and held.cancel_ms is not None
-
     def finish(self, claim: Claim, status: Literal["complete", "failed", "waiting"], text: str) -> Task:
         """The task's end, or what it waits for; Conflict when the claim is lost."""
         with self._store.write(durable=True) as execute:

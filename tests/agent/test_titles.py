@@ -8,7 +8,7 @@ from stores import new_store
 from test_database import until
 from test_inbox import Desk, Voice
 
-from appliance.agent.titles import LEAST_BYTES, Titles, first_words, is_able, tidy
+from appliance.agent.titles import LEAST_BYTES, Titles, is_able, tidy
 from appliance.errors import Unavailable
 from appliance.records import Ask, Cancel, Finish, Piece, Route
 from appliance.store.database import Store
@@ -113,11 +113,6 @@ def test_only_the_first_answer_names_a_chat_and_never_over_a_persons_name_for_it
 )
 def test_answer_becomes_a_title_of_at_most_eight_words(said: str, title: str) -> None:
     assert tidy(said) == title
-
-
-def test_first_words_are_one_line_of_sixty_characters() -> None:
-    assert first_words("  two\n lines ") == "two lines"
-    assert len(first_words("x" * 99)) == 60 and first_words("x" * 99).endswith("…")
 
 
 def test_only_a_large_local_model_is_asked_and_any_remote_one(tmp_path: Path) -> None:

@@ -256,11 +256,11 @@ def test_cancel_ends_what_waits_and_asks_what_runs_to_stop(bench: Bench, status:
 def test_a_worker_sees_that_its_task_is_to_be_cancelled_and_ends_it(bench: Bench) -> None:
     task = bench.add()
     claim = bench.claim()
-    assert not bench.tasks.wanted_cancel(claim)
+    assert bench.tasks.get(task).cancel_ms is None
     bench.tasks.cancel(task)
-    assert bench.tasks.wanted_cancel(claim)
+    assert bench.tasks.holds(claim) and bench.tasks.get(task).cancel_ms is not None
     assert bench.tasks.finish(claim, "failed", "cancelled").failure == "cancelled"
-    assert bench.tasks.attempts(task)[0].outcome == "cancelled" and not bench.tasks.wanted_cancel(claim)
+    assert bench.tasks.attempts(task)[0].outcome == "cancelled" and not bench.tasks.holds(claim)
 
 
 @pytest.mark.parametrize("way", ["give_back", "release", "release_stale"])
@@ -398,7 +398,7 @@ def test_a_lost_claim_changes_nothing(bench: Bench, how: str) -> None:
             bench.tasks.finish(claim, status, "late")  # type: ignore[arg-type]
     with pytest.raises(Conflict):
         bench.tasks.attach(claim, "run-9")
-    assert not bench.tasks.holds(claim) and not bench.tasks.wanted_cancel(claim) and not bench.tasks.give_back(claim, "late")
+    assert not bench.tasks.holds(claim) and not bench.tasks.give_back(claim, "late")
     assert bench.everything() == before and len(bench.told) == told
 
 
