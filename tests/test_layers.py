@@ -22,7 +22,7 @@ BESIDE = ("__init__", "errors", "records", "clock")
 # Groups that may import only these, however low the target is.
 WALLS = """\
 models.providers: errors records clock text runtime.http_client runtime.host_lookup models.gguf models.providers
-channels.rpc: errors records clock runtime sessions channels
+channels.rpc: errors records clock store runtime policy sessions knowledge ingest agent channels
 tui: errors records clock runtime text.invisible tui
 """
 # Who may import an outside package. The standard library is free except where it would be a side door.
@@ -55,7 +55,7 @@ runtime.config_edit: tomlkit
 runtime.signatures: msgspec
 runtime.log: systemd
 runtime.sd_notify: systemd
-service.policy_parts: msgspec
+channels.rpc.policy: msgspec
 service.broker_process: subprocess
 service.bench: subprocess
 service.repair: subprocess

@@ -2,13 +2,15 @@
 
 Owns the `inbox` and `turn_locks` tables. A message is acknowledged after it is committed; the same
 message id of a channel is accepted once. Turns run in threads of their own and commit every step before
-it is shown, so a slow or gone listener changes nothing. Knows nothing about sockets.
+it is shown, so a slow or gone listener changes nothing. `relay` hands what happens in a loop on to a caller, in pieces that fit
+into a frame. Knows nothing about sockets: a caller who is gone is told by what `notify` raises.
 """
 
+import json
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,11 +18,11 @@ from typing import Any
 
 from appliance.agent.approvals import Approvals
 from appliance.agent.loop import Loops
-from appliance.agent.loop_events import CallsAbandoned, LoopReady, LoopStored, MessageAccepted, RunFreed
+from appliance.agent.loop_events import CallsAbandoned, LoopReady, LoopStored, MessageAccepted, RunFreed, Shown
 from appliance.clock import CancelToken, is_alive, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
 from appliance.policy.taint_marks import CARRIED
-from appliance.records import Delta, Event, Inbound, LoopEnded, RunSettings
+from appliance.records import Delta, Event, Inbound, LoopEnded, RunSettings, to_plain
 from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.sessions.outbox import Letter, Outbox
@@ -35,8 +37,12 @@ TITLE_CHARS = 60
 CHILD = "child"  # the kind of runs in which delegated work is done
 LOCK_POLL_S = 0.2
 FOLLOW_S = 0.3
+# An event leaves room in a frame of 4 MiB: a character takes up to 6 bytes, escaped.
+MAX_CHARS = 100_000
+Notify = Callable[[str, dict[str, Any]], None]
 
 LATER = LoopEnded(WAITING, "waiting", "it will be answered after the restart")
+LEFT = LoopEnded(WAITING, "waiting", "the answer goes on without this listener")
 HELD = LoopEnded(WAITING, "waiting", "this thread waits for a decision: it will be answered afterwards")
 
 
@@ -455,3 +461,37 @@ class Inbox:
             execute(
                 "DELETE FROM turn_locks WHERE session = ? AND loop = ? AND process = ?", (loop.session, loop.id, self._runs.process)
             )
+
+
+def relay(items: Iterable[Shown], notify: Notify, *, is_through: bool = False) -> LoopEnded:
+    """Tell a caller everything about a loop until it ends, or waits for a decision; with `is_through` also beyond that.
+
+    Notifications: `delta` for text, `event` for every stored event, `proposal` for what waits for a decision.
+    """
+    end = LEFT
+    for item in items:
+        if isinstance(item, Delta):
+            for start in range(0, len(item.text), MAX_CHARS):  # a slow listener gets them joined
+                notify("delta", {"text": item.text[start : start + MAX_CHARS]})
+        elif isinstance(item, LoopEnded):
+            end = item
+            if not (is_through and item.status == PROPOSED):
+                break
+        else:
+            notify("event", fit(item)[0])
+            if item.kind == "proposal":
+                notify("proposal", {"run": item.run, "text": item.content, **(item.input or {})})
+    return end
+
+
+def fit(event: Event) -> tuple[dict[str, Any], int]:
+    """An event ready to be sent, and its size in characters; what is too long is cut and says so."""
+    plain: dict[str, Any] = to_plain(event)
+    given = json.dumps(event.input, ensure_ascii=False) if event.input else ""
+    if len(given) > MAX_CHARS:
+        plain["input"] = {"cut": f"{len(given)} characters are too many to show"}
+        given = ""
+    size = len(event.content)
+    if size > MAX_CHARS:
+        plain["content"] = f"{event.content[:MAX_CHARS]}\n[cut: {MAX_CHARS} of {size} characters shown]"
+    return plain, min(size, MAX_CHARS) + len(given) + 500

@@ -6,30 +6,32 @@ it, a session is deleted with everything said in it. Knows nothing about sockets
 """
 
 import os
-import pwd
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.channels.inbox import Accepted, Inbox
 from appliance.clock import correlation_id, new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound, Refused
 from appliance.knowledge.views import Views
-from appliance.records import Inbound, Mode, Outcome, RunSettings, to_plain
+from appliance.records import Inbound, Mode, Outcome, RunSettings
 from appliance.runtime import log
+from appliance.runtime.methods import method
 from appliance.runtime.settings import People
 from appliance.runtime.settings import Sessions as SessionTable
+from appliance.runtime.users import user_name
 from appliance.sessions.branches import Branches
-from appliance.sessions.history import History, Owner, Told
+from appliance.sessions.history import History, Owner
 from appliance.sessions.runs import PROPOSED, RUNNING, STOPPED, WAITING, Run, Runs
 from appliance.sessions.sessions import Rules, Session, Sessions, Wanted, plain
-from appliance.sessions.transcripts import Restored, Transcripts
+from appliance.sessions.transcripts import Transcripts
 from appliance.store.database import Store
 from appliance.text.references import parse_ref
 
 CHANNEL = "local"
 RUN = "run://"
+Named = Annotated[str, "its name or id, or the beginning or end of the id"]
 SETTINGS = tuple(RunSettings.__dataclass_fields__)
 WORDS = ("noRepo", "noWeb", "noInteraction", "noProposals", "yolo", "contextLimit")  # what other clients call them
 FLAGS = dict(zip(WORDS, ("no_repo", "no_web", "no_interaction", "no_proposals", "is_yolo", "context_limit"), strict=True))
@@ -106,18 +108,18 @@ class Control:
         """End only what is being answered in a run, or waits there for a decision; what is queued comes next (R-038)."""
         return self.inbox.abort(self.runs.get(ref).id)
 
-    def view(self, ref: str) -> dict[str, Any]:
-        """A run with what it is set to, its queue and its turns."""
-        run = self.runs.get(ref)
-        queue = [to_plain(loop) for loop in self.runs.queue(run.id)]
-        loop, turn = self.runs.moment(run.id)
-        forks = [{"id": fork.id, "alias": fork.alias} for fork in self.runs.forks(run.id)]
+    @method("run.view", access="own")
+    def view(self, run: Named) -> dict[str, Any]:
+        """A run: what it is set to, what waits in it, its newest turns, its forks."""
+        found = self.runs.get(run)
+        loop, turn = self.runs.moment(found.id)
+        forks = [{"id": fork.id, "alias": fork.alias} for fork in self.runs.forks(found.id)]
         return {
-            "run": to_plain(run),
-            "queue": queue,
+            "run": found,
+            "queue": self.runs.queue(found.id),
             "loop": loop,
             "turn": turn,
-            "turns": self.runs.turns(run.id)[-20:],
+            "turns": self.runs.turns(found.id)[-20:],
             "forks": forks,
         }
 
@@ -148,7 +150,7 @@ class Control:
 
     def start(self, ref: str, body: str, attributes: Mapping[str, Any]) -> Outcome:
         """The same on behalf of this process's user, and begun at once."""
-        outcome, accepted = self.write(getuser(os.getuid()), ref, body, attributes, log.correlation() or correlation_id())
+        outcome, accepted = self.write(user_name(os.getuid()), ref, body, attributes, log.correlation() or correlation_id())
         if accepted is not None:
             self.begin(accepted)
         return outcome
@@ -166,10 +168,11 @@ class Control:
         """Sessions as they are now, the newest activity first."""
         return [plain(one) for one in self.sessions.listing(wanted, limit=limit, offset=offset)]
 
-    def session(self, ref: str) -> dict[str, Any]:
-        """A session with who works in it and its runs."""
-        found = self.sessions.get(ref)
-        runs = [to_plain(run) for run in self.runs.listing(session=found.id, limit=1000)]
+    @method("session.view", access="own")
+    def session(self, id: Annotated[str, "channel:sender, or the sender of the only one"]) -> dict[str, Any]:
+        """One session with its runs and the processes that work in it."""
+        found = self.sessions.get(id)
+        runs = self.runs.listing(session=found.id, limit=1000)
         return {**plain(found), "processes": self.sessions.attached(found.id), "runs": runs}
 
     def create(self, channel: str, sender: str, group: str = "") -> Session:
@@ -243,20 +246,6 @@ class Control:
         if busy := self._busy(session):
             raise Conflict(f"thread {busy[0].id} of session {session.id} is being answered", hint="wait for it, or stop it first")
 
-    # -- out and in ---------------------------------------------------------------------------------
-
-    def export(self, session: str = "", thread: str = "") -> Iterator[str]:
-        """A session or one thread as JSON lines."""
-        return self.transcripts.thread(thread) if thread else self.transcripts.session(session)
-
-    def restore(self, lines: Sequence[str]) -> Restored:
-        """Take exported lines in."""
-        return self.transcripts.restore(lines)
-
-    def told(self, context: str, count: int) -> list[Told]:
-        """The last records of what was asked and answered in a context."""
-        return self.history.last(context, count)
-
 
 def build(
     store: Store,
@@ -277,21 +266,13 @@ def build(
 def owners(people: People) -> tuple[Owner, ...]:
     """The addresses of the owner: the user of this machine whose box it is, and those in the configuration."""
     named = (Owner(alias.address, alias.channel) for alias in people.owner_aliases)
-    return (Owner(getuser(os.getuid()), CHANNEL), *named)
+    return (Owner(user_name(os.getuid()), CHANNEL), *named)
 
 
 def rules(table: SessionTable) -> Rules:
     """The rules of sessions out of the configuration."""
     archive_s = table.archival.inactivity_s if table.archival.enabled else 0
     return Rules(table.idle_s, archive_s, table.max_sessions, table.max_processes)
-
-
-def getuser(uid: int) -> str:
-    """The name of a user of this machine."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def read_settings(given: Mapping[str, Any]) -> RunSettings:

@@ -77,36 +77,15 @@ class InProcess:
     is_remote = False
 
     def __init__(self, home: Home, environ: Mapping[str, str]) -> None:
-        from appliance.channels.rpc.core_methods import LocalCall
-        from appliance.runtime import jsonrpc
-        from appliance.runtime.signatures import signature
+        from appliance.runtime import jsonrpc, methods
         from appliance.service.core import Core
 
         self._core = Core(home, environ, process="cli", is_shared=False)
         self._core.recover()
         self._check_path = jsonrpc.check_path
         self._has_looked = False
-        self._local_call = LocalCall
-        self._signature = signature
-        owners = (
-            self._core.rpc,
-            self._core.office.queue,
-            self._core.decisions,
-            self._core.record,
-            self._core.glance,
-            self._core.warden.door,
-            self._core.taint.door,
-            self._core.workshop.door,
-            self._core.secrets,
-            self._core.costs,
-            self._core.servers.door,
-            self._core.office.live,
-            self._core.guests,
-            self._core.troupe.door,
-            self._core.unasked.door,
-            self._core.unasked.documents,
-        )
-        self._methods = {name: function for owner in owners for name, function in jsonrpc.marked(owner).items()}
+        self._local_call = methods.LocalCall
+        self._methods = methods.find_methods(*self._core.offered)
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
         """The result; notifications go to `listen`."""
@@ -118,10 +97,8 @@ class InProcess:
         if method in FOLDER_METHODS and not self._has_looked and not self._core.store.is_read_only:
             self._core.look()  # no core watched the folder meanwhile
             self._has_looked = True
-        function = self._methods[method]
-        bound = self._signature(function, skip=("self", "call")).bind(params or {})
         with durability.asked():
-            return function(self._local_call(listen or (lambda name, value: None)), **bound)
+            return self._methods[method].call(self._local_call(listen or (lambda name, value: None)), **(params or {}))
 
     def stop(self, run: str) -> None:
         """Stop an answer."""

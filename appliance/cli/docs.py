@@ -6,35 +6,55 @@ A test fails when a page in docs/ differs from what this makes. Knows nothing ab
 import ast
 import json
 from collections.abc import Iterator
-from inspect import cleandoc, getsource
+from inspect import getsource
 from textwrap import dedent
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from appliance import tools
 from appliance.agent import tool_manuals
 from appliance.agent.toolbox import read_tool
-from appliance.channels.rpc.approvals import Decisions
-from appliance.channels.rpc.command_output import Streams
-from appliance.channels.rpc.core_methods import Rpc
-from appliance.channels.rpc.documents import Documents
-from appliance.channels.rpc.grants import Grants
-from appliance.channels.rpc.guests import GuestDoor
-from appliance.channels.rpc.heartbeat import Vigil
+from appliance.channels.rpc.approvals import ApprovalMethods
+from appliance.channels.rpc.command_output import CommandOutput
+from appliance.channels.rpc.entries import EntryMethods
 from appliance.channels.rpc.live import Live
-from appliance.channels.rpc.mcp import Hubs
-from appliance.channels.rpc.packet import Glance
-from appliance.channels.rpc.policy import Rules
-from appliance.channels.rpc.queue_methods import Queue
-from appliance.channels.rpc.roles import Roles
-from appliance.channels.rpc.secrets import Secrets
-from appliance.channels.rpc.sessions import Record
-from appliance.channels.rpc.usage import Costs
+from appliance.channels.rpc.policy import PolicyMethods
+from appliance.channels.rpc.sessions import SessionMethods
+from appliance.channels.rpc.sql import SqlMethods
+from appliance.channels.rpc.threads import ThreadMethods
+from appliance.channels.rpc.tools import ToolMethods
+from appliance.channels.session_control import Control
+from appliance.ingest.notes import PromptDocuments
+from appliance.ingest.receiver import Intake
+from appliance.ingest.skills import Skills
+from appliance.mcp.hub import Hub
 from appliance.models.broker import Service
+from appliance.models.client import Models
+from appliance.models.usage import Accounts
+from appliance.policy.audit_log import Ledger
+from appliance.policy.grants import Grants
+from appliance.prompt.inspection import Sight
 from appliance.prompt.packet import tool_line
+from appliance.prompt.static_size import Sizes
 from appliance.runtime import config, hook_points
-from appliance.runtime.signatures import Signature, signature
+from appliance.runtime.methods import Method, find_marks
+from appliance.runtime.signatures import Signature
+from appliance.secrets.vault_client import Strongbox
+from appliance.service.core import Core
+from appliance.service.heartbeat_parts import Unasked
+from appliance.service.local_models import LocalModels
+from appliance.service.mcp_guests import Guests
+from appliance.service.mcp_parts import Harbor
+from appliance.service.queue_parts import Office
+from appliance.service.role_parts import Troupe
+from appliance.service.undo import Undo
+from appliance.sessions.branches import Branches
+from appliance.sessions.outbox import Outbox
+from appliance.sessions.runs import Runs
+from appliance.sessions.transcripts import Transcripts
 from appliance.store.migrations import LATEST, MIGRATIONS
 from appliance.text import tokens
+from appliance.work.jobs import Jobs
+from appliance.work.worker_control import Crew
 
 MADE = "<!-- Made by `make docs` from the code; do not edit. -->\n"
 # The four designs' names for what we have; one line a thing, ours first.
@@ -51,24 +71,27 @@ NAMES = (
 DIVISOR = 3.3
 
 
-DOORS: tuple[tuple[str, type], ...] = (
-    ("Core", Rpc),
-    ("Core: the record", Record),
-    ("Core: what happens in threads", Live),
-    ("Core: decisions", Decisions),
-    ("Core: packets", Glance),
-    ("Core: the policy", Rules),
-    ("Core: commands that run", Streams),
-    ("Core: grants", Grants),
-    ("Core: the vault", Secrets),
-    ("Core: usage and providers", Costs),
-    ("Core: the queue", Queue),
-    ("Core: other agents", GuestDoor),
-    ("Core: MCP servers", Hubs),
-    ("Core: documents", Documents),
-    ("Core: the heartbeat", Vigil),
-    ("Core: roles and the work handed to them", Roles),
-    ("Broker", Service),
+SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
+    ("Core", (Core, Sizes, ToolMethods, Skills, SqlMethods)),
+    ("Core: threads", (ThreadMethods, Undo)),
+    ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),
+    ("Core: entries", (EntryMethods,)),
+    ("Core: adding", (Intake,)),
+    ("Core: what happens in threads", (Live,)),
+    ("Core: decisions", (ApprovalMethods,)),
+    ("Core: packets", (Sight,)),
+    ("Core: the policy", (PolicyMethods, Ledger)),
+    ("Core: commands that run", (CommandOutput,)),
+    ("Core: grants", (Grants,)),
+    ("Core: the vault", (Strongbox,)),
+    ("Core: usage and models", (Accounts, Models, LocalModels)),
+    ("Core: the queue", (Office, Crew, Outbox)),
+    ("Core: other agents", (Guests,)),
+    ("Core: MCP servers", (Hub, Harbor)),
+    ("Core: documents", (PromptDocuments,)),
+    ("Core: the heartbeat", (Unasked,)),
+    ("Core: roles and the work handed to them", (Troupe, Jobs)),
+    ("Broker", (Service,)),
 )
 
 
@@ -213,39 +236,43 @@ def _manual(manual: tool_manuals.Manual) -> list[str]:
 
 def _methods() -> str:
     lines = ["# Methods of the sockets\n", MADE, METHODS]
-    for title, owner in DOORS:
+    for title, owners in SECTIONS:
         lines.append(f"## {title}\n")
-        for name, function in sorted(_marked(owner).items()):
-            sign = signature(function, skip=("self", "call"))
-            access = {"admin": ""}.get(function.rpc.access, f" · {function.rpc.access}")
-            lines.append(f"### `{name}`{access}\n\n{cleandoc(function.__doc__ or '')}\n")
-            lines += [*_arguments(sign), *_answer(function), ""]
+        found = {mark.name: Method(mark, getattr(one, name)) for one in owners for name, mark in find_marks(one).items()}
+        for name, method in sorted(found.items()):
+            access = {"admin": ""}.get(method.mark.access, f" · {method.mark.access}")
+            lines.append(f"### `{name}`{access}\n\n{method.doc}\n")
+            lines += [*_arguments(method.signature), *_answer(method), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _marked(owner: type) -> dict[str, Any]:
-    marks = {a: getattr(getattr(owner, a), "rpc", None) for a in dir(owner)}
-    return {mark.name: getattr(owner, a) for a, mark in marks.items() if mark}
-
-
-def _answer(function: Any) -> list[str]:
-    """The notifications that a method sends before its result, and what the result is, read from its code."""
-    tree = ast.parse(dedent(getsource(function)))
+def _answer(method: Method) -> list[str]:
+    """The notifications that a method sends before its result, and what the result is, read from its code and annotation."""
+    tree = ast.parse(dedent(getsource(method.function)))
     sent: list[str] = []
     for node in ast.walk(tree):
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         sent += SENT_BY.get(name, ())
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "notify":
             sent += [str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant)]
-    made = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict)]
-    keys = dict.fromkeys(str(key.value) for one in made for key in one.keys if isinstance(key, ast.Constant))
-    is_open = any(None in one.keys for one in made)
-    kind = str(function.__annotations__.get("return"))
-    what = "a list of objects" if kind.startswith("list[dict") else "a list" if kind.startswith("list") else "an object"
-    what = "a text" if "str'" in kind else what
-    shown = f"{what} with {', '.join(f'`{key}`' for key in keys)}{' and more' if is_open else ''}" if keys else what
     told = [f"- *sends* {', '.join(f'`{name}`' for name in dict.fromkeys(sent))}"] if sent else []
-    return [*told, f"- *result* {shown}"]
+    return [*told, f"- *result* {_described(method.signature.returns, tree)}"]
+
+
+def _described(returns: Any, tree: ast.AST) -> str:
+    """What a result is: the keys of the dictionary that the code returns, or the fields of the record that is annotated."""
+    is_list = get_origin(returns) in (list, tuple)
+    kind = get_args(returns)[0] if is_list else returns
+    is_record = isinstance(kind, type) and kind.__module__.startswith("appliance.")
+    what = "a text" if kind is str else "an object"
+    what = {"a text": "a list", "an object": "a list of objects"}[what] if is_list else what
+    made = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict)]
+    keys = (
+        list(get_type_hints(kind)) if is_record else [str(k.value) for one in made for k in one.keys if isinstance(k, ast.Constant)]
+    )
+    is_open = any(None in one.keys for one in made)
+    named = ", ".join(f"`{key}`" for key in dict.fromkeys(keys))
+    return f"{what} with {named}{' and more' if is_open else ''}" if named else what
 
 
 def _arguments(sign: Signature) -> list[str]:

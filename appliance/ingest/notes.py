@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.errors import BadInput, Conflict, NotFound, TooLarge
 from appliance.ingest import watcher
@@ -25,6 +25,8 @@ from appliance.knowledge.entries import Draft, Entries, Entry
 from appliance.knowledge.search import words_of
 from appliance.records import Part
 from appliance.runtime import paths, trusted_files
+from appliance.runtime.methods import Call, method
+from appliance.runtime.signatures import Range
 from appliance.text import markdown
 
 LOG = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ ALWAYS = ("SOUL", "IDENTITY", "USER", "AGENTS", "ENVIRONMENT", "BELIEFS", "GOALS
 LAST = "BOOTSTRAP"
 SHIPPED = (*ALWAYS, "HEARTBEAT", LAST)
 MAX_CHARS = 20_000
+Name = Annotated[str, Range(1, 64), "such as USER or HEARTBEAT"]
 
 SCHEME = "box://"
 WRITER = "folder"
@@ -59,30 +62,46 @@ def install(box: Path) -> list[Path]:
     return made
 
 
-def read_document(box: Path, name: str) -> str:
-    """One of the shipped documents as its file is, "" where there is none; NotFound for any other name."""
-    path = _document(box, name)
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+class PromptDocuments:
+    """The shipped documents and HEARTBEAT.md for people: read by everybody, written by admins.
 
+    The files belong to the core's user, because they speak to every conversation.
+    """
 
-def write_document(box: Path, name: str, text: str) -> Path:
-    """Put a text in the place of one of the shipped documents, whole or not at all."""
-    path = _document(box, name)
-    if len(text) > MAX_CHARS:
-        raise TooLarge(f"{name} would have {len(text)} characters, more than {MAX_CHARS}", hint="put the rest into a note")
-    paths.put(path, text.encode("utf-8", "replace"))
-    return path
+    def __init__(self, box: Path) -> None:
+        self._box = box
 
+    @method("document.list", access="all")
+    def listing(self) -> list[str]:
+        """The names that there are."""
+        return list(SHIPPED)
 
-def _document(box: Path, name: str) -> Path:
-    if name not in SHIPPED:
-        raise NotFound(f"no document {name}", hint=f"there are {', '.join(SHIPPED)}")
-    return box / f"{name}.md"
+    @method("document.view", access="all")
+    def view(self, name: Name) -> dict[str, Any]:
+        """A document as its file is, "" for none."""
+        path = self._path(name)
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            text = ""
+        except OSError as error:
+            raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+        return {"name": name, "text": text}
+
+    @method("document.write")
+    def write(self, name: Name, text: Annotated[str, "the whole document"], *, call: Call) -> dict[str, Any]:
+        """Put this in the place of a document; it counts from the next message."""
+        path = self._path(name)
+        if len(text) > MAX_CHARS:
+            raise TooLarge(f"{name} would have {len(text)} characters, more than {MAX_CHARS}", hint="put the rest into a note")
+        paths.put(path, text.encode("utf-8", "replace"))
+        LOG.info("document %s was written by user %d", name, call.uid)
+        return {"name": name, "path": f"box/{path.name}"}
+
+    def _path(self, name: str) -> Path:
+        if name not in SHIPPED:
+            raise NotFound(f"no document {name}", hint=f"there are {', '.join(SHIPPED)}")
+        return self._box / f"{name}.md"
 
 
 def documents(box: Path) -> tuple[list[Part], list[str]]:

@@ -11,16 +11,18 @@ import binascii
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.clock import monotonic_s, new_id
 from appliance.errors import BadInput, TooLarge
-from appliance.ingest.file_reader import DISK, Gather, Item, ref_of
+from appliance.ingest.file_reader import DISK, Chosen, Gather, Item, Kept, Known, ref_of
 from appliance.ingest.pipeline import Fetch, Fetched, Ingest, Refreshed, no_fetch
 from appliance.ingest.sources import Desk, Sources
 from appliance.knowledge.entries import By
 from appliance.records import Cancel
+from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
+from appliance.runtime.signatures import Range
 from appliance.text.references import parse_ref
 
 MAX_STAGED = 96 * 1024 * 1024  # bytes of pieces of everybody together
@@ -108,44 +110,67 @@ class Intake:
         self._deadline_s = deadline_s
         self._staging = Staging()
 
-    def known(self, refs: Sequence[str]) -> dict[str, Any]:
-        """What is known about those of these stored paths that exist, ready for JSON."""
-        return {ref: vars(known) for ref, known in self._sources.known(refs).items()}
+    @method("ingest.known", access="all", is_quiet=True)
+    def known(self, refs: Annotated[list[str], "stored paths"]) -> dict[str, Known]:
+        """What is known of those that exist, by path: `hash`, and as it was read `kept_hash`, `sha256`, `mark`, `file`."""
+        return self._sources.known(refs[:1000])
 
-    def chosen(self, ref: str, after: str) -> dict[str, Any]:
-        """A page of the items that a reference means, ready for JSON."""
-        found = self._sources.chosen(ref, after)
-        return {"items": [vars(known) for known in found.items], "next_after": found.next_after, "folder": found.folder}
+    @method("ingest.chosen", access="all", is_quiet=True)
+    def chosen(
+        self,
+        ref: Annotated[str, "an id, drive:/path or a folder; empty means everything"] = "",
+        after: Annotated[str, "only after this stored path"] = "",
+    ) -> Chosen:
+        """A page of the items a reference means, as `ingest.known` tells them; ask again with `next_after` until it is empty."""
+        return self._sources.chosen(ref, after)
 
-    def tree(self, folder: str) -> str:
-        """A picture of a folder."""
-        return self._sources.tree(folder)
+    @method("ingest.tree", access="all", is_quiet=True)
+    def tree(self, folder: Annotated[str, "a stored path; empty is every drive"] = "") -> dict[str, Any]:
+        """What is in a folder, as a picture."""
+        return {"tree": self._sources.tree(folder)}
 
-    def piece(self, key: str, data: str, uid: int) -> int:
-        """Keep a piece, in base64, until an item names it; how many bytes have come under the name."""
+    @method("ingest.piece", access="all", is_quiet=True)
+    def piece(
+        self, key: Annotated[str, Range(1, 64), "a name of the caller's choice"], data: Annotated[str, "base64"], *, call: Call
+    ) -> dict[str, Any]:
+        """Hand in a part of something large; parts of one name follow each other. `ingest.keep` takes them."""
         try:
-            return self._staging.add(uid, key, base64.b64decode(data, validate=True))
+            return {"size_bytes": self._staging.add(call.uid, key, base64.b64decode(data, validate=True))}
         except (binascii.Error, ValueError) as error:
             raise BadInput(f"a piece is not base64: {error}", hint="encode the bytes") from None
 
-    def page(self, url: str, uid: int, addition: str = "", cancel: Cancel | None = None) -> dict[str, Any]:
-        """Fetch a page for a client: what it is, and the key under which `part` gives its bytes."""
-        found = self._fetch(url) if self._load is None else self._load(url, addition, cancel)
+    @method("ingest.page", access="all", is_long=True)
+    def page(
+        self,
+        url: Annotated[str, Range(1, 4096), "the whole address"],
+        addition: Annotated[str, Range(0, 10_000), "the person's words for the agent that loads it through MCP servers"] = "",
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Fetch a page or document for the caller: `size_bytes`, `mime`, `charset`, and the `key` for `ingest.part`."""
+        found = self._fetch(url) if self._load is None else self._load(url, addition, call.cancel)
         key = new_id()
-        self._staging.add(uid, key, found.data)
+        self._staging.add(call.uid, key, found.data)
         about = {name: getattr(found, name) for name in ("mime", "charset", "title", "server")}
         return {"key": key, "size_bytes": len(found.data), **about}
 
-    def part(self, key: str, uid: int) -> str:
-        """The next bytes of what `page` fetched, in base64; "" after the last."""
-        return base64.b64encode(self._staging.cut(uid, key, PART_BYTES)).decode()
+    @method("ingest.part", access="all", is_quiet=True)
+    def part(self, key: Annotated[str, Range(1, 64), "of ingest.page"], *, call: Call) -> dict[str, Any]:
+        """The next bytes of a fetched page in base64, which are forgotten then; empty after the last."""
+        return {"data": base64.b64encode(self._staging.cut(call.uid, key, PART_BYTES)).decode()}
 
-    def keep(self, items: Sequence[Mapping[str, Any]], uid: int) -> list[dict[str, Any]]:
-        """Make entries of items; what became of each. Refused for a path that clients may not write."""
+    @method("ingest.keep", access="all")
+    def keep(
+        self,
+        items: Annotated[list[dict[str, Any]], "ref, body or body_key, blob_key, original_key, title, mime, ..."],
+        *,
+        call: Call,
+    ) -> list[Kept]:
+        """Keep what the caller has read, in one transaction: `ref`, `status` added, updated, unchanged or error, `message`."""
         checked = [_checked(item) for item in items]
         for given in checked:
-            self._sources.check_write(given["ref"], CLIENT)
-        return [vars(kept) for kept in self._sources.keep([self._item(given, uid) for given in checked], By(CLIENT), uid)]
+            self._sources.check_write(given["ref"], CLIENT)  # Refused for a path that clients may not write
+        return self._sources.keep([self._item(given, call.uid) for given in checked], By(CLIENT), call.uid)
 
     def gather(self) -> Gather:
         """A reader of files with the rights of the core, which never opens the database; the caller closes it."""

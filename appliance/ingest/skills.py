@@ -21,6 +21,7 @@ from appliance.errors import BadInput, Conflict
 from appliance.ingest import watcher
 from appliance.knowledge.entries import MAX_BODY_BYTES, Draft, Entries
 from appliance.records import Part
+from appliance.runtime.methods import method
 from appliance.text import markdown
 from appliance.text.fences import is_plain
 
@@ -171,8 +172,9 @@ class Skills:
             self._skills = dict(sorted(found.items()))
             self._mirror()
 
+    @method("skill.list", access="all")
     def listing(self) -> list[dict[str, Any]]:
-        """Every skill by name: whether it can be used, what is missing, where it lies."""
+        """Every skill by name; `missing` says why one cannot be used."""
         with self._guard:
             skills = list(self._skills.values())
         return [

@@ -2,7 +2,8 @@
 
 Owns the order of things: configuration (`servers`), what is known without asking (`mcp.offers`), the way to the servers
 (`bridge_client`). Nothing is started before a server is really needed, and a server that cannot be reached costs a warning. What
-servers say is handed on as theirs; who may call what is decided before it gets here.
+servers say is handed on as theirs; who may call what is decided before it gets here. Methods are for people: whoever may open
+the socket may add a server, which is to run a program in a sandbox of its own; no model can call any of them.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import SERVER_CODES, BadInput, ConfigError, NotFound, OwlError, ServerError
@@ -26,8 +27,10 @@ from appliance.mcp.content import Reply
 from appliance.mcp.offers import Offer, Offers, Ware
 from appliance.mcp.server_config import Server
 from appliance.records import Cancel
+from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
+from appliance.runtime.signatures import Range
 from appliance.web.fetch import Note
 
 LOG = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ NAMED = re.compile(r"secret:([\w./-]+)")
 INDEX = "owlbox mcp index"
 KINDS = tuple(SERVER_CODES)
 
+Name = Annotated[str, Range(1, 64), "the server's name"]
 Embed = Callable[[Sequence[str], float, bool], tuple[str, Sequence[Sequence[float]]]]
 
 
@@ -50,7 +54,7 @@ class Safe:
 
     get: Callable[[str], str]
     put: Callable[[str, str], bool]
-    remove: Callable[[str], None]
+    remove: Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,11 @@ class Hub:
             )
         return rows
 
+    @method("mcp.servers", access="all")
+    def overview(self) -> dict[str, Any]:
+        """Every server with what is known of it, and which run; asks and starts none."""
+        return {"servers": self.entries(), "running": self.status()}
+
     def offer(self, name: str) -> Offer:
         """What a server said of itself, its resources and prompts; asked when it never was."""
         server = self._pick(name)
@@ -160,14 +169,15 @@ class Hub:
         """Tools of one server or of all; one that was never asked is asked now."""
         return list(self.listing(server).wares)
 
-    def listing(self, server: str = "", *, is_fresh: bool = False) -> Found:
-        """The same, with a note about servers that could not be asked; a single one raises instead."""
-        if server:
-            if is_fresh or self._is_old(self._pick(server)):
+    @method("mcp.tools", access="all", is_long=True)
+    def listing(self, server: Annotated[str, "only of this server"] = "", fresh: Annotated[bool, "ask anew"] = False) -> Found:
+        """Tools of servers, and a note about those that could not be asked; one that was never asked is started."""
+        if server:  # alone it raises instead of being noted
+            if fresh or self._is_old(self._pick(server)):
                 self.refresh(server)
             return Found(tuple(self._offers.wares(server)))
         known = self._require()
-        old = [one.name for one in known.values() if is_fresh or self._is_old(one)]
+        old = [one.name for one in known.values() if fresh or self._is_old(one)]
         notes = self._refresh_all(old)
         wares = [ware for ware in self._offers.wares() if ware.server in known]
         return Found(tuple(wares), "; ".join(f"{name}: {why}" for name, why in notes.items()), tuple(notes))
@@ -186,8 +196,15 @@ class Hub:
             raise NotFound(f"server {server} has no tool {tool!r}", hint=f"there are {near}" if near else "it has none")
         return wares[tool]
 
-    def search(self, query: str, *, keyword_only: bool = False, semantic_only: bool = False, limit: int = 10) -> Found:
-        """Tools for a purpose, best first, out of the index alone."""
+    @method("mcp.search", access="all", is_long=True)
+    def search(
+        self,
+        query: str,
+        keyword_only: bool = False,
+        semantic_only: bool = False,
+        limit: Annotated[int, Range(1, 100), "how many"] = 10,
+    ) -> Found:
+        """Tools for a purpose out of the index, best first."""
         if keyword_only and semantic_only:
             raise BadInput("keyword_only and semantic_only at once leave nothing", hint="give one of them, or none")
         known = self._require()
@@ -209,6 +226,11 @@ class Hub:
         best = sorted(wares.values(), key=lambda ware: -ranks[ware.id])[:limit]
         return Found(tuple(best), note)
 
+    @method("mcp.info", access="all", is_long=True)
+    def describe(self, server: Name, tool: Annotated[str, "empty for the server itself"] = "") -> Ware | Offer:
+        """A tool with its schema, or what a server says of itself, its resources and prompts."""
+        return self.info(server, tool) if tool else self.offer(server)
+
     def _by_meaning(self, query: str, limit: int) -> tuple[list[Ware], str]:
         model = self._offers.embedder()
         if not model:
@@ -221,9 +243,10 @@ class Hub:
             return [], f"the vectors are another model's: {INDEX} makes them anew"
         return self._offers.by_meaning(model, vectors[0], limit), ""
 
+    @method("mcp.index", is_long=True)
     def index(self) -> dict[str, Any]:
-        """Ask every server, and make what searching by meaning needs; says what came of it."""
-        found = self.listing(is_fresh=True)
+        """Ask every server anew and make what searching by meaning needs."""
+        found = self.listing(fresh=True)
         made, note = 0, ""
         try:
             if found.wares:
@@ -272,22 +295,28 @@ class Hub:
             detail = {"server": server, "tool": tool, "ms": round(1000 * (monotonic_s() - began_s)), "outcome": outcome}
             self._given.note("server_call", severity="info", session=session, run=run, actor=f"mcp:{server}", detail=detail)
 
-    def ping(self, server: str) -> dict[str, Any]:
-        """How long a server takes to answer, and what it calls itself."""
+    @method("mcp.ping", access="all", is_long=True)
+    def ping(self, server: Name) -> dict[str, Any]:
+        """How long a server takes to answer; it is started if need be."""
         return self._ask(self._pick(server), "ping", {}, LIST_S)
 
-    def resource(self, server: str, uri: str) -> str:
+    @method("mcp.resource", access="all", is_long=True)
+    def resource(self, server: Name, uri: str) -> dict[str, Any]:
         """The text of a resource."""
         found = self._pick(server)
-        return content.resource(self._ask(found, "resource", {"uri": uri}, found.keys.timeout_s))
+        text = content.resource(self._ask(found, "resource", {"uri": uri}, found.keys.timeout_s))
+        return {"server": server, "uri": uri, "text": text}
 
-    def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> str:
-        """A prompt as messages to read."""
+    @method("mcp.prompt", access="all", is_long=True)
+    def prompt(self, server: Name, name: str, arguments: dict[str, str] | None = None) -> dict[str, Any]:
+        """A prompt of a server, filled in."""
         found = self._pick(server)
-        return content.prompt(self._ask(found, "prompt", {"name": name, "arguments": dict(arguments)}, found.keys.timeout_s))
+        text = content.prompt(self._ask(found, "prompt", {"name": name, "arguments": arguments or {}}, found.keys.timeout_s))
+        return {"server": server, "name": name, "text": text}
 
-    def task(self, server: str, action: str, task: str) -> dict[str, Any]:
-        """A long piece of work that a server does: list, get, result or cancel, in its own words."""
+    @method("mcp.task", access="all", is_long=True)
+    def task(self, server: Name, action: Literal["list", "get", "result", "cancel"], task: str = "") -> dict[str, Any]:
+        """Long pieces of work that a server does: all of them, one, its result, or its end."""
         found = self._pick(server)
         return self._ask(found, "task", {"action": action, "task": task}, found.keys.timeout_s)
 
@@ -318,10 +347,16 @@ class Hub:
 
     # -- managing them ----------------------------------------------------------------------------
 
-    def add(self, name: str, entry: Mapping[str, Any], *, is_replacing: bool = False) -> Server:
-        """Configure a server; values that look like secrets go into the vault, and their names into the file."""
+    @method("mcp.add")
+    def add(
+        self,
+        name: Name,
+        entry: Annotated[dict[str, Any], "command, args, env, or url, headers; and what [tools.mcp.NAME] knows besides"],
+        replace: bool = False,
+    ) -> dict[str, Any]:
+        """Configure a server; keys and tokens among its values go into the vault."""
         entries = server_config.load(self._given.home)
-        if (name in entries and not is_replacing) or name in self._given.settings().tools.mcp:
+        if (name in entries and not replace) or name in self._given.settings().tools.mcp:
             raise BadInput(f"there is a server {name} already", hint=f"owlbox mcp remove {name} first, or choose another name")
         server = server_config.check(name, entry, self._given.environ)
         if server.transport == "stdio":
@@ -332,10 +367,11 @@ class Hub:
             held[(table, key)] = secret
         server_config.save(self._given.home, {**entries, name: server_config.without(entry, held)})
         self.changed()
-        return server
+        return {"name": server.name, "transport": server.transport, "where": server.where}
 
-    def remove(self, name: str, *, is_trial: bool = False, keeps_login: bool = False) -> list[str]:
-        """Forget a server with its index and its secrets; the lines say what went, or would go."""
+    @method("mcp.remove")
+    def remove(self, name: Name, dry_run: bool = False, keep_auth: bool = False) -> dict[str, Any]:
+        """Forget a server with its index and its secrets."""
         entries = server_config.load(self._given.home)
         if name not in entries:
             if name in self._given.settings().tools.mcp:
@@ -344,10 +380,10 @@ class Hub:
         offer = self._offers.of(name)
         lines = [f"{name} in {server_config.FILE}"]
         lines += [f"{count} tools in the index"] if (count := self._offers.counts().get(name, 0)) else []
-        gone = [] if keeps_login else self._secrets_of(name, entries[name], has_login=offer is not None and offer.has_login)
+        gone = [] if keep_auth else self._secrets_of(name, entries[name], has_login=offer is not None and offer.has_login)
         lines += [f"secret {secret}" for secret in gone]
-        if is_trial:
-            return lines
+        if dry_run:
+            return {"name": name, "removed": lines, "is_dry_run": True}
         server_config.save(self._given.home, {key: value for key, value in entries.items() if key != name})
         self._offers.forget(name)
         for secret in gone:
@@ -355,7 +391,12 @@ class Hub:
         if self._given.ferry.is_up:
             self._given.ferry.call("close", {"name": name}, deadline_s=30)
         self.changed()
-        return lines
+        return {"name": name, "removed": lines, "is_dry_run": False}
+
+    @method("mcp.auth", is_long=True)
+    def log_in_caller(self, server: Name, *, call: Call) -> dict[str, Any]:
+        """Log in to a server; tells `mcp.authorize` with the address that a person has to open."""
+        return self.login(server, call.notify)
 
     def login(self, name: str, listen: Listen) -> dict[str, Any]:
         """Log in to a server with a person's help, who is told an address; keeps what that brings in the vault."""
@@ -369,21 +410,23 @@ class Hub:
         self._given.ferry.call("close", {"name": name}, deadline_s=30)
         return {**told["value"], "is_needed": True}
 
-    def answer(self, name: str, address: str) -> None:
-        """The address to which a login led that is being waited for."""
-        self._given.ferry.call("answer", {"name": name, "address": address}, deadline_s=30)
+    @method("mcp.answer")
+    def answer(self, server: Name, address: str) -> dict[str, Any]:
+        """The address to which a login led, where it could not come back to this machine by itself."""
+        self._given.ferry.call("answer", {"name": server, "address": address}, deadline_s=30)
+        return {"server": server}
 
-    def logout(self, name: str) -> bool:
-        """Forget a login; False when there was none."""
-        server = self._pick(name)
-        offer = self._offers.of(name)
-        if offer is None or not offer.has_login:
-            return False
-        self._drop(server.tokens)
-        self._offers.logged_in(name, False)
-        if self._given.ferry.is_up:
-            self._given.ferry.call("close", {"name": name}, deadline_s=30)
-        return True
+    @method("mcp.deauth")
+    def logout(self, server: Name) -> dict[str, Any]:
+        """Forget a login."""
+        found, offer = self._pick(server), self._offers.of(server)
+        has_login = offer is not None and offer.has_login
+        if has_login:
+            self._drop(found.tokens)
+            self._offers.logged_in(server, False)
+            if self._given.ferry.is_up:
+                self._given.ferry.call("close", {"name": server}, deadline_s=30)
+        return {"server": server, "is_changed": has_login}
 
     # -- within -----------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ from appliance.models.pool import Pool
 from appliance.models.providers import memory_room
 from appliance.records import Ask, Finish, to_plain
 from appliance.runtime import config, log, rpc_server, sd_notify
-from appliance.runtime.jsonrpc import Peer, method
+from appliance.runtime.jsonrpc import Peer
+from appliance.runtime.methods import method
 from appliance.runtime.paths import Home, broker_socket, runtime_folder
 from appliance.runtime.rpc_server import Call, Gate, Listener
 from appliance.runtime.signatures import Range

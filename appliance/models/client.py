@@ -7,13 +7,14 @@ piece, or when it is lost again and again, the answer is lost and the caller is 
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, Lost, OwlError
 from appliance.models.failover import denied
 from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_plain, to_plain
 from appliance.runtime import log
+from appliance.runtime.methods import method
 from appliance.runtime.rpc_client import Client
 
 LOG = logging.getLogger(__name__)
@@ -61,8 +62,10 @@ class Models:
         """Where the broker listens now: a worker's may be another one each time."""
         return self._where if isinstance(self._where, str) else self._where()
 
+    @method("model.plan", access="all")
     def plan(self, pool: str = "") -> tuple[Route, ...]:
-        """The routes of a pool ("" for the one `models.pool` names), best first; Unavailable says what is missing."""
+        """The routes of a pool that could answer now, best first; what is missing when there is none. Loads nothing."""
+        # The empty name is the pool that `models.pool` names; what is missing comes as Unavailable.
         return tuple(from_plain(Route, r) for r in self._call("plan", {"pool": self._only or pool}))
 
     def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
@@ -97,6 +100,21 @@ class Models:
             params = {"texts": list(texts[start : start + AT_ONCE]), "is_background": is_background, "deadline_s": deadline_s}
             found += self._call("embed", params, deadline_s=deadline_s)
         return found
+
+    @method("model.providers", access="all")
+    def providers(self) -> dict[str, Any]:
+        """How each configured provider is doing, its limits, and what is spent; asks none of them."""
+        return dict(self._call("providers", {}))
+
+    @method("model.remote", access="all", is_long=True)
+    def list_remote(self) -> list[dict[str, Any]]:
+        """Every model that the configured providers offer, with its window and price; asks all of them."""
+        return list(self._call("listing", {}))
+
+    @method("model.reset")
+    def reset(self, provider: Annotated[str, "its name; empty for all"] = "") -> dict[str, Any]:
+        """Ask a provider again at once that is left alone after failures."""
+        return dict(self._call("reset", {"provider": provider}))
 
     def call(self, method: str, params: dict[str, Any]) -> Any:
         """Any other short method of the broker, which is waited for when it has to start first."""

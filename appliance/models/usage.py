@@ -8,10 +8,12 @@ what a request cost comes with its end.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from appliance.clock import now_ms
 from appliance.records import Ask, Finish, Route
+from appliance.runtime.methods import method
+from appliance.runtime.signatures import Range
 from appliance.store.database import Store
 
 MOST_RECORDS = 1000  # of one person (A-128)
@@ -80,20 +82,34 @@ class Accounts:
                 (*key, *tokens, finish.cost_micros or 0, int(finish.cost_micros is None)),
             )
 
-    def sums(self, by: By = "day", *, days: int = 31, person: str = "", session: str = "") -> list[Sum]:
-        """The last days' requests by day, newest first, or by something else, dearest first; of one person or session or all."""
+    @method("usage.sums")
+    def sums(
+        self,
+        by: By = "day",
+        days: Annotated[int, Range(1, 36_500), "how many days back, today included"] = 31,
+        person: Annotated[str, "only this person's; empty for everybody's"] = "",
+        session: Annotated[str, "only this session's; empty for all"] = "",
+    ) -> list[Sum]:
+        """Requests, tokens and millionths of a dollar by day, person, session, model or provider; of `unpriced` nobody knows."""
         where, given = ["day > ?"], [_day(now_ms() - days * 86_400_000)]
         for name, value in (("person", person), ("session", session)):
             if value:
                 where.append(f"{name} = ?")
                 given.append(value)
         totals = ", ".join(f"SUM({name})" for name in COUNTS)
+        # Days the newest first, all else the dearest first.
         order = "name DESC" if by == "day" else "SUM(cost_micros) DESC, SUM(prompt + output) DESC, name"
         sql = f"SELECT {GROUPS[by]} AS name, {totals} FROM usage WHERE {' AND '.join(where)} GROUP BY name ORDER BY {order}"
         return [Sum(str(name), *map(int, counts)) for name, *counts in self._store.rows(sql, given)]
 
-    def records(self, *, person: str | None = None, run: str = "", limit: int = 50) -> list[dict[str, Any]]:
-        """Requests one by one, newest first."""
+    @method("usage.requests")
+    def records(
+        self,
+        person: Annotated[str | None, "only this person's; empty for the box's own, null for all"] = None,
+        run: Annotated[str, "only this thread's; empty for all"] = "",
+        limit: Annotated[int, Range(1, 1000), "how many, newest first"] = 50,
+    ) -> list[dict[str, Any]]:
+        """Requests to models one by one; of each person the newest thousand are kept."""
         where, given = ["1"], []
         for name, value in (("person", person), ("run", run or None)):
             if value is not None:

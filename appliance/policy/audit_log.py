@@ -9,11 +9,13 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.runtime import log as logs
+from appliance.runtime.methods import method
+from appliance.runtime.signatures import Range
 from appliance.store.database import Row, Store
 
 LOG = logging.getLogger(__name__)
@@ -102,6 +104,20 @@ class Ledger:
             if self._count % PRUNE_EVERY == 0:
                 self._crop(execute)
         LOG.log(LEVELS[severity], "audit %s", kind, extra={"session": session, "run": run, "actor": actor, "rule": rule})
+
+    @method("audit.list")
+    def list_by_fields(
+        self,
+        kind: Annotated[str, "only kinds that begin so, such as mount_"] = "",
+        severity: str = "",
+        session: str = "",
+        run: str = "",
+        rule: Annotated[str, "only rules with this in their name"] = "",
+        before: Annotated[int, Range(0, 2**62), "only rows with a smaller id; 0 for the newest"] = 0,
+        limit: Annotated[int, Range(1, 1000), "how many to show"] = 50,
+    ) -> list[Line]:
+        """What was allowed, refused and done, newest first."""
+        return self.listing(Asked(kind, severity, session, run, rule, before, limit))
 
     def listing(self, asked: Asked | None = None) -> list[Line]:
         """Rows, newest first."""

@@ -2,7 +2,8 @@
 
 Owns the `grants` table. One says whom or what may be reached (`kind` and `target`, which may be `*`), on account of whose
 texts (`origins`, such as `web:example.org`, `mcp:time` or `any`), for whom, and until when. What is revoked or has expired
-stays as a record. Knows nothing about runs. Not promised: that a clock which is set back does not make one last longer.
+stays as a record. Whoever may open the socket may grant; no model can. Knows nothing about runs.
+Not promised: that a clock which is set back does not make one last longer.
 """
 
 import fnmatch
@@ -10,11 +11,15 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, NotFound
-from appliance.policy.taint import KINDS, Mark
+from appliance.policy.audit_log import Ledger
+from appliance.policy.taint import KINDS, Kind, Mark
+from appliance.runtime.methods import Call, method
+from appliance.runtime.signatures import Range
+from appliance.runtime.users import user_name
 from appliance.store.database import Row, Store
 from appliance.text.fences import is_origin
 
@@ -55,10 +60,42 @@ class Grant:
 
 
 class Grants:
-    """Reads and writes grants."""
+    """Reads and writes grants. `ledger` hears of those that are revoked."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, ledger: Ledger | None = None) -> None:
         self._store = store
+        self._ledger = ledger or Ledger(store)
+
+    # -- what people do -----------------------------------------------------------------------------
+
+    @method("grant.list")
+    def list_all(self, all: Annotated[bool, "those that were revoked or have expired, too"] = False) -> list[Grant]:
+        """What marked threads may do without asking, newest first."""
+        return self.listing(is_all=all)
+
+    @method("grant.add", access="own")
+    def add_by_person(
+        self,
+        kind: Annotated[Kind, "what is approved"],
+        target: Annotated[str, Range(1, 2000), "host, mcp:NAME, person:NAME, command; may be a pattern, * for all"],
+        origins: Annotated[list[str], "on account of whose texts: web:HOST, mcp:NAME, mail, document, skill:NAME, any"],
+        lasts: Annotated[str, "such as 12h or 7d"] = "7d",
+        person: Annotated[str, "in whose threads; empty is yourself"] = "",
+        *,
+        call: Call,
+    ) -> Grant:
+        """Let such calls pass without asking, for a while."""
+        user = user_name(call.uid)
+        return self.add(person or user, kind, target, origins, lasting(lasts), user)
+
+    @method("grant.revoke")
+    def revoke_by_person(self, id: Annotated[int, Range(1, 2**62), "its number"], *, call: Call) -> Grant:
+        """Ask again from now on."""
+        taken = self.revoke(id)
+        self._ledger.note("grant_revoked", actor=user_name(call.uid), detail={"grant": id, "target": taken.target})
+        return taken
+
+    # -- the table ----------------------------------------------------------------------------------
 
     def add(self, person: str, kind: str, target: str, origins: Sequence[str], lasts_ms: int, by: str) -> Grant:
         """A new one; BadInput for a kind or an origin that there is not, and for one that would last for ever."""

@@ -5,7 +5,7 @@ request. Knows nothing about sockets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.errors import NotFound, TooLarge, Unavailable
 from appliance.policy import modes
@@ -15,9 +15,12 @@ from appliance.prompt.packet_types import Packet, Scene
 from appliance.prompt.roles import CHAT, Role
 from appliance.prompt.sent_copies import Copies
 from appliance.records import Route, Terms, ToolSpec, to_plain
+from appliance.runtime.methods import method
+from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Run, Runs
 
 HISTORY = 80
+Named = Annotated[str, "its name or id, or the beginning or end of the id"]
 
 
 class Sight:
@@ -41,13 +44,17 @@ class Sight:
         self._menu = menu
         self._role_of = role_of
 
-    def size(self, ref: str) -> dict[str, Any]:
-        """What fills the packet that would answer a run's newest prompt again, by its best route."""
-        run = self._runs.get(ref)
-        scene = self._scene(run)
+    @method("run.packet", access="own")
+    def size(self, run: Named) -> dict[str, Any]:
+        """What fills the packet that would be sent now; nothing is lowered for it.
+
+        `tokens` and `table` count tokens, `ceiling` is how many it may have; `part_chars` counts the characters of each named part.
+        """
+        found = self._runs.get(run)
+        scene = self._scene(found)
         packet = self._packets.assemble(scene)
         return {
-            "run": run.id,
+            "run": found.id,
             "layout": scene.layout,
             "route": scene.route.name,
             "window": scene.window,
@@ -58,20 +65,21 @@ class Sight:
             "text": packet.table.text(),
             "notes": list(packet.notes),
             "part_chars": _part_chars(packet),
-            "copies": self._copies.turns(run.id),
-            "telemetry": telemetry(self._runs.turns(run.id)),
+            "copies": self._copies.turns(found.id),
+            "telemetry": telemetry(self._runs.turns(found.id)),
         }
 
-    def copy(self, ref: str, turn: int) -> dict[str, Any]:
-        """What a turn's model was sent and said; the newest turn for 0."""
-        run = self._runs.get(ref)
-        turns = self._copies.turns(run.id)
+    @method("run.copy", access="own")
+    def copy(self, run: Named, turn: Annotated[int, Range(0, 10_000_000), "which turn; 0 is the newest"] = 0) -> dict[str, Any]:
+        """What a turn's model was sent and said, word for word, where `runs.copies` keeps that."""
+        known = self._runs.get(run).id
+        turns = self._copies.turns(known)
         if not turns:
             hint = 'by default only those of run.ask and run.act are: runs.copies = "all" keeps all from now on'
-            raise NotFound(f"nothing that was sent in thread {run.id} is kept", hint=hint)
-        found = self._copies.get(run.id, turn or turns[-1])
+            raise NotFound(f"nothing that was sent in thread {known} is kept", hint=hint)
+        found = self._copies.get(known, turn or turns[-1])
         texts = {name: found.text(name) for name in ("system", "user", "answer", "reasoning")}
-        return {"run": run.id, "turn": found.turn, "route": found.route, "tokens": found.tokens, "at_ms": found.at_ms, **texts}
+        return {"run": known, "turn": found.turn, "route": found.route, "tokens": found.tokens, "at_ms": found.at_ms, **texts}
 
     def require_room(self, ref: str, tokens: int) -> None:
         """TooLarge when a run that is shown its entries has no room for so many tokens more (R-045)."""
@@ -86,9 +94,10 @@ class Sight:
             hint = "name fewer files; what was named is followed all the same"
             raise TooLarge(f"{tokens} tokens more are too many: run {run.alias} has room for {free}", hint=hint)
 
-    def compact(self, ref: str) -> dict[str, Any]:
-        """Summarize the older part of a run's conversation now."""
-        event = self._compactor.compact(ref)
+    @method("run.compact", access="own", is_long=True)
+    def compact(self, run: Named) -> dict[str, Any]:
+        """Summarize the older part of a conversation for its model; the originals stay."""
+        event = self._compactor.compact(run)
         given = event.input or {}
         return {"run": event.run, "seq": event.seq, "covers": len(given["covers"]), "by": given["by"], "summary": event.content}
 

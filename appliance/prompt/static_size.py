@@ -4,7 +4,7 @@ Static is everything but the person's own text: instructions, tools, documents a
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.ingest import notes
 from appliance.models.client import Models
@@ -12,6 +12,7 @@ from appliance.prompt.packet import Packets
 from appliance.prompt.roles import ASSISTANT, Role, Roles
 from appliance.records import Ask, Message, ToolSpec
 from appliance.runtime import log
+from appliance.runtime.methods import method
 from appliance.text import markdown
 
 
@@ -27,12 +28,13 @@ class Sizes:
         self._specs = specs
         self._pool = pool
 
-    def measure(self, text: str, name: str = "") -> dict[str, Any]:
-        """Tokens of the prompt for a text, as a role would send it: by part, in groups, the static ones, and in all."""
-        role = self._roles.assistant() if name in ("", ASSISTANT) else self._roles.child(name)
-        route = self._models.plan(role.pool or self._pool())[0]
-        specs = tuple(self._specs(role))
-        system = self._packets.system(specs, route.dialect, route.window, role)
+    @method("prompt.size", access="own")
+    def measure(self, text: str = "hi", role: Annotated[str, "as this role sends it"] = "") -> dict[str, Any]:
+        """The prompt for a text, in tokens by part, as the broker counts what it receives."""
+        wanted = self._roles.assistant() if role in ("", ASSISTANT) else self._roles.child(role)
+        route = self._models.plan(wanted.pool or self._pool())[0]
+        specs = tuple(self._specs(wanted))
+        system = self._packets.system(specs, route.dialect, route.window, wanted)
         ask = Ask(
             system=system, messages=(Message("user", text),), tools=specs, dialect=route.dialect, correlation=log.correlation()
         )
@@ -50,7 +52,7 @@ class Sizes:
                 groups["person"] += tokens
         static = sum(tokens for name, tokens in groups.items() if name != "person")
         return {
-            "role": role.name,
+            "role": wanted.name,
             "route": route.name,
             "dialect": route.dialect,
             "model": measure.model,

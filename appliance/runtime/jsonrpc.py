@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0 in newline-delimited frames: codec, `@method` marks, error mapping, a framed socket.
+"""JSON-RPC 2.0 in newline-delimited frames: codec, error mapping, a framed socket.
 
 Standard library only, so the command line starts quickly. Knows nothing about who serves what: the
-server side is `runtime.rpc_server`, the caller's side is `client`. Two members go beyond the standard, both
+server side is `runtime.rpc_server`, the caller's side is `runtime.rpc_client`. Two members go beyond the standard, both
 optional in a request: `correlation` (UUID v4 that every log line of the work repeats) and
 `deadline_s`. Batches are refused.
 """
@@ -12,11 +12,10 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
-from appliance.clock import CancelToken
 from appliance.errors import BadInput, Lost, NotFound, OwlError, ProviderError, Refused, TooLarge, from_outcome
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
@@ -24,8 +23,6 @@ SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
 MAX_PATH_BYTES = 107  # sun_path of Linux, without its final NUL
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, SERVER_ERROR = -32700, -32600, -32601, -32602, -32000
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Peer(NamedTuple):
@@ -35,41 +32,6 @@ class Peer(NamedTuple):
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
-
-
-Access = Literal["admin", "own", "all"]
-
-
-class Mark(NamedTuple):
-    """What `@method` notes: the name, whether it streams for long, whether its calls are too many to be news in the log.
-
-    `access` says who may call it where a server tells people apart: admins; everybody for what is theirs ("own"); everybody.
-    """
-
-    name: str
-    is_long: bool = False
-    is_quiet: bool = False
-    access: Access = "admin"
-
-
-def method(name: str, *, access: Access = "admin", is_long: bool = False, is_quiet: bool = False) -> Callable[[F], F]:
-    """Mark a function as something the socket offers, under this name. Marks only; nothing is registered."""
-
-    def mark(function: F) -> F:
-        function.rpc = Mark(name, is_long, is_quiet, access)  # type: ignore[attr-defined]
-        return function
-
-    return mark
-
-
-def marked(owner: object) -> dict[str, Callable[..., Any]]:
-    """The bound functions of an object that carry `@method`, by their socket name."""
-    found: dict[str, Callable[..., Any]] = {}
-    for attribute in dir(type(owner)):
-        mark = getattr(getattr(type(owner), attribute), "rpc", None)
-        if isinstance(mark, Mark):
-            found[mark.name] = getattr(owner, attribute)
-    return found
 
 
 def encode(frame: dict[str, Any]) -> bytes:
@@ -264,24 +226,3 @@ class Wire:
     def _let_go(self) -> None:
         if self._is_closed and not self._users:
             self.sock.close()
-
-
-class Call(Protocol):
-    """One request being served, over a socket or in this process: who asks, how to stream back, when to stop."""
-
-    correlation: str
-    cancel: CancelToken
-
-    @property
-    def uid(self) -> int:
-        """The caller's user id, as the kernel says."""
-        ...
-
-    @property
-    def client(self) -> str:
-        """What the caller calls itself: cli, tui, ..."""
-        ...
-
-    def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Stream something to the caller; Lost when it has gone."""
-        ...

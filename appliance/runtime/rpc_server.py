@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from appliance import __version__
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, sleep_s
 from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime import jsonrpc, log
-from appliance.runtime.jsonrpc import Mark, Peer, Wire
-from appliance.runtime.signatures import Signature, signature
+from appliance.runtime.jsonrpc import Peer, Wire
+from appliance.runtime.methods import Mark, Method, find_methods
 from appliance.store import durability
 
 LOG = logging.getLogger(__name__)
@@ -155,8 +154,7 @@ class Listener:
         self._long = threading.BoundedSemaphore(max_long)
         self._guests_long = threading.BoundedSemaphore(max(1, max_long * 3 // 4))  # of what may be open, for others than owners
         self._guests = threading.Semaphore(max(1, threads // 2))
-        self._methods: dict[str, tuple[Callable[..., Any], Signature]] = {}
-        self._marks: dict[str, Mark] = {}
+        self._methods: dict[str, Method] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-call")
         self._guard = threading.Lock()
         self._connections: dict[Connection, None] = {}  # in the order in which they came
@@ -171,16 +169,18 @@ class Listener:
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Offer a function under a name; Conflict when the name is taken."""
-        if name in self._methods or name in (*BEFORE_HELLO, "cancel"):
-            raise Conflict(f"method {name} is offered twice")
-        self._methods[name] = (function, signature(function, skip=("self", "call")))
-        self._marks[name] = getattr(function, "rpc", Mark(name))
+        self._add(Method(getattr(function, "rpc", Mark(name)), function), name)
 
     def offer(self, *owners: object) -> None:
-        """Offer every function that the owners marked with `@jsonrpc.method`."""
+        """Offer every function that the owners marked with `@method`."""
         for owner in owners:
-            for name, function in jsonrpc.marked(owner).items():
-                self.add(name, function)
+            for name, found in find_methods(owner).items():
+                self._add(found, name)
+
+    def _add(self, found: Method, name: str) -> None:
+        if name in self._methods or name in (*BEFORE_HELLO, "cancel"):
+            raise Conflict(f"method {name} is offered twice")
+        self._methods[name] = found
 
     def start(self) -> None:
         """Begin to accept, in a thread of its own."""
@@ -361,7 +361,7 @@ class Listener:
         if is_over:
             call.connection.wire.close()  # it asks again whoever serves next
             return
-        is_long = name in self._marks and self._marks[name].is_long
+        is_long = name in self._methods and self._methods[name].mark.is_long
         if is_long and not self._has_room(call):
             hint = "try again when one of them has ended"
             self._decline(call, name, Busy(f"{self._max_long} long calls such as {name} are open already", hint=hint))
@@ -442,7 +442,7 @@ class Listener:
         """The log line of a request (A-188)."""
         peer = connection.peer
         # Our own watchdog asking itself twice a minute is no news, and would wear the card; nor is one who looks on.
-        is_quiet = (name == "ping" and peer.pid == os.getpid()) or (name in self._marks and self._marks[name].is_quiet)
+        is_quiet = (name == "ping" and peer.pid == os.getpid()) or (name in self._methods and self._methods[name].mark.is_quiet)
         LOG.log(
             logging.DEBUG if is_quiet else logging.INFO,
             "request",
@@ -499,7 +499,7 @@ class Listener:
         if name == "ping":
             return {"pid": os.getpid(), "name": self.name}
         if name == "discover":
-            return {n: {"doc": cleandoc(f.__doc__ or ""), "params": s.schema()} for n, (f, s) in sorted(self._methods.items())}
+            return {name: {"doc": one.doc, "params": one.signature.schema()} for name, one in sorted(self._methods.items())}
         if name == "hello":
             self._gate(call.peer, params)
             call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
@@ -509,10 +509,10 @@ class Listener:
             raise Refused(f"say hello before {name}", hint='first request: hello {"client": NAME, "token": TOKEN}')
         if name not in self._methods:
             raise NotFound(f"unknown method {name}", hint="discover lists the methods")
-        function, sign = self._methods[name]
-        arguments = sign.bind(params)
-        with self._entitle(call.uid, self._marks[name], arguments), durability.asked():
-            return function(call, **arguments)
+        found = self._methods[name]
+        arguments = found.signature.bind(params)
+        with self._entitle(call.uid, found.mark, arguments), durability.asked():
+            return found.run(call, arguments)
 
 
 def _correlation(frame: dict[str, Any]) -> str:

@@ -1,24 +1,34 @@
 """The core's way to the vault, which its broker keeps: forwards what people do with secrets, fetches what it needs itself.
 
+People's values come sealed for the broker and pass unread. Whoever may open the socket may set and remove secrets; a value is
+shown to the core's own user and to root alone, and a provider's key to nobody. No model can call any of this.
+
 What is fetched is hidden by the core from then on. A provider's key is never fetched; it is hidden all the same, by a mark
 that finds it in a text and does not tell it. Knows nothing about how the
 vault keeps anything.
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from appliance.errors import OwlError
+from appliance.errors import OwlError, Refused
 from appliance.records import from_plain
 from appliance.runtime.log import Mark, Redactor
+from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
+from appliance.runtime.signatures import Range
 from appliance.secrets import plaintext_migration
 from appliance.secrets.encryption import post
 
 LOG = logging.getLogger(__name__)
 PREFIX = "secret:"
 CHANGING = ("secret.set", "secret.remove", "secret.purge", "secret.unlock")
+
+Name = Annotated[str, Range(1, 80), "its name, such as llm/openai"]
+Sealed = Annotated[str, "sealed for the broker's letterbox"]
+End = Annotated[int | None, "when it ends, in milliseconds since 1970; none for never"]
 
 
 class Strongbox:
@@ -28,17 +38,70 @@ class Strongbox:
         self._call = call
         self._redactor = redactor
 
-    def forward(self, method: str, params: dict[str, Any]) -> Any:
+    # -- what people do ---------------------------------------------------------------------------
+
+    @method("secret.address")
+    def address(self) -> str:
+        """The broker's letterbox, to seal values for."""
+        return str(self._forward("secret.address"))
+
+    @method("secret.list")
+    def listing(self) -> dict[str, Any]:
+        """`secrets` without their values, and how the vault is kept."""
+        return dict(self._forward("secret.list"))
+
+    @method("secret.set")
+    def set(self, name: Name, sealed: Sealed, expires_ms: End = None) -> dict[str, Any]:
+        """Keep a value, in place of the one before."""
+        return dict(self._forward("secret.set", name=name, sealed=sealed, expires_ms=expires_ms))
+
+    @method("secret.remove")
+    def remove(self, name: Name) -> dict[str, Any]:
+        """Forget a secret."""
+        return dict(self._forward("secret.remove", name=name))
+
+    @method("secret.expire")
+    def expire(self, name: Name, expires_ms: End = None) -> dict[str, Any]:
+        """Let a secret end at a time, or never."""
+        return dict(self._forward("secret.expire", name=name, expires_ms=expires_ms))
+
+    @method("secret.purge")
+    def purge(self) -> dict[str, Any]:
+        """Remove what has expired; the names."""
+        return dict(self._forward("secret.purge"))
+
+    @method("secret.rotate")
+    def rotate(
+        self, to: Annotated[str, "file, passphrase or credential; empty keeps the kind"] = "", sealed: Sealed = ""
+    ) -> dict[str, Any]:
+        """Encrypt everything anew under a new key, all or nothing."""
+        return dict(self._forward("secret.rotate", to=to, sealed=sealed))
+
+    @method("secret.unlock")
+    def unlock(self, sealed: Sealed) -> dict[str, Any]:
+        """Give the broker the passphrase, until it ends."""
+        return dict(self._forward("secret.unlock", sealed=sealed))
+
+    @method("secret.reveal")
+    def reveal(self, name: Name, address: Annotated[str, "the letterbox of who wants to see it"], *, call: Call) -> str:
+        """The value of a secret that is no provider's key, sealed for the caller; for the core's own user and root."""
+        if call.uid not in (os.getuid(), 0):
+            raise Refused("values are shown to the owner of this box alone", hint="sudo -u owlbox owlbox secret show NAME --yes")
+        return str(self._forward("secret.reveal", name=name, address=address))
+
+    def _forward(self, name: str, /, **params: Any) -> Any:
         """What the broker answers to a method of the vault; what is sealed in it stays so."""
-        answer = self._call(method, params)
-        if method in CHANGING:
+        answer = self._call(name, params)
+        if name in CHANGING:
             self.learn(self._call)
         return answer
+
+    # -- what the core needs itself ---------------------------------------------------------------
 
     def put(self, name: str, value: str) -> bool:
         """Keep a value that was found in plain; False when it was kept already."""
         sealed = post(self._call("secret.address", {}), value, f"set {name}")
-        return bool(self.forward("secret.set", {"name": name, "sealed": sealed})["is_changed"])
+        return bool(self._forward("secret.set", name=name, sealed=sealed)["is_changed"])
 
     def settle(self, home: Home, environ: Mapping[str, str]) -> plaintext_migration.Moved | None:
         """Move plain keys of a configuration into the vault; None when there are none, or when it could not be done."""

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from appliance.errors import BadInput, OwlError, Refused
 from appliance.records import to_plain
-from appliance.runtime.jsonrpc import Call, method
 from appliance.runtime.log import marks
+from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.secrets.encryption import Letterbox, post
 from appliance.secrets.vault import HANDED, KINDS, OWN, Kind, Vault

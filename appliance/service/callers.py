@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from appliance.errors import Refused
-from appliance.runtime.jsonrpc import Mark
+from appliance.runtime.methods import Mark
 from appliance.runtime.users import user_name
 from appliance.sessions.runs import Runs
 from appliance.store import visibility

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from appliance.agent.approvals import ACCEPTED, VETO
-from appliance.agent.command_output import Ended, Streams
+from appliance.agent.command_output import Streams
 from appliance.agent.command_runs import Executions
 from appliance.agent.loop_events import CommandStopped, LoopStored
 from appliance.agent.tool_messages import Postbox
-from appliance.channels.rpc import command_output as doors
+from appliance.channels.rpc.command_output import CommandOutput
 from appliance.errors import OwlError
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.verbs import Verbs
@@ -85,7 +85,7 @@ class Workshop:
         self.postbox = Postbox(outbox, gate, person)
         hooks.add(VETO, self.executions.check)
         hooks.add(ACCEPTED, self.executions.accepted)
-        self.door = doors.Streams(doors.Pours(self._append, self._complete, self._abort, self._cancel, self.executions.tails))
+        self.methods = CommandOutput(floor.runs, self.streams, self.executions, ledger)
 
     def services(self) -> dict[str, Any]:
         """What tools may ask for by name."""
@@ -118,23 +118,3 @@ class Workshop:
     def _tell(self, stopped: CommandStopped) -> None:
         person = self._floor.runs.person(self._floor.runs.get(stopped.run).session)
         self._notices.put(Notice(person, f"stopped: {stopped.command}", stopped.run))
-
-    # -- for the door -------------------------------------------------------------------------------
-
-    def _append(self, run: str, path: str, text: str) -> int:
-        return self.streams.append(self._floor.runs.get(run).id, path, text)
-
-    def _complete(self, run: str, path: str, exit_code: int, duration_ms: int) -> None:
-        self._end(run, path, Ended(exit_code, duration_ms))
-
-    def _abort(self, run: str, path: str, reason: str) -> None:
-        self._end(run, path, Ended(-1, 0, reason or "aborted", is_stopped=True))
-
-    def _end(self, run: str, path: str, ended: Ended) -> None:
-        self.streams.end(self._floor.runs.get(run).id, path, ended)
-
-    def _cancel(self, run: str, path: str, reason: str) -> int:
-        known = self._floor.runs.get(run).id
-        count = self.executions.cancel(known, path, reason or "stopped")
-        self._floor.warden.ledger.note("exec_cancelled", run=known, detail={"path": path, "reason": reason, "stopped": count})
-        return count + (0 if path else self.streams.clear(known))

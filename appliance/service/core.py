@@ -29,16 +29,16 @@ from appliance.agent.titles import Titles
 from appliance.agent.toolbox import Toolbox
 from appliance.channels import session_control
 from appliance.channels.inbox import Inbox
-from appliance.channels.rpc.approvals import Decisions
-from appliance.channels.rpc.core_methods import Means, Pending, Reloaded, Rpc, Shelf, Taking
-from appliance.channels.rpc.guests import GuestDoor
-from appliance.channels.rpc.packet import Glance, Looks
-from appliance.channels.rpc.secrets import Secrets
-from appliance.channels.rpc.sessions import Record
-from appliance.channels.rpc.usage import Books, Costs
+from appliance.channels.rpc.approvals import ApprovalMethods
+from appliance.channels.rpc.entries import EntryMethods
+from appliance.channels.rpc.sessions import SessionMethods
+from appliance.channels.rpc.sql import SqlMethods
+from appliance.channels.rpc.threads import ThreadMethods
+from appliance.channels.rpc.tools import ToolMethods
 from appliance.clock import now_ms, this_process
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.ingest import notes
+from appliance.ingest.notes import PromptDocuments
 from appliance.ingest.own_documents import Documents
 from appliance.ingest.receiver import Intake
 from appliance.ingest.skills import Skills
@@ -59,7 +59,6 @@ from appliance.knowledge.views import Actor, Views
 from appliance.mcp.page_loader import Loading
 from appliance.models.client import Models
 from appliance.models.usage import Accounts
-from appliance.policy.grants import Grant
 from appliance.prompt.budget import Budget, Rows
 from appliance.prompt.compaction import Compactor
 from appliance.prompt.entry_blocks import Blocks
@@ -73,10 +72,10 @@ from appliance.runtime import config, hook_points, log, paths, sd_notify
 from appliance.runtime.crash_points import Passed, nobody
 from appliance.runtime.events import Events
 from appliance.runtime.hooks import Hooks
+from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.shutdown import Shutdown
-from appliance.runtime.users import user_name
 from appliance.secrets.vault_client import Strongbox
 from appliance.service import home_faults, policy_parts, small_models
 from appliance.service.agent_limits import limits
@@ -84,11 +83,11 @@ from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Broker, Given, Keeper
 from appliance.service.broker_renewal import Renewal
 from appliance.service.command_parts import Floor, Workshop
-from appliance.service.entry_actions import Acting
 from appliance.service.heartbeat_parts import Unasked
 from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
 from appliance.service.mcp_parts import Harbor
+from appliance.service.pending_keys import Pending, Reloaded
 from appliance.service.queue_parts import Ground, Office
 from appliance.service.role_parts import Stage as Scenery
 from appliance.service.role_parts import Troupe
@@ -167,9 +166,7 @@ class Core:
             only=broker.route if broker is not None else "",
         )
         self.local = LocalModels(home, current, self.models, self.broker)
-        self.costs = Costs(Books(accounts.sums, accounts.records, self.models.call))
         self.strongbox = Strongbox(self.models.call, self.redactor)
-        self.secrets = Secrets(self.strongbox.forward)
         self.models.is_local_only = lambda: self.live.current.models.local_only
         patient = Models(lambda: str(self.broker.socket), token=lambda: self.broker.token, revive=lambda reason: "", wait_s=0)
         self.renewal = Renewal(self.broker, patient, self.models.is_local_only)
@@ -302,35 +299,15 @@ class Core:
         self.unasked = Unasked(ground, current, self.hours, self.office, self.jobs, is_able, is_lasting=is_shared)
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         sizes = Sizes(self.models, self.packets, self.roles, self.troupe.menu, lambda: self.live.current.models.pool)
-        means = Means(
-            self.toolbox.dispatch, self._tools, self.status, self.plan, sizes.measure, self.reload, self.shut_down, self.local.bench
-        )
         made = session_control.build(
             self.store, self.runs, self.inbox, self.views, self.models.plan, history=self.history, is_served=is_shared
         )
         made.forget = self.workshop.bench.forget
-        self.record = Record(made)
+        self.control = made
         undo = Undo(self.store, self.entries, self.runs, lambda: (self.project, self.folder))
         undo.changed = self.hours.timetable.changed
-        acting = Acting(self.store, self.entries, self.runs, self.verbs, self.project, self.approvals, undo, made)
-        shelf = Shelf(
-            acting.listing,
-            self.entries.view,
-            self.skills.listing,
-            acting.act,
-            acting.history,
-            acting.undo,
-            acting.query,
-            acting.waiting,
-        )
-        taking = Taking(intake.known, intake.chosen, intake.tree, intake.piece, intake.keep, intake.page, intake.part)
-        self.rpc = Rpc(self.inbox, self.runs, means, shelf, taking)
-        self.decisions = Decisions(
-            self.inbox, acting.decide, self.approvals.loop_of, lambda *named: to_plain(self.approvals.show(*named)), self._remember
-        )
         seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.of
         self.sight = Sight(*seen)
-        self.glance = Glance(Looks(self.sight.size, self.sight.copy, self.sight.compact))
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
         self.shutdown.component("unasked", self.unasked.close)
         self.shutdown.component("hours", self.hours.close)
@@ -342,13 +319,22 @@ class Core:
         self.shutdown.component("compactor", self.compactor.close)
         self.shutdown.component("titles", self.titles.close)
         guests = Guests(self.store, services, self.warden.rules, self.warden.ledger)
-        self.guests = GuestDoor(guests.listing, guests.ask)
         self.shutdown.component("guests", guests.close)
         self.shutdown.component("toolbox", self.toolbox.close)
         self.shutdown.component("policy", self.warden.gate.stop)
         self.shutdown.component("indexer", self.indexer.stop)
         self.shutdown.component("broker", self.broker.stop)
         self.shutdown.component("sessions", self.runs.stop_sessions)
+        # The objects whose marked functions a socket offers, and a command without a core calls.
+        self.offered: tuple[object, ...] = (
+            *(self, self.runs, made, made.branches, made.transcripts, undo, self.models, accounts, sizes, self.sight),
+            *(self.skills, PromptDocuments(home.box), intake, self.strongbox, self.warden.ledger, self.warden.methods),
+            *(self.taint.grants, self.local, self.workshop.methods, self.servers, self.servers.hub, guests, self.troupe, self.jobs),
+            *(self.office, self.office.crew, self.outbox, self.office.live, self.unasked),
+            *(ThreadMethods(self.inbox, self.runs), SessionMethods(made), SqlMethods(self.store), ToolMethods(self.toolbox)),
+            EntryMethods(self.entries, self.runs, self.verbs, self.project, self.approvals, made),
+            ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
+        )
 
     def recover(self) -> None:
         """Mend what a killed process left behind, read the skills; writes nothing when there is nothing to mend."""
@@ -410,11 +396,6 @@ class Core:
     def _task_decided(self, decided: TaskDecided) -> None:
         decided.is_found = self.tasks.decided(decided.run, decided.failure)
 
-    def _remember(self, ref: str, run: str, lasts: str, uid: int) -> Grant:
-        """Let the like of a call that waits pass for a while."""
-        waiting = self.approvals.find(ref, self.runs.get(run).id if run else "")
-        return self.released.remember(waiting.ref, waiting.run, lasts, user_name(uid))
-
     def _woke(self) -> None:
         """Another process may have written entries, and left work to us."""
         self.indexer.wake()
@@ -431,10 +412,11 @@ class Core:
             return Broker(self.home, path, self._environ, self.leases)
         return Lender(self.home, self._environ, lambda: Broker(self.home, path, self._environ, self.leases))
 
-    # -- what the door offers -----------------------------------------------------------------------
+    # -- methods ------------------------------------------------------------------------------------
 
+    @method("core.status", access="own")
     def status(self) -> dict[str, Any]:
-        """What runs, what it holds, what it is doing. Starts nothing."""
+        """What runs, what it holds, what it is doing."""
         settings = self.live.current
         try:
             broker: dict[str, Any] = {"state": "not running"}
@@ -469,9 +451,14 @@ class Core:
             "processes": [lease.plain() for lease in self.leases.listing(10)],
         }
 
-    def plan(self, pool: str) -> list[dict[str, Any]]:
-        """The routes of a pool that could answer now, as the broker says."""
-        return [to_plain(route) for route in self.models.plan(pool)]
+    @method("core.reload")
+    def reload_for_caller(self) -> dict[str, Any]:
+        """Read the configuration again; a bad one changes nothing. `changed` is in force, `broker` and `restart` name what waits.
+
+        Keys under `broker` hold as soon as the broker has answered what it is being asked, those under `restart` after one.
+        """
+        done = self.reload()
+        return {"changed": done.changed, **done.pending.plain()}
 
     def reload(self) -> Reloaded:
         """Take a changed configuration and policy into use; ConfigError keeps the old ones. What was not taken is in `pending`."""
@@ -522,10 +509,12 @@ class Core:
         self.strongbox.learn(client.call)
         self.renewal.meet(client)
 
-    def shut_down(self, reason: str) -> None:
-        """Ask for the end; `serve` does it."""
+    @method("core.shutdown")
+    def shut_down(self, reason: str = "asked to") -> dict[str, Any]:
+        """Stop the core in good order."""
         self.shutdown.initiate(reason)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # `serve` ends it
+        return {"state": "initiated"}
 
     def _branch(self, run: str) -> list[Event]:
         """What was said and done on the branch that a run is on."""
@@ -585,10 +574,6 @@ class Core:
         run, terms = starting.run, starting.terms
         if terms.layout == "entries":
             self.project.before_turn(Actor("plugin", run, *self.runs.moment(run)), has_repo=terms.has_repo)
-
-    def _tools(self) -> list[dict[str, Any]]:
-        known = zip(self.toolbox.tools(), self.toolbox.registry())
-        return [{**more, **to_plain(t.spec), "command": t.mark.command, "menu": list(t.mark.menu)} for t, more in known]
 
 
 def _ignore(event: Event) -> None:

@@ -288,7 +288,5 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         max_connections=settings.api.max_connections,
         is_given=given is not None,
     )
-    listener.offer(core.rpc, core.office.queue, core.decisions, core.record, core.glance, core.taint.door, core.servers.door)
-    listener.offer(core.warden.door, core.workshop.door, core.secrets, core.costs, core.office.live, core.guests, core.troupe.door)
-    listener.offer(core.unasked.door, core.unasked.documents)
+    listener.offer(*core.offered)
     return listener

@@ -8,19 +8,18 @@ for the queue.
 import logging
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.channels.quiet_hours import Quiet
-from appliance.channels.rpc.documents import Documents
-from appliance.channels.rpc.heartbeat import Vigil
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, BadInput, OwlError
-from appliance.ingest import notes
 from appliance.knowledge.index import Passages
 from appliance.records import to_plain
+from appliance.runtime.methods import Call, method
 from appliance.runtime.settings import Config
+from appliance.runtime.signatures import Range
+from appliance.runtime.users import user_name
 from appliance.service import maintenance
 from appliance.service.queue_parts import Ground, Office
 from appliance.service.schedule_parts import Hours
@@ -61,7 +60,6 @@ class Unasked:
         hours.preferred = self.preferred
         self.quiet = Quiet(ground.store, lambda: settings().notifications)
         office.courier.tie(self.preferred, self.quiet, office.notices.has_screen)
-        self.documents = Documents(notes.SHIPPED, partial(notes.read_document, ground.home.box), self._write_document)
         self.heartbeat = Heartbeat(
             Means(
                 ground.home.box,
@@ -80,7 +78,6 @@ class Unasked:
         hours.jobs["upkeep"] = lambda due: self._maintain()
         hours.jobs["index"] = lambda due: self._mend_index()
         office.live.look_s = lambda: settings().orchestrator.result_poll_ms / 1000
-        self.door = Vigil(self._view, self._beat, self._mute)
 
     def sync(self) -> None:
         """Bring the owl's own schedules in line with files and configuration; writes nothing when they are."""
@@ -134,9 +131,12 @@ class Unasked:
             return f"made anew: {problems[0]}"
         return "the index is well"
 
-    # -- for the door -----------------------------------------------------------------------------------
+    # -- methods ----------------------------------------------------------------------------------------
 
-    def _view(self, context: str) -> dict[str, Any]:
+    @method("heartbeat.view", access="all")
+    def view(self, call: Call) -> dict[str, Any]:
+        """What is looked after when, what is wrong with HEARTBEAT.md, quiet hours, and the caller's mute and preferred channel."""
+        context = f"user:{user_name(call.uid)}"
         self.heartbeat.sync()
         settings, now = self._settings(), now_ms()
         rows = self._hours.rows.listing(prefix=KEY)
@@ -149,24 +149,30 @@ class Unasked:
             "preferred_channel": self.preferred(context),
         }
 
-    def _beat(self, is_now: bool) -> list[dict[str, Any]]:
+    @method("heartbeat.beat", is_long=True)
+    def beat(
+        self, is_now: Annotated[bool, "everything at once, whatever the time; otherwise only what is due"] = False
+    ) -> dict[str, Any]:
+        """Look after what HEARTBEAT.md says; `beats` has section, outcome and text of each look."""
         self.sync()
         if is_now:
-            return [{"section": title, "outcome": beat.outcome, "text": beat.text} for title, beat in self.heartbeat.now()]
-        count = self._hours.round()
-        return [{"section": "", "outcome": f"{count} due" if count else "nothing is due", "text": ""}]
+            beats = [{"section": title, "outcome": beat.outcome, "text": beat.text} for title, beat in self.heartbeat.now()]
+        else:
+            count = self._hours.round()
+            beats = [{"section": "", "outcome": f"{count} due" if count else "nothing is due", "text": ""}]
+        return {"beats": beats}
 
-    def _write_document(self, name: str, text: str, uid: int) -> str:
-        path = notes.write_document(self._ground.home.box, name, text)
-        LOG.info("document %s was written by user %d", name, uid)
-        return f"box/{path.name}"
-
-    def _mute(self, context: str, until_ms: int) -> int:
+    @method("notify.mute", access="own")
+    def mute(
+        self, until_ms: Annotated[int, Range(0, 2**53), "hold back what was not asked for until then; 0 ends it"] = 0, *, call: Call
+    ) -> dict[str, Any]:
+        """Hear of nothing for a while but answers and reminders; what is held back comes afterwards, all at once."""
+        context = f"user:{user_name(call.uid)}"  # whoever calls mutes only what is for themselves
         if until_ms:
-            return self.quiet.mute(context, until_ms)
+            return {"until_ms": self.quiet.mute(context, until_ms)}
         self.quiet.unmute(context)
         self._office.outbox.free(context)
-        return 0
+        return {"until_ms": 0}
 
 
 def _named(path: Path) -> str:

@@ -7,7 +7,7 @@ tier too. Fetching another model is the matter of `model_offers`.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import OwlError
@@ -15,8 +15,10 @@ from appliance.models import catalogue
 from appliance.models.client import Models
 from appliance.models.tiers import BASES, TIERS, Measured, Tiers
 from appliance.records import Route, Tier, to_plain
+from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
+from appliance.runtime.signatures import Range
 from appliance.service import model_check
 from appliance.service.bench import everyday_runs
 from appliance.service.bench.everyday_runs import Everyday, Way
@@ -65,6 +67,24 @@ class LocalModels:
             return {}
         tier, basis = self.tiers.of_file(path)
         return {"model": path.stem, "tier": tier, "basis": BASES[basis]}
+
+    @method("model.bench", is_long=True)
+    def bench_for_caller(
+        self,
+        model: Annotated[str, "the file stem of a local model; empty is the one that answers"] = "",
+        seconds: Annotated[float, Range(5, 3000), "longest wait; what does not fit is left out"] = 600,
+        *,
+        call: Call,
+    ) -> dict[str, Any]:
+        """Measure a model on this device, put everyday requests to it in a home of their own, judge it, and keep its tier.
+
+        Streams `progress` {step, done, steps}. Ends when the caller leaves.
+        """
+
+        def show(step: str, done: int, steps: int) -> None:
+            call.notify("progress", {"step": step, "done": done, "steps": steps})
+
+        return self.bench(model, seconds, show, call.cancel)
 
     def bench(self, model: str, seconds: float, progress: Progress, cancel: CancelToken) -> dict[str, Any]:
         """Numbers, the everyday set and a verdict about a local model, "" for the one that answers; its tier is kept."""

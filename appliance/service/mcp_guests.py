@@ -6,6 +6,7 @@ a stranger's text. The tools are named as ours are, so that the policy's rules a
 Knows nothing about protocols or sockets. Not promised: that a guest is who it says; its name is only noted.
 """
 
+import os
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -23,7 +24,9 @@ from appliance.knowledge.search import Search, words_of
 from appliance.policy.audit_log import Ledger
 from appliance.policy.taint import OUTSIDE
 from appliance.records import Outcome, Terms, ToolCall
+from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
+from appliance.runtime.users import user_name
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.text.fences import foreign
@@ -38,6 +41,7 @@ ORIGIN = "agent"
 ROLE = "guest"
 MAX_TASKS, TASKS_S = 30, 3600.0  # that one person's guests may add in so many seconds
 MAX_NAME = 120
+Adds = Annotated[bool, "whether it may add tasks"]
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,9 @@ class Guests:
         self._added: dict[str, deque[float]] = {}
         self._guard = threading.Lock()
 
-    def listing(self, may_add: bool) -> list[dict[str, Any]]:
-        """Every tool that such a guest may call now, ready for JSON."""
+    @method("guest.tools", access="own", is_quiet=True)
+    def listing(self, may_add: Adds = False) -> list[dict[str, Any]]:
+        """The tools that another agent may call: `name`, `description`, `schema`, `is_read_only`."""
         policy, state = self._rules.policy, {one["name"]: one["is_enabled"] for one in self._toolbox.registry()}
         tools = [made for made in self._toolbox.tools() if made.mark.is_read_only or may_add]
         tools = [made for made in tools if state[made.mark.name] and policy.check(made.mark.name, ROLE).allowed]
@@ -89,9 +94,21 @@ class Guests:
         self._audit(guest, name, arguments, outcome.outcome, duration_ms=outcome.duration_ms)
         return outcome
 
-    def ask(self, person: str, agent: str, may_add: bool, name: str, arguments: Mapping[str, Any], cancel: CancelToken) -> Outcome:
-        """The same for a door."""
-        return self.call(Guest(person, agent, may_add), name, arguments, cancel)
+    @method("guest.call", access="own")
+    def call_for_caller(
+        self,
+        name: Annotated[str, Range(1, 200), "the tool"],
+        arguments: dict[str, Any],
+        agent: Annotated[str, Range(0, 200), "what it calls itself"] = "",
+        may_add: Adds = False,
+        person: Annotated[str, Range(0, 64), "for whom; only the core's own user may name another person"] = "",
+        *,
+        call: Call,
+    ) -> Outcome:
+        """Run one tool for another agent; noted in the audit with what it asked for."""
+        # Whoever may open the socket may do more than any guest: this says how little the guest behind the caller may do.
+        who = person if person and call.uid in (os.getuid(), 0) else user_name(call.uid)
+        return self.call(Guest(who, agent, may_add), name, arguments, call.cancel)
 
     def close(self) -> None:
         """Take no more calls."""

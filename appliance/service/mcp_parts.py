@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from appliance.agent.toolbox import Toolbox
-from appliance.channels.rpc.mcp import Acts, Hubs
 from appliance.errors import OwlError
 from appliance.mcp import hub, tools
 from appliance.mcp.bridge_client import Ferry
 from appliance.mcp.hub import Embed, Given, Hub, Safe
 from appliance.mcp.offers import Offers
 from appliance.mcp.tools import Stall
-from appliance.runtime.jsonrpc import Call
+from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 from appliance.secrets.vault_client import Strongbox
@@ -42,9 +41,8 @@ class Harbor:
     ) -> None:
         self._settings = settings
         ferry = Ferry(runtime / f"bridge-{os.getpid()}.sock", environ, home.logs / "bridge", lambda: settings().tools.mcp_idle_s)
-        safe = Safe(strongbox.get, strongbox.put, lambda name: _forget(strongbox, name))
+        safe = Safe(strongbox.get, strongbox.put, strongbox.remove)
         self.hub = Hub(Given(home, environ, settings, Offers(store), ferry, safe, embed, note))
-        self.door = Hubs(Acts(self.hub, self._call))
         self._stall: Stall | None = None
 
     def show(self, toolbox: Toolbox) -> None:
@@ -61,15 +59,13 @@ class Harbor:
         """End every server; safe at any time, also twice."""
         self.hub.close()
 
-    def _call(self, server: str, tool: str, arguments: dict[str, Any], call: Call) -> dict[str, Any]:
+    @method("mcp.exec", access="own", is_long=True)
+    def execute(self, server: hub.Name, tool: str, arguments: dict[str, Any] | None = None, *, call: Call) -> dict[str, Any]:
+        """What a tool of a server answers, whole."""
         try:
-            reply = self.hub.call(server, tool, arguments, cancel=call.cancel)
+            reply = self.hub.call(server, tool, arguments or {}, cancel=call.cancel)
         except OwlError as error:
             if error.outcome not in hub.KINDS:
                 raise
             return asdict(tools.failed(error, server, tool))
         return {**asdict(tools.outcome(reply)), "images": [asdict(image) for image in reply.images]}
-
-
-def _forget(strongbox: Strongbox, name: str) -> None:
-    strongbox.forward("secret.remove", {"name": name})

@@ -11,19 +11,20 @@ import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.channels.connections import Connections
 from appliance.channels.delivery import Courier
 from appliance.channels.drop_folder import Drops
 from appliance.channels.local import LOCAL, Local
 from appliance.channels.rpc.live import Live
-from appliance.channels.rpc.queue_methods import Queue, Staff
-from appliance.errors import NotFound, OwlError
-from appliance.records import Event, LoopEnded, to_plain
+from appliance.errors import NotFound, OwlError, Refused
+from appliance.records import Event, LoopEnded
 from appliance.runtime.crash_points import Passed, Step
+from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Workers
+from appliance.runtime.signatures import Range
 from appliance.runtime.subscriptions import Notices
 from appliance.service import broker_lending
 from appliance.service.broker_lending import Lender
@@ -31,7 +32,8 @@ from appliance.service.broker_process import Keeper
 from appliance.sessions.outbox import Letter, Outbox, Patience
 from appliance.sessions.runs import Loop, Runs
 from appliance.store.database import Store
-from appliance.store.process_registry import Leases, Mode, Roster
+from appliance.store.process_registry import Leases, Roster
+from appliance.store.process_registry import Worker as Buried
 from appliance.work.tasks import Task, Tasks
 from appliance.work.tick import Parts, Schedules, Ticks
 from appliance.work.worker import Post, Shift, Ties
@@ -39,6 +41,7 @@ from appliance.work.worker_control import Crew
 from appliance.work.worker_log import Phases
 
 LOG = logging.getLogger(__name__)
+Worker = Annotated[str, Range(1, 64), "its id, or the beginning or end of it"]
 STATES = {"complete": "done", "failed": "failed", "waiting": "waits for you"}
 
 
@@ -75,7 +78,7 @@ class Office:
         store, runs = ground.store, ground.runs
         self.outbox = Outbox(store, runs.process, patience)
         self.notices = Notices()
-        self.live = Live(runs, self.notices, self.outbox.see)
+        self.live = Live(runs, self.notices, self.outbox, self._deliver)
         store.written = self.notices.stir
         self.tasks = Tasks(store, settled=self._settled, nudge=self._nudge, passed=self._task_passed)
         self.roster = Roster(store, ground.leases, ground.runtime / "workers")
@@ -90,9 +93,6 @@ class Office:
         self.is_told: Callable[[Task], bool] = bool  # of the end of a task: whether anybody is to hear of it
         self.remind: Callable[[], object] = lambda: None  # fires what needs neither a core nor a model
         self.told_by: Callable[[Task], str] = lambda task: ""  # and by which channel, where that was said
-        crew = self.crew
-        staff = Staff(crew.listing, crew.view, self._start, self._stop, self._kill, self._reap, crew.log, self._lend)
-        self.queue = Queue(staff, self.outbox, self.notices, self._heard, self.counts, self._deliver)
 
     def shift(self, post: Post, phases: Phases, parts: Parts, refresh: Callable[[], None], *, is_scheduling: bool = True) -> Shift:
         """A worker of these parts, calling `refresh` before each piece of work; run it from the main thread of its own process."""
@@ -116,8 +116,9 @@ class Office:
         """Within the transaction that ended a loop: settles the task it was for; False when it was for none."""
         return self.ticks is not None and self.ticks.ended(loop, end)
 
+    @method("queue.counts", access="all", is_quiet=True)
     def counts(self) -> dict[str, Any]:
-        """How many tasks, workers and letters there are in each state."""
+        """How many `tasks`, `workers` and `letters` there are in each state."""
         return {"tasks": self.tasks.counts(), "workers": self.crew.counts(), "letters": self.outbox.counts()}
 
     def changed(self) -> None:
@@ -181,15 +182,14 @@ class Office:
         if not broker_lending.tell(self._ground.home, self._ground.environ):
             self.changed()
 
-    def _heard(self) -> None:
-        """A worker says that it did something."""
+    # -- methods --------------------------------------------------------------------------------------
+
+    @method("queue.changed", access="all", is_quiet=True)
+    def hear_of_change(self) -> dict[str, Any]:
+        """Say that another process has stored notifications or tasks: idle workers and the sender look for them."""
         self.changed()
         self._wrote()
-
-    # -- for the door ---------------------------------------------------------------------------------
-
-    def _start(self, mode: Mode, task: int | None, is_scheduling: bool) -> dict[str, Any]:
-        return self.crew.start(mode, task, is_scheduling=is_scheduling)
+        return {}
 
     def _deliver(self) -> None:
         """Without a core nobody has fired and sent what became due: a person who asks is told of it now."""
@@ -197,26 +197,37 @@ class Office:
             self.remind()
             self.courier.flush()
 
-    def _stop(self, ref: str) -> dict[str, Any]:
-        stopped = self.crew.stop(ref)
+    @method("worker.stop")
+    def stop_worker(self, id: Worker) -> dict[str, Any]:
+        """Ask a worker to stop; it gives back what it holds. `state` is "stopping" when that takes longer than a moment."""
+        stopped = self.crew.stop(id)
         self.changed()  # what it held is given back
         return stopped
 
-    def _kill(self, ref: str) -> dict[str, Any]:
-        killed = self.crew.kill(ref)
+    @method("worker.kill")
+    def kill_worker(self, id: Worker) -> dict[str, Any]:
+        """End a worker at once; what it held is pending again."""
+        killed = self.crew.kill(id)
         self._ground.runs.recover(_ignore)
         self.changed()
         return killed
 
-    def _reap(self) -> list[dict[str, Any]]:
-        buried = [to_plain(worker) for worker in self.crew.reap()]
+    @method("worker.reap")
+    def reap_workers(self) -> list[Buried]:
+        """Bury workers that have died or are silent for too long, and give back what they held; those buried."""
+        buried = self.crew.reap()
         self._ground.runs.recover(_ignore)
         if buried:
             self.changed()
         return buried
 
-    def _lend(self, reason: str) -> dict[str, str]:
-        """Where our broker listens and what it asks for, brought back first when a worker needs it."""
+    @method("core.broker", access="all", is_quiet=True)
+    def lend_broker(
+        self, reason: Annotated[str, 'empty only asks; "needed" starts it; anything else says that it is sick'] = "", *, call: Call
+    ) -> dict[str, str]:
+        """Where the core's broker listens and what it asks for, for workers of the core's own user. Never kept anywhere."""
+        if call.uid != os.getuid():
+            raise Refused("the broker is lent to the core's own user alone", hint="ask the core instead")
         if reason:
             self._broker.revive(reason)
         return {"socket": str(self._broker.socket), "token": self._broker.token}

@@ -8,23 +8,22 @@ tools, a job that ends is told. Owns no table. Apart from `service.core`, which 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.agent.loop import Loops
 from appliance.agent.toolbox import Toolbox
-from appliance.channels.rpc.roles import Cast
-from appliance.channels.rpc.roles import Roles as Door
 from appliance.policy import modes
 from appliance.prompt import roles
 from appliance.prompt.packet_types import Scene
 from appliance.prompt.roles import ASSISTANT, SHIPPED, Role, Roles
 from appliance.records import LoopEnded, Part, RunSettings, ToolSpec
 from appliance.runtime.hooks import Hooks
+from appliance.runtime.methods import method
 from appliance.runtime.settings import Config
+from appliance.runtime.signatures import Range
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Loop, Runs
 from appliance.store.database import Store
-from appliance.work import jobs
 from appliance.work.delegation import Delegation, Means
 from appliance.work.jobs import Jobs
 
@@ -54,8 +53,6 @@ class Troupe:
         self.jobs = Jobs(stage.store, stage.runs.process)
         self.delegation: Delegation | None = None
         self._toolbox: Toolbox | None = None
-        cast = Cast(self._listing, self._view, self._jobs, self._job, self._stop)
-        self.door = Door(cast)
 
     def services(self) -> dict[str, Any]:
         """What tools may ask for by name."""
@@ -158,29 +155,24 @@ class Troupe:
         kept = [name for name in named if not modes.has(found.tools, name, groups.get(name, name))]
         return [f"{roles.FOLDER}/{ASSISTANT}.md: preset {found.preset} keeps {name} from it; open would not" for name in kept]
 
-    # -- for the door -------------------------------------------------------------------------------
+    # -- methods ------------------------------------------------------------------------------------
 
-    def _listing(self) -> list[dict[str, Any]]:
+    @method("role.list", access="all")
+    def list_roles(self) -> list[dict[str, Any]]:
+        """Every role as it holds now: those that ship, then those of `box/roles/`."""
         found = []
         for one in self.roles.listing():
             current = self._assistant() if one.name == ASSISTANT else one
             found.append({**roles.plain(replace(current, text="")), "is_shipped": one.name in SHIPPED})
         return found
 
-    def _view(self, name: str) -> dict[str, Any]:
+    @method("role.view", access="all")
+    def view_role(self, name: Annotated[str, Range(1, 40), "the role's name"]) -> dict[str, Any]:
+        """One role with its words, the tools it has and those it is shown, and what is wrong with its file."""
         assert self._toolbox is not None
         found = self.roles.assistant() if name == ASSISTANT else self.roles.get(name)
         shown = {"tools": self._toolbox.allowed(found.tools), "menu": [spec.name for spec in self.menu(found)]}
         return {**roles.plain(found), **shown, "problems": [one for one in self.problems if f"/{name}.md" in one]}
-
-    def _jobs(self, status: str, limit: int) -> list[dict[str, Any]]:
-        return [jobs.plain(job) for job in self.jobs.listing(status, limit)]
-
-    def _job(self, job: str) -> dict[str, Any]:
-        return jobs.plain(self.jobs.get(job))
-
-    def _stop(self, job: str) -> dict[str, Any]:
-        return jobs.plain(self.jobs.cancel(job))
 
 
 def _to_delegate(spec: ToolSpec, helpers: list[str]) -> ToolSpec:

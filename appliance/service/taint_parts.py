@@ -4,17 +4,13 @@ Owns no table and decides nothing. Apart from `service.core`, which builds every
 is for commands.
 """
 
-from typing import Any
-
 from appliance.agent.loop_events import MessageAccepted
 from appliance.agent.taint_gate import Checkpoint, HeldCalls
 from appliance.agent.taint_tracking import Origins
-from appliance.channels.rpc import grants as doors
 from appliance.ingest.skills import Skills
 from appliance.mcp.offers import Offers
 from appliance.policy.audit_log import Ledger
-from appliance.policy.grants import Grants, lasting
-from appliance.records import to_plain
+from appliance.policy.grants import Grants
 from appliance.runtime.hooks import Hooks
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
@@ -27,12 +23,11 @@ class TaintParts:
     """Marks, gate and grants of one core."""
 
     def __init__(self, store: Store, runs: Runs, skills: Skills, held_calls: HeldCalls, ledger: Ledger, hooks: Hooks) -> None:
-        self._runs, self._ledger = runs, ledger
-        self.grants = Grants(store)
+        self._runs = runs
+        self.grants = Grants(store, ledger)
         self.origins = Origins(runs.marks, skills)
         self.checkpoint = Checkpoint(runs, self.grants, self.origins, held_calls, Offers(store))
         hooks.add(SHOWN, self.origins.packet, LAST)
-        self.door = doors.Grants(doors.Acts(self._add, self._revoke, self._listing))
 
     def is_wary(self, run: str) -> bool:
         """Whether commands of a run go one by one, because one of them may have to wait."""
@@ -42,17 +37,3 @@ class TaintParts:
         """Mark a run with what is shown with its message."""
         if accepted.relevant:
             self.origins.relevant(accepted.run, accepted.relevant)
-
-    # -- for the door -------------------------------------------------------------------------------
-
-    def _add(self, given: doors.Wanted) -> dict[str, Any]:
-        made = self.grants.add(given.person, given.kind, given.target, given.origins, lasting(given.lasts), given.by)
-        return dict(to_plain(made))
-
-    def _revoke(self, grant: int, by: str) -> dict[str, Any]:
-        taken = self.grants.revoke(grant)
-        self._ledger.note("grant_revoked", actor=by, detail={"grant": grant, "target": taken.target})
-        return dict(to_plain(taken))
-
-    def _listing(self, is_all: bool) -> list[dict[str, Any]]:
-        return [to_plain(one) for one in self.grants.listing(is_all=is_all)]

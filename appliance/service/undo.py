@@ -10,6 +10,7 @@ or done elsewhere outside of the database. Knows nothing about how rows are comp
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from appliance.clock import iso, new_id
 from appliance.errors import Conflict
@@ -17,6 +18,8 @@ from appliance.knowledge.change_log import By, Changes
 from appliance.knowledge.entries import Entries, Entry
 from appliance.knowledge.files import Followers
 from appliance.records import Event
+from appliance.runtime.methods import Call, method
+from appliance.runtime.users import user_name
 from appliance.sessions.runs import Run, Runs
 from appliance.store.database import Clash, Store
 from appliance.work.jobs import Jobs
@@ -90,6 +93,21 @@ class Undo:
         self._schedules = Schedules(store)
         self._jobs = Jobs(store, "")
         self.changed: Callable[[], None] = _nothing  # called when something came back or went
+
+    @method("run.undo", access="own")
+    def undo_for_caller(
+        self,
+        run: str,
+        is_dry_run: Annotated[bool, "only say what would change, and what is in the way"] = False,
+        is_alone: Annotated[bool, "without what was changed by those to whom it handed work"] = False,
+        *,
+        call: Call,
+    ) -> Undone:
+        """Take back everything a thread and its helpers changed in entries, or nothing: a conflict names what was changed since.
+
+        `by` is the thread that took it back, which can be undone too; empty when there was nothing to take back.
+        """
+        return self.undo(run, user_name(call.uid), is_dry_run=is_dry_run, is_alone=is_alone)
 
     def undo(self, ref: str, sender: str = "", *, is_dry_run: bool = False, is_alone: bool = False) -> Undone:
         """Take a run back with the work it handed to others, or without with `is_alone`; or only say what that would do.

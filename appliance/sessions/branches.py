@@ -8,13 +8,17 @@ be gone on from. Owns no table; knows nothing about who asks.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.views import Views
 from appliance.records import Event
+from appliance.runtime.methods import method
+from appliance.runtime.signatures import Range
 from appliance.sessions.runs import RUNNING, Run, Runs, Start
 from appliance.store.database import Store
 
+Named = Annotated[str, "its name or id, or the beginning or end of the id"]
 SHOWN = 80  # characters of a branch's first words
 
 
@@ -56,20 +60,22 @@ class Branches:
         line = self._runs.record.path(self._event(run, seq).id if seq else run.head, has_texts=False)
         return self._runs.record.some([event.id for event in line[offset : offset + limit]]), len(line)
 
-    def tree(self, ref: str) -> list[Branch]:
-        """All branches of a run, of what it was forked off, and of all forks: each run's by number, forks after their run."""
-        run = self._runs.get(ref)
-        while run.parent is not None:
+    @method("run.tree", access="own")
+    def tree(self, run: Named) -> list[Branch]:
+        """Every branch of a run and of its forks: where it ends, which other one it left, how it begins."""
+        # Also of what it was forked off; each run's by number, forks after their run.
+        root = self._runs.get(run)
+        while root.parent is not None:
             try:
-                run = self._runs.get(run.parent)
+                root = self._runs.get(root.parent)
             except NotFound:
                 break  # deleted, but for what this one needs
         found: list[Branch] = []
-        waiting = [(run, 0)]
+        waiting = [(root, 0)]
         while waiting:  # each run's, then those of its forks; a line of forks may be longer than a stack is deep
-            run, depth = waiting.pop()
-            found += (replace(branch, depth=depth) for branch in self._of(run))
-            waiting += ((fork, depth + 1) for fork in reversed(self._runs.forks(run.id)))
+            one, depth = waiting.pop()
+            found += (replace(branch, depth=depth) for branch in self._of(one))
+            waiting += ((fork, depth + 1) for fork in reversed(self._runs.forks(one.id)))
         return found
 
     def _of(self, run: Run) -> Iterable[Branch]:
@@ -111,37 +117,40 @@ class Branches:
 
     # -- growing ------------------------------------------------------------------------------------
 
-    def fork(self, ref: str, seq: int = 0, alias: str = "") -> Run:
-        """A new run that begins at a number of another one, or where that one stands now.
-
-        While an answer is given that is before its prompt. BadInput where a call has no result yet.
-        """
-        run = self._runs.get(ref)
-        self._runs.people.require_open(run.session)
+    @method("run.fork", access="own")
+    def fork(
+        self,
+        run: Named,
+        seq: Annotated[int, Range(0, 2**53), "after this event; 0 is where the run stands now"] = 0,
+        alias: Annotated[str, "the name of the new run"] = "",
+    ) -> Run:
+        """A new run that begins where this one stands; nothing is copied but what it sees, and nothing goes away."""
+        # While an answer is given that is before its prompt. BadInput where a call has no result yet.
+        known = self._runs.get(run)
+        self._runs.people.require_open(known.session)
         if seq:
-            head: int | None = self._whole(run, self._event(run, seq)).id
+            head: int | None = self._whole(known, self._event(known, seq)).id
         else:
-            head = self._standing(run)
+            head = self._standing(known)
         with self._store.write(durable=True):
-            start = Start(alias, run.role, run.settings, head, self._turns_until(run, head))
-            made = self._runs.begin(run.session, "chat", parent=run.id, title=run.title, start=start)
-            self._views.fork(run.id, made.id)
+            start = Start(alias, known.role, known.settings, head, self._turns_until(known, head))
+            made = self._runs.begin(known.session, "chat", parent=known.id, title=known.title, start=start)
+            self._views.fork(known.id, made.id)
         return made
 
-    def jump(self, ref: str, seq: int) -> Run:
-        """The run goes on at this number of it from now on, at 0 from its beginning; Conflict while prompts are open.
-
-        What the run sees of entries stays as it is.
-        """
-        run = self._runs.get(ref)
-        self._runs.people.require_open(run.session)
+    @method("run.jump", access="own")
+    def jump(self, run: Named, seq: Annotated[int, Range(0, 2**53), "after this event; 0 is the beginning"]) -> Run:
+        """Go on after another event of a run: what is said next begins a branch there, the old one stays."""
+        # Conflict while prompts are open. What the run sees of entries stays as it is.
+        known = self._runs.get(run)
+        self._runs.people.require_open(known.session)
         with self._store.write(durable=True):
-            if self._runs.queue(run.id):
-                raise Conflict(f"thread {run.id} has prompts that are not done with", hint="wait for them, or stop them first")
-            head = self._whole(run, self._event(run, seq)).id if seq else self._origin(run)
-            if head != run.head:
-                self._runs.set_head(run.id, head)
-        return self._runs.get(run.id)
+            if self._runs.queue(known.id):
+                raise Conflict(f"thread {known.id} has prompts that are not done with", hint="wait for them, or stop them first")
+            head = self._whole(known, self._event(known, seq)).id if seq else self._origin(known)
+            if head != known.head:
+                self._runs.set_head(known.id, head)
+        return self._runs.get(known.id)
 
     # -- inside -------------------------------------------------------------------------------------
 

@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Busy, Conflict, NotFound
 from appliance.policy.taint_marks import CARRIED, Marks, read_marks
 from appliance.records import Marked
+from appliance.runtime.methods import method
+from appliance.runtime.signatures import Range
 from appliance.store.database import Row, Store
 
 WAITING, SENDING, SENT, LOGGED, FAILED, CANCELLED = "waiting", "sending", "sent", "logged", "failed", "cancelled"
@@ -174,6 +176,16 @@ class Outbox:
         """Letters, newest first."""
         where = "?1 IN ('', status) AND ?2 IN ('', context) AND ?3 IN ('', session) ORDER BY id DESC LIMIT ?4 OFFSET ?5"
         return self._postings(where, (status, context, session, limit, offset))
+
+    @method("outbox.list")
+    def list_by_status(
+        self,
+        status: Annotated[Literal["", "waiting", "sending", "sent", "logged", "failed", "cancelled"], "only in this state"] = "",
+        limit: Annotated[int, Range(1, 1000), "how many to show"] = 20,
+        offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
+    ) -> list[Posting]:
+        """What is and was to be told to people, newest first."""
+        return self.listing(status=status, limit=limit, offset=offset)
 
     def counts(self) -> dict[str, int]:
         """How many letters there are of each status that has any."""

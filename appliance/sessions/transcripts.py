@@ -16,11 +16,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from appliance.clock import iso
 from appliance.errors import BadInput, NotFound, OwlError
 from appliance.records import Event, RunSettings, from_plain, to_plain
+from appliance.runtime.methods import method
 from appliance.sessions.runs import DONE, FAILED, STOPPED, Run, Runs, Start
 from appliance.sessions.sessions import Session
 from appliance.store.database import Store
@@ -174,6 +175,11 @@ class Transcripts:
         return f"{row[0]}/{row[1]}" if row else ""
 
     # -- in -----------------------------------------------------------------------------------------
+
+    @method("session.import")
+    def restore_part(self, lines: Annotated[list[str], "of an export, in their order; a file may come in parts"]) -> Restored:
+        """Take exported lines in; what is here already stays as it is, and damaged lines are counted."""
+        return self.restore(lines)
 
     def restore(self, lines: Iterable[str | bytes]) -> Restored:
         """Take lines in, in one transaction; those of a file may come in several parts, in their order."""

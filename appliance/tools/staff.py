@@ -34,6 +34,6 @@ def spawn_worker(
         found = tasks.find(task_id)
         if found is None or not person or found.person != person:
             raise NotFound(f"no task {task_id}", hint="list_tasks shows them")
-    made = crew.start("persist" if persist else "once", task_id)
+    made = crew.start(persist, task_id)
     message = made["message"]
     return Reply({"worker_id": made["id"], "worker_pid": made["pid"], "mode": made["mode"], "message": message}, message)

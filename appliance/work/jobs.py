@@ -10,11 +10,13 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from appliance.clock import CancelToken, is_alive, monotonic_s, new_id, now_ms
 from appliance.errors import Conflict, NotFound
 from appliance.records import Cancel, Marked, Mode, from_plain
+from appliance.runtime.methods import method
+from appliance.runtime.signatures import Range
 from appliance.store.database import Row, Store
 
 WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
@@ -25,6 +27,7 @@ COLUMNS = (
 )
 DAY_MS = 86_400_000
 FOLLOW_S = 1.0
+Id = Annotated[str, Range(8, 8), "the job's number, eight letters and digits"]
 STOP_S = 5.0  # for work that was told to end
 Priority = Literal["normal", "background"]
 USUAL = 2  # the rank of work for which nobody says how urgent it is, of 1 to 4
@@ -182,6 +185,27 @@ class Jobs:
             hint = f"end what waits for it: owlbox run abort {found.parent}"
             raise Conflict(f"job {job_id} is done by another process", hint=hint)
         return self.wait([job_id], CancelToken(), STOP_S)[0]
+
+    # -- for people ---------------------------------------------------------------------------------
+
+    @method("job.list")
+    def list_plain(
+        self,
+        status: Annotated[Literal["", "waiting", "running", "done", "failed", "cancelled"], "only in this state"] = "",
+        limit: Annotated[int, Range(1, 1000), "how many"] = 20,
+    ) -> list[dict[str, Any]]:
+        """Work that was handed to a role, newest first, with its result."""
+        return [plain(job) for job in self.listing(status, limit)]
+
+    @method("job.view")
+    def view_plain(self, id: Id) -> dict[str, Any]:
+        """One piece of such work."""
+        return plain(self.get(id))
+
+    @method("job.stop")
+    def stop_plain(self, id: Id) -> dict[str, Any]:
+        """End the work on it; what it has completed stays."""
+        return plain(self.cancel(id))
 
     # -- looking ------------------------------------------------------------------------------------
 

@@ -14,13 +14,15 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from appliance.clock import iso, monotonic_s, new_id, now_ms, sleep_s
 from appliance.errors import BadInput, Conflict, NotFound, Unavailable
 from appliance.runtime import sd_notify
+from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Workers
+from appliance.runtime.signatures import Range
 from appliance.store.database import Store
 from appliance.store.process_registry import DEAD, RUNNING, STOPPED, Mode, Roster, Worker
 from appliance.work.tasks import Claim, Task, Tasks
@@ -29,6 +31,7 @@ LOG = logging.getLogger(__name__)
 READY_S = 30.0  # how long a worker may take to register: a Pi reads Python from a card
 STOP_S = 10.0
 LOG_BYTES = 128 * 1024  # of a log that are shown
+Named = Annotated[str, Range(1, 64), "its id, or the beginning or end of it"]
 ID, READY = "OWLBOX_WORKER_ID", "OWLBOX_READY_FD"  # told to a worker by whoever starts it
 
 
@@ -53,15 +56,22 @@ class Crew:
 
     # -- looking --------------------------------------------------------------------------------------
 
-    def listing(self, status: str = "", limit: int = 20, offset: int = 0) -> list[dict[str, Any]]:
-        """Workers, newest first, as JSON-ready values."""
+    @method("worker.list", access="all")
+    def listing(
+        self,
+        status: Annotated[Literal["", "running", "stopped", "dead"], "only in this state"] = "",
+        limit: Annotated[int, Range(1, 1000), "how many to show"] = 20,
+        offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
+    ) -> list[dict[str, Any]]:
+        """Workers, newest first."""
         if status not in ("", RUNNING, STOPPED, DEAD):
             raise BadInput(f"status {status!r}", hint=f"use {RUNNING}, {STOPPED} or {DEAD}")
         return [self._plain(worker) for worker in self._roster.listing(status, limit=limit, offset=offset)]
 
-    def view(self, ref: str) -> dict[str, Any]:
-        """One worker with what it holds."""
-        worker = self._roster.get(ref)
+    @method("worker.view")
+    def view(self, id: Named) -> dict[str, Any]:
+        """One worker, with the tasks it holds in `claims`."""
+        worker = self._roster.get(id)
         return {**self._plain(worker), "claims": [{"task": t.id, "name": t.name, "run": t.run} for t in self._held(worker.id)]}
 
     def counts(self) -> dict[str, int]:
@@ -70,9 +80,12 @@ class Crew:
         gone = len(self._roster.gone(None))
         return {**counts, RUNNING: counts[RUNNING] - gone, DEAD: counts[DEAD] + gone}
 
-    def log(self, ref: str, after: int = -1) -> dict[str, Any]:
-        """The end of a worker's log, at most 128 KB of it, or what it has got since byte `after`; with its size in bytes."""
-        worker = self._roster.get(ref)
+    @method("worker.log", is_quiet=True)
+    def log(
+        self, id: Named, after: Annotated[int, Range(-1, 2**62), "only from this byte on; -1 is the end of it"] = -1
+    ) -> dict[str, Any]:
+        """At most the last 128 KB of a worker's log as `text`, with the whole size in bytes; a foreground worker has none."""
+        worker = self._roster.get(id)
         if worker.log is None:
             raise NotFound(f"worker {worker.id} has no log file", hint="it ran in the foreground of a terminal")
         size_bytes, data, start = 0, b"", 0
@@ -98,8 +111,15 @@ class Crew:
 
     # -- starting and ending --------------------------------------------------------------------------
 
-    def start(self, mode: Mode = "once", task: int | None = None, *, is_scheduling: bool = True) -> dict[str, Any]:
-        """Start a worker as a process of its own and wait until it is registered; Unavailable says why it is not."""
+    @method("worker.start")
+    def start(
+        self,
+        is_persistent: Annotated[bool, "goes on until it is stopped; otherwise it does one task"] = False,
+        task: Annotated[int | None, "only this task"] = None,
+        is_scheduling: Annotated[bool, "judge due schedules first"] = True,
+    ) -> dict[str, Any]:
+        """Start a worker that outlives its caller; returns when it is registered: `id`, `pid`, `mode`, `log`, `message`."""
+        mode: Mode = "persist" if is_persistent else "once"
         check(mode, task)
         if task is not None:
             self._tasks.get(task)

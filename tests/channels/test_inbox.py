@@ -18,7 +18,7 @@ from appliance.agent.agent import Agent, Limits
 from appliance.agent.loop import Feed, Loops, Shown, Subscription
 from appliance.agent.toolbox import Caller
 from appliance.channels.inbox import Inbox
-from appliance.channels.rpc.core_methods import LocalCall, Rpc
+from appliance.channels.rpc.threads import ThreadMethods
 from appliance.clock import CancelToken, monotonic_s, process, this_process
 from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError, Unavailable
 from appliance.knowledge.search import Search
@@ -40,6 +40,7 @@ from appliance.records import (
     ToolCall,
     ToolSpec,
 )
+from appliance.runtime.methods import LocalCall
 from appliance.sessions.outbox import Outbox, Patience
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
@@ -252,7 +253,7 @@ def test_accepted_is_told_only_after_the_commit(desk: Callable[..., Desk], store
             seen.append(other.value("SELECT content FROM events WHERE run = ? AND seq = ?", (value["run"], value["seq"])))
             other.close()
 
-    door = Rpc(here.inbox, here.runs, None, None)  # type: ignore[arg-type]  # no means, no shelf: not needed to send
+    door = ThreadMethods(here.inbox, here.runs)
     result = door.send(LocalCall(notify), "hoot")
     assert seen == ["hoot"]
     assert (result["status"], result["outcome"]) == (200, "ok")

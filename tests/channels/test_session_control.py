@@ -17,16 +17,15 @@ from test_inbox import Desk, Speech, Voice, call_then_echo, echo, until_stopped
 
 from appliance import clock
 from appliance.channels import session_control
-from appliance.channels.rpc.core_methods import LocalCall
-from appliance.channels.rpc.sessions import Record
+from appliance.channels.rpc.sessions import SessionMethods
 from appliance.cli import main
 from appliance.cli import session as annals
 from appliance.errors import BadInput, Conflict, NotFound, Refused
 from appliance.knowledge.views import Views
 from appliance.records import Ask, Cancel, Delta, Event, Finish, LoopEnded, Piece, Route
-from appliance.runtime.jsonrpc import marked
+from appliance.runtime.methods import LocalCall, Method, find_methods
 from appliance.runtime.paths import Home
-from appliance.runtime.signatures import signature
+from appliance.runtime.users import user_name
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 
@@ -38,7 +37,7 @@ class Bench:
         self.desk = Desk(store, Voice(speech))
         self.runs, self.inbox = self.desk.runs, self.desk.inbox
         self.control = session_control.build(store, self.runs, self.inbox, Views(store), self._plan)
-        self.methods = marked(Record(self.control))
+        self.methods = self.table()
         self.told: list[tuple[str, dict[str, Any]]] = []
 
     def _plan(self, pool: str) -> list[Route]:
@@ -46,10 +45,12 @@ class Bench:
             raise NotFound("there is no pool or route nowhere")
         return list(self.desk.model.plan(pool))
 
+    def table(self) -> dict[str, Method]:
+        control = self.control
+        return find_methods(SessionMethods(control), control, self.runs, control.branches, control.transcripts)
+
     def call(self, method: str, **params: object) -> Any:
-        function = self.methods[method]
-        bound = signature(function, skip=("self", "call")).bind(params)
-        return function(LocalCall(lambda name, value: self.told.append((name, value))), **bound)
+        return self.methods[method].call(LocalCall(lambda name, value: self.told.append((name, value))), **params)
 
     def texts(self, run: str) -> list[str]:
         return [e.content for e in self.runs.events(run) if e.kind == "message"]
@@ -209,7 +210,7 @@ def test_an_idle_run_begins_with_what_is_injected_and_a_busy_one_has_it_next(sto
         if layout == "entries":
             run = bench.call("run.act", prompt="one", model="double")["run"]
         else:
-            run = bench.desk.accept("one", sender=session_control.getuser(os.getuid())).run
+            run = bench.desk.accept("one", sender=user_name(os.getuid())).run
             bench.inbox.start_waiting()
         until(lambda: bench.runs.queue(run) == [] and bench.inbox.busy() == 0)
         begun = bench.call("run.inject", run=run, text="Look.")
@@ -238,7 +239,7 @@ def test_earlier_prompt_goes_first_whoever_starts_first(store: Store) -> None:
 
 
 def test_ones_own_conversation_is_closed_only_for_good(bench: Bench) -> None:
-    mine = f"local:{session_control.getuser(os.getuid())}"
+    mine = f"local:{user_name(os.getuid())}"
     bench.desk.accept("one", sender=mine.removeprefix("local:"))
     with pytest.raises(Refused, match="your own conversation") as caught:
         bench.call("session.close", id=mine)
@@ -281,12 +282,12 @@ def test_what_another_process_answers_cannot_be_stopped_here_and_says_so(bench: 
 @pytest.mark.covers("R-043")
 def test_any_client_may_use_any_run_of_the_same_user(bench: Bench) -> None:
     made = bench.call("run.act", prompt="one", model="double", alias="shared")
-    another = marked(Record(bench.control))
+    another = bench.table()
     call = LocalCall(lambda name, value: None, client="another")
-    done = another["run.act"](call, prompt="two", model="double", run="shared", wait=True)
+    done = another["run.act"].call(call, prompt="two", model="double", run="shared", wait=True)
     assert (done["run"], done["status"]) == (made["run"], 200)
     for method, more in (("run.view", {}), ("run.config", {"settings": {"no_web": True}}), ("run.rename", {"alias": "renamed"})):
-        assert another[method](call, run=made["run"], **more)
+        assert another[method].call(call, run=made["run"], **more)
     assert bench.runs.get("renamed").settings.no_web
 
 

@@ -8,13 +8,13 @@ import pytest
 from stores import new_store
 from test_scenarios import CHAT, Stage, opened
 
-from appliance.channels.rpc.core_methods import LocalCall
 from appliance.clock import CancelToken
 from appliance.errors import Conflict, Refused
 from appliance.ingest import notes
 from appliance.ingest.own_documents import Documents
 from appliance.knowledge.entries import Entries
 from appliance.records import Inbound, ToolCall
+from appliance.runtime.methods import LocalCall, find_methods
 from appliance.service.core import Core
 
 KEPT = "---\nloading: always\nagent-modification: true\n---\n\nOld words.\n"
@@ -35,7 +35,7 @@ def writing(box: Path, people: int) -> Documents:
 
 
 def undone(core: Core, run: str, *, is_dry_run: bool = False) -> Any:
-    return core.rpc.undo(LocalCall(lambda name, value: None), run, is_dry_run=is_dry_run)
+    return find_methods(*core.offered)["run.undo"].call(LocalCall(), run=run, is_dry_run=is_dry_run)
 
 
 def in_prompt(stage: Stage, name: str) -> str | None:

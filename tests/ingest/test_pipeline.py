@@ -30,6 +30,8 @@ from appliance.knowledge.drives import Drives
 from appliance.knowledge.entries import By, Content, Entries
 from appliance.knowledge.index import Passages
 from appliance.knowledge.schemes import Schemes
+from appliance.records import to_plain
+from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
 from appliance.store.database import Store
 
@@ -460,13 +462,13 @@ def intake(here: Here) -> Intake:
 
 
 def keep(intake: Intake, uid: int = 7, **item: str) -> dict[str, Any]:
-    return intake.keep([item], uid)[0]
+    return to_plain(intake.keep([item], call=LocalCall(uid=uid))[0])
 
 
 def test_large_things_come_in_pieces_and_from_one_user(here: Here, intake: Intake):
     data = os.urandom(3_000_000)
     for start in range(0, len(data), 1_000_000):
-        intake.piece("k", base64.b64encode(data[start : start + 1_000_000]).decode(), 7)
+        intake.piece("k", base64.b64encode(data[start : start + 1_000_000]).decode(), call=LocalCall(uid=7))
     with pytest.raises(BadInput, match="no pieces"):
         keep(intake, uid=8, ref="disk:/x.bin", blob_key="k")
     assert keep(intake, ref="disk:/x.bin", blob_key="k")["status"] == "added"
@@ -474,7 +476,7 @@ def test_large_things_come_in_pieces_and_from_one_user(here: Here, intake: Intak
     with pytest.raises(BadInput, match="no pieces"):
         keep(intake, ref="disk:/y.bin", blob_key="k")
     with pytest.raises(BadInput, match="not base64"):
-        intake.piece("k", "?", 7)
+        intake.piece("k", "?", call=LocalCall(uid=7))
 
 
 def test_pieces_that_nobody_asks_for_make_way():
@@ -522,14 +524,14 @@ def test_names_without_pieces_and_pieces_of_who_has_gone_are_forgotten():
 def test_items_that_cannot_be_are_refused_and_nothing_is_written(here: Here, intake: Intake, item: dict[str, Any]):
     before = here.writes()
     with pytest.raises(OwlError):
-        intake.keep([{"ref": "disk:/fine", "body": "fine"}, item], 7)
+        intake.keep([{"ref": "disk:/fine", "body": "fine"}, item], call=LocalCall(uid=7))
     assert here.writes() == before
 
 
 def test_what_is_wrong_with_one_item_does_not_stop_the_others(here: Here, intake: Intake):
     here.entries.make_folder("disk:/folder")
-    done = intake.keep([{"ref": "disk:/folder", "body": "x"}, {"ref": "disk:/a", "body": "x"}], 7)
-    assert [kept["status"] for kept in done] == ["error", "added"]
+    done = intake.keep([{"ref": "disk:/folder", "body": "x"}, {"ref": "disk:/a", "body": "x"}], call=LocalCall(uid=7))
+    assert [kept.status for kept in done] == ["error", "added"]
 
 
 @pytest.mark.covers("B-102")

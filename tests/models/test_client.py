@@ -15,7 +15,8 @@ from appliance.errors import Busy, Cancelled, Lost, Refused
 from appliance.models.client import Models
 from appliance.records import Ask, Finish, Measure, Message, Part, Piece, Route, to_plain
 from appliance.runtime import log
-from appliance.runtime.jsonrpc import Peer, method
+from appliance.runtime.jsonrpc import Peer
+from appliance.runtime.methods import method
 from appliance.runtime.rpc_server import Call, Listener, listen
 
 ROUTE = Route("local", "scripted", "s", 8192, "grammar")

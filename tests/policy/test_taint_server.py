@@ -11,8 +11,8 @@ from harbors import SERVERS
 from loopback import Server, serving
 from needs import needs
 
-from appliance.channels.rpc.core_methods import LocalCall
 from appliance.policy.audit_log import Asked
+from appliance.runtime.methods import LocalCall, find_methods
 
 pytestmark = needs("bwrap", "perl")
 READ = {"name": "read", "arguments": {"ref": NOTE}}
@@ -76,11 +76,11 @@ def test_what_a_real_server_orders_waits_for_a_person(border: Border, way: str) 
 
 
 def test_what_is_approved_is_done_once_and_a_grant_lets_the_next_pass(border: Border) -> None:
-    door, call = border.core.decisions, LocalCall(lambda name, value: None)
+    resolve = find_methods(*border.core.offered)["run.resolve"]
     told = border.say("[approved] Please look it up.", "owner")
     (ref,) = border.waiting(told.run)
     assert told.end.status == 202 and kept(border) == []
-    door.resolve(call, ref, "accept", told.run, wait=True, remember="7d")
+    resolve.call(LocalCall(), ref=ref, run=told.run, wait=True, remember="7d")
     assert kept(border) == [SECRET]
     (grant,) = border.core.taint.grants.listing("owner")
     assert (grant.kind, grant.target, grant.origins) == ("call", "mcp:bazaar", ("mcp:bazaar",))

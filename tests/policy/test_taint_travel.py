@@ -11,12 +11,12 @@ from test_database import until
 from test_scenarios import Told
 from test_taint import filled
 
-from appliance.channels.rpc.core_methods import LocalCall
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import BadInput, NotFound
 from appliance.knowledge.views import Actor
 from appliance.policy.audit_log import Asked
 from appliance.records import RunSettings, ToolCall
+from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.settings import Workers
 from appliance.sessions.runs import Start
 from appliance.work.briefing import Briefing
@@ -363,13 +363,13 @@ def test_what_a_process_did_not_live_to_finish_is_not_begun_again(border: Border
 
 
 def test_a_remembered_decision_holds_for_the_same_and_no_other_source(border: Border, site: Server, source: str) -> None:
-    door, call = border.core.decisions, LocalCall(lambda name, value: None)
+    methods, call = find_methods(*border.core.offered), LocalCall()
     told = border.say("[again] Read both.", "owner")
     (ref,) = border.waiting(told.run)
-    assert source in door.proposal(call, ref)["because"]
+    assert source in methods["run.proposal"].call(call, ref=ref)["because"]
     with pytest.raises(BadInput):
-        door.resolve(call, ref, "accept", told.run, remember="for ever")
-    door.resolve(call, ref, "accept", told.run, wait=True, remember="7d")
+        methods["run.resolve"].call(call, ref=ref, run=told.run, remember="for ever")
+    methods["run.resolve"].call(call, ref=ref, run=told.run, wait=True, remember="7d")
     (grant,) = border.core.taint.grants.listing("owner")
     assert (grant.kind, grant.target, grant.origins) == ("web", "127.0.0.1", ("web:127.0.0.1",))
     assert 6.9 < (grant.expires_ms - now_ms()) / 86_400_000 <= 7
@@ -382,17 +382,17 @@ def test_a_remembered_decision_holds_for_the_same_and_no_other_source(border: Bo
 
 @needs("bwrap", "perl")
 def test_a_grant_lets_calls_pass_until_it_is_revoked(border: Border) -> None:
-    door, call = border.core.taint.door, LocalCall(lambda name, value: None)
-    made = door.add(call, "exec", "echo *", ["web"], "12h", "grantee")
+    grants, call = border.core.taint.grants, LocalCall()
+    made = grants.add_by_person("exec", "echo *", ["web"], "12h", "grantee", call=call)
     assert border.say("[granted] Run it.", "grantee").said == "Run."
     (line,) = border.core.warden.ledger.listing(Asked(kind="call_granted"))
-    assert line.detail["grant"] == made["id"] and line.actor == "exec"
-    assert [one["id"] for one in door.listing(call)][0] == made["id"]
-    door.revoke(call, made["id"])
-    assert made["id"] not in [one["id"] for one in door.listing(call)]
-    assert made["id"] in [one["id"] for one in door.listing(call, all=True)]
+    assert line.detail["grant"] == made.id and line.actor == "exec"
+    assert [one.id for one in grants.list_all()][0] == made.id
+    grants.revoke_by_person(made.id, call=call)
+    assert made.id not in [one.id for one in grants.list_all()]
+    assert made.id in [one.id for one in grants.list_all(all=True)]
     with pytest.raises(NotFound):
-        door.revoke(call, made["id"])
+        grants.revoke_by_person(made.id, call=call)
     told = border.say("[revoked] Run it.", "grantee")
     assert told.end.status == 202 and border.inbox.stop(told.run)
 

@@ -20,7 +20,7 @@ from appliance.prompt import roles
 from appliance.prompt.packet_types import Scene
 from appliance.prompt.roles import DELEGATING, DIRECT, SHIPPED, Roles
 from appliance.records import Inbound, Route, Terms, ToolCall
-from appliance.runtime.jsonrpc import marked
+from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Agent, Config
 from appliance.service import doctor
@@ -360,7 +360,7 @@ def test_a_tool_that_there_is_not_is_named(stage: Stage) -> None:
     write(stage.core.home.box, "smith", "---\ntools: [read_file, hammer, web]\n---\nYou mend things.\n")
     said = ["roles/smith.md: there is no tool or group hammer"]
     assert stage.core.troupe.problems == said and stage.core.status()["roles"]["problems"] == said
-    shown = next(function for name, function in marked(stage.core.troupe.door).items() if name == "role.view")(None, "smith")
+    shown = find_methods(stage.core.troupe)["role.view"].call(LocalCall(), name="smith")
     assert shown["problems"] == said and "read_file" in shown["menu"]
     (stage.core.home.box / "roles" / "smith.md").unlink()
 

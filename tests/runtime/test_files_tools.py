@@ -14,7 +14,6 @@ from needs import needs
 from process import clean_environ, until
 from stores import new_home
 
-from appliance.channels.rpc.core_methods import LocalCall
 from appliance.clock import CancelToken, new_id
 from appliance.policy.modes import FREE
 from appliance.records import Inbound, Outcome, Terms, ToolCall
@@ -231,7 +230,7 @@ def test_the_folder_goes_with_its_conversation(desk: Desk, tmp_path: Path) -> No
     (folder / "link").symlink_to(kept)
     desk.core.runs.people.move(session, "closing")
     desk.core.runs.people.move(session, "closed")
-    desk.core.record.control.delete(session)
+    desk.core.control.delete(session)
     assert not folder.parent.exists() and kept.read_text() == "kept" and desk.put("mine.txt", "x").exists()
 
 
@@ -440,9 +439,9 @@ def test_a_folder_for_a_group_is_seen_by_who_is_in_it(tmp_path: Path) -> None:
         assert desk.do("exec", command="cat /project/nest/egg", terms=CODER).message == "an egg\n[exit code 0]"
         assert desk.do("read_file", path="/project/nest/egg", session="local:bob").status == 403
         request = {"who": {"user": "eve"}, "mounts": [{"source": f"{tmp_path}/nest"}]}
-        assert desk.core.warden.door.test(LocalCall(lambda name, given: None), request)["is_allowed"]
+        assert desk.core.warden.methods.test(request)["is_allowed"]
         request["who"] = {"user": "bob"}
-        assert not desk.core.warden.door.test(LocalCall(lambda name, given: None), request)["is_allowed"]
+        assert not desk.core.warden.methods.test(request)["is_allowed"]
 
 
 # -- the working folder that the person names ---------------------------------------------------------

@@ -241,18 +241,6 @@ def test_a_stranger_at_the_other_end_is_refused(runtime: Path, owner: int, is_fi
                 jsonrpc.connect(str(path))
 
 
-def test_marks_are_read_from_the_class_and_register_nothing() -> None:
-    class Door:
-        @jsonrpc.method("door.open")
-        def open(self) -> str:
-            return "open"
-
-        def close(self) -> None: ...
-
-    door = Door()
-    assert list(jsonrpc.marked(door)) == ["door.open"] and jsonrpc.marked(door)["door.open"]() == "open"
-
-
 def test_the_kernel_says_who_is_at_the_other_end(pair: tuple[Wire, socket.socket]) -> None:
     peer = pair[0].peer()
     assert (peer.pid, peer.uid, peer.gid) == (os.getpid(), os.getuid(), os.getgid())

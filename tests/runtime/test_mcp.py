@@ -270,8 +270,8 @@ def test_every_call_is_on_record(stand: Stand) -> None:
 
 
 def test_resources_and_prompts_are_text(stand: Stand) -> None:
-    assert stand.hub.resource("stub", "note://1") == "[note://1]\na note"
-    assert stand.hub.prompt("stub", "greet", {"who": "Ada"}) == "user: Hello Ada"
+    assert stand.hub.resource("stub", "note://1")["text"] == "[note://1]\na note"
+    assert stand.hub.prompt("stub", "greet", {"who": "Ada"})["text"] == "user: Hello Ada"
     about = stand.hub.offer("stub").about
     assert about["instructions"] == "be kind" and about["prompts"][0]["name"] == "greet"
     with pytest.raises(ServerError):
@@ -368,7 +368,8 @@ def test_a_login_is_kept_renewed_and_forgotten(stand: Stand) -> None:
         stand.ferry.call("close", {"name": "club"}, deadline_s=30)
         assert stand.text("club", "shout", "you") == "YOU" and site.refreshes >= 1
         assert json.loads(stand.vault["mcp/club-login"])["tokens"]["access_token"] in site.tokens
-        assert stand.hub.logout("club") and "mcp/club-login" not in stand.vault and not stand.hub.logout("club")
+        assert stand.hub.logout("club")["is_changed"] and "mcp/club-login" not in stand.vault
+        assert not stand.hub.logout("club")["is_changed"]
         with pytest.raises(ServerError):
             stand.hub.call("club", "shout", {})
         stand.hub.remove("club")
@@ -424,7 +425,7 @@ def test_a_login_can_be_answered_with_a_pasted_address(stand: Stand) -> None:
             threading.Thread(target=stand.hub.answer, args=("afar", where), daemon=True).start()
 
         assert stand.hub.login("afar", paste)["is_needed"]
-        stand.hub.remove("afar", keeps_login=True)
+        stand.hub.remove("afar", keep_auth=True)
         assert "mcp/afar-login" in stand.vault
         with pytest.raises(NotFound, match="nobody is logging in"):
             stand.hub.answer("afar", "http://x/?code=1")

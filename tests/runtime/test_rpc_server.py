@@ -24,7 +24,8 @@ from process import until
 from appliance.clock import Alarms, CancelToken, monotonic_s
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, Unavailable
 from appliance.runtime import log
-from appliance.runtime.jsonrpc import MAX_FRAME_BYTES, Peer, method
+from appliance.runtime.jsonrpc import MAX_FRAME_BYTES, Peer
+from appliance.runtime.methods import method
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.rpc_server import Call, Listener, listen
 
@@ -107,7 +108,7 @@ class Service:
     @method("odd")
     def odd(self, call: Call) -> object:
         """What JSON cannot hold."""
-        return {1, 2}
+        return object()
 
 
 class Served:

@@ -20,14 +20,13 @@ from test_scenarios import CHAT, ENTRIES, WILD, Stage, Told, script
 from appliance.agent.command_output import Ended
 from appliance.agent.tool_messages import Message, Postbox
 from appliance.agent.toolbox import Caller
-from appliance.channels.rpc.core_methods import LocalCall
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound, Refused, TooLarge, Unavailable
 from appliance.knowledge.verb_arguments import Look
 from appliance.knowledge.views import Actor
 from appliance.policy.audit_log import Asked
 from appliance.records import Inbound, RunSettings, Terms, ToolCall
-from appliance.runtime.jsonrpc import marked
+from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
 from appliance.sandbox.workspace import Job
 from appliance.service.core import Core
@@ -276,14 +275,14 @@ def test_a_client_may_fill_channels_itself(stage: Stage) -> None:
 
 def call(stage: Stage, method: str, **params: Any) -> Any:
     """A method of the socket, called as it is there."""
-    return marked(stage.core.workshop.door)[method](LocalCall(lambda name, given: None), **params)
+    return find_methods(stage.core.workshop.methods)[method].call(LocalCall(), **params)
 
 
 @pytest.mark.covers("R-098")
 def test_a_fork_sees_the_end_of_what_its_parent_began(stage: Stage) -> None:
     told = stage.ask("[fork] Run it.")
     decided(stage, told)
-    child = stage.core.record.control.branches.fork(told.run, alias="").id
+    child = stage.core.control.branches.fork(told.run, alias="").id
     assert {status for _, status, _, _ in channels(stage, child).values()} == {102}
     ended(stage, told.run)
     assert {status for _, status, _, _ in channels(stage, child).values()} == {200}

@@ -10,7 +10,7 @@ import quick
 from process import Box, a_box
 
 from appliance.clock import Alarms
-from appliance.runtime import jsonrpc
+from appliance.runtime import methods
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.rpc_server import Listener, listen
 from appliance.store import durability
@@ -43,8 +43,8 @@ def test_a_call_over_the_socket_is_served_as_asked_and_what_it_leaves_to_others_
     seen: list[bool] = []
 
     class Table:
-        @jsonrpc.method("look")
-        def look(self, call: jsonrpc.Call) -> None:
+        @methods.method("look")
+        def look(self, call: methods.Call) -> None:
             """Note it."""
             seen.append(durability.is_asked())
 

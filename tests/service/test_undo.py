@@ -14,14 +14,14 @@ from test_database import ROOT, a_run, child, killed, until
 from test_verbs import Bench as Rows
 from test_verbs import bench as _bench  # noqa: F401
 
-from appliance.channels.rpc.core_methods import LocalCall, Rpc, Shelf
+from appliance.channels.rpc.entries import EntryMethods
 from appliance.clock import now_ms, this_process
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.entries import By, Content, Entries
 from appliance.knowledge.search import Search
 from appliance.knowledge.verb_arguments import Look
 from appliance.knowledge.views import Actor
-from appliance.records import Event, to_plain
+from appliance.records import Event
 from appliance.service.undo import Undo, Undone
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
@@ -519,15 +519,11 @@ def test_history_that_is_too_much_to_send_says_what_it_leaves_out(bench: Bench) 
     for number in range(80):
         bench.entries.set("memory://long", f"{number:05} " * 1300)
 
-    def changes(ref: str, limit: int, run: str) -> list[dict[str, Any]]:
-        return [to_plain(change) for change in bench.entries.changes(ref, limit=limit)]
-
-    shelf = Shelf(None, None, None, None, changes, None, None, None)  # type: ignore[arg-type]
-    door, call = Rpc(None, None, None, shelf), LocalCall(lambda name, value: None)  # type: ignore[arg-type]
-    found = door.history(call, "memory://long", 100, patch=True)
+    shown = EntryMethods(bench.entries, bench.runs, *[None] * 4)  # type: ignore[arg-type]
+    found = shown.history("memory://long", 100, patch=True)
     assert len(found) == 80 and found[0]["patch"] and found[-1]["is_cut"] and not found[-1]["patch"]
     assert sum(len(change["patch"]) for change in found) <= 400_000
-    assert "patch" not in door.history(call, "memory://long", 100)[0] and len(door.history(call, "memory://long", 3)) == 3
+    assert "patch" not in shown.history("memory://long", 100)[0] and len(shown.history("memory://long", 3)) == 3
 
 
 # -- over the command line and the socket -----------------------------------------------------------

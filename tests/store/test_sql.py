@@ -10,11 +10,11 @@ from process import Box, a_box  # noqa: F401
 from stores import new_store
 from test_database import COUNT_TO_A_BILLION, child, finished
 
-from appliance.channels.rpc.core_methods import LocalCall, Rpc, Shelf
-from appliance.clock import CancelToken
+from appliance.channels.rpc.sql import SqlMethods
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, Refused, TooLarge
 from appliance.knowledge.entries import By, Content, Entries
 from appliance.knowledge.index import Passages
+from appliance.runtime.methods import LocalCall
 from appliance.store import sql_console
 from appliance.store.database import Store
 from appliance.store.sql_functions import FUNCTIONS
@@ -196,32 +196,21 @@ def test_list_of_tables_names_all_but_the_inner_ones(store: Store) -> None:
 # -- at the door ------------------------------------------------------------------------------------
 
 
-def door(store: Store) -> Rpc:
-    """The method table with nothing behind it but queries."""
-
-    def query(sql: str, limit: int, cancel: CancelToken) -> tuple[Any, Any, bool]:
-        found = store.query(sql, limit=limit, deadline_s=5, is_stopped=cancel.is_set)
-        return found.columns, found.rows, found.has_more
-
-    shelf = Shelf(None, None, None, None, None, None, query, None)  # type: ignore[arg-type]
-    return Rpc(None, None, None, shelf)  # type: ignore[arg-type]
-
-
 def test_only_the_user_of_the_core_may_ask(store: Store) -> None:
     call = LocalCall(lambda name, value: None)
-    assert door(store).query(call, "SELECT 1")["rows"] == [[1]]
+    assert SqlMethods(store).query("SELECT 1", call=call)["rows"] == [[1]]
     call.uid += 1
     with pytest.raises(Refused, match="alone"):
-        door(store).query(call, "SELECT 1")
+        SqlMethods(store).query("SELECT 1", call=call)
 
 
 def test_values_are_fit_to_be_sent(store: Store) -> None:
     call = LocalCall(lambda name, value: None)
-    found = door(store).query(call, "SELECT data, 9e999, -9e999, NULL, 1.5, 9223372036854775807 FROM blobs")
+    found = SqlMethods(store).query("SELECT data, 9e999, -9e999, NULL, 1.5, 9223372036854775807 FROM blobs", call=call)
     assert found["rows"] == [[{"size_bytes": 300}, "inf", "-inf", None, 1.5, 2**63 - 1]]
-    long = door(store).query(call, "SELECT printf('%.*c', 300000, 'x') AS a, 'y' AS b UNION ALL SELECT 'z', 'z'")
+    long = SqlMethods(store).query("SELECT printf('%.*c', 300000, 'x') AS a, 'y' AS b UNION ALL SELECT 'z', 'z'", call=call)
     assert long["is_cut"] and long["rows"][0][0].endswith("[cut: 300000 characters]") and long["rows"][1] == ["z", "z"]
-    many = door(store).query(call, f"WITH n(i) AS ({NUMBERS}) SELECT printf('%.*c', 50000, x'01') FROM n", 1000)
+    many = SqlMethods(store).query(f"WITH n(i) AS ({NUMBERS}) SELECT printf('%.*c', 50000, x'01') FROM n", 1000, call=call)
     assert many["has_more"] and 4 < len(many["rows"]) < 30
     assert len(json.dumps(many)) < 4 * 1024 * 1024
 

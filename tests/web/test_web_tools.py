@@ -30,6 +30,7 @@ from appliance.policy.audit_log import Asked, Ledger
 from appliance.policy.modes import FREE
 from appliance.policy.policy_file import Policy
 from appliance.records import Inbound, Outcome, Terms, ToolCall
+from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
 from appliance.runtime.tool_settings import Tools, WebSearch
 from appliance.runtime.tool_settings import Web as WebKeys
@@ -502,8 +503,8 @@ class Here:
 
     def __init__(self, intake: Intake) -> None:
         self._methods: dict[str, Callable[..., Any]] = {
-            "ingest.page": lambda url, addition: intake.page(url, 1000, addition),
-            "ingest.part": lambda key: {"data": intake.part(key, 1000)},
+            "ingest.page": lambda url, addition: intake.page(url, addition, call=LocalCall(uid=1000)),
+            "ingest.part": lambda key: intake.part(key, call=LocalCall(uid=1000)),
         }
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Any = None) -> Any:

@@ -16,6 +16,7 @@ from appliance.agent.toolbox import read_tool
 from appliance.cli.terminal import Paper, chat
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.records import Delta, Inbound, Message, ToolCall
+from appliance.runtime.methods import LocalCall, find_methods
 
 OFFERED = (
     *("create_task", "list_tasks", "view_task", "update_task", "delete_task"),
@@ -56,18 +57,12 @@ class Way:
     is_remote = False
 
     def __init__(self, stage: Stage) -> None:
-        from appliance.channels.rpc.core_methods import LocalCall
-        from appliance.runtime.jsonrpc import marked
-        from appliance.runtime.signatures import signature
-
-        self._bind = lambda function, params: signature(function, skip=("self", "call")).bind(params)
-        self._call, self._methods, self._stage = LocalCall, marked(stage.core.rpc), stage
+        self._methods, self._stage = find_methods(*stage.core.offered), stage
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Any = None) -> Any:
         if method == "notice.waiting":  # served by the core's own table, and empty here
             return []
-        function = self._methods[method]
-        return function(self._call(listen or (lambda name, value: None)), **self._bind(function, params or {}))
+        return self._methods[method].call(LocalCall(listen or (lambda name, value: None)), **(params or {}))
 
     def stop(self, run: str) -> None:
         self._stage.inbox.stop(run)

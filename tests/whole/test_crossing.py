@@ -4,7 +4,6 @@ The matrix is made from the tools and methods that there are: a new one is in it
 at everything of the other person's that can be named: ids, references, words that stand beside the secret.
 """
 
-import inspect
 import json
 import os
 import pwd
@@ -24,12 +23,10 @@ from test_scenarios import CHAT, ENTRIES, Stage, Told, opened, put, update
 from appliance import tools
 from appliance.agent.tool_manuals import Shelf
 from appliance.agent.toolbox import read_tool
-from appliance.channels.rpc.core_methods import LocalCall
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.errors import BadInput, Cancelled, OwlError
 from appliance.records import Ask, Inbound, RunSettings, Terms, ToolCall, to_plain
-from appliance.runtime import jsonrpc
-from appliance.runtime.signatures import signature
+from appliance.runtime.methods import LocalCall, Method, find_methods
 from appliance.runtime.subscriptions import Notice
 from appliance.store.database import Store
 from appliance.store.migrations import MIGRATIONS
@@ -195,12 +192,8 @@ def test_no_packet_holds_what_another_person_said_or_kept(crossing: Crossing) ->
 # -- the methods ---------------------------------------------------------------------------------------
 
 
-def methods(stage: Stage) -> dict[str, Any]:
-    core = stage.core
-    doors = (core.taint, core.servers, core.warden, core.workshop, core.troupe, core.unasked)
-    owners = (core.rpc, core.office.queue, core.office.live, core.decisions, core.record, core.glance, core.secrets, core.costs)
-    owners = (*owners, core.guests, *(one.door for one in doors))
-    return {name: function for owner in owners for name, function in jsonrpc.marked(owner).items()}
+def methods(stage: Stage) -> dict[str, Method]:
+    return find_methods(*stage.core.offered)
 
 
 # What stands for a thread, a session or a person in a method's parameters, as ben's.
@@ -218,8 +211,8 @@ def test_no_method_about_a_persons_thread_shows_anothers(crossing: Crossing) -> 
     given = {"thread": crossing.ben, "run": crossing.ben, "session": "local:ben", "context": "user:ben"}
     given |= {"person": "ben", "sender": "ben"}
     tried = []
-    for name, function in sorted(methods(crossing.stage).items()):
-        sign = signature(function, skip=("self", "call"))
+    for name, method in sorted(methods(crossing.stage).items()):
+        sign = method.signature
         about = [field.name for field in sign.fields if field.name in ABOUT]
         is_ending = name.rpartition(".")[2] in ("delete", "close", "archive", "undo")
         if name in SKIPPED or name.startswith(HOUSE) or not about or is_ending:
@@ -229,22 +222,20 @@ def test_no_method_about_a_persons_thread_shows_anothers(crossing: Crossing) -> 
         for field in sign.fields:
             if field.is_required and field.name not in arguments:
                 arguments[field.name] = crossing.aims.get(field.name, ["codeword"])[0]
-        assert SECRET not in shown(answered(function, arguments)), (name, arguments)
+        assert SECRET not in shown(answered(method, arguments)), (name, arguments)
         tried.append(name)
     wanted = {"thread.follow", "run.proposal", "run.copy"}
     wanted |= {"thread.view", "session.view", "session.export", "thread.export", "run.view", "run.packet", "history.list"}
     assert wanted <= set(tried)
 
 
-def answered(function: Any, arguments: dict[str, Any]) -> list[Any]:
+def answered(method: Method, arguments: dict[str, Any]) -> list[Any]:
     """What a method says and tells meanwhile, or what is wrong."""
     told: list[Any] = []
     call = LocalCall(lambda kind, value: told.append(value))
     call.cancel.set()  # what follows something shows what is there, and leaves
     try:
-        bound = signature(function, skip=("self", "call")).bind(arguments)
-        answer = function(call, **bound)
-        return [list(answer) if inspect.isgenerator(answer) else answer, told]
+        return [method.call(call, **arguments), told]
     except OwlError as error:
         return [error.message, error.hint, told]
 
@@ -277,7 +268,7 @@ def tellings(crossing: Crossing, word: str, run: str) -> Iterator[tuple[str, str
         yield f"{name} {shown(arguments)}".replace(word, "WORD"), MOMENTS.sub("", told)
     known = methods(crossing.stage)
     for name in sorted(TOLD):
-        sign = signature(known[name], skip=("self", "call"))
+        sign = known[name].signature
         mine = {"thread": run, "run": run, "id": run, "context": "user:ben"}
         given = {field.name: mine[field.name] for field in sign.fields if field.name in mine}
         for ref in ("**", f"known://{word}", "memory://notes/*"):
@@ -339,10 +330,10 @@ def test_a_client_is_told_what_is_for_its_own_person_alone(crossing: Crossing, m
             thread.join(60)
 
 
-def _left(follow: Any, call: LocalCall) -> None:
+def _left(follow: Method, call: LocalCall) -> None:
     """Follow until the caller leaves, which is no error of its own."""
     with suppress(Cancelled):
-        follow(call)
+        follow.call(call)
 
 
 def _texts(told: list[tuple[str, Any]]) -> list[str]:
@@ -373,10 +364,9 @@ def test_a_path_that_somebody_else_has_can_not_be_taken_over(crossing: Crossing)
 
 @pytest.mark.covers("A-010")
 def test_every_session_belongs_to_a_person_or_a_group(crossing: Crossing) -> None:
-    record = crossing.stage.core.record
-    call = LocalCall(lambda kind, value: None)
-    made = methods(crossing.stage)["session.create"]
-    assert record is not None and made(call, channel="matrix", sender="room", group="house")["context_type"] == "group"
+    call = LocalCall()
+    made = methods(crossing.stage)["session.create"].call
+    assert made(call, channel="matrix", sender="room", group="house")["context_type"] == "group"
     assert made(call, channel="matrix", sender="carl")["context_type"] == "user"
     stored = crossing.stage.core.store.rows("SELECT DISTINCT substr(context, 1, instr(context, ':') - 1) FROM sessions ORDER BY 1")
     assert stored == [("group",), ("user",)]

@@ -198,7 +198,7 @@ def test_what_a_run_took_is_counted(stage: Stage) -> None:
     told = ask(stage, "fits-again")
     turns = stage.core.runs.turns(told.run)
     found = telemetry(turns)
-    assert stage.core.glance._looks.size(told.run)["telemetry"] == found
+    assert stage.core.sight.size(told.run)["telemetry"] == found
     assert found["context_tokens"] == turns[-1]["prompt_tokens"] and found["prompt_tokens"] >= found["context_tokens"] > 0
 
 
@@ -278,7 +278,7 @@ def test_people_look_at_packets_from_the_command_line(stage: Stage, home: Home, 
 def test_a_thread_of_which_nothing_is_kept_says_how_that_is_changed(stage: Stage) -> None:
     run = stage.core.runs.begin("local:ada", "chat").id
     with pytest.raises(NotFound, match="nothing that was sent") as caught:
-        stage.core.glance._looks.copy(run, 0)
+        stage.core.sight.copy(run, 0)
     assert 'runs.copies = "all"' in caught.value.hint
 
 
@@ -288,6 +288,6 @@ def test_looking_lowers_nothing(stage: Stage) -> None:
         stage.core.entries.set(f"agent://look{n}", BIG)
         stage.core.views.promote(_actor(told.run, 1), [stage.core.entries.get(f"agent://look{n}").id])
     before = views(stage, told.run)
-    found = stage.core.glance._looks.size(told.run)
+    found = stage.core.sight.size(told.run)
     assert found["part_chars"]["user/visible"] > found["table"]["usage"]  # characters, not tokens
     assert found["is_over"] and found["table"]["free"] < 0 and views(stage, told.run) == before and notes(stage, told.run) == []

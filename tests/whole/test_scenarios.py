@@ -28,14 +28,13 @@ from appliance.agent.dispatch import RECORDING, Recorded, Scene, actor_of
 from appliance.agent.loop import Subscription
 from appliance.agent.toolbox import Caller, tool
 from appliance.channels.inbox import Inbox
-from appliance.channels.rpc.core_methods import LocalCall
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor
 from appliance.records import Delta, Event, Inbound, LoopEnded, Mode, Outcome, RunSettings
-from appliance.runtime import jsonrpc
 from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Workers
 from appliance.service.core import Core
@@ -601,17 +600,17 @@ def test_what_is_accepted_is_done_and_what_came_after_it_is_run_then(stage: Stag
 
 @pytest.mark.covers("E-154", "R-088")
 def test_the_answer_to_a_decision_says_that_the_run_goes_on_and_its_end_is_told_later(stage: Stage) -> None:
-    methods, call = jsonrpc.marked(stage.core.decisions), LocalCall(lambda name, value: None)
+    methods, call = find_methods(*stage.core.offered), LocalCall()
     told, after = stage.ask("[decided] Write it."), Told("", 0)
     (ref,), after.loop = stage.waiting(told.run), told.loop
     gate, known = Gate(), dict[str, Any]()
     stage.core.toolbox.add(gate.tool)
-    decide = partial(methods["run.resolve"], call, ref, run=told.run)
+    decide = partial(methods["run.resolve"].call, call, ref=ref, run=told.run)
     begun = threading.Thread(target=stage.heard, args=(after, lambda: known.update(decide())))
     try:
         begun.start()
         assert gate.is_reached.wait(60) and known["status"] == 102, "it answers while the run goes on"
-        view = partial(jsonrpc.marked(stage.core.record)["run.view"], call, told.run)
+        view = partial(methods["run.view"].call, call, run=told.run)
         assert view()["run"]["status"] == 102 and known["outcome"]["status"] == 200
     finally:
         gate.may_go.set()
@@ -660,7 +659,7 @@ def test_what_waits_stays_when_a_run_may_read_less_and_its_next_turn_makes_room(
         stage.core.entries.set(f"wide{n}.txt", f"{n} is a line of it\n" * 1500)
     told = stage.ask("[narrowed] Read them and write.")
     (ref,) = stage.waiting(told.run)
-    config = partial(jsonrpc.marked(stage.core.record)["run.config"], LocalCall(lambda name, value: None), told.run)
+    config = partial(find_methods(*stage.core.offered)["run.config"].call, LocalCall(), run=told.run)
     seen = "SELECT visibility FROM run_entries WHERE run = ? AND path GLOB 'wide*' ORDER BY path"
     with pytest.raises(BadInput, match="5"):
         config(settings={"context_limit": 5})
@@ -855,8 +854,10 @@ def test_a_decision_in_the_very_moment_of_the_proposal_is_not_lost(stage: Stage)
 def test_a_state_written_to_what_waits_decides_about_it(stage: Stage, state: str, deeds: str) -> None:
     told = stage.ask(f"[state-{state}] Write it.")
     (ref,) = stage.waiting(told.run)
-    call, after, done = LocalCall(lambda name, value: None), Told(told.run, told.loop), list[dict[str, Any]]()
-    write = partial(stage.core.rpc.set_entry, call, ref, attributes={"state": state}, run=told.run)
+    after, done = Told(told.run, told.loop), list[dict[str, Any]]()
+    write = partial(
+        find_methods(*stage.core.offered)["entry.set"].call, LocalCall(), ref=ref, attributes={"state": state}, run=told.run
+    )
     stage.heard(after, lambda: done.append(write()))
     assert (done[0]["status"], after.deeds, after.end.status) == (200, deeds, 200)
     assert stage.entry(f"{state}.txt") == ("text" if state == "resolved" else None) and stage.waiting(told.run) == []
@@ -968,8 +969,8 @@ def test_a_task_goes_on_in_its_thread_once_what_it_waits_for_is_decided(stage: S
     assert waits.status == "waiting" and "It goes on once that is decided" in waits.waiting_reason
     assert core.runs.get(waits.run).status == 202 and not core.tasks.is_work()
     (ref,) = stage.waiting(waits.run)
-    call = LocalCall(lambda name, value: None)
-    resolved = core.decisions.resolve(call, ref, "accept", waits.run, "12:00", wait=True)  # there is nothing to wait for
+    resolve = find_methods(*core.offered)["run.resolve"]
+    resolved = resolve.call(LocalCall(), ref=ref, run=waits.run, output="12:00", wait=True)  # there is nothing to wait for
     assert (resolved["status"], resolved["outcome"]["status"]) == (100, 200) and core.tasks.get(task.id).status == "pending"
     assert stage.inbox.start_waiting() == 0 and stage.inbox.busy() == 0, "it is a worker's, not the core's"
     done = work(stage, task.id)
@@ -998,12 +999,12 @@ def test_closing_a_session_ends_what_waits_there_for_a_decision(stage: Stage) ->
     core = stage.core
     accepted = stage.inbox.accept(Inbound("local", "cleo", "[close] Write.", new_id(), now_ms(), settings=ENTRIES), new_id())
     told = stage.heard(Told(accepted.run, accepted.loop), lambda: stage.inbox.start(accepted.loop))
-    assert told.end.status == 202 and core.record.control.close("local:cleo").status == "closed"
+    assert told.end.status == 202 and core.control.close("local:cleo").status == "closed"
     assert (stage.waiting(told.run), core.runs.get(told.run).status) == ([], 499)
     task = core.tasks.add(NewTask("[tick-close] List."))
     run = work(stage, task.id).run
     core.approvals.resolve(stage.waiting(run)[0], run, "accept", "x")
-    assert core.record.control.close(f"task:{task.id}").status == "closed"
+    assert core.control.close(f"task:{task.id}").status == "closed"
     assert (core.runs.queue(run), core.runs.get(run).status) == ([], 499)
 
 

@@ -13,6 +13,7 @@ from stores import new_home
 from appliance.clock import CancelToken, monotonic_s, new_id, now_ms
 from appliance.policy.modes import FREE
 from appliance.records import Inbound, LoopEnded, Outcome, ToolCall
+from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
 from appliance.work import recurrence
@@ -128,14 +129,14 @@ def test_a_reminder_takes_its_time_from_the_text(desk: Desk) -> None:
 def test_undo_takes_a_schedule_back_and_brings_a_deleted_one_again(desk: Desk) -> None:
     run = desk.thread("ada")
     ref = desk.made("create_schedule", run, name="undone", frequency="every day at 9")
-    undone = desk.core.rpc._shelf.undo(run, "ada", False) if hasattr(desk.core.rpc, "_shelf") else None
-    assert undone is not None
+    undo = find_methods(*desk.core.offered)["run.undo"]
+    undone = undo.call(LocalCall(), run=run)
     assert [one["kind"] for one in undone["changes"]] == ["schedule"] and ref in undone["changes"][0]["path"]
     assert desk.do("view_schedule", id=ref).status == 404
     ref = desk.made("create_schedule", desk.ada, name="kept", frequency="every day at 9")
     other = desk.thread("ada")
     assert desk.do("delete_schedule", other, id=ref).status == 200
-    desk.core.rpc._shelf.undo(other, "ada", False)
+    undo.call(LocalCall(), run=other)
     back = desk.core.hours.rows.get(int(ref, 16))
     assert back.name == "kept"
     desk.core.hours.firing.round(now_ms())  # its state is counted anew, nothing is fired

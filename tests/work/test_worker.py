@@ -19,9 +19,11 @@ from appliance.clock import monotonic_s, new_id, now_ms, process, sleep_s, this_
 from appliance.errors import AlreadyRunning, NotFound, Refused
 from appliance.records import Delta, Event
 from appliance.runtime import paths
+from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Workers
 from appliance.runtime.signals import Signals
+from appliance.service.queue_parts import Office
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases, Mode, Pulse, Roster, Worker
@@ -735,16 +737,8 @@ def test_the_broker_is_lent_to_the_cores_own_user_alone_and_its_token_is_in_no_f
     core.broker_pid()
     lent = core.call("core.broker")
     assert lent["socket"] == str(paths.broker_socket(owl.runtime)) and len(lent["token"]) >= 32
-    from appliance.channels.rpc.core_methods import LocalCall
-    from appliance.channels.rpc.queue_methods import Queue
-
-    class Stranger(LocalCall):
-        def __init__(self) -> None:
-            super().__init__(lambda name, value: None)
-            self.uid = 4711
-
     with pytest.raises(Refused):
-        Queue(None, None, None, None, None, None).broker(Stranger())  # type: ignore[arg-type]
+        Office.lend_broker(None, call=LocalCall(uid=4711))  # type: ignore[arg-type]
     core.stop()
     token = lent["token"].encode()
     assert [p for p in owl.home.root.rglob("*") if p.is_file() and token in p.read_bytes()] == []

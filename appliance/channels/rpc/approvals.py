@@ -1,59 +1,47 @@
 """Decisions at the local socket: look at what waits, accept or reject it, and hear how the answer goes on.
 
-Beside `rpc` because one table would pass 600 lines. Whoever may open the socket may decide.
+Whoever may open the socket may decide.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from appliance.channels.inbox import Inbox
-from appliance.channels.relay import relay
+from appliance.agent.approvals import Approvals, Decision
+from appliance.agent.released_calls import ReleasedCalls
+from appliance.channels.inbox import Inbox, relay
 from appliance.errors import Conflict, Lost
+from appliance.knowledge.action_log import Shown
 from appliance.records import to_plain
-from appliance.runtime.jsonrpc import Call, method
+from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
-from appliance.sessions.runs import PROPOSED, WAITING
-
-Decision = Literal["accept", "reject", "error"]
-Decide = Callable[[str, str, Decision, str], dict[str, Any]]  # reference, run, decision, output
-Remember = Callable[[str, str, str, int], object]  # reference, run, how long, who
+from appliance.runtime.users import user_name
+from appliance.sessions.runs import PROPOSED, WAITING, Runs
 
 
-class Decisions:
-    """The method table of decisions. `waits_for` tells the loop that a proposal holds up, 0 for none."""
+class ApprovalMethods:
+    """Decides on behalf of people; `released` lets the like of a call pass for a while."""
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        decide: Decide,
-        waits_for: Callable[[str, str], int],
-        show: Callable[[str, str], dict[str, Any]],
-        remember: Remember | None = None,
-    ) -> None:
+    def __init__(self, inbox: Inbox, runs: Runs, approvals: Approvals, released: ReleasedCalls) -> None:
         self._inbox = inbox
-        self._decide = decide
-        self._waits_for = waits_for
-        self._show = show
-        self._remember = remember
+        self._runs = runs
+        self._approvals = approvals
+        self._released = released
 
     @method("run.proposal", access="own")
     def proposal(
         self,
-        call: Call,
         ref: Annotated[str, Range(1, 2048), "what waits, as entry.waiting names it, or the end of it"],
         run: Annotated[str, "the thread in which it waits; empty where only one such waits"] = "",
-    ) -> dict[str, Any]:
+    ) -> Shown:
         """What a person has to know to decide: of a change of a file `patch`, a unified difference, else `text` and `options`.
 
         `because` names the page, mail or server whose text a held call follows, "" for what is not held.
         `patch` is empty where it would be very long; `text` has both texts then.
         """
-        return self._show(ref, run)
+        return self._approvals.show(ref, run)
 
     @method("run.resolve", access="own", is_long=True)
     def resolve(
         self,
-        call: Call,
         ref: Annotated[str, Range(1, 2048), "what waits, as entry.waiting names it, or the end of it"],
         action: Annotated[Decision, "error: it was tried and went wrong"] = "accept",
         run: Annotated[str, "the thread in which it waits; empty where only one such waits"] = "",
@@ -61,20 +49,23 @@ class Decisions:
         wait: Annotated[bool, "stream how the answer goes on, as message.send does"] = False,
         remember: Annotated[str, "of a held call that is accepted: for how long the like may pass, such as 7d"] = "",
         digest: Annotated[str, "of what was looked at, as run.proposal told it: a conflict when it is another one by now"] = "",
+        *,
+        call: Call,
     ) -> dict[str, Any]:
         """Decide about what a thread proposed. `status` is the thread's: 102 while it goes on, 202 while more waits.
 
         It is 100 for a task's thread: a worker goes on with it. `outcome` says what became of the proposal. Once decided
         it stays so: a conflict otherwise.
         """
-        if digest and digest != self._show(ref, run)["digest"]:
+        if digest and digest != self._approvals.show(ref, run).digest:
             raise Conflict(f"{ref} is not what you were shown: it was changed meanwhile", hint="look at it again, then decide")
-        if remember and action == "accept" and self._remember is not None:
-            self._remember(ref, run, remember, call.uid)
-        loop = self._waits_for(ref, run)
+        if remember and action == "accept":
+            waiting = self._approvals.find(ref, self._id(run))
+            self._released.remember(waiting.ref, waiting.run, remember, user_name(call.uid))
+        loop = self._approvals.loop_of(ref, run)
         subscription = self._inbox.feed.subscribe(loop)
         try:
-            known = self._decide(ref, run, action, output)
+            known: dict[str, Any] = to_plain(self._approvals.resolve(ref, self._id(run), action, output))
             if not wait or not loop or known["status"] in (WAITING, PROPOSED):
                 return known
             call.notify("resolved", known)
@@ -85,3 +76,6 @@ class Decisions:
             return known
         finally:
             self._inbox.feed.leave(loop, subscription)
+
+    def _id(self, run: str) -> str:
+        return self._runs.get(run).id if run else ""

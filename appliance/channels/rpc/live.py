@@ -6,16 +6,17 @@ second (`orchestrator.result_poll_ms`). Text as it streams is for whoever sent t
 Knows nothing about how it is shown.
 """
 
-import pwd
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from appliance.channels.relay import fit
+from appliance.channels.inbox import fit
 from appliance.errors import Cancelled, Lost, NotFound
 from appliance.records import to_plain
-from appliance.runtime.jsonrpc import Call, method
+from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.runtime.subscriptions import Notice, Notices
+from appliance.runtime.users import user_name
+from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import RUNNING, WAITING, Runs
 
 LOOK_S = 1.0  # at what another process writes into the thread on the screen
@@ -24,11 +25,12 @@ LOOK_S = 1.0  # at what another process writes into the thread on the screen
 class Live:
     """The method table of open screens."""
 
-    def __init__(self, runs: Runs, notices: Notices, seen: Callable[[str, list[str]], object] = lambda person, keys: None) -> None:
-        """`seen` is told what a person has been shown."""
+    def __init__(self, runs: Runs, notices: Notices, outbox: Outbox, deliver: Callable[[], object]) -> None:
+        """`deliver` sends what is due where nobody else does."""
         self._runs = runs
         self._notices = notices
-        self._seen = seen
+        self._outbox = outbox
+        self._deliver = deliver
         self.look_s: Callable[[], float] = lambda: LOOK_S  # set by whoever knows the configuration
 
     @method("thread.follow", access="own", is_long=True, is_quiet=True)
@@ -43,7 +45,7 @@ class Live:
         `event` for each event stored in the thread, `thread` {id, status, outcome, last_seq, title} first and whenever
         that has changed, `notice` {person, text, run, seq, at_ms, key} for what arrives unasked for the caller.
         """
-        box = self._notices.look_out(person(call.uid))
+        box = self._notices.look_out(user_name(call.uid))
         call.cancel.then(box.close)
         watched = _Watched(self._runs, self._runs.get(id).id if id else "", after)
         try:
@@ -52,7 +54,7 @@ class Live:
                 item = box.take(self.look_s() if watched.is_elsewhere() else None)
                 if isinstance(item, Notice):
                     call.notify("notice", to_plain(item))
-                    self._seen(box.person, [item.key])
+                    self._outbox.see(box.person, [item.key])
                 elif not box.is_closed:
                     watched.tell(call)
         except (Lost, NotFound):
@@ -62,6 +64,36 @@ class Live:
         finally:
             self._notices.blink(box)
         return {"after": watched.after}
+
+    @method("notice.waiting", access="own")
+    def waiting(self, call: Call) -> list[dict[str, Any]]:
+        """What the caller was told and has not been shown yet, oldest first: {key, text, run, at_ms}. Show it, then say so."""
+        self._deliver()
+        found = self._outbox.unseen(user_name(call.uid))
+        known = [(one, self._outbox.thread(one.letter)) for one in found]
+        return [{"key": o.letter.key, "text": o.letter.text, "run": run, "at_ms": o.ended_ms} for o, run in known]
+
+    @method("notice.seen", access="own")
+    def seen(self, call: Call, keys: Annotated[list[str], "as notice.waiting names them"]) -> dict[str, Any]:
+        """The caller has been shown these."""
+        return {"count": self._outbox.see(user_name(call.uid), keys)}
+
+    @method("notice.follow", access="own", is_long=True)
+    def follow_notices(self, call: Call, everybody: Annotated[bool, "also what is for others"] = False) -> dict[str, Any]:
+        """Streams `notice` {person, text, run, seq, at_ms, key} for all that arrives unasked for the caller, until it leaves.
+
+        `lost` counts what a slow one missed.
+        """
+        box = self._notices.subscribe("" if everybody else user_name(call.uid))
+        call.cancel.then(box.close)
+        try:
+            for notice in box:
+                call.notify("notice", to_plain(notice))
+        except Lost:
+            pass  # it has gone
+        finally:
+            self._notices.leave(box)
+        return {"lost": box.lost}
 
 
 class _Watched:
@@ -94,11 +126,3 @@ class _Watched:
         if self._told.get("status") not in (WAITING, RUNNING):
             return False
         return any(loop.process != self._runs.process for loop in self._runs.queue(self._thread))
-
-
-def person(uid: int) -> str:
-    """The name of a user of this machine, by number when it has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -1,19 +1,21 @@
 """The record at the local socket: sessions and their states, runs with their branches and settings, transcripts.
 
-Whoever may open the socket may look at and change all of it, as with threads (`rpc`). What is long is streamed: `line`
-for a transcript, and what `relay` tells for an answer. Beside `rpc` because one table would pass 600 lines.
+Whoever may open the socket may look at and change all of it, as with threads. What is long is streamed: `line`
+for a transcript, and what `inbox.relay` tells for an answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
-from appliance.channels.inbox import Accepted
-from appliance.channels.relay import MAX_CHARS, fit, relay
-from appliance.channels.session_control import Control, Prompt, getuser, read_settings
+from appliance.channels.inbox import MAX_CHARS, Accepted, fit, relay
+from appliance.channels.session_control import Control, Prompt, read_settings
 from appliance.errors import Lost
-from appliance.records import Mode, to_plain
-from appliance.runtime.jsonrpc import Call, method
+from appliance.records import Mode, Outcome
+from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
+from appliance.runtime.users import user_name
+from appliance.sessions.history import Told
+from appliance.sessions.runs import Run as RunRecord
 from appliance.sessions.sessions import Wanted, plain
 
 Limit = Annotated[int, Range(1, 1000), "how many to show"]
@@ -31,7 +33,7 @@ def _asking(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
 
     @method(f"run.{mode}", access="own", is_long=True)
     def asking(
-        self: "Record",
+        self: "SessionMethods",
         call: Call,
         prompt: str,
         model: Annotated[str, "a pool or a route; needed"] = "",
@@ -49,8 +51,8 @@ def _asking(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
     return asking
 
 
-class Record:
-    """The method table of sessions and runs."""
+class SessionMethods:
+    """Sessions and runs for people, where arguments have to be read or an answer is streamed."""
 
     def __init__(self, control: Control) -> None:
         self.control = control
@@ -60,7 +62,6 @@ class Record:
     @method("session.list", access="own")
     def sessions(
         self,
-        call: Call,
         user: Annotated[str, "only this person's"] = "",
         group: Annotated[str, "only this group's"] = "",
         context_type: Literal["", "user", "group"] = "",
@@ -74,25 +75,18 @@ class Record:
         wanted = Wanted(user, group, context_type, status, created_after_ms, created_before_ms)
         return self.control.listing(wanted, limit, offset)
 
-    @method("session.view", access="own")
-    def session(self, call: Call, id: Session) -> dict[str, Any]:
-        """One session with its runs and the processes that work in it."""
-        return self.control.session(id)
-
     @method("session.create")
-    def create(
-        self, call: Call, channel: str, sender: str, group: Annotated[str, "of a group, not of the sender"] = ""
-    ) -> dict[str, Any]:
+    def create(self, channel: str, sender: str, group: Annotated[str, "of a group, not of the sender"] = "") -> dict[str, Any]:
         """A session before its first message."""
         return plain(self.control.create(channel, sender, group))
 
     @method("session.archive", access="own")
-    def archive(self, call: Call, id: Session) -> dict[str, Any]:
+    def archive(self, id: Session) -> dict[str, Any]:
         """Put a session away until a person says something in it."""
         return plain(self.control.archive(id))
 
     @method("session.resume", access="own")
-    def resume(self, call: Call, id: Session) -> dict[str, Any]:
+    def resume(self, id: Session) -> dict[str, Any]:
         """Make a session active again."""
         return plain(self.control.resume(id))
 
@@ -101,46 +95,29 @@ class Record:
         self, call: Call, id: Session, is_final: Annotated[bool, "also the caller's own, which is refused without"] = False
     ) -> dict[str, Any]:
         """Let a session take no more messages; what is being answered there is stopped."""
-        return plain(self.control.close(id, getuser(call.uid), is_final=is_final))
+        return plain(self.control.close(id, user_name(call.uid), is_final=is_final))
 
     @method("session.delete", access="own")
-    def delete(self, call: Call, id: Session) -> dict[str, Any]:
+    def delete(self, id: Session) -> dict[str, Any]:
         """Delete a closed session with everything said in it."""
         return {"session": id, "events": self.control.delete(id)}
 
     @method("session.export", access="own", is_long=True)
     def export(self, call: Call, id: Session) -> dict[str, Any]:
         """A session as JSON lines, each one or several notifications `line` {text, is_end}."""
-        return self._stream(call, session=id)
+        return _stream(call, self.control.transcripts.session(id))
 
     @method("thread.export", access="own", is_long=True)
     def export_thread(self, call: Call, id: Run) -> dict[str, Any]:
         """One thread, after those it was forked off, as JSON lines; see `session.export`."""
-        return self._stream(call, thread=id)
-
-    @method("session.import")
-    def restore(
-        self, call: Call, lines: Annotated[list[str], "of an export, in their order; a file may come in parts"]
-    ) -> dict[str, Any]:
-        """Take exported lines in; what is here already stays as it is, and damaged lines are counted."""
-        plain_done: dict[str, Any] = to_plain(self.control.restore(lines))
-        return plain_done
-
-    def _stream(self, call: Call, session: str = "", thread: str = "") -> dict[str, Any]:
-        count = 0
-        for line in self.control.export(session, thread):
-            for start in range(0, len(line), MAX_CHARS):
-                part = line[start : start + MAX_CHARS]
-                call.notify("line", {"text": part, "is_end": start + MAX_CHARS >= len(line)})
-            count += 1
-        return {"lines": count}
+        return _stream(call, self.control.transcripts.thread(id))
 
     @method("history.list", access="own")
     def history(
         self, call: Call, context: Annotated[str, "user:NAME or group:NAME; empty is the caller's"] = "", last: Limit = 80
-    ) -> list[dict[str, Any]]:
+    ) -> list[Told]:
         """What was asked and answered, over all threads, oldest first: two records for each prompt that was answered."""
-        return [to_plain(one) for one in self.control.told(context or f"user:{getuser(call.uid)}", last)]
+        return self.control.history.last(context or f"user:{user_name(call.uid)}", last)
 
     # -- runs ---------------------------------------------------------------------------------------
 
@@ -150,20 +127,14 @@ class Record:
     @method("run.inject", access="own", is_long=True)
     def inject(self, call: Call, run: Run, text: str, wait: Wait = False) -> dict[str, Any]:
         """Say something to a run: an idle one begins with it, a busy one has it next."""
-        told = self._follow(call, self.control.say(getuser(call.uid), run, text, call.correlation), wait)
+        told = self._follow(call, self.control.say(user_name(call.uid), run, text, call.correlation), wait)
         if wait or told.get("status") not in (100, 102):
             return told
         return {**told, "status": 202 if self.control.runs.get(run).status == 202 else 102}  # R-088: the run's, which goes on
 
-    @method("run.view", access="own")
-    def view(self, call: Call, run: Run) -> dict[str, Any]:
-        """A run: what it is set to, what waits in it, its newest turns, its forks."""
-        return self.control.view(run)
-
     @method("run.path", access="own")
     def path(
         self,
-        call: Call,
         run: Run,
         seq: Annotated[int, Range(0, 2**53), "the branch that ends at this number; 0 is the present one"] = 0,
         offset: Offset = 0,
@@ -181,46 +152,14 @@ class Record:
             shown.append(one)
         return {"events": shown, "has_more": offset + len(shown) < count}
 
-    @method("run.tree", access="own")
-    def tree(self, call: Call, run: Run) -> list[dict[str, Any]]:
-        """Every branch of a run and of its forks: where it ends, which other one it left, how it begins."""
-        return [to_plain(branch) for branch in self.control.branches.tree(run)]
-
-    @method("run.fork", access="own")
-    def fork(
-        self,
-        call: Call,
-        run: Run,
-        seq: Annotated[int, Range(0, 2**53), "after this event; 0 is where the run stands now"] = 0,
-        alias: Annotated[str, "the name of the new run"] = "",
-    ) -> dict[str, Any]:
-        """A new run that begins where this one stands; nothing is copied but what it sees, and nothing goes away."""
-        made: dict[str, Any] = to_plain(self.control.branches.fork(run, seq, alias))
-        return made
-
-    @method("run.jump", access="own")
-    def jump(
-        self, call: Call, run: Run, seq: Annotated[int, Range(0, 2**53), "after this event; 0 is the beginning"]
-    ) -> dict[str, Any]:
-        """Go on after another event of a run: what is said next begins a branch there, the old one stays."""
-        moved: dict[str, Any] = to_plain(self.control.branches.jump(run, seq))
-        return moved
-
-    @method("run.rename", access="own")
-    def rename(self, call: Call, run: Run, alias: Annotated[str, "letters, digits and _"]) -> dict[str, Any]:
-        """Give a run another name; its id stays."""
-        renamed: dict[str, Any] = to_plain(self.control.runs.rename(run, alias))
-        return renamed
-
     @method("run.config", access="own")
-    def config(self, call: Call, run: Run, settings: Given = None) -> dict[str, Any]:
+    def config(self, run: Run, settings: Given = None) -> RunRecord:
         """Change what a run is set to; without settings only say what that is."""
         read_settings(settings or {})
-        made: dict[str, Any] = to_plain(self.control.runs.configure(run, settings or {}))
-        return made
+        return self.control.runs.configure(run, settings or {})
 
     @method("run.abort", access="own")
-    def abort(self, call: Call, run: Run) -> dict[str, Any]:
+    def abort(self, run: Run) -> dict[str, Any]:
         """End only what is being answered in a run; its queued prompts come next."""
         found = self.control.runs.get(run)
         return {"run": found.id, "aborted": self.control.abort(found.id)}
@@ -232,19 +171,18 @@ class Record:
         ref: Annotated[str, "run://NAME"],
         body: Annotated[str, "a prompt for it"] = "",
         attributes: Annotated[dict[str, Any] | None, 'model, mode, flags; or {"state": "cancelled"}'] = None,
-    ) -> dict[str, Any]:
+    ) -> Outcome:
         """Write to a run's address: a text is a prompt for it, new or not, and a state of cancelled aborts it."""
-        outcome, accepted = self.control.write(getuser(call.uid), ref, body, attributes or {}, call.correlation)
+        outcome, accepted = self.control.write(user_name(call.uid), ref, body, attributes or {}, call.correlation)
         if accepted is not None:
             self.control.begin(accepted)
-        told: dict[str, Any] = to_plain(outcome)
-        return told
+        return outcome
 
     # -- inside -------------------------------------------------------------------------------------
 
     def prompted(self, call: Call, prompt: Prompt, wait: bool) -> dict[str, Any]:
         """Hand in a prompt, and hear the answer unless others of its run come first (R-037)."""
-        accepted = self.control.prompt(getuser(call.uid), prompt, call.correlation)
+        accepted = self.control.prompt(user_name(call.uid), prompt, call.correlation)
         is_first = all(loop.id >= accepted.loop for loop in self.control.runs.queue(accepted.run))
         return self._follow(call, accepted, wait and is_first)
 
@@ -268,3 +206,14 @@ class Record:
             return known
         finally:
             feed.leave(accepted.loop, subscription)
+
+
+def _stream(call: Call, lines: Iterable[str]) -> dict[str, Any]:
+    """Send lines of an export, long ones in parts; how many there were."""
+    count = 0
+    for line in lines:
+        for start in range(0, len(line), MAX_CHARS):
+            part = line[start : start + MAX_CHARS]
+            call.notify("line", {"text": part, "is_end": start + MAX_CHARS >= len(line)})
+        count += 1
+    return {"lines": count}

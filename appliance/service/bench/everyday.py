@@ -15,9 +15,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from appliance.channels.rpc.core_methods import LocalCall
+from appliance.channels.rpc.threads import ThreadMethods
+from appliance.channels.rpc.tools import ToolMethods
 from appliance.clock import monotonic_s, now_ms
 from appliance.errors import OwlError
+from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
 from appliance.service import home_setup
 from appliance.service.bench.everyday_runs import Answered
@@ -55,7 +57,7 @@ class Trial:
                 said.append(value["content"])
 
         try:
-            self._core.rpc.send(LocalCall(listen), item["prompt"], kind="ask")
+            ThreadMethods(self._core.inbox, self._core.runs).send(LocalCall(listen), item["prompt"], kind="ask")
             trouble = ""
         except OwlError as error:
             trouble = error.message
@@ -157,8 +159,7 @@ def answers(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             core.indexer.work()
         except OwlError:
             pass  # without vectors words must do, as they would in the home itself
-        call = LocalCall(lambda name, value: None)
-        core.rpc.tool(call, "create_task", {"name": wanted["task"]})
+        ToolMethods(core.toolbox).call_tool("create_task", {"name": wanted["task"]}, call=LocalCall())
         trial = Trial(home, core)
         for place, item in enumerate(items):
             following = items[place + 1]["category"] if place + 1 < len(items) else "end"

@@ -1,0 +1,131 @@
+"""Methods that a socket offers: the mark `@method`, and marked functions ready to be called.
+
+The service that does the work marks its functions; whoever builds the service hands it to a server. Arguments are checked by
+the function's signature before it is called, and its result is made JSON-ready afterwards, so that a service may return
+its records. A function with a parameter `call` is told who asks, and can stream to the caller. Knows nothing about sockets,
+and does not decide who may call what: `Mark.access` only says it.
+"""
+
+import inspect
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from appliance.clock import CancelToken, correlation_id
+from appliance.errors import OwlError
+from appliance.records import to_plain
+from appliance.runtime.signatures import Signature, signature
+
+LOG = logging.getLogger(__name__)
+F = TypeVar("F", bound=Callable[..., Any])
+Access = Literal["admin", "own", "all"]
+
+
+class Mark(NamedTuple):
+    """What `@method` notes: the name, whether it streams for long, whether its calls are too many to be news in the log.
+
+    `access` says who may call it where a server tells people apart: admins; everybody for what is theirs ("own"); everybody.
+    """
+
+    name: str
+    is_long: bool = False
+    is_quiet: bool = False
+    access: Access = "admin"
+
+
+def method(name: str, *, access: Access = "admin", is_long: bool = False, is_quiet: bool = False) -> Callable[[F], F]:
+    """Mark a function as something the socket offers, under this name. Marks only; nothing is registered."""
+
+    def mark(function: F) -> F:
+        function.rpc = Mark(name, is_long, is_quiet, access)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+class Call(Protocol):
+    """One request being served, over a socket or in this process: who asks, how to stream back, when to stop."""
+
+    correlation: str
+    cancel: CancelToken
+
+    @property
+    def uid(self) -> int:
+        """The caller's user id, as the kernel says."""
+        ...
+
+    @property
+    def client(self) -> str:
+        """What the caller calls itself: cli, tui, ..."""
+        ...
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Stream something to the caller; Lost when it has gone."""
+        ...
+
+
+class LocalCall:
+    """A call from this very process."""
+
+    def __init__(
+        self,
+        notify: Callable[[str, dict[str, Any]], None] = lambda name, params: None,
+        client: str = "cli",
+        uid: int | None = None,
+    ) -> None:
+        """`uid` is another user than the one of this process."""
+        self.correlation = correlation_id()
+        self.cancel = CancelToken()
+        self.client = client
+        self.uid = os.getuid() if uid is None else uid
+        self.notify = notify
+
+
+class Method:
+    """One function that a socket offers."""
+
+    def __init__(self, mark: Mark, function: Callable[..., Any]) -> None:
+        self.mark = mark
+        self.function = function
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The arguments from outside; read when first wanted, a command without a core calls few of these."""
+        return signature(self.function, skip=("self", "call"))
+
+    @cached_property
+    def doc(self) -> str:
+        """What the method does, in words."""
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    @cached_property
+    def _takes_call(self) -> bool:
+        return "call" in inspect.signature(self.function).parameters
+
+    def run(self, call: Call, arguments: Mapping[str, Any]) -> Any:
+        """The JSON-ready result for arguments that `signature` has bound."""
+        given = {"call": call, **arguments} if self._takes_call else arguments
+        result = self.function(**given)
+        try:
+            return to_plain(result)
+        except (TypeError, ValueError, RecursionError):
+            LOG.exception("the result of %s is not JSON", self.mark.name)
+            raise OwlError("the result cannot be sent", hint="the log has the details") from None
+
+    def call(self, call: Call, /, **params: Any) -> Any:
+        """The same with arguments as they come from outside; BadInput names what is wrong with them."""
+        return self.run(call, self.signature.bind(params))
+
+
+def find_marks(owner: type) -> dict[str, Mark]:
+    """The marks of a class, by the attribute that is marked."""
+    marks = {name: getattr(getattr(owner, name), "rpc", None) for name in dir(owner)}
+    return {name: mark for name, mark in marks.items() if isinstance(mark, Mark)}
+
+
+def find_methods(*owners: object) -> dict[str, Method]:
+    """The marked functions of these objects, by the name that the socket offers them under."""
+    marked = ((owner, name, mark) for owner in owners for name, mark in find_marks(type(owner)).items())
+    return {mark.name: Method(mark, getattr(owner, name)) for owner, name, mark in marked}
