@@ -17,8 +17,12 @@ from appliance.work.english_times import CLOCK, DAY, MONTH, MONTHS, PART, TIME, 
 
 PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+WORKDAYS, WEEKEND = frozenset({1, 2, 3, 4, 5}), frozenset({0, 6})
 ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "last": -1, "other": 2}
 ORDINAL = r"(?:first|second|third|fourth|fifth|last|[1-5](?:st|nd|rd|th))"
+ADVERBS = {"hourly": (1, "hours"), "daily": (1, "days"), "nightly": (1, "days"), "weekly": (1, "weeks"), "monthly": (1, "months")}
+ADVERBS |= {"yearly": (1, "years"), "annually": (1, "years"), "quarterly": (3, "months"), "bimonthly": (2, "months")}
+ADVERBS |= {"fortnightly": (1, "fortnight"), "biweekly": (1, "fortnight")}
 SECONDS = {"s": 1, "mi": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400, "f": 14 * 86_400}
 SPAN = rf"(?:\d+(?:\.5)?) {UNIT}(?:(?: and|,)? \d+ {UNIT})*"
 BOUND = english_times.BOUND
@@ -56,16 +60,14 @@ class Reading:
 Handler = Callable[[Reading, "re.Match[str]"], None]
 
 
-def _repeat(reading: Reading, found: "re.Match[str]") -> None:
-    reading.is_repeated = True
+def _says(days: frozenset[int] = frozenset(), **facts: bool) -> Handler:
+    """A handler for words that always say the same: these days of the week and these facts, or nothing about when."""
 
+    def note(reading: Reading, found: "re.Match[str]") -> None:
+        reading.days |= days
+        vars(reading).update(facts)
 
-def _skip(reading: Reading, found: "re.Match[str]") -> None:
-    """A word that says nothing about when."""
-
-
-def _once(reading: Reading, found: "re.Match[str]") -> None:
-    reading.is_once = True
+    return note
 
 
 def _set_step(reading: Reading, count: int, unit: str) -> None:
@@ -98,34 +100,30 @@ def _every_unit(reading: Reading, found: "re.Match[str]") -> None:
     _set_step(reading, 1, found["unit"])
 
 
+def _ordinal(word: str) -> int:
+    """Which one: 2 for other, second and 2nd, -1 for last."""
+    return ORDINALS.get(word) or int(re.sub(r"\D", "", word))
+
+
 def _other_unit(reading: Reading, found: "re.Match[str]") -> None:
-    word = found["ordinal"]
-    count = ORDINALS.get(word) or int(re.sub(r"\D", "", word))
-    if count < 2:
+    if (count := _ordinal(found["ordinal"])) < 2:
         raise Unread
     _set_step(reading, count, found["unit"])
 
 
 def _other_day(reading: Reading, found: "re.Match[str]") -> None:
     """Every other Tuesday."""
-    word = found["ordinal"]
-    count = ORDINALS.get(word) or int(re.sub(r"\D", "", word))
-    if count < 2 or reading.step is not None:
+    if (count := _ordinal(found["ordinal"])) < 2:
         raise Unread
-    reading.step, reading.is_repeated = (count, "w"), True
-    reading.days |= {_day(found["day"])}
+    _set_step(reading, count, "weeks")
+    reading.days.add(_day(found["day"]))
 
 
 def _adverb(reading: Reading, found: "re.Match[str]") -> None:
     word = re.sub(r"[ -]", "", found[0])
-    unit = {"hourly": "h", "daily": "d", "weekly": "w", "monthly": "mo", "yearly": "y", "annually": "y", "fortnightly": "f"}
-    unit |= {"biweekly": "f", "nightly": "d", "quarterly": "q", "bimonthly": "b"}
     if word == "nightly":
         _part(reading, "night")
-    if word in ("quarterly", "bimonthly"):
-        _set_step(reading, 3 if word == "quarterly" else 2, "months")
-    else:
-        _set_step(reading, 1, {"h": "hours", "d": "days", "w": "weeks", "mo": "months", "y": "years", "f": "fortnight"}[unit[word]])
+    _set_step(reading, *ADVERBS[word])
 
 
 def _per_day(reading: Reading, found: "re.Match[str]") -> None:
@@ -140,16 +138,6 @@ def _per_day(reading: Reading, found: "re.Match[str]") -> None:
         _set_step(reading, 60 // count, "minutes")
     else:
         raise Unread
-
-
-def _weekdays(reading: Reading, found: "re.Match[str]") -> None:
-    reading.is_repeated = True
-    reading.days |= {1, 2, 3, 4, 5}
-
-
-def _weekend(reading: Reading, found: "re.Match[str]") -> None:
-    reading.is_repeated = True
-    reading.days |= {0, 6}
 
 
 def _this_weekend(reading: Reading, found: "re.Match[str]") -> None:
@@ -350,10 +338,9 @@ def _iso_date(reading: Reading, found: "re.Match[str]") -> None:
 
 
 def _of_month(reading: Reading, found: "re.Match[str]") -> None:
-    """First Monday, last weekday, last day: of the month."""
+    """First Monday, last weekday, last day of the month; first and third Monday: the first, whose day comes with the third."""
     reading.is_repeated = True
-    number = ORDINALS.get(found["ordinal"]) or int(found["ordinal"][0])
-    what = found["day"]
+    number, what = _ordinal(found["ordinal"]), found["day"]
     if re.fullmatch(DAY, what):
         day = _day(what)
         reading.ordinals.add(f"{day}L" if number == -1 else f"{day}#{number}")
@@ -365,20 +352,9 @@ def _of_month(reading: Reading, found: "re.Match[str]") -> None:
         raise Unread  # no cron line says "the first weekday"
 
 
-def _more_ordinals(reading: Reading, found: "re.Match[str]") -> None:
-    """First and third Monday: the first, whose day comes with the third."""
-    number = ORDINALS.get(found["ordinal"]) or int(found["ordinal"][0])
-    day = _day(found["day"])
-    reading.is_repeated = True
-    reading.ordinals.add(f"{day}L" if number == -1 else f"{day}#{number}")
-
-
 def _day_of_month(reading: Reading, found: "re.Match[str]") -> None:
-    day = int(re.sub(r"\D", "", found["date"]))
-    if not 1 <= day <= 31:
-        raise Unread
+    _bare_date(reading, found)
     reading.is_repeated = True
-    reading.dates.add(str(day))
 
 
 def _bare_date(reading: Reading, found: "re.Match[str]") -> None:
@@ -400,15 +376,10 @@ def _month_range(reading: Reading, found: "re.Match[str]") -> None:
     reading.months |= {(first + i) % 12 + 1 for i in range((last - first) % 12 + 1)}
 
 
-def _every_month(reading: Reading, found: "re.Match[str]") -> None:
-    reading.is_repeated = True
-
-
 def _minute(reading: Reading, found: "re.Match[str]") -> None:
     word = found["minute"]
-    reading.minute = {"on": 0, "half": 30, "quarter": 15, "quarter to": 45}.get(word, -1)
-    if reading.minute < 0:
-        reading.minute = int(word)
+    minute = {"on": 0, "half": 30, "quarter": 15, "quarter to": 45}.get(word)
+    reading.minute = int(word) if minute is None else minute
     if reading.minute > 59:
         raise Unread
     reading.is_repeated = True
@@ -426,8 +397,8 @@ def _zone(reading: Reading, found: "re.Match[str]") -> None:
 JOIN = r"(?:,? and |, ?| & |,? or )"
 # In this order: what is longer, and says more, first.
 WORDS: tuple[tuple[str, Handler], ...] = (
-    (r"(?:please|sharp|exactly|then|again|local time|as well)", _skip),
-    (r"(?:just |only )?(?:once|one time)(?= (?:on|at|in|tomorrow|today|next|this)\b|$)", _once),
+    (r"(?:please|sharp|exactly|then|again|local time|as well)", _says()),
+    (r"(?:just |only )?(?:once|one time)(?= (?:on|at|in|tomorrow|today|next|this)\b|$)", _says(is_once=True)),
     (r"(?P<zone>utc|gmt|[a-z]+/[a-z_]+(?:/[a-z_]+)?)(?: time)?", _zone),
     (r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})(?P<t>t(?=\d))?", _iso_date),
     (r"(?:on )?(?P<year>20\d\d)/(?P<month>\d{1,2})/(?P<day>\d{1,2})", _iso_date),
@@ -458,7 +429,7 @@ WORDS: tuple[tuple[str, Handler], ...] = (
     (rf"(?P<day>{DAY})s? every (?P<ordinal>other|second|third) week", _other_day),
     (
         rf"(?:on |every |each )*(?:the )?(?P<ordinal>{ORDINAL})(?={JOIN}(?:the )?{ORDINAL} (?P<day>{DAY}))",
-        _more_ordinals,
+        _of_month,
     ),
     (
         rf"(?:on |at |every |each )*(?:the )?(?:very )?(?P<ordinal>{ORDINAL}) "
@@ -468,10 +439,13 @@ WORDS: tuple[tuple[str, Handler], ...] = (
     ),
     (r"(?:at |on )?(?:the )?(?P<every>)end of (?:the|this) month", _end_of),
     (r"(?:at |on )?(?:the )?(?P<every>end) of (?:each|every) month", _end_of),
-    (r"(?:of|in) (?:the|each|every) month|(?:each|every) month(?= (?:on|at) the (?:first|last|\d))", _every_month),
-    (r"(?:every |each |on |all )*(?:weekdays?|work(?:ing)? ?days?|business days?)", _weekdays),
+    (r"(?:of|in) (?:the|each|every) month|(?:each|every) month(?= (?:on|at) the (?:first|last|\d))", _says(is_repeated=True)),
+    (
+        r"(?:every |each |on |all )*(?:weekdays?|work(?:ing)? ?days?|business days?)",
+        _says(WORKDAYS, is_repeated=True),
+    ),
     (r"(?:this|the coming) weekend|on the weekend(?=$| at)", _this_weekend),
-    (r"(?:every |each |on |at |the |all )*weekends?", _weekend),
+    (r"(?:every |each |on |at |the |all )*weekends?", _says(WEEKEND, is_repeated=True)),
     (r"(?:during|in|within) (?:the )?(?:working|work|office|business) hours", _office_hours),
     (r"(?:every |on |at )*(?:the )?(?P<date>\d{1,2}(?:st|nd|rd|th)?) (?:day )?(?:of|in) (?:the|each|every|1) month", _day_of_month),
     (
@@ -510,11 +484,11 @@ WORDS: tuple[tuple[str, Handler], ...] = (
     (r"every(?: 1)? (?:single )?(?P<unit>minute|hour|day|week|fortnight|month|year)", _every_unit),
     (r"each(?: 1)? (?:and every )?(?P<unit>minute|hour|day|week|month|year)", _every_unit),
     (r"hourly|daily|weekly|monthly|yearly|annually|fortnightly|bi-?weekly|bi-?monthly|nightly|quarterly", _adverb),
-    (r"(?:every|each)(?= (?:the )?\d{1,2}(?:st|nd|rd|th))", _repeat),
+    (r"(?:every|each)(?= (?:the )?\d{1,2}(?:st|nd|rd|th))", _says(is_repeated=True)),
     (r"(?:on )?(?:the )?(?P<date>\d{1,2}(?:st|nd|rd|th))", _bare_date),
     (r"(?:at|@) ?(?P<hour>\d{1,2})(?![\d:.])", _bare_hour),
     (r"(?P<hour>\d{1,2})(?![\d:.])", _more_times),
-    (r"and(?: on| at| in)?|,|&|or|on|at", _skip),
+    (r"and(?: on| at| in)?|,|&|or|on|at", _says()),
 )
 PATTERNS = tuple((re.compile(rf"(?:{pattern})(?=$|[ ,&-]|(?<=\dt)\d)"), handler) for pattern, handler in WORDS)
 
