@@ -10,6 +10,7 @@ import pytest
 from process import clean_environ
 from stores import new_home
 
+from appliance.agent.loop_events import LoopStored
 from appliance.clock import CancelToken, monotonic_s, new_id, now_ms
 from appliance.policy.modes import FREE
 from appliance.records import Inbound, LoopEnded, Outcome, ToolCall
@@ -296,7 +297,7 @@ def test_the_end_of_a_turn_is_the_end_of_its_firing(desk: Desk) -> None:
     loop = desk.core.runs.loop(accepted.loop)
     desk.core.runs.start_loop(loop.id)
     with desk.core.store.write(durable=True):
-        desk.core._ended(loop, LoopEnded(500, "failed", "no model"))
+        desk.core._ended(LoopStored(loop, LoopEnded(500, "failed", "no model")))
         desk.core.runs.end_loop(loop, 500, "failed")
     assert [(one.status, one.outcome) for one in desk.core.hours.rows.firings(known.id)] == [("failed", "no model")]
 
