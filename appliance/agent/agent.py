@@ -298,7 +298,6 @@ class Agent:
             return None  # what it answered says more
 
     def _request(self, talk: Talk, route: Route, packet: Packet) -> Ask:
-        """What a route is asked, with its packet."""
         settings, plain = talk.work.settings, talk.plain
         most = route.max_tokens or self.limits.max_output_tokens
         usual = self.limits.temperature if plain is None else plain.temperature

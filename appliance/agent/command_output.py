@@ -57,7 +57,6 @@ class Ended:
 
     @property
     def text(self) -> str:
-        """In words."""
         took = f"{self.duration_ms / 1000:.1f} s"
         if self.is_stopped:
             return f"stopped after {took}: {self.reason}"

@@ -55,11 +55,9 @@ class TurnSource(Protocol):
 class NothingArrives:
     """A loop to which nobody adds anything."""
 
-    def begin_turn(self) -> None:
-        """Nothing is to be prepared."""
+    def begin_turn(self) -> None: ...
 
     def arrived(self) -> Sequence[Message]:
-        """No messages."""
         return ()
 
 

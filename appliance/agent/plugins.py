@@ -83,7 +83,6 @@ class Plugin:
         self.tools.append((function, made))
 
     def scheme(self, scheme: Scheme) -> None:
-        """Declare a scheme."""
         self.schemes.append(scheme)
 
     def on(self, name: str, handler: Handler, priority: int = PRIORITY) -> None:
@@ -291,7 +290,6 @@ def _register(found: Any, name: str) -> Callable[[Plugin], object]:
 
 
 def _words(error: BaseException) -> str:
-    """An error as one line."""
     if isinstance(error, SystemExit):
         return f"it ends the process: {error} (leave that to the core)"
     hint = getattr(error, "hint", "")

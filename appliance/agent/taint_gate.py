@@ -45,9 +45,7 @@ MAX_EVENTS = 2000  # newest ones of a run that are looked at
 class ServerTools(Protocol):
     """What is known of the tools that servers offer, without asking them."""
 
-    def count(self, server: str) -> int:
-        """How many tools a server has."""
-        ...
+    def count(self, server: str) -> int: ...
 
     def arguments(self, server: str, tool: str) -> frozenset[str]:
         """The arguments of a server's tool; none for one that is not known."""
@@ -58,11 +56,9 @@ class NoServers:
     """Where there are no servers of tools."""
 
     def count(self, server: str) -> int:
-        """None."""
         return 0
 
     def arguments(self, server: str, tool: str) -> frozenset[str]:
-        """None."""
         return frozenset()
 
 

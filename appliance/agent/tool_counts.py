@@ -63,7 +63,6 @@ class Tallies:
             )
 
     def of(self, name: str) -> Tally:
-        """The numbers of one tool."""
         with self._guard:
             return self._found.get(name, Tally())
 

@@ -35,8 +35,6 @@ class Message:
 
 @dataclass(frozen=True)
 class Posted:
-    """A message that will be delivered."""
-
     id: str
     target: str
     type: str
@@ -44,8 +42,6 @@ class Posted:
 
 
 class Postbox:
-    """Takes messages."""
-
     def __init__(self, outbox: Outbox, gate: Gate, person: Callable[[str], str], *, per_minute: int = PER_MINUTE) -> None:
         self._outbox = outbox
         self._gate = gate

@@ -33,7 +33,6 @@ class ToolRules:
         self.policy = policy
 
     def policy_of(self, session: str) -> Policy:
-        """The policy of a conversation."""
         return self.policy if self._gate is None else self._gate.of(session, self.policy)
 
     def check(self, tool: str, role: str, session: str, run: str, network: Network) -> Verdict:
@@ -49,5 +48,4 @@ class ToolRules:
         return own_s or self._own_deadline_s
 
     def switched_off(self) -> Collection[str]:
-        """The tools and groups of tools that are not to be had."""
         return self._settings().switched_off() if self._settings is not None else ()

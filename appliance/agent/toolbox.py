@@ -264,7 +264,6 @@ class Toolbox:
 
     @property
     def policy(self) -> Policy:
-        """The policy that holds now."""
         return self._rules.policy
 
     def use(self, policy: Policy) -> None:
@@ -357,7 +356,6 @@ class Toolbox:
         return refusal.message if refusal is not None else modes.refusal(caller.terms, mark.name, mark.group)
 
     def tools(self) -> Sequence[Tool]:
-        """Every tool."""
         return tuple(self._tools.values())
 
     def registry(self) -> list[dict[str, Any]]:

@@ -86,7 +86,6 @@ class Entries:
     # -- reading one ------------------------------------------------------------------------------
 
     def find(self, ref: str, *, scope: str = PROJECT) -> Entry | None:
-        """The entry, or None."""
         return self._find("scope = ? AND path = ?", scope, parse_ref(ref))
 
     def get(self, ref: str, *, scope: str = PROJECT) -> Entry:
@@ -336,7 +335,6 @@ class Entries:
         }
 
     def count(self) -> int:
-        """How many entries there are."""
         return int(self._store.value("SELECT COUNT(*) FROM entries"))
 
     def neighbours(self, path: str, scope: str = PROJECT) -> list[str]:

@@ -162,8 +162,6 @@ class _Question:
 
 
 class Finder:
-    """Finds the sentences."""
-
     def __init__(
         self,
         search: Search,

@@ -49,26 +49,19 @@ class NoFiles:
     """Where there is no workspace: entries alone."""
 
     def has(self, path: str, scope: str) -> bool:
-        """None is."""
         return False
 
     def veto(self, path: str) -> str:
-        """Nothing is in the way."""
         return ""
 
-    def look(self, paths: Sequence[str]) -> None:
-        """Nothing to see."""
+    def look(self, paths: Sequence[str]) -> None: ...
 
     def changed(self, path: str) -> str:
-        """Nothing has."""
         return ""
 
     def write(self, path: str, content: str | bytes, like: str) -> Callable[[Entry], None]:
-        """Nowhere."""
         return lambda entry: None
 
-    def remove(self, path: str) -> None:
-        """Nowhere."""
+    def remove(self, path: str) -> None: ...
 
-    def restore(self, old: Entry | None, new: Entry | None) -> None:
-        """Nowhere."""
+    def restore(self, old: Entry | None, new: Entry | None) -> None: ...

@@ -232,7 +232,6 @@ class Passages:
         return [(Chunk(*row[:5]), row[5:]) for row in rows]
 
     def _entries(self, keys: Iterable[int]) -> Iterator[Entry]:
-        """Those of the entries that are still there."""
         return (entry for key in keys if (entry := self._entry(key)) is not None)
 
     def _entry(self, key: int) -> Entry | None:

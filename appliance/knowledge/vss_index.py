@@ -35,8 +35,6 @@ class State:
 
 
 class Vss:
-    """The index of this process."""
-
     def __init__(self, folder: Path) -> None:
         """`folder` holds the libraries: `installed` finds it."""
         self._folder = folder

@@ -42,7 +42,6 @@ class Ware:
 
     @property
     def arguments(self) -> frozenset[str]:
-        """The names of its arguments."""
         known = self.schema.get("properties")
         return frozenset(known) if isinstance(known, dict) else frozenset()
 

@@ -125,11 +125,9 @@ class Visit:
     wants_http: bool = False
 
     def mcp_list_tools(self, server: Annotated[str, "only of this one"] = "") -> str:
-        """List the tools of the servers."""
         return self._listed(self.servers.tools(server))
 
     def mcp_search(self, query: Annotated[str, Range(1, 500), "what the tool should do"]) -> str:
-        """Find tools by what they do."""
         found = self.servers.search(query)
         return self._listed(found.wares) + (f"\n({found.note})" if found.note else "")
 
@@ -141,7 +139,6 @@ class Visit:
         return text
 
     def mcp_exec(self, server: Text, tool: Text, args: dict[str, Any] | None = None) -> str:
-        """Call a tool of a server."""
         self._check(server, tool, args or {})
         reply = self.servers.call(server, tool, args or {}, cancel=self.cancel, session=ADDING)
         self.heard.setdefault(server, []).append(reply.text)

@@ -53,7 +53,6 @@ class Foreign(Signature):
         return dict(self.given)
 
     def result_schema(self) -> dict[str, Any]:
-        """Text."""
         return {"type": "string"}
 
 

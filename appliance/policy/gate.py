@@ -76,7 +76,6 @@ class Gate:
 
     @property
     def policy(self) -> Policy:
-        """The policy for everybody."""
         return self._policy
 
     def of(self, session: str, base: Policy | None = None) -> Policy:

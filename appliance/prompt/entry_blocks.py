@@ -71,7 +71,6 @@ class Seen:
     unknowns: list[Item] = field(default_factory=list)
 
     def all(self) -> Iterator[Item]:
-        """Every item."""
         yield from self.data
         yield from self.log
         yield from self.unknowns

@@ -91,8 +91,6 @@ class _Known:
 
 
 class Roles:
-    """The roles of a home."""
-
     def __init__(self, box: Path, settings: Callable[[], Config], is_shared: Callable[[], bool] = lambda: False) -> None:
         """`is_shared` says whether more than one person or group talks with this box."""
         self._folder = box / FOLDER

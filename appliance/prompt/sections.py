@@ -52,7 +52,6 @@ def log(stage: Stage) -> str:
 
 
 def unknowns(stage: Stage) -> str:
-    """What is still to be found out."""
     return entry_blocks.of(stage.seen.unknowns, is_full=True)
 
 

@@ -69,7 +69,6 @@ class Copies:
             LOG.warning("no copy of turn %d of run %s: %s", scene.turn, scene.run, error)
 
     def turns(self, run: str) -> list[int]:
-        """The turns of a run of which there are copies."""
         return [int(row[0]) for row in self._store.rows("SELECT turn FROM copies WHERE run = ? ORDER BY turn", (run,))]
 
     def get(self, run: str, turn: int) -> Copy:

@@ -91,7 +91,6 @@ class Events:
             execute("UPDATE runs SET head = ? WHERE id = ?", (event, run))
 
     def get(self, event_id: int) -> Event | None:
-        """One event; None when there is none."""
         row = self._store.row(f"SELECT {COLUMNS} FROM events WHERE id = ?", (event_id,))
         return None if row is None else _event(row)
 

@@ -162,14 +162,12 @@ class Outbox:
     # -- looking ------------------------------------------------------------------------------------
 
     def get(self, letter_id: int) -> Posting:
-        """One letter."""
         found = self._postings("id = ?", (letter_id,))
         if not found:
             raise NotFound(f"no letter {letter_id}")
         return found[0]
 
     def find(self, key: str) -> Posting | None:
-        """The letter with this key, None when there is none."""
         return next(iter(self._postings("key = ?", (key,))), None)
 
     def listing(self, *, status: str = "", context: str = "", session: str = "", limit: int = 20, offset: int = 0) -> list[Posting]:

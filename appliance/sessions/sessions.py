@@ -44,8 +44,6 @@ class Rules:
 
 @dataclass(frozen=True)
 class Session:
-    """One session as it stands now."""
-
     id: str
     channel: str
     sender_id: str

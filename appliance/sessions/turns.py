@@ -109,7 +109,6 @@ class Turns:
             execute("UPDATE loops SET process = '' WHERE id = ? AND status = 100 AND process = ?", (loop_id, self.process))
 
     def loop(self, loop_id: int) -> Loop:
-        """One loop."""
         found = self._loops("l.id = ?", loop_id)
         if not found:
             raise NotFound(f"no loop {loop_id}")
@@ -235,7 +234,6 @@ class Turns:
         return None if found is None else int(found)
 
     def turns_of(self, loop_id: int) -> int:
-        """How many turns a loop has had."""
         return int(self._store.value("SELECT COALESCE(MAX(seq), 0) FROM turns WHERE loop = ?", (loop_id,)) or 0)
 
     def keep_draft(self, loop_id: int, text: str) -> None:

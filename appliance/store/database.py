@@ -138,7 +138,6 @@ class Store:
     # -- reading ----------------------------------------------------------------------------------
 
     def rows(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
-        """All rows of a query."""
         with self._errors():
             return self._connection().execute(sql, bindings).fetchall()
 

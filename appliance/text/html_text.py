@@ -84,7 +84,6 @@ class _Page(HTMLParser):
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A tag opens."""
         self._is_title = tag == "title" and not self._title  # a title that was never closed ends here
         if self._hidden or tag in UNSEEN:
             if tag in UNSEEN:
@@ -110,7 +109,6 @@ class _Page(HTMLParser):
             self._parts.append("| ")
 
     def handle_endtag(self, tag: str) -> None:
-        """A tag closes."""
         if tag == "title":
             self._is_title = False
         if self._hidden:
@@ -128,7 +126,6 @@ class _Page(HTMLParser):
             self._break(1 if tag in ("li", "tr", "dt", "dd") else 2)
 
     def handle_data(self, data: str) -> None:
-        """Words."""
         if self._is_title:
             self._title.append(data)
         elif not self._hidden:

@@ -65,7 +65,6 @@ class Source:
         return self._places[kind]
 
     def line_end(self, at: int) -> int:
-        """Where the line of `at` ends."""
         return self.find("\n", at)
 
     def ticks(self, length: int) -> list[int]:

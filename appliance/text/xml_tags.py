@@ -46,8 +46,6 @@ class Body:
 
 @dataclass(frozen=True)
 class Close:
-    """A closing tag."""
-
     name: str
     start: int
     end: int

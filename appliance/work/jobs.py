@@ -113,8 +113,7 @@ class Job:
         return f"{self.role}{what} {word} after {self.duration_s:.1f} s: {self.result}"
 
 
-def _nobody(job: Job) -> None:
-    """Nobody does any work."""
+def _nobody(job: Job) -> None: ...
 
 
 class Jobs:
@@ -210,14 +209,12 @@ class Jobs:
     # -- looking ------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> Job:
-        """One job."""
         found = self._jobs("id = ?", (job_id,))
         if not found:
             raise NotFound(f"no job {job_id}")
         return found[0]
 
     def find(self, job_id: str) -> Job | None:
-        """One job, None when there is none."""
         return next(iter(self._jobs("id = ?", (job_id,))), None)
 
     def of(self, parent: str, tool: str = "") -> list[Job]:

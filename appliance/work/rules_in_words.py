@@ -22,7 +22,6 @@ EVERY_DAY = "every day"
 
 
 def words(rule: Rule) -> str:
-    """A rule in words."""
     if rule.kind == "text":
         return "when a model judges that it is time"
     if rule.kind == "interval":

@@ -193,7 +193,6 @@ class Timetable:
         return found
 
     def delete(self, known: Schedule, who: Who) -> Schedule:
-        """Remove one."""
         gone = self.rows.delete(known.id, run=who.run)
         self.changed()
         return gone

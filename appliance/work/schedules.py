@@ -189,19 +189,16 @@ class Schedules:
     # -- reading ------------------------------------------------------------------------------------
 
     def find(self, schedule: int) -> Schedule | None:
-        """The schedule with this number; None when there is none."""
         row = self._store.row(f"{ROWS} WHERE id = ?", (schedule,))
         return None if row is None else _schedule(row)
 
     def get(self, schedule: int) -> Schedule:
-        """The schedule with this number."""
         found = self.find(schedule)
         if found is None:
             raise NotFound(f"no schedule {schedule:08x}", hint="owlbox schedule list shows them")
         return found
 
     def by_key(self, key: str) -> Schedule | None:
-        """The schedule of a key; None when there is none."""
         found = self._store.row(f"{ROWS} WHERE key = ?", (key,))
         return None if found is None else _schedule(found)
 

@@ -119,8 +119,7 @@ class Attempt:
     ended_ms: int | None
 
 
-def nothing(task: Task) -> None:
-    """Nothing follows."""
+def nothing(task: Task) -> None: ...
 
 
 def unknown(worker: str) -> None:
@@ -161,7 +160,6 @@ class Tasks:
         return None if row is None else _task(row)
 
     def get(self, task: int) -> Task:
-        """A task by its number."""
         found = self.find(task)
         if found is None:
             raise NotFound(f"no task {task}", hint="owlbox task list shows them")

@@ -90,8 +90,7 @@ class Job:
         self.cancel.set()
 
 
-def nothing() -> None:
-    """There is nothing to prepare."""
+def nothing() -> None: ...
 
 
 def unseen(is_held: bool) -> None:

@@ -94,8 +94,7 @@ class Screen:
         self._shown = shown
         self._is_open = False
 
-    def say(self, phase: str, text: str = "") -> None:
-        """Phases are for logs."""
+    def say(self, phase: str, text: str = "") -> None: ...
 
     def note(self, text: str) -> None:
         """A plain sentence on a line of its own."""
@@ -136,14 +135,11 @@ class Screen:
 class Silent:
     """Nobody is told."""
 
-    def say(self, phase: str, text: str = "") -> None:
-        """Not said."""
+    def say(self, phase: str, text: str = "") -> None: ...
 
-    def note(self, text: str) -> None:
-        """Not noted."""
+    def note(self, text: str) -> None: ...
 
-    def show(self, item: Shown) -> None:
-        """Not shown."""
+    def show(self, item: Shown) -> None: ...
 
 
 def given(event: Event) -> str:

@@ -32,7 +32,6 @@ def compiled(template: str, rules: Mapping[str, str], before: str = "", after: s
 
 
 def expression(template: str, rules: Mapping[str, str], depth: int = 0) -> str:
-    """A template as a regular expression."""
     if depth > MAX_DEPTH:
         raise BadInput(f"the rules of {template!r} lead to themselves", hint="a rule may not use itself")
     made: list[str] = []
