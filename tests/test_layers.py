@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 # in this list. What lies beside the rooms (errors, records, clock) everybody may import.
 ROOMS = """\
 text store runtime secrets policy sandbox models knowledge sessions ingest
-prompt agent work channels web mcp tools service tui cli
+skills prompt agent work channels web mcp tools service tui cli
 """.split()
 BESIDE = ("__init__", "errors", "records", "clock")
 # Groups that may import only these, however low the target is.
@@ -72,6 +72,8 @@ work.recurrence: cronsim
 work.worker_control: subprocess
 secrets.encryption: cryptography
 ingest.watcher: watchfiles
+skills: msgspec
+skills.editing: yaml
 ingest.extract: pypdf
 ingest.extract_process: subprocess
 sandbox.runner: subprocess

@@ -1,1 +1,1 @@
-"""Skills: reading and judging SKILL.md, arguments of slash commands, trust, review, installation, the list in the prompt."""
+"""Skills: reading and judging SKILL.md, arguments of slash commands, review, and writing them."""

@@ -55,7 +55,9 @@ def render(skill: Skill, typed: str) -> str:
             values[one.name] = ""
     names = sorted(_identifiers(skill.arguments), key=len, reverse=True)
     pattern = re.compile(
-        "|".join([*(rf"\$(?P<a{n}>{re.escape(name)})\b" for n, name in enumerate(names)), r"\$(?P<all>ARGUMENTS)\b", r"\$(?P<at>[1-9])"])
+        "|".join(
+            [*(rf"\$(?P<a{n}>{re.escape(name)})\b" for n, name in enumerate(names)), r"\$(?P<all>ARGUMENTS)\b", r"\$(?P<at>[1-9])"]
+        )
     )
 
     def value_of(found: "re.Match[str]") -> str:

@@ -52,7 +52,9 @@ def read_package(source: Path, inner: str = "") -> Package:
     try:
         info = source.stat()
     except OSError as error:
-        raise NotFound(f"{source} cannot be read: {error.strerror}", hint="name a folder, a .md, .zip or .tar.gz file, or a Git URL") from None
+        raise NotFound(
+            f"{source} cannot be read: {error.strerror}", hint="name a folder, a .md, .zip or .tar.gz file, or a Git URL"
+        ) from None
     if stat.S_ISDIR(info.st_mode):
         return choose(dict(_folder_files(source)), source.resolve().name, inner, str(source))
     if not stat.S_ISREG(info.st_mode):
@@ -120,7 +122,12 @@ def _checked(path: str) -> str:
     """A path that stays in its folder; BadInput for any other."""
     parts = path.split("/")
     is_bad = not path or path.startswith("/") or "\\" in path or any(ord(char) < 32 for char in path)
-    if is_bad or any(part in ("", ".", "..") for part in parts) or len(parts) > MAX_DEPTH or any(len(p.encode()) > 255 for p in parts):
+    if (
+        is_bad
+        or any(part in ("", ".", "..") for part in parts)
+        or len(parts) > MAX_DEPTH
+        or any(len(p.encode()) > 255 for p in parts)
+    ):
         raise BadInput(f"it holds a file called {path!r}, which does not stay in its folder")
     return path
 
@@ -167,7 +174,10 @@ def _zip_files(data: bytes) -> Iterator[tuple[str, PackageFile]]:
             if item.flag_bits & 1:
                 raise BadInput(f"{item.filename} is encrypted")
             with archive.open(item) as file:
-                yield _checked(item.filename), PackageFile(_limited(file.read(MAX_FILE_BYTES + 1), item.filename), bool(mode & 0o111))
+                yield (
+                    _checked(item.filename),
+                    PackageFile(_limited(file.read(MAX_FILE_BYTES + 1), item.filename), bool(mode & 0o111)),
+                )
 
 
 def _tar_files(archive: tarfile.TarFile) -> Iterator[tuple[str, PackageFile]]:

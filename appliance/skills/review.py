@@ -85,7 +85,9 @@ def _asked(skill: Skill, package: Package) -> list[Finding]:
         found.append(Finding("asks", f"addresses it names: {', '.join(sorted(hosts)[:MOST_SHOWN])}"))
     elsewhere = [path for path in package.files if package.files[path].is_executable and path not in scripts]
     if elsewhere:
-        found.append(Finding("asks", f"programs outside of scripts/, which nothing runs: {', '.join(sorted(elsewhere)[:MOST_SHOWN])}"))
+        found.append(
+            Finding("asks", f"programs outside of scripts/, which nothing runs: {', '.join(sorted(elsewhere)[:MOST_SHOWN])}")
+        )
     return found
 
 

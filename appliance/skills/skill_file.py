@@ -289,8 +289,6 @@ def _packages(addons: Mapping[str, Any]) -> tuple[Package, ...]:
     found = []
     for item in value if isinstance(value, list) else [value]:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str) or item.get("source") not in SOURCES:
-            raise BadInput(
-                f"addons.packages needs name and source ({', '.join(SOURCES)}), not {item!r}", outcome="invalid_skill"
-            )
+            raise BadInput(f"addons.packages needs name and source ({', '.join(SOURCES)}), not {item!r}", outcome="invalid_skill")
         found.append(Package(item["name"], item["source"], str(item.get("verify") or "")))
     return tuple(found)

@@ -18,7 +18,7 @@ from appliance.prompt.packet import Packets
 from appliance.runtime.paths import Home
 from appliance.tools import knowledge, threads
 
-SHIPPED = ["daily-review", "meeting-notes", "study-cards"]
+SHIPPED = sorted(path.parent.name for path in (ROOT / "skills").glob("*/SKILL.md"))
 SOON_S = 60.0
 
 

@@ -34,7 +34,9 @@ def test_names_are_made_right_or_refused(tmp_path: Path) -> None:
 @pytest.mark.covers("E-225", "B-128")
 @pytest.mark.parametrize("text", ['Say "hello":\nthen - go', "a: b # c", "[x] {y} & *z !t", "'", "---", "%", "\u2028 line"])
 def test_any_description_survives_and_the_file_is_valid(text: str, tmp_path: Path) -> None:
-    skill, _ = write_skill(tmp_path, "tea", text, "Boil.", [Argument("n", 'how "many": x', True, None), Argument("m", "", False, "[1]")])
+    skill, _ = write_skill(
+        tmp_path, "tea", text, "Boil.", [Argument("n", 'how "many": x', True, None), Argument("m", "", False, "[1]")]
+    )
     path = tmp_path / "tea/SKILL.md"
     again = parse_skill(path, path.read_text())
     assert again.description == skill.description == " ".join(text.split())
