@@ -187,7 +187,6 @@ class Checkpoint:
     # -- looking ------------------------------------------------------------------------------------
 
     def _held(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller) -> Held | None:
-        self._origins.add_always(caller.run)
         since = self._runs.marks.since(caller.run)
         if since is None:
             return None

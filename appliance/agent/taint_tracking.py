@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from appliance.errors import BadInput
-from appliance.ingest.skills import Skills
 from appliance.knowledge.entries import PROJECT
 from appliance.policy.taint import INSIDE, Mark, leaves, of_path
 from appliance.policy.taint_marks import Marks
 from appliance.prompt.packet_types import Stage
 from appliance.records import Marked, Outcome, Terms, ToolCall
+from appliance.skills.catalog import Skills
 from appliance.text.fences import is_origin
 from appliance.text.references import parse_ref, scheme_of
 
@@ -66,11 +66,6 @@ class Origins:
     def __init__(self, marks: Marks, skills: Skills | None = None) -> None:
         self._marks = marks
         self._skills = skills
-
-    def add_always(self, run: str) -> None:
-        """Mark a run with the skills of strangers that stand in every prompt."""
-        if self._skills is not None and (always := self._skills.strange_always()):
-            self.add(run, [Mark("skill", name) for name in always])
 
     # -- calls of tools -----------------------------------------------------------------------------
 

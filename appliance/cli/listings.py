@@ -267,7 +267,9 @@ def skills(args: argparse.Namespace, home: Home) -> int:
         return 0
     for s in found:
         words = ["[-]" if s["missing"] else "[+]", s["name"], "[always]" if s["always"] else "", s["description"]]
-        say_line(" ".join(word for word in [*words, f"({s['missing']})" if s["missing"] else ""] if word))
+        notes = [s["missing"], "" if s["is_trusted"] else "not trusted"]
+        words += [f"({note})" for note in notes if note]
+        say_line(" ".join(word for word in words if word))
     if not found:
         say("No skills found.")
     return 0

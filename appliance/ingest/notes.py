@@ -338,7 +338,7 @@ class Folder:
         if path.parent == self.root and path.suffix == ".md" and path.stem in SHIPPED:
             attributes["is_document"] = path.stem in (*ALWAYS, LAST)  # HEARTBEAT is not in the prompt
             attributes["is_blank"] = not markdown.has_text(found.text)
-        return Draft(ref, _title(path, found.text), found.text, attributes)
+        return Draft(ref, _title(path, found.text), found.text, attributes, _owner(self.root, path))
 
     def _note(self, name: str, reason: str) -> None:
         """Remember a problem, or that it is over; each is logged once."""
@@ -357,6 +357,13 @@ def _is_mirror(entry: Entry) -> bool:
 def _name(root: Path, path: Path) -> str:
     """A file's name as it can be shown."""
     return os.fsencode(path.relative_to(root)).decode("utf-8", "backslashreplace")
+
+
+def _owner(root: Path, path: Path) -> str:
+    """The context whose file it is: what lies below users/ID and groups/ID is theirs alone."""
+    parts = path.relative_to(root).parts
+    kind = {"users": "user", "groups": "group"}.get(parts[0], "") if len(parts) > 2 else ""
+    return f"{kind}:{parts[1]}" if kind else ""
 
 
 def _title(path: Path, text: str) -> str:

@@ -71,6 +71,7 @@ class Draft:
     title: str
     body: str
     attributes: Mapping[str, Any]
+    audience: str = ""  # the context that may see it, "" for everybody
 
 
 class Entries:
@@ -443,6 +444,8 @@ class Entries:
                 self._announce(draft.path, scope, by, "attributes")
             return
         self._save(execute, replace(after, attributes=dict(draft.attributes)), by, None)
+        if draft.audience:
+            execute("UPDATE entries SET audience = ? WHERE scope = ? AND path = ?", (draft.audience, scope, draft.path))
         # A new file's text is in the file; what a text was before is nowhere else.
         difference = patch(old.body, draft.body, draft.path) if before else ""
         self._told(execute, draft.path, scope, by, before, difference)

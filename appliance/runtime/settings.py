@@ -335,7 +335,7 @@ class Skills:
         300, "Pause between full looks through the folders.", seed="A re-scan interval", within=(1, DAY_S), mark="later"
     )
     max_per_owner: int = setting(
-        100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000), mark="later"
+        100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000), mark="restart"
     )
 
 

@@ -41,7 +41,6 @@ from appliance.ingest import notes
 from appliance.ingest.notes import PromptDocuments
 from appliance.ingest.own_documents import Documents
 from appliance.ingest.receiver import Intake
-from appliance.ingest.skills import Skills
 from appliance.ingest.sources import Sources
 from appliance.ingest.watcher import Watch, walk
 from appliance.ingest.workspace_sync import Project
@@ -77,7 +76,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.shutdown import Shutdown
 from appliance.secrets.vault_client import Strongbox
-from appliance.service import home_faults, policy_parts, small_models
+from appliance.service import home_faults, policy_parts, skill_parts, small_models
 from appliance.service.agent_limits import limits
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Broker, Given, Keeper
@@ -148,9 +147,7 @@ class Core:
         second = vss_index.Vss(found) if is_shared and (found := vss_index.installed()) else None
         known = Familiar(self.store).names
         self.finder = Search(self.store, self.passages, known, embed=lambda text: self.indexer.brief(text), beside=second)
-        more = [home.root / folder for folder in settings.skills.folders]
-        told = settings.skills
-        self.skills = Skills(home.box, self.entries, environ, more=more, trusted=told.trusted, is_enabled=told.enabled)
+        self.skills = skill_parts.build_skills(home, settings.skills, self.store, self.entries, environ)
         self.folder = notes.Folder(home.box, self.entries, self.skills.is_skill)
         self.watch = Watch(home.box, self.folder.known, self._take, beside=[home.drop] if is_shared else [])
         self._environ, self._is_shared = environ, is_shared

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from appliance.agent import plugins
 from appliance.errors import OwlError
-from appliance.ingest import notes, skills
+from appliance.ingest import notes
 from appliance.knowledge.index import Passages
 from appliance.models import catalogue
 from appliance.policy import policy_file
@@ -26,6 +26,7 @@ from appliance.secrets import plaintext_migration
 from appliance.service import home_faults, home_setup, repair
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
+from appliance.skills import catalog
 from appliance.store import storage_errors
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases, Roster
@@ -167,7 +168,7 @@ def _documents(home: Home) -> Finding:
 
 def _folder(home: Home) -> Finding:
     """Reads every file of box/: what could not become an entry is worth a look, and nothing is broken."""
-    problems = [*notes.check(home.box), *skills.check(home.box)]
+    problems = [*notes.check(home.box), *catalog.find_problems(home.box)]
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
         return Finding(

@@ -7,12 +7,12 @@ is for commands.
 from appliance.agent.loop_events import MessageAccepted
 from appliance.agent.taint_gate import Checkpoint, HeldCalls
 from appliance.agent.taint_tracking import Origins
-from appliance.ingest.skills import Skills
 from appliance.mcp.offers import Offers
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
 from appliance.runtime.hooks import Hooks
 from appliance.sessions.runs import Runs
+from appliance.skills.catalog import Skills
 from appliance.store.database import Store
 
 SHOWN = "packet.user"  # the filter through which all goes that a run is shown as entries

@@ -18,8 +18,8 @@ COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 ENCODED = re.compile(r"[A-Za-z0-9+/=_-]{160,}")
 ADDRESS = re.compile(r"\b(?:https?|ftp|wss?)://([^\s/\"'<>)\]}]+)", re.IGNORECASE)
 NETWORK = re.compile(
-    r"\b(?:curl|wget|nc|ncat|ssh|scp|rsync|ftp|telnet|requests|httpx|urllib|aiohttp|socket|fetch|XMLHttpRequest|axios|git clone|pip install"
-    r"|npm (?:i|install)|npx)\b|/dev/tcp/"
+    r"\b(?:curl|wget|nc|ncat|ssh|scp|rsync|ftp|telnet|requests|httpx|urllib|aiohttp|socket|fetch"
+    r"|XMLHttpRequest|axios|git clone|pip install|npm (?:i|install)|npx)\b|/dev/tcp/"
 )
 MOST_SHOWN = 12
 

@@ -201,6 +201,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "UPDATE outbox SET seen_ms = ended_ms WHERE status = 'sent'",
         "CREATE INDEX outbox_unseen ON outbox(person, id) WHERE status = 'sent' AND via = 'local' AND seen_ms IS NULL",
     ),
+    (  # which text of a skill is trusted, where it came from, how often it was used; owner '' for everybody's
+        # writer: skill_records
+        """CREATE TABLE skills (
+            owner TEXT NOT NULL,
+            name TEXT NOT NULL,
+            trusted_hash TEXT NOT NULL DEFAULT '',
+            trusted_by TEXT NOT NULL DEFAULT '',
+            source TEXT NOT NULL DEFAULT '',
+            uses INTEGER NOT NULL DEFAULT 0,
+            used_ms INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (owner, name)
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

@@ -813,7 +813,8 @@ def test_flipped_page_is_noticed(store: Store) -> None:
         Entries(store).set(f"memory://{number}", "hoot " * 500)
     store.close()
     data = bytearray(store.path.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 4096] = bytes(4096)
+    page = data.index(b"hoot hoot") // 4096 * 4096  # one that opening the file does not read
+    data[page : page + 4096] = bytes(4096)
     store.path.write_bytes(data)
     damaged = Store.open(store.path)
     assert damaged.problems() != []
