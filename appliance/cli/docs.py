@@ -25,7 +25,6 @@ from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.session_control import Control
 from appliance.ingest.notes import PromptDocuments
 from appliance.ingest.receiver import Intake
-from appliance.ingest.skills import Skills
 from appliance.mcp.hub import Hub
 from appliance.models.broker import Service
 from appliance.models.client import Models
@@ -51,6 +50,7 @@ from appliance.sessions.branches import Branches
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.sessions.transcripts import Transcripts
+from appliance.skills.catalog import Skills
 from appliance.store.migrations import LATEST, MIGRATIONS
 from appliance.text import tokens
 from appliance.work.jobs import Jobs

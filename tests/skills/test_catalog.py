@@ -121,7 +121,7 @@ def test_the_list_is_xml_and_what_a_person_has_stands_before_what_ships(home: Ho
     assert lines[0] == ('<skill available="true" name="tea" location="skill://tea">Make &lt;good&gt; tea &amp; "milk".</skill>')
     whole = ElementTree.fromstring(f"<all>{''.join(lines)}</all>")
     assert [one.tag for one in whole][-1] == "skills" and set(SHIPPED) - {"memory", "github"} <= set(
-        "".join(whole.itertext()).split()
+        " ".join(whole.itertext()).split()
     )
     few = read(home, rows, {"PATH": ""}, trusted=["tea", "needy"], extra=[])
     few._ships = home.root / "none"
