@@ -8,6 +8,7 @@ under "Plugins". Nothing in the package imports this module.
 
 from appliance.agent.plugins import Plugin
 from appliance.agent.stop_conditions import Verdict
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import BadInput, NotFound, OwlError, Refused, Unavailable
 from appliance.knowledge.contents import Entry
@@ -31,6 +32,7 @@ __all__ = [
     "Range",
     "Reach",
     "Refused",
+    "Reply",
     "Scheme",
     "Unavailable",
     "Verdict",

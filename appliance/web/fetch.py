@@ -3,22 +3,24 @@
 Owns what every request goes through: the URL and every redirect are judged by `hosts`, a name is resolved once and
 all its addresses are judged, the connection goes to a judged address and nowhere else. Redirects, bytes (as they are
 after unpacking), time and requests per minute are limited. No proxy of the environment, no cookies, no credentials.
-Each request is noted. Pages that can be asked about again are kept in a cache that is given. Knows nothing about
-models, nor what a page says. Not promised: that a URL of a public server carries no secret out.
+Each request is noted. Pages that can be asked about again are kept in the table `fetches`, a few hundred at most. Knows
+nothing about models, nor what a page says. Not promised: that a URL of a public server carries no secret out.
 """
 
 import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from appliance import __version__
-from appliance.clock import monotonic_s
+from appliance.clock import monotonic_s, now_ms
 from appliance.errors import NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.records import Cancel
 from appliance.runtime.host_lookup import SLICE_S, Deadline, Resolve, look_up
+from appliance.store.database import Store
 from appliance.text import urls
 from appliance.text.urls import Target
 from appliance.web import addresses
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 REDIRECTS = (301, 302, 303, 307, 308)
 WIDE = (b"\xff\xfe", b"\xfe\xff")  # how texts begin that have zero bytes in them
 MINUTE_S = 60.0
+DAY_MS = 24 * 3600 * 1000
+MAX_KEPT, MAX_KEPT_BYTES = 300, 16 * 1024 * 1024  # pages of the cache, and bytes of all their bodies, packed
 FILE_S = 300.0  # for a document that a person adds
 TEXTUAL = (
     "application/json application/xml application/javascript application/x-javascript application/ecmascript application/yaml "
@@ -99,11 +103,53 @@ class Copy:
     body: bytes
 
 
-class Cache(Protocol):
-    """Keeps pages; it may forget them at any time."""
+class Visits:
+    """Pages as they were fetched last, in the table `fetches`; what is there may be lost without harm. `days` 0 keeps nothing."""
 
-    def find(self, url: str) -> Copy | None: ...
-    def keep(self, copy: Copy) -> None: ...
+    def __init__(self, store: Store, days: float = 7) -> None:
+        self._store = store
+        self._days = days
+
+    def find(self, url: str) -> Copy | None:
+        """The page that was at a URL, None when it was not kept or too long ago."""
+        row = self._store.row(
+            "SELECT etag, modified, content_type, charset, body FROM fetches WHERE url = ? AND used_ms > ?",
+            (url, now_ms() - round(self._days * DAY_MS)),
+        )
+        if row is None:
+            return None
+        etag, modified, content_type, charset, body = row
+        return Copy(url, str(etag), str(modified), str(content_type), str(charset), zlib.decompress(bytes(body)))
+
+    def keep(self, copy: Copy) -> None:
+        """Keep a page in the place of what was at its URL; old ones make way."""
+        if not self._days:
+            return
+        body, now = zlib.compress(copy.body, 6), now_ms()
+        with self._store.write() as execute:
+            execute(
+                "INSERT INTO fetches (url, etag, modified, content_type, charset, body, used_ms) VALUES (?, ?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (url) DO UPDATE SET etag = excluded.etag, modified = excluded.modified, "
+                "content_type = excluded.content_type, charset = excluded.charset, body = excluded.body, "
+                "used_ms = excluded.used_ms",
+                (copy.url, copy.etag, copy.modified, copy.content_type, copy.charset, body, now),
+            )
+            self._crop(now)
+
+    def forget(self) -> int:
+        """Keep no page any longer; how many there were."""
+        with self._store.write() as execute:
+            return len(execute("DELETE FROM fetches RETURNING 1"))
+
+    def _crop(self, now: int) -> None:
+        with self._store.write() as execute:
+            execute("DELETE FROM fetches WHERE used_ms <= ?", (now - round(self._days * DAY_MS),))
+            execute(
+                "DELETE FROM fetches WHERE url IN (SELECT url FROM (SELECT url, ROW_NUMBER() OVER newest AS place, "
+                "SUM(LENGTH(body)) OVER newest AS size FROM fetches WINDOW newest AS (ORDER BY used_ms DESC, url)) "
+                "WHERE place > ? OR size > ?)",
+                (MAX_KEPT, MAX_KEPT_BYTES),
+            )
 
 
 PAGE = Want()
@@ -118,7 +164,7 @@ class Fetch:
         *,
         caps: Caps | None = None,
         note: Note = lambda kind, **about: None,
-        cache: Cache | None = None,
+        cache: Visits | None = None,
         resolve: Resolve = look_up,
         authorities: Path | None = None,
     ) -> None:

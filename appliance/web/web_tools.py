@@ -15,9 +15,8 @@ from appliance.runtime.host_lookup import Resolve, look_up
 from appliance.runtime.tool_settings import Tools
 from appliance.store.database import Store
 from appliance.web import fetch, hosts
-from appliance.web.fetch import Caps, Fetch, Note, Want, check_found
+from appliance.web.fetch import Caps, Fetch, Note, Visits, Want, check_found
 from appliance.web.hosts import Rules
-from appliance.web.page_cache import Visits
 from appliance.web.page_text import Readable
 from appliance.web.result_pages import Harvest
 from appliance.web.search_engines import Engine

@@ -20,8 +20,7 @@ from appliance.clock import CancelToken, monotonic_s, sleep_s
 from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.policy.audit_log import Asked, Ledger
 from appliance.web import hosts
-from appliance.web.fetch import Caps, Copy, Fetch, Want, check_found
-from appliance.web.page_cache import Visits
+from appliance.web.fetch import Caps, Copy, Fetch, Visits, Want, check_found
 
 LOCAL = hosts.rules(networks=[HERE])
 FILE = Want(kind="file")
