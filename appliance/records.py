@@ -267,7 +267,7 @@ class Part:
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """What a model is told about a tool: JSON schemas of its arguments and of its result.
+    """What a model is told about a tool, with the JSON schema of its arguments.
 
     `is_beside`: calls of it that stand next to each other run side by side, although they may change something. `is_once`: the
     same call a second time in one loop gets the first one's result, because it would only do the same again.
@@ -279,7 +279,6 @@ class ToolSpec:
     group: str = ""
     is_read_only: bool = False
     is_terminal: bool = False
-    result_schema: dict[str, Any] | None = None
     is_beside: bool = False
     is_once: bool = False
 

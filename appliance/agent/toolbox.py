@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin
 
 import msgspec
@@ -121,9 +122,9 @@ class Tool:
     origin: str = ""
     shown: ToolSpec | None = None
 
-    @property
+    @cached_property
     def spec(self) -> ToolSpec:
-        """What a model is told."""
+        """What a model is told; made once, since each call asks for it several times and a schema takes half a millisecond."""
         return ToolSpec(
             name=self.mark.name,
             description=self.description,
@@ -131,12 +132,11 @@ class Tool:
             group=self.mark.group,
             is_read_only=self.mark.is_read_only,
             is_terminal=self.mark.is_terminal,
-            result_schema=self._result_schema(),
             is_beside=self.mark.needs.is_beside and self.mark.needs.reach is None,
             is_once=self.mark.group in ONCE and not self.mark.is_read_only and not self.mark.is_terminal,
         )
 
-    def _result_schema(self) -> dict[str, Any]:
+    def result_schema(self) -> dict[str, Any]:
         """JSON schema of the data of its results; {} where each outcome says what it holds."""
         returns = self.signature.returns
         if get_origin(returns) is Reply:

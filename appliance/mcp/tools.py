@@ -52,9 +52,6 @@ class Foreign(Signature):
         """The server's own."""
         return dict(self.given)
 
-    def result_schema(self) -> dict[str, Any]:
-        return {"type": "string"}
-
 
 class Stall:
     """Keeps the toolbox in step with what servers offer."""
@@ -134,7 +131,7 @@ def _tool(hub: Hub, ware: Ware, server: Server, group: str) -> Tool:
     schema = _narrowed(ware.schema)
     said = " ".join(content.printable(ware.description).split())[:1000] or ware.title or ware.name
     function.__doc__ = said
-    given = Foreign(_fields(schema), ("caller",), str, given=schema)
+    given = Foreign(_fields(schema), ("caller",), Outcome, given=schema)
     shown = ToolSpec(name, f"A tool of the server {server.name}, see tool_help {name}", _bare(schema), group=group)
     return Tool(mark, function, given, said, origin=f"mcp:{ware.server}", shown=shown)
 

@@ -74,7 +74,7 @@ def call(made: Toolbox, name: str, arguments: dict[str, Any] | None = None, canc
 def test_a_spec_says_what_a_model_needs() -> None:
     spec = read_tool(add).spec
     assert (spec.name, spec.description, spec.group) == ("add", "Add two numbers.", "test")
-    assert spec.is_read_only and not spec.is_terminal and spec.result_schema == {"type": "integer"}
+    assert spec.is_read_only and not spec.is_terminal and read_tool(add).result_schema() == {"type": "integer"}
     assert spec.schema["properties"]["b"] == {"type": "integer", "minimum": 0, "maximum": 9, "default": 1}
 
 
@@ -197,8 +197,7 @@ def _raises(error: BaseException) -> Callable[..., Any]:
 
 def test_a_result_is_text_a_reply_s_own_text_or_json() -> None:
     with box(add, weigh, garden, scale={"egg": 55}) as made:
-        assert (spec := made.spec("garden")) is not None and spec.result_schema is not None
-        assert spec.result_schema["$defs"]["Garden"]["properties"] == {"beds": {"type": "integer"}}
+        assert read_tool(garden).result_schema()["$defs"]["Garden"]["properties"] == {"beds": {"type": "integer"}}
         assert call(made, "weigh", {"what": "egg"}).message == "egg: 55 g"
         assert call(made, "add", {"a": 2}) == Outcome(200, "ok", "3", data=3)
         assert call(made, "garden") == Outcome(200, "ok", "3 beds", data={"beds": 3})

@@ -17,8 +17,10 @@ class ToolMethods:
     @method("tool.list", access="all")
     def tools(self) -> list[dict[str, Any]]:
         """Every tool with its schemas."""
-        known = zip(self._toolbox.tools(), self._toolbox.registry())
-        return [{**more, **to_plain(t.spec), "command": t.mark.command, "menu": list(t.mark.menu)} for t, more in known]
+        return [
+            {**state, **to_plain(t.spec), "result_schema": t.result_schema(), "command": t.mark.command, "menu": list(t.mark.menu)}
+            for t, state in zip(self._toolbox.tools(), self._toolbox.registry())
+        ]
 
     @method("tool.call", access="own")
     def call_tool(self, name: str, arguments: dict[str, Any], *, call: Call) -> Outcome:
