@@ -5,15 +5,13 @@ returns the exit code, as in `cli.listings`; 5 when the thread then waits for an
 """
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say
+from appliance.cli.connect import Reach, connected
+from appliance.cli.terminal import say, say_json
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -41,19 +39,16 @@ def add(command: Command) -> None:
 
 def decide(args: argparse.Namespace, home: Home) -> int:
     """Decide, then show how the answer goes on."""
-    way = reach(home, os.environ)
     answer = terminal.Answer(None if args.json else sys.stdout, None if args.json else sys.stderr)
-    try:
+    with connected(home) as way:
         ref, run = (args.ref, args.thread) if args.ref else _only(way, args.thread)
         params = {"ref": ref, "run": run, "action": args.action, "output": args.output, "wait": not args.no_wait}
         params |= {"remember": args.remember} if getattr(args, "remember", "") else {}
         done: dict[str, Any] = way.call("run.resolve", params, answer.listen)
-    finally:
-        way.close()
     answer.end_line()
     is_undone = args.action == "accept" and done["outcome"]["status"] >= 400
     if args.json:
-        say(json.dumps(done, ensure_ascii=False))
+        say_json(done)
     elif not answer.events:
         more = "; its task goes on with the next free worker" if done["status"] == WAITING else ""
         say(f"{done['ref']}: {done['outcome']['message'] or done['outcome']['outcome']}{more}")

@@ -4,7 +4,6 @@ Each takes the parsed arguments and the home and returns the exit code, as in `c
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from appliance.cli import terminal
 from appliance.cli.connect import require_owner
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_json
 from appliance.runtime.paths import Home
 from appliance.service.restore import Change
 
@@ -41,7 +40,7 @@ def backup(args: argparse.Namespace, home: Home) -> int:
     if args.action:
         found = backups.listing(folder)
         if args.json:
-            say(json.dumps([one.plain() for one in found], ensure_ascii=False))
+            say_json([one.plain() for one in found])
         elif not found:
             say(f"no backups in {folder}: owlbox backup makes one")
         else:
@@ -54,7 +53,7 @@ def backup(args: argparse.Namespace, home: Home) -> int:
     finally:
         progress.end()
     if args.json:
-        say(json.dumps({**made.backup.plain(), "is_new": made.is_new, "removed": made.removed}, ensure_ascii=False))
+        say_json({**made.backup.plain(), "is_new": made.is_new, "removed": made.removed})
     elif made.is_new:
         say(f"saved {made.backup.path} ({_size(made.backup.size_bytes)}; {_counts(made.backup.counts)})")
         if made.removed:
@@ -86,8 +85,7 @@ def restore(args: argparse.Namespace, home: Home) -> int:
         if lock is not None:
             lock.release()
     if args.json:
-        say(json.dumps({**change.plain(), "is_restored": aside is not None, "aside": str(aside or "")}, ensure_ascii=False))
-        return 0
+        return say_json({**change.plain(), "is_restored": aside is not None, "aside": str(aside or "")})
     say("\n".join(_lines(change)))
     say("nothing was changed, because of --dry-run" if aside is None else f"restored; what was there before is in {aside}")
     return 0

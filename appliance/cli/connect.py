@@ -5,7 +5,8 @@ running core start quickly (the one place besides `cli.main` where imports are n
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from appliance.errors import Lost, Refused
@@ -121,6 +122,16 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
         raise Refused(f"user {os.getuid()} may not talk to this owl", hint="sudo adduser YOU owlbox, then log in again") from None
     refuse_root(home)
     return InProcess(home, environ)
+
+
+@contextmanager
+def connected(home: Home) -> Iterator[Reach]:
+    """The same for as long as a command needs it; closed whatever happens."""
+    way = reach(home, os.environ)
+    try:
+        yield way
+    finally:
+        way.close()
 
 
 def refuse_root(home: Home) -> None:

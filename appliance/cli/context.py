@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli import terminal, tool_command
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_json
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
 
@@ -128,8 +128,7 @@ def read(args: argparse.Namespace, home: Home) -> int:
         given |= {"offset": data["next_offset"], "limit": left, "column": 1}
     text = "\n".join(parts)
     if args.json:
-        say(json.dumps({**data, "content": text, "offset": args.offset}, ensure_ascii=False))
-        return 0
+        return say_json({**data, "content": text, "offset": args.offset})
     is_open = sys.stdout.isatty() and not text.endswith("\n")
     sys.stdout.write(terminal.fitting(text, sys.stdout) + ("\n" if is_open else ""))
     sys.stdout.flush()
@@ -201,7 +200,7 @@ def _print(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
     """What a tool answered: as data, or as text for people, which is not cut as the model's is."""
     data = outcome["data"]
     if args.json:
-        say(json.dumps(data, ensure_ascii=False))
+        say_json(data)
     elif args.action == "list" and data["items"]:
         from appliance.clock import iso
 

@@ -7,7 +7,6 @@ same is done in this process.
 
 import argparse
 import base64
-import json
 import os
 import re
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 
 from appliance.cli import terminal
 from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say
+from appliance.cli.terminal import say, say_json
 from appliance.clock import new_id
 from appliance.errors import Cancelled
 from appliance.ingest.file_reader import Chosen, Gather, Item, Kept, Known, Rules, absolute
@@ -115,7 +114,7 @@ def add(args: argparse.Namespace, home: Home) -> int:
     counts = done.counts
     if args.json:
         items = [{"ref": display(i.ref), "status": i.status, "message": i.message} for i in done.items]
-        say(json.dumps({**counts, "left_out": done.left_out, "items": items}, ensure_ascii=False))
+        say_json({**counts, "left_out": done.left_out, "items": items})
         return 1 if done.has_failed else 0
     for status, word, stream in (
         ("added", "note", sys.stdout),
@@ -138,7 +137,7 @@ def refresh(args: argparse.Namespace, home: Home) -> int:
         terminal.complain(f"not refreshed: {reason}")
     if args.json:
         items = [{"ref": display(i.ref), "status": i.status, "message": i.message} for i in done.items]
-        say(json.dumps({**vars(done), "items": items}, ensure_ascii=False))
+        say_json({**vars(done), "items": items})
     elif not done.unresolved or len(done.unresolved) < len(refs):
         say(done.text())
     is_nothing = bool(refs) and len(done.unresolved) == len(refs)

@@ -4,7 +4,6 @@ Each takes the parsed arguments and the home and returns the exit code, as in `c
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance.cli.terminal import say, say_line
+from appliance.cli.terminal import say, show
 from appliance.cli.tool_command import once
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
@@ -41,15 +40,13 @@ def choose(args: argparse.Namespace, home: Home) -> int:
 def listing(args: argparse.Namespace, home: Home) -> int:
     """The names."""
     found = once(home, "document.list", {})
-    say(json.dumps(found) if args.json else "\n".join(found))
-    return 0
+    return show(args, found, "\n".join(found))
 
 
 def view(args: argparse.Namespace, home: Home) -> int:
     """The text."""
     found = once(home, "document.view", {"name": _name(args.name)})
-    say(json.dumps(found, ensure_ascii=False) if args.json else found["text"].rstrip("\n"))
-    return 0
+    return show(args, found, found["text"].rstrip("\n"))
 
 
 def put(args: argparse.Namespace, home: Home) -> int:
@@ -87,11 +84,7 @@ def edit(args: argparse.Namespace, home: Home) -> int:
 
 def _write(args: argparse.Namespace, home: Home, text: str) -> int:
     done = once(home, "document.write", {"name": _name(args.name), "text": text})
-    if args.json:
-        say(json.dumps(done, ensure_ascii=False))
-    else:
-        say_line(f"wrote {done['path']}; it counts from the next message")
-    return 0
+    return show(args, done, [f"wrote {done['path']}; it counts from the next message"])
 
 
 def _name(given: str) -> str:

@@ -4,13 +4,10 @@ Each takes the parsed arguments and the home and returns the exit code, as in `c
 """
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.terminal import say
+from appliance.cli.terminal import Table, show
 from appliance.cli.tool_command import once
 from appliance.clock import iso, now_ms
 from appliance.runtime.paths import Home
@@ -39,17 +36,13 @@ def add(command: Command) -> None:
 def listing(args: argparse.Namespace, home: Home) -> int:
     """The grants."""
     found = once(home, "grant.list", {"all": bool(getattr(args, "all", False))})
-    if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-    elif not found:
-        say("no grants: what threads with texts of strangers want to do waits for you")
-    else:
-        heads = ["grant", "kind", "target", "from", "person", "until"]
-        rows = [
-            [str(one["id"]), one["kind"], one["target"], ", ".join(one["origins"]), one["person"], _until(one)] for one in found
-        ]
-        terminal.table(rows, heads, sys.stdout, cut=["target", "from"])
-    return 0
+    heads = ["grant", "kind", "target", "from", "person", "until"]
+    rows = [[str(one["id"]), one["kind"], one["target"], ", ".join(one["origins"]), one["person"], _until(one)] for one in found]
+    return show(
+        args,
+        found,
+        Table(rows, heads, ["target", "from"], empty="no grants: what threads with texts of strangers want to do waits for you"),
+    )
 
 
 def grant(args: argparse.Namespace, home: Home) -> int:
@@ -65,8 +58,7 @@ def revoke(args: argparse.Namespace, home: Home) -> int:
 
 def _said(args: argparse.Namespace, one: dict[str, Any], word: str) -> int:
     what = f"{one['kind']} {one['target']}, from {', '.join(one['origins'])}"
-    say(json.dumps(one, ensure_ascii=False) if args.json else f"{word}: grant {one['id']}, {what}, {_until(one)}")
-    return 0
+    return show(args, one, f"{word}: grant {one['id']}, {what}, {_until(one)}")
 
 
 def _until(one: dict[str, Any]) -> str:

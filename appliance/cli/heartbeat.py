@@ -1,13 +1,11 @@
 """The commands about what the owl does and says unasked: heartbeat and mute."""
 
 import argparse
-import json
-import os
 import re
 from datetime import datetime
 
-from appliance.cli.connect import reach
-from appliance.cli.terminal import say, say_line
+from appliance.cli.connect import connected
+from appliance.cli.terminal import say, say_json, say_line, show
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
@@ -17,14 +15,11 @@ LENGTH = re.compile(r"(\d{1,5})\s*(m|min|h|d)")
 
 
 def heartbeat(args: argparse.Namespace, home: Home) -> int:
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         method, params = ("heartbeat.view", {}) if args.list else ("heartbeat.beat", {"is_now": args.now})
         found = way.call(method, params, lambda name, value: None)  # listened to, because it may take long
-    finally:
-        way.close()
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
+        say_json(found)
     elif args.list:
         _list(found)
     elif not found["beats"]:
@@ -61,16 +56,13 @@ def mute(args: argparse.Namespace, home: Home) -> int:
         if not found:
             raise BadInput(f"mute for {words!r}", hint="use 30m, 2h, 1d, or off")
         params = {"until_ms": now_ms() + int(found[1]) * UNITS_S[found[2]] * 1000}
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         until_ms = way.call("heartbeat.view")["muted_until_ms"] if params is None else way.call("notify.mute", params)["until_ms"]
-    finally:
-        way.close()
-    if args.json:
-        say(json.dumps({"until_ms": until_ms}))
-    else:
-        say(f"nothing unasked until {_moment(until_ms)}; owlbox mute off ends it" if until_ms else "nothing is held back")
-    return 0
+    return show(
+        args,
+        {"until_ms": until_ms},
+        f"nothing unasked until {_moment(until_ms)}; owlbox mute off ends it" if until_ms else "nothing is held back",
+    )
 
 
 def _moment(at_ms: int) -> str:

@@ -5,12 +5,11 @@ do, and for whom, is decided by the core.
 """
 
 import argparse
-import json
 import sys
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.terminal import say, say_line
+from appliance.cli.terminal import say, say_json, say_line
 from appliance.cli.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput
@@ -27,7 +26,7 @@ def undo(args: argparse.Namespace, home: Home) -> int:
     done = once(home, "run.undo", {"run": args.thread, "is_dry_run": args.dry_run, "is_alone": args.alone})
     code = 1 if done["later"] else 0
     if args.json:
-        say(json.dumps(done, ensure_ascii=False))
+        say_json(done)
         return code
     own = {f"run:{one}" for one in (done["run"], *done["helpers"])}
     noted = [c for c in done["changes"] if c["scope"] in own and c["path"].startswith(LOG)]
@@ -70,7 +69,7 @@ def history(args: argparse.Namespace, home: Home) -> int:
     params = {"ref": args.ref, "limit": args.limit, "patch": args.patch, "run": args.thread}
     found = once(home, "entry.history", params)
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
+        say_json(found)
     elif not found:
         say("no changes are remembered")
     elif args.patch:
@@ -98,7 +97,7 @@ def sql(args: argparse.Namespace, home: Home) -> int:
     columns, rows = found["columns"], found["rows"]
     if args.json:
         names = _different(columns)
-        say(json.dumps([dict(zip(names, row, strict=True)) for row in rows], ensure_ascii=False))
+        say_json([dict(zip(names, row, strict=True)) for row in rows])
     elif len(columns) == 1:
         for row in rows:
             say(_text(row[0]))

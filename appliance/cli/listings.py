@@ -6,13 +6,12 @@ inside, as in `cli`, which knows the words and options.
 
 import argparse
 import json
-import os
 import sys
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.connect import reach
-from appliance.cli.terminal import say, say_line
+from appliance.cli.connect import connected
+from appliance.cli.terminal import Table, say, say_json, say_line, show
 from appliance.cli.tool_command import once
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
@@ -33,15 +32,14 @@ def tool(args: argparse.Namespace, home: Home) -> int:
         if outcome["status"] == 400:
             raise BadInput(outcome["message"], hint=outcome["hint"])
         raise from_outcome(outcome["outcome"], outcome["message"], outcome["hint"])
-    say(json.dumps(outcome, ensure_ascii=False) if args.json else outcome["message"])
-    return 0
+    return show(args, outcome, outcome["message"])
 
 
 def threads(args: argparse.Namespace, home: Home) -> int:
     params = {"type": getattr(args, "type", ""), "limit": getattr(args, "limit", 20), "offset": getattr(args, "offset", 0)}
     found = once(home, "thread.list", params)
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
+        say_json(found)
     elif not found:
         say("no threads")
     else:
@@ -69,15 +67,13 @@ def _print_event(event: dict[str, Any]) -> None:
 def thread_view(args: argparse.Namespace, home: Home) -> int:
 
     only = [role.strip() for role in args.only.split(",") if role.strip()]
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         pages = terminal.pages(way, args.id, only=only)
         found = next(pages)
         if args.json:
             for page in pages:
                 found["events"] += page["events"]
-            say(json.dumps({k: v for k, v in found.items() if k != "has_more"}, ensure_ascii=False))
-            return 0
+            return say_json({k: v for k, v in found.items() if k != "has_more"})
         thread = found["thread"]
         say_line(f"{thread['id']} {thread['kind']} {terminal.state(thread)}: {thread['title'] or '(untitled)'}")
         if origins := terminal.strangers(thread):
@@ -85,15 +81,12 @@ def thread_view(args: argparse.Namespace, home: Home) -> int:
         for page in (found, *pages):
             for event in page["events"]:
                 _print_event(event)
-    finally:
-        way.close()
     return 0
 
 
 def thread_delete(args: argparse.Namespace, home: Home) -> int:
     done = once(home, "thread.delete", {"id": args.id})
-    say(json.dumps(done) if args.json else f"deleted thread {done['run']} with {done['events']} events")
-    return 0
+    return show(args, done, f"deleted thread {done['run']} with {done['events']} events")
 
 
 def thread_follow(args: argparse.Namespace, home: Home) -> int:
@@ -101,8 +94,7 @@ def thread_follow(args: argparse.Namespace, home: Home) -> int:
 
     if not 50 <= args.interval <= 60_000:
         raise BadInput(f"interval {args.interval} ms", hint="use 50 to 60000")
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         thread = args.id
         if not thread:
             open_ones = [t for t in way.call("thread.list", {"limit": 50}) if t["ended_ms"] is None]
@@ -115,14 +107,12 @@ def thread_follow(args: argparse.Namespace, home: Home) -> int:
                 for event in found["events"]:
                     after = event["seq"]
                     if args.json:
-                        say(json.dumps(event, ensure_ascii=False))
+                        say_json(event)
                     else:
                         _print_event(event)
             if found["thread"]["ended_ms"] is not None:
                 return 0
             sleep_s(args.interval / 1000)
-    finally:
-        way.close()
 
 
 def entries(args: argparse.Namespace, home: Home) -> int:
@@ -130,20 +120,13 @@ def entries(args: argparse.Namespace, home: Home) -> int:
 
     params = {"prefix": getattr(args, "prefix", ""), "limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
     found = once(home, "entry.list", params)
-    if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-    elif not found:
-        say("no entries")
-    else:
-        rows = [[e["ref"], str(e["size_bytes"]), iso(e["updated_ms"])[:16], e["title"]] for e in found]
-        terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout, cut=["title"])
-    return 0
+    rows = [[e["ref"], str(e["size_bytes"]), iso(e["updated_ms"])[:16], e["title"]] for e in found]
+    return show(args, found, Table(rows, ["reference", "bytes", "changed", "title"], ["title"], empty="no entries"))
 
 
 def entry_view(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "entry.view", {"ref": args.ref, "line": args.line, "limit": args.limit})
-    say(json.dumps(found, ensure_ascii=False) if args.json else "\n".join(found["lines"]))
-    return 0
+    return show(args, found, "\n".join(found["lines"]))
 
 
 def entry_set(args: argparse.Namespace, home: Home) -> int:
@@ -189,14 +172,13 @@ def entry_transfer(args: argparse.Namespace, home: Home) -> int:
 
 def entry_update(args: argparse.Namespace, home: Home) -> int:
     done = once(home, "entry.update", {"run": args.thread, "text": args.text, "status": args.status})
-    say(json.dumps(done, ensure_ascii=False) if args.json else done["message"])
-    return 0
+    return show(args, done, done["message"])
 
 
 def entry_waiting(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "entry.waiting", {"run": args.thread, "limit": args.limit})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
+        say_json(found)
     elif not found:
         say("nothing waits")
     else:
@@ -212,8 +194,7 @@ def entry_waiting(args: argparse.Namespace, home: Home) -> int:
 def entry_decide(args: argparse.Namespace, home: Home) -> int:
     from appliance.text.references import parse_ref
 
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         if not args.thread:
             found, ref = way.call("entry.waiting", {"limit": 1000}), parse_ref(args.ref)
             threads = [one["run"] for one in found if one["ref"] == ref]
@@ -225,16 +206,12 @@ def entry_decide(args: argparse.Namespace, home: Home) -> int:
                 raise NotFound(f"nothing waits as {args.ref}", hint="owlbox entry waiting lists what does")
             args.thread = threads[0]
         done = way.call("entry.resolve", {"ref": args.ref, "run": args.thread, "is_accepted": args.is_accepted})
-    finally:
-        way.close()
-    say(json.dumps(done, ensure_ascii=False) if args.json else done["message"])
-    return 0
+    return show(args, done, done["message"])
 
 
 def _verb(args: argparse.Namespace, home: Home, verb: str, params: dict[str, Any]) -> int:
     done = once(home, f"entry.{verb}", {"ref": args.ref, "run": args.thread, **params})
-    say(json.dumps(done, ensure_ascii=False) if args.json else done["message"].removesuffix("\n"))  # say ends the line
-    return 0
+    return show(args, done, done["message"].removesuffix("\n"))  # say ends the line
 
 
 def _given_text() -> str:
@@ -263,8 +240,7 @@ def _object(text: str) -> dict[str, Any]:
 def skills(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "skill.list", {})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     for s in found:
         words = ["[-]" if s["missing"] else "[+]", s["name"], "[always]" if s["always"] else "", s["description"]]
         notes = [s["missing"], "" if s["is_trusted"] else "not trusted"]

@@ -18,8 +18,8 @@ from typing import Any
 
 from appliance import __version__
 from appliance.cli import listings, service, terminal, tool_command
-from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say
+from appliance.cli.connect import Reach, connected, reach
+from appliance.cli.terminal import say, say_json
 from appliance.clock import new_id
 from appliance.errors import BadInput, Lost, OwlError
 from appliance.runtime import paths
@@ -434,18 +434,15 @@ def _ask(args: argparse.Namespace, home: Home) -> int:
     out, aside = None if args.json else sys.stdout, sys.stderr if sys.stderr.isatty() else None
     params = {"text": text, "thread": args.thread, "kind": "ask", "wait": not args.later, "message_id": new_id()}
     params |= {"own_chars": len(typed)} if piped else {}
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         told = terminal.announce(way, None if args.json else sys.stderr)
         try:
             answer, result = terminal.ask(way, params, out, aside)
         except Lost as lost:
             way = _another(lost, home)
             answer, result = terminal.ask(way, params, out, aside)
-    finally:
-        way.close()
     if args.json:
-        say(json.dumps({**result, "answer": answer.text, "notices": told}, ensure_ascii=False))
+        say_json({**result, "answer": answer.text, "notices": told})
     elif args.later:
         say(f"handed in as thread {answer.run}")
     error = terminal.verdict(result)
@@ -495,8 +492,7 @@ def _tui(args: argparse.Namespace, home: Home) -> int:
 
 def _chat(args: argparse.Namespace, home: Home) -> int:
     _require_model(home)
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         if args.thread:
             args.thread = terminal.retell(way, args.thread, sys.stderr)
         if sys.stdin.isatty():
@@ -507,8 +503,6 @@ def _chat(args: argparse.Namespace, home: Home) -> int:
         if args.prompt:
             args.thread = terminal.converse(way, args.prompt, args.thread, paper)
         return terminal.chat(way, args.thread, input if sys.stdin.isatty() else _line, paper)
-    finally:
-        way.close()
 
 
 def _line(prompt: str) -> str:
@@ -522,8 +516,7 @@ def _line(prompt: str) -> str:
 def _prompt_size(args: argparse.Namespace, home: Home) -> int:
     size = tool_command.once(home, "prompt.size", {"text": args.text, "role": args.role})
     if args.json:
-        say(json.dumps(size, ensure_ascii=False))
-        return 0
+        return say_json(size)
     say(f"{size['static']} tokens of static prompt on route {size['route']} ({size['dialect']}), {size['total']} in all")
     for name, tokens in size["groups"].items():
         say(f"  {name:<14}{tokens:>6}")

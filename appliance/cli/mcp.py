@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.connect import reach
-from appliance.cli.terminal import say, say_line
+from appliance.cli.connect import connected
+from appliance.cli.terminal import say, say_json, say_line, show
 from appliance.cli.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput, NotFound, OwlError, from_outcome
@@ -106,7 +106,7 @@ def servers(args: argparse.Namespace, home: Home) -> int:
     """A table of servers."""
     found = once(home, "mcp.servers", {})
     if args.json:
-        return _json(found)
+        return say_json(found)
     if not found["servers"]:
         say("no servers; owlbox mcp add NAME --command PROGRAM, or --url ADDRESS")
         return 0
@@ -124,7 +124,7 @@ def tools(args: argparse.Namespace, home: Home) -> int:
     """Tools, one a line."""
     found = once(home, "mcp.tools", {"server": args.server, "fresh": args.fresh})
     if args.json:
-        return _json(found)
+        return say_json(found)
     if not found["wares"] and not found["note"]:
         say("no tools")
     return _wares(found)
@@ -135,7 +135,7 @@ def search(args: argparse.Namespace, home: Home) -> int:
     asked = {"query": " ".join(args.query), "keyword_only": args.keyword_only, "semantic_only": args.semantic_only}
     found = once(home, "mcp.search", {**asked, "limit": args.limit})
     if args.json:
-        return _json(found)
+        return say_json(found)
     if not found["wares"]:
         say(f"no tool for {asked['query']!r}")
     return _wares(found)
@@ -143,9 +143,8 @@ def search(args: argparse.Namespace, home: Home) -> int:
 
 def ping(args: argparse.Namespace, home: Home) -> int:
     """Whether servers answer; fails when one does not."""
-    way = reach(home, os.environ)
     results: dict[str, Any] = {}
-    try:
+    with connected(home) as way:
         names = [args.server] if args.server else [one["name"] for one in way.call("mcp.servers")["servers"] if one["is_enabled"]]
         for name in names:
             try:
@@ -154,11 +153,9 @@ def ping(args: argparse.Namespace, home: Home) -> int:
                 if args.server:
                     raise
                 results[name] = {"error": error.message, "outcome": error.outcome, "hint": error.hint}
-    finally:
-        way.close()
     is_bad = any("error" in one for one in results.values())
     if args.json:
-        _json(results)
+        say_json(results)
     elif not results:
         say("no servers")
     else:
@@ -172,7 +169,7 @@ def info(args: argparse.Namespace, home: Home) -> int:
     """A tool or a server."""
     found = once(home, "mcp.info", {"server": args.server, "tool": args.tool})
     if args.json:
-        return _json(found)
+        return say_json(found)
     if args.tool:
         say_line(f"{found['server']}/{found['name']}{' (' + found['title'] + ')' if found['title'] else ''}")
         say(found["description"])
@@ -214,14 +211,11 @@ def put(args: argparse.Namespace, home: Home) -> int:
     entry |= {name: value for name, value in given.items() if value}
     entry |= {"expose": args.expose} if args.expose != "auto" else {}
     entry |= {"timeout_s": args.timeout} if args.timeout else {}
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         made = way.call("mcp.add", {"name": args.name, "entry": entry, "replace": args.replace})
         listed_tools, problem = _listed(way, args.name) if not args.no_index else (None, "")
-    finally:
-        way.close()
     if args.json:
-        return _json({**made, "tools": listed_tools, "problem": problem})
+        return say_json({**made, "tools": listed_tools, "problem": problem})
     say_line(f"{args.name} is configured" + (f": {listed_tools} tools" if listed_tools is not None else ""))
     if problem:
         say_line(f"it gives no tools yet: {problem}")
@@ -240,11 +234,7 @@ def _listed(way: Any, name: str) -> tuple[int | None, str]:
 def remove(args: argparse.Namespace, home: Home) -> int:
     """Forget a server."""
     done = once(home, "mcp.remove", {"name": args.name, "dry_run": args.dry_run, "keep_auth": args.keep_auth})
-    if args.json:
-        return _json(done)
-    for line in done["removed"]:
-        say_line(f"{'would remove' if args.dry_run else 'removed'} {line}")
-    return 0
+    return show(args, done, [f"{'would remove' if args.dry_run else 'removed'} {line}" for line in done["removed"]])
 
 
 def take(args: argparse.Namespace, home: Home) -> int:
@@ -257,9 +247,8 @@ def take(args: argparse.Namespace, home: Home) -> int:
         paths = [path for path in (Path.home() / place for place in ELSEWHERE) if path.is_file()]
         if not paths:
             raise NotFound("no file with servers was found", hint=f"name one; looked for {', '.join(ELSEWHERE)} in {Path.home()}")
-    way = reach(home, os.environ)
     lines: list[dict[str, str]] = []
-    try:
+    with connected(home) as way:
         taken = {one["name"] for one in way.call("mcp.servers")["servers"]}
         for path in paths:
             try:
@@ -271,10 +260,8 @@ def take(args: argparse.Namespace, home: Home) -> int:
             for name, entry in entries.items():
                 lines.append({"name": name, "file": str(path), "result": _taken(way, name, entry, taken, args.dry_run)})
                 taken.add(name)
-    finally:
-        way.close()
     if args.json:
-        return _json(lines)
+        return say_json(lines)
     for line in lines:
         say_line(f"{line['name']}: {line['result']} ({line['file']})")
     if not lines:
@@ -298,7 +285,7 @@ def index(args: argparse.Namespace, home: Home) -> int:
     """Ask every server, and make the index."""
     done = once(home, "mcp.index", {})
     if args.json:
-        return _json(done)
+        return say_json(done)
     say(f"{done['tools']} tools of {done['servers']} servers, {done['vectors']} vectors made")
     if done["note"]:
         say(done["note"])
@@ -317,7 +304,7 @@ def execute(args: argparse.Namespace, home: Home) -> int:
         hint = f"owlbox mcp info {args.server} {args.tool} shows its arguments" if is_wrong else done["hint"]
         raise from_outcome(done["outcome"], done["message"], hint)
     if args.json:
-        _json(done)
+        say_json(done)
         return from_outcome(done["outcome"], "").exit_code if done["status"] >= 400 else 0
     say(done["message"])
     return 0
@@ -328,10 +315,7 @@ def resource(args: argparse.Namespace, home: Home) -> int:
     if not args.uri:
         return _offered(args, home, ("resources", "templates"), ("uri", "uriTemplate"))
     found = once(home, "mcp.resource", {"server": args.server, "uri": args.uri})
-    if args.json:
-        return _json(found)
-    say(found["text"])
-    return 0
+    return show(args, found, found["text"])
 
 
 def prompt(args: argparse.Namespace, home: Home) -> int:
@@ -340,10 +324,7 @@ def prompt(args: argparse.Namespace, home: Home) -> int:
         return _offered(args, home, ("prompts",), ("name",))
     given = {name: str(value) for name, value in _object(args.arguments).items()}
     found = once(home, "mcp.prompt", {"server": args.server, "name": args.name, "arguments": given})
-    if args.json:
-        return _json(found)
-    say(found["text"])
-    return 0
+    return show(args, found, found["text"])
 
 
 def task(args: argparse.Namespace, home: Home) -> int:
@@ -351,8 +332,7 @@ def task(args: argparse.Namespace, home: Home) -> int:
     if args.action != "list" and not args.task:
         raise BadInput(f"{args.action} needs the id of a task", hint=f"owlbox mcp task list {args.server}")
     found = once(home, "mcp.task", {"server": args.server, "action": args.action, "task": args.task})
-    say(json.dumps(found, ensure_ascii=False, indent=None if args.json else 2))
-    return 0
+    return show(args, found, json.dumps(found, ensure_ascii=False, indent=2))
 
 
 # -- logging in -------------------------------------------------------------------------------------
@@ -362,17 +342,10 @@ def login(args: argparse.Namespace, home: Home) -> int:
     """Log in with the person's browser; where that is another machine, its last address is pasted here."""
     if args.answer:
         once(home, "mcp.answer", {"server": args.server, "address": args.answer})
-        say(json.dumps({"server": args.server}) if args.json else "handed over")
-        return 0
-    way = reach(home, os.environ)
-    try:
+        return show(args, {"server": args.server}, "handed over")
+    with connected(home) as way:
         done = way.call("mcp.auth", {"server": args.server}, lambda name, told: _show(home, name, told, args.json))
-    finally:
-        way.close()
-    if args.json:
-        return _json(done)
-    say(f"logged in to {args.server}" if done["is_needed"] else f"{args.server} wants no login")
-    return 0
+    return show(args, done, f"logged in to {args.server}" if done["is_needed"] else f"{args.server} wants no login")
 
 
 def _show(home: Home, name: str, told: dict[str, Any], is_json: bool) -> None:
@@ -399,18 +372,10 @@ def _paste(home: Home, server: str) -> None:
 def logout(args: argparse.Namespace, home: Home) -> int:
     """Forget a login."""
     done = once(home, "mcp.deauth", {"server": args.server})
-    if args.json:
-        return _json(done)
-    say(f"the login to {args.server} is gone" if done["is_changed"] else f"there was no login to {args.server}")
-    return 0
+    return show(args, done, f"the login to {args.server} is gone" if done["is_changed"] else f"there was no login to {args.server}")
 
 
 # -- helpers of all of them -------------------------------------------------------------------------
-
-
-def _json(value: Any) -> int:
-    say(json.dumps(value, ensure_ascii=False))
-    return 0
 
 
 def _wares(found: dict[str, Any]) -> int:
@@ -426,7 +391,7 @@ def _offered(args: argparse.Namespace, home: Home, kinds: tuple[str, ...], keys:
     about = once(home, "mcp.info", {"server": args.server})["about"]
     found = [one for kind in kinds for one in about.get(kind) or ()]
     if args.json:
-        return _json(found)
+        return say_json(found)
     for one in found:
         name = next((one[key] for key in keys if key in one), "?")
         say_line(f"{name}: {_short(one.get('description') or one.get('title') or '', 100)}")

@@ -6,7 +6,6 @@ is `catalogue`'s matter. Not promised: that the memory told here is free when th
 
 import argparse
 import hashlib
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.connect import reach, require_owner
-from appliance.cli.terminal import say, say_line
+from appliance.cli.connect import connected, require_owner
+from appliance.cli.terminal import Table, say, say_json, say_line, show
 from appliance.errors import Conflict, Lost, NotFound, OwlError
 from appliance.models import catalogue, gguf
 from appliance.models.catalogue import MB, Model
@@ -98,9 +97,6 @@ def models(args: argparse.Namespace, home: Home) -> int:
     settings = config.load(home, os.environ)
     found = catalogue.listing(home)
     used = [_is_in_use(home, settings, m) for m in found]
-    if args.json:
-        say(json.dumps([{**asdict(m), "is_in_use": is_used} for m, is_used in zip(found, used)], ensure_ascii=False))
-        return 0
     rows = []
     for m, is_used in zip(found, used):
         state = m.problem or ("in use" if is_used else "installed" if m.is_installed else "")
@@ -108,9 +104,10 @@ def models(args: argparse.Namespace, home: Home) -> int:
         score = f"{m.score:g}" if m.score else ""
         rows.append([m.name, m.kind, size, f"{m.ram_mb} MB", FIT_WORDS[m.fits], score, m.licence, state or m.title])
     heads = ["model", "kind", "size", "memory", "fits", "calls %", "licence", "state"]
-    terminal.table(rows, heads, sys.stdout, cut=["state"])
-    say("calls %: BFCL v3, as its maker has published it")
-    return 0
+    code = show(args, [{**asdict(m), "is_in_use": is_used} for m, is_used in zip(found, used)], Table(rows, heads, ["state"]))
+    if not args.json:
+        say("calls %: BFCL v3, as its maker has published it")
+    return code
 
 
 def add(args: argparse.Namespace, home: Home) -> int:
@@ -121,8 +118,7 @@ def add(args: argparse.Namespace, home: Home) -> int:
         path = catalogue.add(home, args.model, progress.show)
     finally:
         progress.end()
-    say(json.dumps({"model": path.stem, "path": str(path)}) if args.json else f"{path.stem} is ready: {path}")
-    return 0
+    return show(args, {"model": path.stem, "path": str(path)}, f"{path.stem} is ready: {path}")
 
 
 def remove(args: argparse.Namespace, home: Home) -> int:
@@ -136,11 +132,7 @@ def remove(args: argparse.Namespace, home: Home) -> int:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise Conflict(f"{model.name} is kept", hint="answer y, or give --yes")
     gone = catalogue.remove(home, model, is_with_cache=args.cache)
-    if args.json:
-        say(json.dumps({"model": model.name, "deleted": [str(p) for p in gone]}))
-    else:
-        say("\n".join(f"deleted {p}" for p in gone))
-    return 0
+    return show(args, {"model": model.name, "deleted": [str(p) for p in gone]}, "\n".join(f"deleted {p}" for p in gone))
 
 
 def use(args: argparse.Namespace, home: Home) -> int:
@@ -156,7 +148,7 @@ def use(args: argparse.Namespace, home: Home) -> int:
     hidden = getattr(config.load(home, os.environ).models, key) != stem
     state = _reload(home) if is_changed else ""
     if args.json:
-        say(json.dumps({"model": model.name, "key": f"models.{key}", "value": stem, "is_changed": is_changed, "core": state}))
+        say_json({"model": model.name, "key": f"models.{key}", "value": stem, "is_changed": is_changed, "core": state})
     else:
         say_line(f"models.{key} = {stem}" + ("" if is_changed else " already"))
         if state:
@@ -179,12 +171,7 @@ def info(args: argparse.Namespace, home: Home) -> int:
             found = _of_model(home, settings, catalogue.find(home, args.model), progress.show)
     finally:
         progress.end()
-    if args.json:
-        say(json.dumps(asdict(found), ensure_ascii=False))
-        return 0
-    for name, text in _lines(found):
-        say_line(f"{name:<14} {text}")
-    return 0
+    return show(args, asdict(found), [f"{name:<14} {text}" for name, text in _lines(found)])
 
 
 def bench(args: argparse.Namespace, home: Home) -> int:
@@ -192,19 +179,17 @@ def bench(args: argparse.Namespace, home: Home) -> int:
     home.require()
     known = catalogue.listing(home)
     stem, progress = _stem(home, args.model), terminal.Progress()
-    way = reach(home, os.environ)
-    try:
-        params = {"model": stem, "seconds": args.seconds}
-        found = way.call(
-            "model.bench", params, lambda name, value: progress.show_steps(value["step"], value["done"], value["steps"])
-        )
-    finally:
-        progress.end()
-        way.close()
+    params = {"model": stem, "seconds": args.seconds}
+    with connected(home) as way:
+        try:
+            found = way.call(
+                "model.bench", params, lambda name, value: progress.show_steps(value["step"], value["done"], value["steps"])
+            )
+        finally:
+            progress.end()
     found["next"] = _next(found, known)
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     if found["everyday"]:
         rows = [[r["category"], f"{r['passed']} of {r['asked']}", f"{r['first_s']:.1f} s", _speed(r)] for r in found["everyday"]]
         terminal.table(rows, [found["model"], "right", "first word", "words/s"], sys.stdout)

@@ -5,10 +5,9 @@ arguments and the home and returns the exit code, as in `cli.listings`.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 
-from appliance.cli.terminal import say, say_line
+from appliance.cli.terminal import say, say_json, say_line, show
 from appliance.cli.tool_command import once
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
@@ -22,7 +21,7 @@ def add(command: Command) -> None:
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     for name, handler, text in (
         ("size", size, "what fills the packet that would be sent now"),
-        ("show", show, "what a turn's model was sent and said, word for word"),
+        ("show", show_copy, "what a turn's model was sent and said, word for word"),
         ("compact", compact, "summarize the older part of a conversation; the originals stay"),
     ):
         made = command(name, handler, text, known)
@@ -42,8 +41,7 @@ def size(args: argparse.Namespace, home: Home) -> int:
     """The table of what fills a packet."""
     found = once(home, "run.packet", {"run": args.run})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     limit = f" of {found['ceiling']}" if found["ceiling"] is not None else ""
     say_line(f"{found['run']}: {found['tokens']} tokens{limit} by route {found['route']}, layout {found['layout']}")
     say(found["text"])
@@ -58,12 +56,11 @@ def size(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def show(args: argparse.Namespace, home: Home) -> int:
+def show_copy(args: argparse.Namespace, home: Home) -> int:
     """The texts of one turn."""
     found = once(home, "run.copy", {"run": args.run, "turn": args.turn})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     for name in ("system", "user", "reasoning", "answer"):
         if args.part == name:
             say(found[name])
@@ -75,5 +72,4 @@ def show(args: argparse.Namespace, home: Home) -> int:
 def compact(args: argparse.Namespace, home: Home) -> int:
     """Summarize a conversation."""
     done = once(home, "run.compact", {"run": args.run})
-    say(json.dumps(done, ensure_ascii=False) if args.json else f"{done['covers']} events are now in short:\n{done['summary']}")
-    return 0
+    return show(args, done, f"{done['covers']} events are now in short:\n{done['summary']}")

@@ -5,7 +5,6 @@ arguments and the home and returns the exit code, as in `cli.listings`.
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.terminal import say, say_line
+from appliance.cli.terminal import say, say_json, say_line, show
 from appliance.cli.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
@@ -26,9 +25,9 @@ LONG = 120  # columns of one value of an audit row
 
 def add(command: Command) -> None:
     """Add both groups."""
-    root = command("policy", show, "what tools may do at all")
+    root = command("policy", show_policy, "what tools may do at all")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    made = command("show", show, "the policy that holds", known)
+    made = command("show", show_policy, "the policy that holds", known)
     made.add_argument("--session", default="", metavar="ID", help="in this conversation")
     check = command("check", check_file, "look a policy file over; without one, that of the configuration", known)
     check.add_argument("file", nargs="?", default="", help="the file")
@@ -73,13 +72,12 @@ def _testing(made: argparse.ArgumentParser) -> None:
     made.add_argument("--pids", type=int, default=0, help="so many processes")
 
 
-def show(args: argparse.Namespace, home: Home) -> int:
+def show_policy(args: argparse.Namespace, home: Home) -> int:
     """The policy, a line for each key that says something."""
     session = getattr(args, "session", "")
     found = once(home, "policy.show", {"session": session})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     rules = found["policy"]
     say_line(f"mode: {rules['mode']}{f' (in session {session})' if session else ''}, {found['state']}")
     say_line(f"tools: {_lists({'allow': rules['tools_allow'], 'deny': rules['tools_deny']})}")
@@ -118,20 +116,18 @@ def check_file(args: argparse.Namespace, home: Home) -> int:
         name = loaded.policy.path
         if name and not (home.root / name).exists():
             told = f"{home.root / name} is not there yet: the core makes it from the default policy"
-            say(json.dumps({"is_fine": True, "is_missing": True}) if args.json else told)
-            return 0
+            return show(args, {"is_fine": True, "is_missing": True}, told)
         rules = policy_file.of(home, loaded, os.environ)
     facts = {"mode": rules.mode, "mounts": len(rules.mounts.rules) + len(rules.ground.rules), "is_fine": True}
     where = args.file or "the policy of the configuration"
-    say(json.dumps(facts) if args.json else f"{where} is fine: {rules.mode}, {facts['mounts']} folders listed")
-    return 0
+    return show(args, facts, f"{where} is fine: {rules.mode}, {facts['mounts']} folders listed")
 
 
 def test(args: argparse.Namespace, home: Home) -> int:
     """What the policy would say to a request; exit code 4 when it says no."""
     found = once(home, "policy.test", {"request": _request(args)})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
+        say_json(found)
         return 0 if found["is_allowed"] else Refused.exit_code
     broken = f"; it breaks {found['text']}" if found["text"] and found["is_allowed"] else ""
     say_line(f"allowed ({found['mode']}{broken})" if found["is_allowed"] else f"refused: {found['text']}")
@@ -174,8 +170,7 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
 def reload(args: argparse.Namespace, home: Home) -> int:
     """Read the policy again."""
     done = once(home, "policy.reload", {}, alone="the policy is read at every start; owlbox policy check looks it over")
-    say(json.dumps(done) if args.json else f"policy {done['result']}")
-    return 0
+    return show(args, done, f"policy {done['result']}")
 
 
 def set_session(args: argparse.Namespace, home: Home) -> int:
@@ -191,7 +186,7 @@ def set_session(args: argparse.Namespace, home: Home) -> int:
     if len(data) > MAX_BYTES:  # a part of a policy would be another policy
         raise BadInput(f"{args.file} has more than {MAX_BYTES} bytes", hint="shorten it")
     done = once(home, "policy.set", {"session": args.session, "document": text})
-    say(json.dumps(done, ensure_ascii=False) if args.json else f"session {args.session}: {done['policy']['mode']}")
+    show(args, done, f"session {args.session}: {done['policy']['mode']}")
     if not done["is_known"]:
         say(f"nobody has talked in {args.session} yet: it holds from the first word (owlbox session list)", sys.stderr)
     return 0
@@ -200,8 +195,7 @@ def set_session(args: argparse.Namespace, home: Home) -> int:
 def unset(args: argparse.Namespace, home: Home) -> int:
     """Let the policy for all hold in a conversation again."""
     done = once(home, "policy.lift", {"session": args.session})
-    say(json.dumps(done) if args.json else f"session {args.session} has the policy for all again")
-    return 0
+    return show(args, done, f"session {args.session} has the policy for all again")
 
 
 def audit(args: argparse.Namespace, home: Home) -> int:
@@ -209,8 +203,7 @@ def audit(args: argparse.Namespace, home: Home) -> int:
     names = ("kind", "severity", "session", "run", "rule", "before", "limit")
     found = once(home, "audit.list", {name: getattr(args, name) for name in names})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     if not found:
         say("nothing was written down")
         return 0
@@ -228,8 +221,7 @@ def tool_list(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "tool.list", {})
     if args.json:
         names = ("name", "group", "state", "version", "is_enabled", "last_ms", "deadline_s", "calls", "needs")
-        say(json.dumps([{name: tool[name] for name in names} for tool in found], ensure_ascii=False))
-        return 0
+        return say_json([{name: tool[name] for name in names} for tool in found])
     rows = [
         [t["name"], t["group"], t["state"], *(str(t["calls"][n]) for n in ("total", "failed", "timeout", "average_ms")), _at(t)]
         for t in found

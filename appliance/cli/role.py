@@ -4,13 +4,10 @@ Each takes the parsed arguments and the home and returns the exit code, as in `c
 """
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.terminal import say, say_line
+from appliance.cli.terminal import Table, say, say_json, say_line, show
 from appliance.cli.tool_command import once
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
@@ -43,23 +40,18 @@ def choose(args: argparse.Namespace, home: Home) -> int:
 def roles(args: argparse.Namespace, home: Home) -> int:
     """A table of the roles."""
     found = once(home, "role.list", {})
-    if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
     rows = [
         [one["name"], "yours" if one["is_own"] else "", one["pool"] or "-", str(one["max_turns"]), _tools(one), one["description"]]
         for one in found
     ]
-    terminal.table(rows, ["role", "file", "pool", "turns", "tools", "about"], sys.stdout, cut=["about"])
-    return 0
+    return show(args, found, Table(rows, ["role", "file", "pool", "turns", "tools", "about"], ["about"]))
 
 
 def role(args: argparse.Namespace, home: Home) -> int:
     """Everything about one role."""
     found = once(home, "role.view", {"name": args.name})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     say_line(": ".join(part for part in (found["name"], found["description"]) if part))
     facts = {
         "file": f"box/roles/{found['name']}.md" if found["is_own"] else "the one that ships",
@@ -86,14 +78,8 @@ def role(args: argparse.Namespace, home: Home) -> int:
 def jobs(args: argparse.Namespace, home: Home) -> int:
     """A table of jobs."""
     found = once(home, "job.list", {"status": args.status, "limit": args.limit})
-    if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-    elif not found:
-        say("no jobs")
-    else:
-        rows = [[j["id"], j["role"], j["status"], f"{j['duration_s']:.1f} s", " ".join(j["task"].split())] for j in found]
-        terminal.table(rows, ["job", "role", "state", "took", "task"], sys.stdout, cut=["task"])
-    return 0
+    rows = [[j["id"], j["role"], j["status"], f"{j['duration_s']:.1f} s", " ".join(j["task"].split())] for j in found]
+    return show(args, found, Table(rows, ["job", "role", "state", "took", "task"], ["task"], empty="no jobs"))
 
 
 def job(args: argparse.Namespace, home: Home) -> int:
@@ -108,8 +94,7 @@ def stop(args: argparse.Namespace, home: Home) -> int:
 
 def _shown(args: argparse.Namespace, found: dict[str, Any]) -> int:
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     tries = f"{found['attempts']} attempt{'s' if found['attempts'] != 1 else ''}"
     say_line(f"job {found['id']}: {found['role']}, {found['status']} after {found['duration_s']:.1f} s, {tries}")
     say(f"asked: {found['task']}")

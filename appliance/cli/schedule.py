@@ -5,15 +5,13 @@ people expect, tables, the lines of cron jobs, and one round of firing for timer
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
 
 from appliance.cli import terminal, tool_command
 from appliance.cli.connect import require_owner
-from appliance.cli.terminal import say, say_line
+from appliance.cli.terminal import say, say_json, say_line
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -110,14 +108,14 @@ def _cron(command: Command) -> None:
 
 def call(args: argparse.Namespace, home: Home) -> int:
     """Call the tool for one schedule and print what it answers."""
-    return _print(args, tool_command.ask_once(home, args.tool, {"id": args.id}))
+    return tool_command.run_tool(args, home, args.tool, {"id": args.id})
 
 
 def show_added(args: argparse.Namespace, home: Home) -> int:
     """Add a schedule; its words and next times."""
     names = ("frequency", "description", "action", "mode", "role", "timezone", "notify", "tell")
     given = {"name": " ".join(args.name), **{name: getattr(args, name) for name in names}}
-    return _print(args, tool_command.ask_once(home, "create_schedule", given))
+    return tool_command.run_tool(args, home, "create_schedule", given)
 
 
 def show_changed(args: argparse.Namespace, home: Home) -> int:
@@ -125,20 +123,20 @@ def show_changed(args: argparse.Namespace, home: Home) -> int:
     given = {name: value for name in ("name", "frequency", "description") if (value := getattr(args, name)) is not None}
     if not given:
         raise BadInput("nothing to change", hint="give --name, --frequency or --description")
-    return _print(args, tool_command.ask_once(home, "update_schedule", {"id": args.id, **given}))
+    return tool_command.run_tool(args, home, "update_schedule", {"id": args.id, **given})
 
 
 def show_preview(args: argparse.Namespace, home: Home) -> int:
     """Say what words about time mean."""
     given = {"frequency": " ".join(args.frequency), "timezone": args.timezone}
-    return _print(args, tool_command.ask_once(home, "preview_schedule", given))
+    return tool_command.run_tool(args, home, "preview_schedule", given)
 
 
 def show_reminder(args: argparse.Namespace, home: Home) -> int:
     """Add a reminder."""
     text = " ".join(args.text)
     said = f"remind {text}" if args.text[0].lower() in ("me", "us") else f"remind me {text}"  # as one says it
-    return _print(args, tool_command.ask_once(home, "remind", {"text": said, "when": args.when, "timezone": args.timezone}))
+    return tool_command.run_tool(args, home, "remind", {"text": said, "when": args.when, "timezone": args.timezone})
 
 
 def show_list(args: argparse.Namespace, home: Home) -> int:
@@ -149,8 +147,7 @@ def show_list(args: argparse.Namespace, home: Home) -> int:
     given |= {} if args.enabled is None else {"enabled": args.enabled}
     data = tool_command.ask_once(home, "list_schedules", given)["data"]
     if args.json:
-        say(json.dumps(data["schedules"], ensure_ascii=False))
-        return 0
+        return say_json(data["schedules"])
     if not data["schedules"]:
         say("no schedules")
         return 0
@@ -175,8 +172,7 @@ def run(args: argparse.Namespace, home: Home) -> int:
     finally:
         core.close("the round is over")
     if args.json:
-        say(json.dumps({"fired": count, "left": left}))
-        return 0
+        return say_json({"fired": count, "left": left})
     say(f"done: {count}" if count else "nothing was done" if left else "nothing was due")
     if left:
         say(f"{left} due that only a running core does, and it stays so: owlbox serve")
@@ -190,8 +186,7 @@ def show_jobs(args: argparse.Namespace, home: Home) -> int:
     """Print cron jobs, three lines each (S-069)."""
     jobs = tool_command.ask_once(home, "cron_list", {})["data"]["schedules"]
     if args.json:
-        say(json.dumps(jobs, ensure_ascii=False))
-        return 0
+        return say_json(jobs)
     for job in jobs:
         say_line(f"  [{'on' if job['is_enabled'] else 'off'}] {job['id']}  {job['name']}")
         say_line(f"       {job['frequency'] or job['spec']} ({job['zone']}) -> {job['session']}")
@@ -204,25 +199,20 @@ def show_jobs(args: argparse.Namespace, home: Home) -> int:
 def show_job(args: argparse.Namespace, home: Home) -> int:
     """Add a cron job."""
     given = {"name": args.name, "message": args.message, "schedule": args.schedule, "timezone": args.timezone}
-    return _print(args, tool_command.ask_once(home, "cron_add", {**given, "channel": args.channel, "enabled": not args.disabled}))
+    return tool_command.run_tool(args, home, "cron_add", {**given, "channel": args.channel, "enabled": not args.disabled})
 
 
 def show_removed(args: argparse.Namespace, home: Home) -> int:
     """Remove a cron job."""
     try:
-        return _print(args, tool_command.ask_once(home, "cron_remove", {"job_id": args.id}))
+        return tool_command.run_tool(args, home, "cron_remove", {"job_id": args.id})
     except NotFound:
         raise NotFound(f"No job found with id '{args.id}'", hint="owlbox cron list shows them") from None
 
 
 def call_switch(args: argparse.Namespace, home: Home) -> int:
     """Switch a cron job on or off."""
-    return _print(args, tool_command.ask_once(home, "cron_set_enabled", {"job_id": args.id, "enabled": args.is_enabled}))
+    return tool_command.run_tool(args, home, "cron_set_enabled", {"job_id": args.id, "enabled": args.is_enabled})
 
 
 # -- inside -----------------------------------------------------------------------------------------
-
-
-def _print(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
-    say(json.dumps(outcome["data"], ensure_ascii=False) if args.json else outcome["message"])
-    return 0

@@ -8,16 +8,14 @@ the home and returns the exit code, as in `cli.listings`.
 import argparse
 import datetime
 import getpass
-import json
-import os
 import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say, say_line
+from appliance.cli.connect import Reach, connected
+from appliance.cli.terminal import say, say_json, say_line, show
 from appliance.cli.tool_command import once
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound, Refused
@@ -42,7 +40,7 @@ def add(command: Command) -> None:
     made.add_argument("name", help="llm/PROVIDER for a provider's key, else channel/NAME, search/NAME, mcp/NAME or skill/NAME")
     made.add_argument("value", nargs="*", help=argparse.SUPPRESS)
     made.add_argument("--expires", default="never", metavar="WHEN", help=UNTIL)
-    made = command("show", show, "everything about one but its value", known)
+    made = command("show", show_secret, "everything about one but its value", known)
     made.add_argument("name", help=NAME)
     made.add_argument("--yes", action="store_true", help="print its value; not of llm/, which never leave the broker")
     command("rm", remove, "forget one", known).add_argument("name", help=NAME)
@@ -60,8 +58,7 @@ def listing(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "secret.list", {})
     if args.json:
         secrets = [{**secret, "value": HIDDEN} for secret in found["secrets"]]
-        say(json.dumps({**found, "secrets": secrets}, ensure_ascii=False))
-        return 0
+        return say_json({**found, "secrets": secrets})
     if found["is_locked"]:
         say("the vault is locked: owlbox secret unlock")
     if not found["secrets"]:
@@ -80,33 +77,22 @@ def put(args: argparse.Namespace, home: Home) -> int:
             hint=f"owlbox secret set {args.name}, then type it, or pipe it in; if it was a real one, have a new one issued",
         )
     end = _when(args.expires)
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         params = {"name": args.name, "expires_ms": end}
         done = _send(way, "secret.set", params, _read(f"value of {args.name}: "), f"set {args.name}")
-    finally:
-        way.close()
-    if args.json:
-        say(json.dumps(done))
-    else:
-        say_line(f"{args.name} is kept" if done["is_changed"] else f"{args.name} is kept already")
-    return 0
+    return show(args, done, [f"{args.name} is kept" if done["is_changed"] else f"{args.name} is kept already"])
 
 
-def show(args: argparse.Namespace, home: Home) -> int:
+def show_secret(args: argparse.Namespace, home: Home) -> int:
     """One secret; with --yes also its value."""
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         secrets = way.call("secret.list")["secrets"]
         secret: dict[str, Any] | None = next((s for s in secrets if s["name"] == args.name), None)
         if secret is None:
             raise NotFound(f"no secret {args.name}", hint="owlbox secret list")
         secret = {**secret, "value": _reveal(way, args.name) if args.yes else HIDDEN}
-    finally:
-        way.close()
     if args.json:
-        say(json.dumps(secret, ensure_ascii=False))
-        return 0
+        return say_json(secret)
     lines = [
         ("name", secret["name"]),
         ("value", secret["value"]),
@@ -123,52 +109,41 @@ def show(args: argparse.Namespace, home: Home) -> int:
 def remove(args: argparse.Namespace, home: Home) -> int:
     """Forget a secret."""
     done = once(home, "secret.remove", {"name": args.name})
-    say(json.dumps(done) if args.json else f"{args.name} is gone")
-    return 0
+    return show(args, done, f"{args.name} is gone")
 
 
 def expire(args: argparse.Namespace, home: Home) -> int:
     """Let a secret end."""
     end = _when(args.when, is_past_fine=True)
     done = once(home, "secret.expire", {"name": args.name, "expires_ms": end})
-    say(json.dumps(done) if args.json else f"{args.name} {'never ends' if end is None else f'ends {_date(end)}'}")
-    return 0
+    return show(args, done, f"{args.name} {'never ends' if end is None else f'ends {_date(end)}'}")
 
 
 def purge(args: argparse.Namespace, home: Home) -> int:
     """Remove what has expired."""
     done = once(home, "secret.purge", {})
     said = f"removed {', '.join(done['removed'])}" if done["removed"] else "nothing has expired"
-    say(json.dumps(done) if args.json else said)
-    return 0
+    return show(args, done, said)
 
 
 def rotate(args: argparse.Namespace, home: Home) -> int:
     """A new key for the vault."""
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         kind = args.to or way.call("secret.list")["key"]
         if kind == "passphrase":
             done = _send(way, "secret.rotate", {"to": kind}, _new_passphrase(), "rotate")
         else:
             done = way.call("secret.rotate", {"to": kind})
-    finally:
-        way.close()
-    say(json.dumps(done) if args.json else f"{_number(done['count'])} under a new key ({done['key']})")
-    return 0
+    return show(args, done, f"{_number(done['count'])} under a new key ({done['key']})")
 
 
 def unlock(args: argparse.Namespace, home: Home) -> int:
     """Give the passphrase to the running broker."""
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         if not way.is_remote:
             raise NotFound("no core is running", hint="the broker forgets a passphrase when it ends: owlbox serve first")
         done = _send(way, "secret.unlock", {}, _read("passphrase: "), "unlock")
-    finally:
-        way.close()
-    say(json.dumps(done) if args.json else f"unlocked: {_number(done['count'])}")
-    return 0
+    return show(args, done, f"unlocked: {_number(done['count'])}")
 
 
 def _send(way: Reach, method: str, params: dict[str, Any], text: str, about: str) -> dict[str, Any]:

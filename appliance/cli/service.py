@@ -1,14 +1,13 @@
 """The commands that begin services and look after them: init, serve, broker, status, reload, doctor, maintain."""
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.connect import reach, require_owner
-from appliance.cli.terminal import say, say_line
+from appliance.cli.connect import connected, require_owner
+from appliance.cli.terminal import say_json, say_line, show
 from appliance.cli.tool_command import once
 from appliance.runtime.paths import Home
 
@@ -19,11 +18,11 @@ def init(args: argparse.Namespace, home: Home) -> int:
     from appliance.service import home_setup
 
     made = home_setup.init(home, is_forced=args.force, is_new_database=args.new_database)
-    if args.json:
-        say(json.dumps({"home": str(home.root), "made": [str(p) for p in made]}))
-    else:
-        say_line(f"made {home.root}" if made else f"{home.root} is complete")
-    return 0
+    return show(
+        args,
+        {"home": str(home.root), "made": [str(p) for p in made]},
+        [f"made {home.root}" if made else f"{home.root} is complete"],
+    )
 
 
 def serve(args: argparse.Namespace, home: Home) -> int:
@@ -42,17 +41,13 @@ def broker(args: argparse.Namespace, home: Home) -> int:
 
 
 def status(args: argparse.Namespace, home: Home) -> int:
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         status = way.call("core.status")
-    finally:
-        way.close()
     status["core"] = "running" if way.is_remote else "not running"
     if not way.is_remote:  # what was asked is this process, which ends with the command
         status |= {"state": "not running", "pid": None, "uptime_s": None}
     if args.json:
-        say(json.dumps(status, ensure_ascii=False))
-        return 0
+        return say_json(status)
     running = (
         f"running, pid {status['pid']}, up {status['uptime_s']} s" if way.is_remote else "not running (commands work without it)"
     )
@@ -108,8 +103,7 @@ def _counted(counts: dict[str, int]) -> str:
 def reload(args: argparse.Namespace, home: Home) -> int:
     done = once(home, "core.reload", {}, alone="the configuration is read at every start")
     if args.json:
-        say(json.dumps(done))
-        return 0
+        return say_json(done)
     say_line(f"changed: {done['changed'] or 'nothing'}")
     for line in _pending(done):
         say_line(line)
@@ -134,7 +128,7 @@ def doctor(args: argparse.Namespace, home: Home) -> int:
         if lock is not None:
             lock.release()
     if args.json:
-        say(json.dumps([vars(f) for f in findings], ensure_ascii=False))
+        say_json([vars(f) for f in findings])
     else:
         for f in findings:
             say_line(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
@@ -148,5 +142,5 @@ def maintain(args: argparse.Namespace, home: Home) -> int:
 
     require_owner(home)
     done = maintenance.maintain(home, os.environ, is_forced=args.now)
-    say(json.dumps(asdict(done), ensure_ascii=False) if args.json else "\n".join(done.lines()))
+    show(args, asdict(done), "\n".join(done.lines()))
     return 1 if done.problems else 0

@@ -5,7 +5,6 @@ written and read here, with the rights of whoever types: only lines go to the co
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -15,8 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 from appliance.cli import listings, terminal, tool_command
-from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say, say_line
+from appliance.cli.connect import Reach, connected
+from appliance.cli.terminal import Table, say, say_json, say_line, show
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -145,9 +144,7 @@ def _runs(command: Command, known: Any) -> None:
 def thread_search(args: argparse.Namespace, home: Home) -> int:
     """Print the messages that hold some letters."""
     given = {"query": " ".join(args.query), "days": args.days, "max_results": args.max_results}
-    outcome = tool_command.ask_once(home, "search_history", given)
-    say(json.dumps(outcome["data"], ensure_ascii=False) if args.json else outcome["message"])
-    return 0
+    return tool_command.run_tool(args, home, "search_history", given)
 
 
 # -- sessions ---------------------------------------------------------------------------------------
@@ -161,14 +158,8 @@ def sessions(args: argparse.Namespace, home: Home) -> int:
     params |= {"limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
     params |= {f"created_{name}_ms": _at_ms(getattr(args, name, "")) for name in ("after", "before")}
     found = tool_command.once(home, "session.list", params)
-    if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-    elif not found:
-        say("no sessions")
-    else:
-        rows = [[s["id"], s["status"], iso(s["last_active_ms"])[:16], s["context"]] for s in found]
-        terminal.table(rows, ["session", "state", "last active", "of"], sys.stdout, cut=["of"])
-    return 0
+    rows = [[s["id"], s["status"], iso(s["last_active_ms"])[:16], s["context"]] for s in found]
+    return show(args, found, Table(rows, ["session", "state", "last active", "of"], ["of"], empty="no sessions"))
 
 
 def session_view(args: argparse.Namespace, home: Home) -> int:
@@ -177,8 +168,7 @@ def session_view(args: argparse.Namespace, home: Home) -> int:
 
     found = tool_command.once(home, "session.view", {"id": args.id})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     say_line(f"{found['id']} of {found['context']}, {found['status']}")
     say(f"since {iso(found['created_ms'])[:16]}, last active {iso(found['last_active_ms'])[:16]}")
     listings.print_threads(found["runs"])
@@ -190,7 +180,7 @@ def session_do(args: argparse.Namespace, home: Home) -> int:
     more = {"is_final": True} if getattr(args, "final", False) else {}
     done = tool_command.once(home, f"session.{args.verb}", {"id": args.id, **more})
     if args.json:
-        say(json.dumps(done, ensure_ascii=False))
+        say_json(done)
     elif args.verb == "delete":
         say_line(f"deleted session {args.id} with {done['events']} events")
     else:
@@ -202,8 +192,7 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
     """Write one session, or each into a file of its own."""
     if bool(args.id) == bool(args.all):
         raise BadInput("name one session, or a folder for all", hint="owlbox session export ID, or --all DIR")
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         if args.id:
             return _write(way, "session.export", args.id, args.output)
         made = []
@@ -217,19 +206,13 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
             path = folder / f"{quote(found['id'], safe='@.')}{SUFFIX}"
             _write(way, "session.export", found["id"], str(path))
             made.append(str(path))
-    finally:
-        way.close()
-    say(json.dumps(made) if args.json else "\n".join(made) or "no sessions")
-    return 0
+    return show(args, made, "\n".join(made) or "no sessions")
 
 
 def thread_export(args: argparse.Namespace, home: Home) -> int:
     """Write one thread."""
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         return _write(way, "thread.export", args.id, args.output)
-    finally:
-        way.close()
 
 
 def _write(way: Reach, method: str, ref: str, path: str) -> int:
@@ -259,9 +242,8 @@ def _write(way: Reach, method: str, ref: str, path: str) -> int:
 
 def session_import(args: argparse.Namespace, home: Home) -> int:
     """Read files; damaged lines are skipped and counted."""
-    way = reach(home, os.environ)
     total: dict[str, int] = {}
-    try:
+    with connected(home) as way:
         for path in files(args.path):
             if path != "-" and not Path(path).exists():
                 raise NotFound(f"no file {path}", hint="owlbox session export writes some")
@@ -269,10 +251,8 @@ def session_import(args: argparse.Namespace, home: Home) -> int:
                 done = way.call("session.import", {"lines": part}) if part else {}
                 done["damaged"] = done.get("damaged", 0) + damaged
                 total = {name: total.get(name, 0) + count for name, count in {**dict.fromkeys(total, 0), **done}.items()}
-    finally:
-        way.close()
     if args.json:
-        say(json.dumps(total))
+        say_json(total)
     elif not total:
         say("nothing to restore")
     else:
@@ -334,8 +314,7 @@ def run_view(args: argparse.Namespace, home: Home) -> int:
     """Show a run."""
     found = tool_command.once(home, "run.view", {"run": args.run})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     run = found["run"]
     say_line(f"{run['alias']} ({run['id']}) {terminal.state(run)}: {run['title'] or '(untitled)'}")
     say_line(f"session {run['session']}, {run['last_seq']} events, turn {found['turn']}")
@@ -362,8 +341,7 @@ def run_tree(args: argparse.Namespace, home: Home) -> int:
     """Show the branches of a run and of its forks."""
     found = tool_command.once(home, "run.tree", {"run": args.run})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     for branch in found:
         mark = "*" if branch["is_head"] else " "
         where = f" after {branch['from_seq']} of {branch['from_run'][-8:]}" if branch["from_seq"] else ""
@@ -381,7 +359,7 @@ def run_do(args: argparse.Namespace, home: Home) -> int:
         params |= {name: getattr(args, word) for word, name in names.items() if hasattr(args, word)}
     done = tool_command.once(home, f"run.{args.verb}", params)
     if args.json:
-        say(json.dumps(done, ensure_ascii=False))
+        say_json(done)
     elif args.verb == "abort":
         say_line(f"stops {done['run']}" if done["aborted"] else f"nothing is being answered in {done['run']}")
     elif args.verb == "inject":
@@ -396,5 +374,4 @@ def run_config(args: argparse.Namespace, home: Home) -> int:
     names = ("model", "temperature", "context_limit", "approval", "is_yolo", *(flag.replace("-", "_") for flag in FLAGS))
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
     done = tool_command.once(home, "run.config", {"run": args.run, "settings": given})
-    say(json.dumps(done, ensure_ascii=False) if args.json else _settings(done["settings"]))
-    return 0
+    return show(args, done, _settings(done["settings"]))

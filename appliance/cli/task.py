@@ -6,14 +6,13 @@ references that repeat or come in one word, tables, following a task until it en
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from appliance.cli import terminal, tool_command
-from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say, say_line
+from appliance.cli.connect import Reach, connected
+from appliance.cli.terminal import say, say_json, say_line, show
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -79,8 +78,7 @@ def call(args: argparse.Namespace, home: Home) -> int:
     outcome = tool_command.ask_once(home, args.tool, _arguments(args))
     if outcome["data"] is None:
         raise NotFound(f"no task {args.id}", hint="owlbox task list shows them")
-    say(json.dumps(outcome["data"], ensure_ascii=False) if args.json else outcome["message"])
-    return 0
+    return show(args, outcome["data"], outcome["message"])
 
 
 def show_list(args: argparse.Namespace, home: Home) -> int:
@@ -89,8 +87,7 @@ def show_list(args: argparse.Namespace, home: Home) -> int:
 
     data = tool_command.ask_once(home, args.tool, _arguments(args))["data"]
     if args.json:
-        say(json.dumps(data["tasks"], ensure_ascii=False))
-        return 0
+        return say_json(data["tasks"])
     if not data["tasks"]:
         say("no tasks")
         return 0
@@ -114,8 +111,7 @@ def show_until_it_ends(args: argparse.Namespace, home: Home) -> int:
 
     if not 50 <= args.interval <= 60_000:
         raise BadInput(f"interval {args.interval} ms", hint="use 50 to 60000")
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         last: dict[str, Any] = {}
         seen: dict[str, int] = {}
         while True:
@@ -131,8 +127,6 @@ def show_until_it_ends(args: argparse.Namespace, home: Home) -> int:
             if is_over:
                 return ENDS[task["status"]]
             sleep_s(args.interval / 1000)
-    finally:
-        way.close()
 
 
 def _news(way: Reach, task: dict[str, Any], seen: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -168,7 +162,7 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 def _print(line: dict[str, Any], is_json: bool) -> None:
     if is_json:
-        say(json.dumps(line, ensure_ascii=False))
+        say_json(line)
     elif line["kind"] == "task":
         blocked = f", waits for {line['open_blockers']} other" if line["status"] == "pending" and line["open_blockers"] else ""
         stopping = ", to be cancelled" if line["cancel_ms"] is not None else ""

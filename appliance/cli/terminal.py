@@ -3,13 +3,14 @@
 Knows the words of the method table, not how it is reached. The full-screen face is `tui`.
 """
 
+import argparse
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 from unicodedata import combining, east_asian_width
 
 from appliance.cli.connect import Reach
@@ -41,6 +42,41 @@ def say(text: str, out: TextIO | None = None) -> None:
     """Print a line for people, on standard output unless told otherwise."""
     stream = out or sys.stdout
     print(fitting(text, stream), file=stream, flush=True)
+
+
+def say_json(data: object) -> int:
+    """Print data for programs, on one line; the exit code 0."""
+    say(json.dumps(data, ensure_ascii=False))
+    return 0
+
+
+class Table(NamedTuple):
+    """Rows under their heads, for `show`; without rows the sentence `empty` is printed. Columns named in `cut` give way."""
+
+    rows: Sequence[Sequence[str]]
+    heads: Sequence[str]
+    cut: Sequence[str] = ()
+    empty: str = ""
+
+
+def show(args: argparse.Namespace, data: object, text: "str | Table | list[str]") -> int:
+    """Print what a command found or did: the data with `--json`, else the text for people; the exit code 0.
+
+    A list is printed line by line with `say_line`: its lines repeat names of others.
+    """
+    if args.json:
+        return say_json(data)
+    if isinstance(text, Table):
+        if text.rows or not text.empty:
+            table(text.rows, text.heads, sys.stdout, cut=text.cut)
+        else:
+            say(text.empty)
+    elif isinstance(text, str):
+        say(text)
+    else:
+        for line in text:
+            say_line(line)
+    return 0
 
 
 def say_line(text: str, out: TextIO | None = None) -> None:

@@ -5,11 +5,11 @@ what a tool does; the groups of commands (`cli.context`, `cli.task`) say which t
 """
 
 import argparse
-import os
 from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from appliance.cli.connect import Reach, reach
+from appliance.cli.connect import Reach, connected
+from appliance.cli.terminal import show
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime.paths import Home
 
@@ -27,13 +27,10 @@ ERRORS = {
 
 def once(home: Home, method: str, params: dict[str, Any], *, alone: str = "") -> Any:
     """One call of the method table. `alone` says what to do where no core runs, for what only a running one can do."""
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         if alone and not way.is_remote:
             raise NotFound("no core is running", hint=alone)
         return way.call(method, params)
-    finally:
-        way.close()
 
 
 def ask(way: Reach, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -47,11 +44,14 @@ def ask(way: Reach, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def ask_once(home: Home, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The same for a command that has one question."""
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         return ask(way, tool, arguments)
-    finally:
-        way.close()
+
+
+def run_tool(args: argparse.Namespace, home: Home, tool: str, arguments: dict[str, Any]) -> int:
+    """Call a tool for a command and print its data or its message."""
+    outcome = ask_once(home, tool, arguments)
+    return show(args, outcome["data"], outcome["message"])
 
 
 def add_option(made: argparse.ArgumentParser, field: Any, *, is_placed: bool = False, many: Sequence[str] = ()) -> None:

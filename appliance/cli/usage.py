@@ -4,13 +4,12 @@ Each function takes the parsed arguments and the home and returns the exit code,
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from appliance.cli import terminal
-from appliance.cli.terminal import say
+from appliance.cli.terminal import Table, say, say_json, show
 from appliance.cli.tool_command import once
 from appliance.clock import iso
 from appliance.runtime.paths import Home
@@ -46,18 +45,12 @@ def usage(args: argparse.Namespace, home: Home) -> int:
     if args.requests:
         return _requests(args, home)
     found = once(home, "usage.sums", {"by": args.by, "days": args.days, "person": args.person, "session": args.session})
-    if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-    elif not found:
-        say("no requests")
-    else:
-        heads = [args.by, "requests", "prompt", "cached", "output", "cost"]
-        rows = [_row(one, one["name"] or OWN) for one in found]
-        if len(found) > 1:
-            total = {name: sum(one[name] for one in found) for name in found[0] if name != "name"}
-            rows.append(_row(total, "together"))
-        terminal.table(rows, heads, sys.stdout)
-    return 0
+    heads = [args.by, "requests", "prompt", "cached", "output", "cost"]
+    rows = [_row(one, one["name"] or OWN) for one in found]
+    if len(found) > 1:
+        total = {name: sum(one[name] for one in found) for name in found[0] if name != "name"}
+        rows.append(_row(total, "together"))
+    return show(args, found, Table(rows, heads, empty="no requests"))
 
 
 def _row(one: dict[str, Any], name: str) -> list[str]:
@@ -71,25 +64,20 @@ def _cost(one: dict[str, Any]) -> str:
 
 def _requests(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "usage.requests", {"person": args.person or None, "limit": max(1, min(args.limit, LATELY * 2))})
-    if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
     rows = []
     for one in found:
         cost = "?" if one["cost_micros"] is None else dollars(one["cost_micros"])
         tokens = f"{'~' if one['is_estimated'] else ''}{one['prompt']}+{one['output']}"
         answered = f"{one['provider']}/{one['model']}"
         rows.append([iso(one["at_ms"])[:19], one["person"] or OWN, one["purpose"], answered, tokens, cost])
-    terminal.table(rows, ["at", "person", "for", "answered by", "tokens", "cost"], sys.stdout, cut=["person", "answered by"])
-    return 0
+    return show(args, found, Table(rows, ["at", "person", "for", "answered by", "tokens", "cost"], ["person", "answered by"]))
 
 
 def providers(args: argparse.Namespace, home: Home) -> int:
     """Health, limits and spending."""
     found = once(home, "model.providers", {})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     if found["is_local_only"]:
         say("models.local_only is true: no provider is ever asked")
         return 0
@@ -109,8 +97,7 @@ def remote(args: argparse.Namespace, home: Home) -> int:
     """Models of providers."""
     found = once(home, "model.remote", {})
     if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-        return 0
+        return say_json(found)
     problems = [one for one in found if one.get("problem")]
     rows = [
         [one["name"], str(one["window"] or "?"), _price(one["input_usd"]), _price(one["output_usd"])]
@@ -129,8 +116,7 @@ def remote(args: argparse.Namespace, home: Home) -> int:
 def reset(args: argparse.Namespace, home: Home) -> int:
     """Forget a provider's failures."""
     done = once(home, "model.reset", {"provider": args.provider})
-    say(json.dumps(done) if args.json else f"{args.provider or 'every provider'} is asked again")
-    return 0
+    return show(args, done, f"{args.provider or 'every provider'} is asked again")
 
 
 def state(one: dict[str, Any]) -> str:

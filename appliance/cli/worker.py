@@ -5,15 +5,14 @@ core, or do the same in this process when none runs. Heavy parts are imported in
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
 from appliance.cli import terminal
-from appliance.cli.connect import reach, refuse_root
-from appliance.cli.terminal import say
+from appliance.cli.connect import connected, refuse_root
+from appliance.cli.terminal import Table, say, say_json, show
 from appliance.cli.tool_command import once
 from appliance.errors import NotFound
 from appliance.runtime.paths import Home
@@ -86,7 +85,7 @@ def run(args: argparse.Namespace, home: Home) -> int:
     finally:
         core.close(STOPPED)
     if args.json and not given:
-        say(json.dumps({"id": post.id, "mode": mode, "task": args.task_id, "reason": shift.reason, "did_work": shift.did_work}))
+        say_json({"id": post.id, "mode": mode, "task": args.task_id, "reason": shift.reason, "did_work": shift.did_work})
     if shift.has_failed_task and args.task_may_fail:
         code = 0
     if shift.is_left_behind:
@@ -113,30 +112,31 @@ def start(args: argparse.Namespace, home: Home) -> int:
     check("persist" if args.persist else "once", args.task_id)
     params = {"is_persistent": args.persist, "task": args.task_id, "is_scheduling": args.is_scheduling}
     made = once(home, "worker.start", params)
-    say(json.dumps(made) if args.json else made["message"])
-    return 0
+    return show(args, made, made["message"])
 
 
 def listing(args: argparse.Namespace, home: Home) -> int:
     """Workers as a table."""
     params = {"status": getattr(args, "status", ""), "limit": getattr(args, "limit", 20), "offset": getattr(args, "offset", 0)}
     found = once(home, "worker.list", params)
-    if args.json:
-        say(json.dumps(found, ensure_ascii=False))
-    elif not found:
-        say("no workers" if not params["status"] else f"no {params['status']} workers")
-    else:
-        rows = [[w["id"], w["mode"], _state(w), _at(w["started_ms"])[5:], _seen(w)] for w in found]
-        terminal.table(rows, ["id", "mode", "state", "started", "seen"], sys.stdout, cut=["state", "seen"])
-    return 0
+    rows = [[w["id"], w["mode"], _state(w), _at(w["started_ms"])[5:], _seen(w)] for w in found]
+    return show(
+        args,
+        found,
+        Table(
+            rows,
+            ["id", "mode", "state", "started", "seen"],
+            ["state", "seen"],
+            empty="no workers" if not params["status"] else f"no {params['status']} workers",
+        ),
+    )
 
 
 def view(args: argparse.Namespace, home: Home) -> int:
     """One worker, a line for each thing that is known."""
     worker = once(home, "worker.view", {"id": args.id})
     if args.json:
-        say(json.dumps(worker, ensure_ascii=False))
-        return 0
+        return say_json(worker)
     facts = {
         "id": worker["id"],
         "state": _state(worker) + (f": {worker['reason']}" if worker["reason"] else ""),
@@ -158,7 +158,7 @@ def stop(args: argparse.Namespace, home: Home) -> int:
     """Ask a worker to stop."""
     worker = once(home, "worker.stop", {"id": args.id})
     if args.json:
-        say(json.dumps(worker, ensure_ascii=False))
+        say_json(worker)
     elif worker["state"] == "stopping":
         say(f"worker {worker['id']} is stopping; owlbox worker kill ends it at once")
     else:
@@ -169,15 +169,14 @@ def stop(args: argparse.Namespace, home: Home) -> int:
 def kill(args: argparse.Namespace, home: Home) -> int:
     """End a worker at once."""
     worker = once(home, "worker.kill", {"id": args.id})
-    say(json.dumps(worker, ensure_ascii=False) if args.json else f"worker {worker['id']} was killed")
-    return 0
+    return show(args, worker, f"worker {worker['id']} was killed")
 
 
 def reap(args: argparse.Namespace, home: Home) -> int:
     """Bury the dead."""
     buried = once(home, "worker.reap", {})
     if args.json:
-        say(json.dumps(buried, ensure_ascii=False))
+        say_json(buried)
     for worker in [] if args.json else buried:
         say(f"worker {worker['id']} is dead: {worker['reason'] or 'its process is gone'}")
     if not buried and not args.json:
@@ -189,8 +188,7 @@ def log(args: argparse.Namespace, home: Home) -> int:
     """The end of a log, and what comes with --follow."""
     from appliance.clock import sleep_s
 
-    way = reach(home, os.environ)
-    try:
+    with connected(home) as way:
         try:
             found = way.call("worker.log", {"id": args.id})
         except NotFound as error:
@@ -199,13 +197,12 @@ def log(args: argparse.Namespace, home: Home) -> int:
             say(f"{error.message}: {error.hint}")
             return 0
         if args.json and not args.follow:
-            say(json.dumps(found, ensure_ascii=False))
-            return 0
+            return say_json(found)
         if found["start"] and not args.json:
             say(f"[the last {found['size_bytes'] - found['start']} of {found['size_bytes']} bytes]")
         while True:
             if args.json and found["text"]:
-                say(json.dumps(found, ensure_ascii=False))
+                say_json(found)
             elif found["text"]:
                 sys.stdout.write(terminal.fitting(found["text"], sys.stdout))
                 sys.stdout.flush()
@@ -213,8 +210,6 @@ def log(args: argparse.Namespace, home: Home) -> int:
                 return 0
             sleep_s(0.0 if found["status"] != "running" else FOLLOW_S)
             found = way.call("worker.log", {"id": found["id"], "after": found["size_bytes"]})
-    finally:
-        way.close()
 
 
 def _state(worker: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ import io
 import os
 import pty
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
 import pytest
@@ -146,8 +147,11 @@ def on_terminal(work: Callable[[TextIO], object]) -> str:
     try:
         with os.fdopen(theirs, "w", encoding="utf-8") as out:
             work(out)
-            out.flush()
-            return os.read(mine, 65536).decode().replace("\r\n", "\n")
+        told = bytearray()
+        with suppress(OSError):  # EIO after the last byte: what was written may come in several pieces
+            while data := os.read(mine, 65536):
+                told += data
+        return told.decode().replace("\r\n", "\n")
     finally:
         os.close(mine)
 

@@ -120,7 +120,7 @@ def status(box: Box, number: int) -> str:
 
 def start(box: Box, mode: Mode = "once") -> dict[str, Any]:
     with crew(box) as found:
-        return found.start(mode)
+        return found.start(mode == "persist")
 
 
 # -- the list of workers --------------------------------------------------------------------------------
