@@ -126,6 +126,7 @@ class Face(App[None]):
         self._prompt = prompt
         self._contact = Contact(False)
         self._was_up = False
+        self._last_words = ""
         self.left = ""  # the thread that was open when the screen was left
         self._core: dict[str, Any] = {}
         self._notice: tuple[str, bool] | None = None
@@ -248,6 +249,9 @@ class Face(App[None]):
                 self.chat.resume(thread, prompt)
             elif prompt:
                 self.chat.call_later(self.chat.send, prompt)
+        elif (last_words := self._contact.last_words) and last_words != self._last_words:
+            self._last_words = last_words  # once: it is tried again every few seconds
+            self.chat.note(f"The core cannot start: {last_words}")
         self.refresh_status()
 
     def action_reconnect(self) -> None:
@@ -315,7 +319,7 @@ class Face(App[None]):
         chat, contact = self.chat, self._contact
         if not contact.is_up:
             word = "core away" if self._was_up else "connecting"
-            tries = f" · next try in {contact.wait_s:.1f} s, ^R now" if contact.why else ""
+            tries = f" · next try in {contact.wait_s:.1f} s, ^R now" if contact.wait_s else ""
             why = f" · {contact.why}" if contact.why else ""
             return Content.assemble((f"○ {word}", "bold $warning"), f"{tries}{why}")
         words: list[Any] = [("● ", "$success"), self._model()]

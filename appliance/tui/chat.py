@@ -25,7 +25,7 @@ from appliance.tui.command_runner import Executor, Stage
 from appliance.tui.composer import Composer, Menu
 from appliance.tui.follower import Follower, Sight
 from appliance.tui.incoming import Onlooker
-from appliance.tui.message_widgets import OUTCOMES, Earlier, Note, Said, ToolBox
+from appliance.tui.message_widgets import OUTCOMES, Earlier, Note, Said, ToolBox, explained
 from appliance.tui.owl_face import PORTRAIT
 from appliance.tui.packet_meter import Meter
 from appliance.tui.panel import Means, Panel, named
@@ -455,8 +455,7 @@ class Chat(Panel):
         await self._answer.append(text)
 
     async def _end(self, end: Ended) -> None:
-        if end.message in self._under_way:
-            self._under_way.remove(end.message)
+        self._under_way = [one for one in self._under_way if one is not end.message]
         self._show_state(end.message, "" if end.message.is_accepted or not end.message.text else "not sent")
         self._said.pop(end.message, None)
         self._answer, self._text = None, ""
@@ -465,7 +464,8 @@ class Chat(Panel):
         if end.status != PROPOSED and self.running is None:
             self._finish_boxes()
         if end.status not in (WAITING, 200, PROPOSED) and not self._is_explained:
-            await self._put(Note(OUTCOMES.get(end.outcome) or end.why or end.outcome, is_error=end.outcome not in OUTCOMES))
+            await self._put(Note(explained(end.outcome, end.why), is_error=end.outcome not in OUTCOMES))
+            self.means.weigh()  # the core may have met a fault
         await self._forget_old()
         if end.message.talk.thread:
             self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._weigh)
@@ -510,7 +510,7 @@ class Chat(Panel):
         elif kind == "status_change" and event["status"] >= 400:
             word, _, why = str(event["content"]).partition(": ")
             self._is_explained = True
-            await self._put(Note(OUTCOMES.get(word) or why or word, is_error=word not in OUTCOMES), before, event["seq"])
+            await self._put(Note(explained(word, why), is_error=word not in OUTCOMES), before, event["seq"])
 
     async def _answered(self, event: dict[str, Any], before: Widget | None) -> None:
         answer, text = self._answer, self._text

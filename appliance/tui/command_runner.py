@@ -279,7 +279,12 @@ class Executor:
             f"waiting   {self._waits.count} for your decision",
             f"thread    {self._thread or 'none yet'}",
         ]
-        self._stage.note("\n".join(lines))
+        problems = [
+            *status["faults"],
+            *([f"the model process {end}, and was started again"] if (end := broker.get("last_end")) else []),
+        ]
+        problems += [*status["folder"]["problems"], *status["roles"]["problems"]]
+        self._stage.note("\n".join([*(f"problem   {problem}" for problem in problems), *lines]))
 
     # -- inside -------------------------------------------------------------------------------------
 

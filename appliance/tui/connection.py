@@ -25,15 +25,21 @@ LONGEST_PAUSE_S = 10.0
 HELLO_S = 10.0
 CALL_S = 20.0
 NAME = "tui"
+AWAY, DOCTOR = "the core is away", "owlbox doctor says why"
+ORDINARY_S = 2.0  # pause before the next attempt, up to which it may just be starting
 
 
 @dataclass(frozen=True)
 class Contact:
-    """Whether the core is there; `why` says what is wrong, `wait_s` when it is tried again."""
+    """Whether the core is there; `why` says what is wrong, `wait_s` when it is tried again.
+
+    `last_words` are those of a core that we started and that ended badly.
+    """
 
     is_up: bool
     why: str = ""
     wait_s: float = 0.0
+    last_words: str = ""
 
 
 def pauses(chance: Callable[[], float] = random.random) -> Iterator[float]:
@@ -75,14 +81,16 @@ class Link:
             try:
                 self._attend()
                 waits = pauses()  # it was there
+            except Lost as error:
+                why = error.hint or error.message
             except OwlError as error:
                 why = str(error)
             if self._closing.is_set():
                 return
-            why = self._revive() or why
-            wait_s = next(waits)
+            last_words, wait_s = self._revive(), next(waits)
+            why = last_words or (why if why != DOCTOR or wait_s > ORDINARY_S else "")
             LOG.info("core is away: %s", why, extra={"wait_s": round(wait_s, 2)})
-            self._tell(Contact(False, why, wait_s))
+            self._tell(Contact(False, why, wait_s, last_words))
             self._hurry.wait(wait_s)
             self._hurry.clear()
 
@@ -107,7 +115,10 @@ class Link:
     @contextmanager
     def client(self) -> Iterator[Client]:
         """A connection that `close` ends too, whoever is waiting on it."""
-        client = Client(self.path, name=NAME)
+        try:
+            client = Client(self.path, name=NAME)
+        except Lost:
+            raise Lost(AWAY, hint=DOCTOR) from None
         with self._held(client):
             yield client
 
@@ -123,14 +134,17 @@ class Link:
 
     def _attend(self) -> None:
         """Greet the core and return when it goes; raises what keeps us from greeting it."""
-        wire = jsonrpc.connect(self.path)
+        try:
+            wire = jsonrpc.connect(self.path)
+        except Lost:
+            raise Lost(AWAY, hint=DOCTOR) from None
         with self._held(wire):
             wire.sock.settimeout(HELLO_S)
             wire.send({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": {"client": NAME, "version": __version__}})
             try:
                 answer = next(wire.lines(), None)
             except TimeoutError:
-                raise Lost(f"the core does not answer within {HELLO_S:g} s", hint="is it overloaded or hung?") from None
+                raise Lost(f"the core does not answer within {HELLO_S:g} s") from None
             if answer is None or isinstance(answer, TooLarge):
                 raise Lost("the core hung up")
             frame = jsonrpc.decode(answer)

@@ -21,6 +21,13 @@ OUTCOMES = {
 }
 
 
+def explained(outcome: str, why: str) -> str:
+    """How an answer ended that did not end well, in words, with its cause where it is known."""
+    if outcome == "interrupted" and why:
+        return f"The answer was interrupted: {why}. Ask again to go on."
+    return OUTCOMES.get(outcome) or why or outcome
+
+
 class Said(Shown):
     """A person's message; dim until the core has it."""
 

@@ -94,9 +94,15 @@ class Seen:
         return text
 
 
-def show(environ: dict[str, str], runtime: Path, scenario: Scenario, size: tuple[int, int] = (80, 24)) -> Face:
+def show(
+    environ: dict[str, str],
+    runtime: Path,
+    scenario: Scenario,
+    size: tuple[int, int] = (80, 24),
+    revive: Callable[[], str] = lambda: "",
+) -> Face:
     """Run the screen against the core of a runtime folder, and a scenario with it; returns what is left of it."""
-    app = Face(str(paths.core_socket(runtime)), HOME, environ, lambda: "")
+    app = Face(str(paths.core_socket(runtime)), HOME, environ, revive)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

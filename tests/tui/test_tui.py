@@ -350,7 +350,7 @@ def test_worker_does_a_task_and_its_thread_opens_in_the_chat(core: Core):
 
 def test_screen_comes_before_the_core_and_help_needs_none(box: Box):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("○ connecting", "nothing answers")
+        await seen.shows("○ connecting", "next try", "owlbox doctor says why")
         assert seen.app.query_one(Owl).mood == "away"
         await seen.press("f7")
         await seen.shows("Everywhere")
