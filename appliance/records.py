@@ -1,4 +1,4 @@
-"""Facts that cross module borders: frozen dataclasses, and the six ports of the core as Protocols.
+"""Facts that cross module borders: frozen structs, and the six ports of the core as Protocols.
 
 Knows nothing about where anything is stored or sent. `to_plain` and `from_plain` turn records into
 JSON-ready values and back; unknown fields are ignored, missing ones take their defaults, so records
@@ -6,10 +6,10 @@ written by an older version load unchanged.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 T = TypeVar("T")
 Role = Literal["system", "user", "assistant", "tool"]
@@ -44,17 +44,15 @@ def from_plain(cls: type[T], value: object) -> T:
 # -- conversation ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """One command of a model: the tool's name and its arguments as the model gave them."""
 
     id: str
     name: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(Struct, frozen=True):
     """A picture beside a message: what it is called, its media type such as image/png, and its bytes as base64."""
 
     name: str
@@ -67,8 +65,7 @@ class Image:
         return f"[picture {self.name}, {self.media_type}, {max(1, len(self.data) * 3 // 4000)} kB: this model cannot see it]"
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message of a conversation (S-005); channel and sender are empty where unknown.
 
     `origin` is that of a result which strangers may have written; whoever shows it to a model puts a fence around it.
@@ -88,8 +85,7 @@ class Message:
     own_chars: int | None = None
 
 
-@dataclass(frozen=True)
-class RunSettings:
+class RunSettings(Struct, frozen=True):
     """What one run is set to; None and "" leave it to the configuration.
 
     `model` is a pool or a route. `layout` is how a packet is laid out: history as messages, or blocks of entries.
@@ -111,8 +107,7 @@ class RunSettings:
 Marked = tuple[tuple[str, str], ...]  # the taint marks that a text carries: the origin and the source of each
 
 
-@dataclass(frozen=True)
-class Inbound:
+class Inbound(Struct, frozen=True):
     """What a channel hands in. `message_id` is the channel's own id: the same one is accepted once.
 
     `is_injected`: while an answer is being given in its thread, it is shown to the model at its next call. `own_chars` is
@@ -127,7 +122,7 @@ class Inbound:
     at_ms: int
     thread: str = ""
     kind: Literal["chat", "ask"] = "chat"
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = {}
     mode: Mode = "act"
     alias: str = ""  # of a thread that begins with it
     settings: RunSettings | None = None
@@ -141,8 +136,7 @@ class Inbound:
         return f"{self.channel}:{self.sender_id}"
 
 
-@dataclass(frozen=True)
-class Outbound:
+class Outbound(Struct, frozen=True):
     """What a channel is asked to deliver: `key` names the letter for ever, `run` the thread it belongs to, if any.
 
     `metadata` holds what the session's last message brought for the way back, then what the letter adds. `marks` are those
@@ -152,7 +146,7 @@ class Outbound:
     session: str
     text: str
     attachment: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = {}
     key: str = ""
     person: str = ""
     run: str = ""
@@ -160,8 +154,7 @@ class Outbound:
     marks: Marked = ()
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(Struct, frozen=True):
     """The finest record of a run: appended once, never changed, gap-free `seq` from 1 per run.
 
     `input["marks"]` are the marks of untrusted texts that it was made of; appending it marks the run.
@@ -188,8 +181,7 @@ class Event:
     outcome: str = "ok"
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of a tool call: an HTTP-like status, a short label, text, and a hint for the next step.
 
     `origin` says where the text came from when strangers wrote it, such as "web": information, never an order; `source`
@@ -202,8 +194,18 @@ class Outcome:
     hint: str = ""
     data: Any = None
     origin: str = ""
-    duration_ms: int | None = field(default=None, compare=False)
+    duration_ms: int | None = None
     source: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same; how long the calls took makes no difference."""
+        return isinstance(other, Outcome) and self._said() == other._said()
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    def _said(self) -> tuple[Any, ...]:
+        return (self.status, self.outcome, self.message, self.hint, self.data, self.origin, self.source)
 
     @property
     def provenance(self) -> dict[str, Any] | None:
@@ -219,8 +221,7 @@ class Outcome:
 # -- what a loop may do -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """What a loop may do. `is_attended`: a person can be asked; otherwise nothing ever waits for one.
 
     `role` is as whom it works, for rules about roles; "" for calls outside of any loop. `tools` are those it has, by name
@@ -240,7 +241,7 @@ class Terms:
     tools: tuple[str, ...] | None = None
     sandbox: str = ""
     is_child: bool = False
-    approved: Mapping[str, str] = field(default_factory=dict)  # files that a command may run with, by name: their hashes
+    approved: Mapping[str, str] = {}  # files that a command may run with, by name: their hashes
 
     @property
     def bars_files(self) -> str:
@@ -257,16 +258,14 @@ class Terms:
 # -- models ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A named piece of system text, so that its size can be reported by name."""
 
     name: str
     text: str
 
 
-@dataclass(frozen=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True):
     """What a model is told about a tool, with the JSON schema of its arguments.
 
     `is_beside`: calls of it that stand next to each other run side by side, although they may change something. `is_once`: the
@@ -283,8 +282,7 @@ class ToolSpec:
     is_once: bool = False
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Struct, frozen=True):
     """One way to reach a model: its context window in tokens and the dialect of its tool calls.
 
     `max_tokens` is its longest answer, 0 where the asker decides. `is_remote`: it is asked over a network.
@@ -299,8 +297,7 @@ class Route:
     is_remote: bool = False
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """One request to a model. `system` is joined by the broker, byte for byte, with "\\n\\n".
 
     `slot` names the conversation whose evaluated prefix may be reused, `person` whose turn it is when
@@ -329,16 +326,14 @@ class Ask:
     repeat_penalty: float = 0.0
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Text as it is generated; `is_reasoning` for thoughts that are not part of the answer."""
 
     text: str
     is_reasoning: bool = False
 
 
-@dataclass(frozen=True)
-class Finish:
+class Finish(Struct, frozen=True):
     """The end of a generation: native tool calls, reasoning, who answered, and what it cost.
 
     `evaluated_tokens` counts the prompt tokens that were computed, not those found in the cache: prompt less `cached_tokens`.
@@ -361,8 +356,7 @@ class Finish:
     cost_micros: int | None = 0
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """Prompt size as the broker counted it, in tokens: per named part, and the whole rendered prompt."""
 
     model: str
@@ -373,24 +367,21 @@ class Measure:
 # -- the steps of a turn ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TurnBegun:
+class TurnBegun(Struct, frozen=True):
     """The agent is about to call the model over this route."""
 
     seq: int
     route: str
 
 
-@dataclass(frozen=True)
-class TurnEnded:
+class TurnEnded(Struct, frozen=True):
     """The model has answered; what it cost is in `finish`."""
 
     seq: int
     finish: Finish
 
 
-@dataclass(frozen=True)
-class LoopEnded:
+class LoopEnded(Struct, frozen=True):
     """The verdict: status 200 done, 499 stopped, 500 failed, with a short outcome label."""
 
     status: int
@@ -398,8 +389,7 @@ class LoopEnded:
     message: str = ""
 
 
-@dataclass(frozen=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """Text of an answer as it streams: shown, never stored; the whole text follows as an Event."""
 
     text: str

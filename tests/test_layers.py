@@ -45,21 +45,15 @@ models.catalogue: subprocess
 models.providers.template_process: subprocess
 tools: importlib
 agent.plugins: importlib
-agent.toolbox: msgspec
-agent.tool_results: msgspec
 channels: importlib smtplib imaplib
 tui: textual rich markdown_it
-records: msgspec
 clock: time
 runtime.config_edit: tomlkit
-runtime.signatures: msgspec
 runtime.log: systemd
 runtime.sd_notify: systemd
-channels.rpc.policy: msgspec
 service.broker_process: subprocess
 service.bench: subprocess
 service.repair: subprocess
-text.answer_parser: msgspec
 text.markdown: yaml
 text.patterns: regex
 text.jsonpaths: jsonpath regex
@@ -88,8 +82,8 @@ cli.screen: subprocess
 cli.document: subprocess
 nobody: sqlite3
 """
-# Parts of those that open no side door: data files of the package, versions of what is installed.
-FREE = ("importlib.resources", "importlib.metadata")
+# Parts of those that open no side door: data files of the package, versions of what is installed; records of msgspec.
+FREE = ("importlib.resources", "importlib.metadata", "msgspec")
 # Modules that hold or reach keys and models: only these may import them (design: trust).
 KEEPERS = """\
 models.providers: models.broker models.pool models.remote_models

@@ -9,7 +9,8 @@ tools, packets and memory are arguments; it knows none of their makers.
 import logging
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Dispatch, Dispatched, Done, claim

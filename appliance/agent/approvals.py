@@ -9,8 +9,11 @@ and answers no prompt itself.
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent.loop_events import BackgroundWorkEnded, LoopProgress, LoopReady, RunFreed, TaskDecided, TaskReady
 from appliance.agent.tool_results import as_text
@@ -46,8 +49,7 @@ class Ballot:
     veto: Outcome | None = None
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """What a decision came to: the run's status now, 102 while its loop goes on, and what still waits in it.
 
     100 says that the loop is a task's: a worker goes on with it.
@@ -61,8 +63,7 @@ class Resolved:
     waits: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Paused:
+class Paused(Struct, frozen=True):
     """A loop that waits: the call that made the proposals, as its event says, and the calls after it."""
 
     loop: Loop

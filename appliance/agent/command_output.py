@@ -6,8 +6,9 @@ nothing about processes: who runs the command appends, in pieces that are worth 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from appliance.clock import is_alive
 from appliance.errors import Conflict, NotFound
@@ -27,8 +28,7 @@ WRITER = "plugin"
 STALE = "interrupted: the process that ran it is gone"
 
 
-@dataclass(frozen=True)
-class Stream:
+class Stream(Struct, frozen=True):
     """A command that runs: its log entry, and its channels by number."""
 
     run: str
@@ -46,8 +46,7 @@ class Stream:
         return self.channels[2]
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a command ended; `reason` for one that was stopped or never ran to its end."""
 
     exit_code: int = 0

@@ -6,12 +6,15 @@ sees its channels grow, a chat waits for the result. What was begun in a run end
 asked before anything is proposed, and again before anything runs. Knows nothing about models.
 """
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent.approvals import APPROVED, Ballot
 from appliance.agent.command_output import APPLIED, RECORDED, Ended, Stream, Streams
@@ -45,8 +48,7 @@ KEPT_TEXT = 400_000  # characters of output that the caller is handed
 NEEDS_APPROVAL = "it needs approval, and nobody is here to give it"
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """A command that is over: what it said in the order in which it said it, and how it ended."""
 
     execution: Execution
@@ -271,7 +273,7 @@ class Executions:
         if len(text) > KEPT_TEXT:
             text, is_cut = text[:KEPT_TEXT], True
         out, err = (self._streams.clean(part.decode("utf-8", "replace")).encode() for part in (done.stdout, done.stderr))
-        return Ran(replace(done, stdout=out, stderr=err, is_cut=is_cut), text, job.timeout_s)
+        return Ran(dataclasses.replace(done, stdout=out, stderr=err, is_cut=is_cut), text, job.timeout_s)
 
     def _streamed(self, job: Job, command: str, stream: Stream, order: Order | None = None) -> Ran:
         """The same, and what it says goes to its channels meanwhile; without an order it is judged now."""

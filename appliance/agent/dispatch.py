@@ -10,9 +10,13 @@ import contextvars
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec import field as struct_field
+from msgspec.structs import replace
 
 from appliance.agent.tool_results import as_text
 from appliance.agent.toolbox import Caller
@@ -34,8 +38,7 @@ PROPOSED = "proposed"
 ABORTED = 424
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """A command before it is run: `call` as the model made it, `meant` what will be run, `refusal` why nothing will."""
 
     call: ToolCall
@@ -44,8 +47,7 @@ class Recorded:
     log: str = ""
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Struct, frozen=True):
     """A command with its result."""
 
     call: ToolCall
@@ -59,8 +61,7 @@ class Done:
         return as_text(self.outcome)
 
 
-@dataclass(frozen=True)
-class Dispatched:
+class Dispatched(Struct, frozen=True):
     """What became of an answer's commands; `waits` names what has to be decided before the rest is run."""
 
     done: tuple[Done, ...] = ()
@@ -99,8 +100,7 @@ class Effects:
             self.done[_key(call)] = outcome
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """In which run commands are run, and on what terms."""
 
     run: str
@@ -109,7 +109,7 @@ class Scene:
     terms: Terms = FREE
     specs: Sequence[ToolSpec] = ()
     correlation: str = ""
-    effects: Effects = field(default_factory=Effects)
+    effects: Effects = struct_field(default_factory=Effects)
 
 
 class Dispatch:

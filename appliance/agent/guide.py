@@ -8,9 +8,11 @@ Thresholds were calibrated on about 300 questions in four languages (docs/small-
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import new_id
 from appliance.knowledge import evidence
@@ -60,8 +62,7 @@ COURTESY = re.compile(
 WITHOUT_TIME = 400
 
 
-@dataclass(frozen=True)
-class Chat:
+class Chat(Struct, frozen=True):
     """The model is asked this and nothing more. `is_text`: it is to work on a text, so the answer may be longer."""
 
     system: str
@@ -72,16 +73,14 @@ class Chat:
     is_silent: bool = False  # nobody sees the answer before it is checked
 
 
-@dataclass(frozen=True)
-class Say:
+class Say(Struct, frozen=True):
     """The program's own answer. Of work that nobody watches `outcome` says that it is not done: `unable` or `failed`."""
 
     text: str
     outcome: Literal["", "unable", "failed"] = ""
 
 
-@dataclass(frozen=True)
-class Grounded:
+class Grounded(Struct, frozen=True):
     """The model is asked for one sentence; `otherwise` is the answer when `texts` do not support it. `after` goes on with it."""
 
     chat: Chat
@@ -92,8 +91,7 @@ class Grounded:
     after: "Callable[[str], Plan] | None" = None
 
 
-@dataclass(frozen=True)
-class Do:
+class Do(Struct, frozen=True):
     """A tool is called; what is done next depends on its result."""
 
     call: ToolCall
@@ -103,8 +101,7 @@ class Do:
 Plan = Chat | Say | Grounded | Do
 
 
-@dataclass(frozen=True)
-class Sampling:
+class Sampling(Struct, frozen=True):
     """How a tier's model is asked; measured with lab questions at 135M and 0.5B parameters (2026-11-23)."""
 
     temperature: float
@@ -461,8 +458,7 @@ MAKERS: Mapping[str, Maker] = {
 }
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """A message with what was said before it."""
 
     tier: Tier

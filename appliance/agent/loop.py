@@ -7,8 +7,9 @@ queues, locks or doors. What a busy or full database keeps it from writing is ow
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from appliance.agent.agent import Agent, Work
 from appliance.agent.loop_events import LoopProgress, LoopStored, Shown, TurnStarting
@@ -262,7 +263,7 @@ class Loops:
         if isinstance(step, TurnEnded):
             f = step.finish
             if turn is not None:
-                cost = TurnCost(**{item.name: getattr(f, item.name) for item in fields(TurnCost)})
+                cost = TurnCost(**{name: getattr(f, name) for name in TurnCost.__struct_fields__})
                 self.settle(loop.session, partial(self._end_turn, loop, turn, cost))
             return turn, None
         if isinstance(step, Delta):

@@ -5,14 +5,15 @@ Published with `runtime.events`; each class says when. Nothing here decides anyt
 
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from appliance.records import Delta, Event, Inbound, LoopEnded, Terms
 from appliance.sessions.runs import Loop
 
 Shown = Delta | Event | LoopEnded  # what a listener of a loop is told
 
 
-@dataclass(frozen=True)
-class MessageAccepted:
+class MessageAccepted(Struct, frozen=True):
     """A message was stored, within that transaction; `relevant` are the passages that are shown to the model with it."""
 
     run: str
@@ -20,39 +21,34 @@ class MessageAccepted:
     relevant: str
 
 
-@dataclass(frozen=True)
-class TurnStarting:
+class TurnStarting(Struct, frozen=True):
     """The model is about to be asked in a run, on these terms."""
 
     run: str
     terms: Terms
 
 
-@dataclass(frozen=True)
-class LoopStored:
+class LoopStored(Struct, frozen=True):
     """The end of a loop is being stored, within that transaction: status 202 when it waits for a decision."""
 
     loop: Loop
     end: LoopEnded
 
 
-@dataclass(frozen=True)
-class LoopReady:
+class LoopReady(Struct, frozen=True):
     """A loop that waited for a decision is to be continued."""
 
     loop: int
 
 
-@dataclass(frozen=True)
-class LoopProgress:
+class LoopProgress(Struct, frozen=True):
     """A loop that waits has something new for its listeners."""
 
     loop: int
     item: Shown
 
 
-@dataclass(frozen=True)
-class RunFreed:
+class RunFreed(Struct, frozen=True):
     """A loop that waited has ended: the prompts behind it in its run may begin."""
 
     run: str
@@ -70,28 +66,24 @@ class TaskDecided:
     is_found: bool = False
 
 
-@dataclass(frozen=True)
-class TaskReady:
+class TaskReady(Struct, frozen=True):
     """A task may go on: a worker has something to do."""
 
 
-@dataclass(frozen=True)
-class BackgroundWorkEnded:
+class BackgroundWorkEnded(Struct, frozen=True):
     """A command or call that a person approved has ended; the run's loop may have waited for it."""
 
     run: str
 
 
-@dataclass(frozen=True)
-class CommandStopped:
+class CommandStopped(Struct, frozen=True):
     """A command in the background was stopped; its person is told."""
 
     run: str
     command: str
 
 
-@dataclass(frozen=True)
-class CallsAbandoned:
+class CallsAbandoned(Struct, frozen=True):
     """A run was ended with calls recorded that will not be run."""
 
     run: str

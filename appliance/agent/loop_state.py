@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct
+
 from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Effects
 from appliance.agent.dispatch import Scene as Commands
@@ -19,8 +21,7 @@ from appliance.records import Cancel, Finish, Message, Outcome, Route, RunSettin
 from appliance.runtime import log
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Caps of one loop, and how the model is asked. `max_commands` is for one answer, `max_loop_commands` for all of them.
 
     `tier` says how much of a turn the program decides in place of a route's model.
@@ -61,8 +62,7 @@ class NothingArrives:
         return ()
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """Where a loop stands when it is begun or taken up: its terms, what its run is set to, and the turns so far.
 
     `turn` counts those of the whole run, `turns` those of this loop. `source` is asked before each call of the model.

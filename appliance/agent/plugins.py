@@ -14,11 +14,13 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict as struct_asdict
 
 from appliance.agent import tool_manuals
 from appliance.agent.toolbox import Toolbox, read_tool
@@ -42,19 +44,17 @@ MAX_PROBLEMS = 20  # that are remembered
 Show = Callable[[str, Entry], str]
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """What plugins may add to: `services` are those that tools ask for by name."""
 
     box: Path
     hooks: Hooks
     schemes: Schemes
     toolbox: Toolbox
-    services: Mapping[str, Any] = field(default_factory=dict)
+    services: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """One plugin that is enabled, and what became of it; `mcp_offers` are its tools, schemes and moments."""
 
     name: str
@@ -143,7 +143,7 @@ class Plugins:
 
     def plain(self) -> list[dict[str, Any]]:
         """Every plugin that is enabled, for `owlbox status`."""
-        return [vars(one) for one in self.loaded]
+        return [struct_asdict(one) for one in self.loaded]
 
     def watch(self, entries: Any, views: Any, runs: Any) -> None:
         """Have rows tell what changes, as far as somebody listens: nobody pays for what nobody hears."""

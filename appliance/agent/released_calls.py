@@ -8,8 +8,9 @@ grant. Knows nothing about why a call was held.
 import glob
 import logging
 import threading
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from appliance.agent.approvals import APPROVED
 from appliance.agent.loop_events import BackgroundWorkEnded

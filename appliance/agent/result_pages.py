@@ -7,7 +7,8 @@ never comes to mean another result. Knows nothing about tools.
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, NotFound
 from appliance.knowledge.change_log import By
@@ -24,8 +25,7 @@ FOLDER = "content://"
 ENDED = "SELECT MAX(seq) FROM loops WHERE run = ? AND status <> 100"  # the loop that runs, or the last one
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(Struct, frozen=True):
     """A part of a long result; pages count from 1."""
 
     content: str

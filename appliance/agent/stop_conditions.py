@@ -7,7 +7,9 @@ ends a loop from outside, such as a stop or a prompt that is too large, arrives 
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import Cancelled, OwlError, ProviderError, Unavailable
 from appliance.records import ToolCall
@@ -26,8 +28,7 @@ MOST_CHARS = 200
 UNREACHABLE = ("network", "gateway")
 
 
-@dataclass(frozen=True)
-class Caps:
+class Caps(Struct, frozen=True):
     """How much of what is too much, in one loop."""
 
     turns: int = 99
@@ -37,8 +38,7 @@ class Caps:
     period: int = PERIOD
 
 
-@dataclass(frozen=True)
-class Deed:
+class Deed(Struct, frozen=True):
     """One command as it ended. `claim` is an update's status, 0 for any other; `text` is an update's body."""
 
     name: str
@@ -54,8 +54,7 @@ class Deed:
         return self.status >= 400
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """What one answer came to. `trouble` says what could not be read or had to be mended; `is_malformed`: no call could."""
 
     text: str = ""
@@ -81,8 +80,7 @@ class Turn:
         return self.trouble or ("the answer was empty" if self.is_stall else "")
 
 
-@dataclass(frozen=True)
-class Past:
+class Past(Struct, frozen=True):
     """What voters remember of a loop's turns, the latest included."""
 
     turns: int = 0
@@ -108,8 +106,7 @@ class Past:
         )
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """How it goes on. With `is_over` the loop has ended with a status and a label; `text` is what is left to be said.
 
     `is_overridden`: an update that claimed the end is void, because something failed beside it.

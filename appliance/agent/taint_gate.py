@@ -9,8 +9,10 @@ Who runs what was accepted is `agent.released_calls`. Not promised: that nothing
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent.approvals import APPROVED
 from appliance.agent.command_runs import Executions
@@ -62,8 +64,7 @@ class NoServers:
         return frozenset()
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(Struct, frozen=True):
     """A call that may not simply be run."""
 
     run: Run

@@ -9,8 +9,10 @@ nothing about what follows from a mark. Not promised: a text whose reference the
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import BadInput
 from appliance.knowledge.entries import PROJECT
@@ -40,8 +42,7 @@ TREE = "context_tree"  # shows names and no references
 NEAR = ("nearby: ", "it holds ")  # how hints begin that name what is there instead
 
 
-@dataclass(frozen=True)
-class Sight:
+class Sight(Struct, frozen=True):
     """What is known of a call: of which tool, group and profile it is, who calls it where."""
 
     tool: str

@@ -4,14 +4,15 @@ Pure but for the clock. A call counts once it is started: what a policy refused 
 """
 
 import threading
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.records import Outcome
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """The calls of one tool. `running` are not in the other numbers yet."""
 
     total: int = 0

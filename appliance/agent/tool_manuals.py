@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+from msgspec import Struct
+
 from appliance.errors import ConfigError
 from appliance.runtime.signatures import Signature
 
@@ -22,24 +24,21 @@ MUST = ("must", "should", "may")
 LEAST = 2  # examples, and rules
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """A sentence of a manual and why it is there."""
 
     text: str
     why: str
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(Struct, frozen=True):
     """Arguments of a good call and why it is shown."""
 
     arguments: Mapping[str, Any]
     why: str
 
 
-@dataclass(frozen=True)
-class Manual:
+class Manual(Struct, frozen=True):
     """What is told about one tool beside its header; `aliases` are `LETTER NAME`, as the four designs call it."""
 
     why: str = ""

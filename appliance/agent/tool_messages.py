@@ -7,7 +7,8 @@ written to is for the policy's `ipc` lists; without any, only the person of the 
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.clock import monotonic_s, new_id
 from appliance.errors import BadInput, TooLarge, Unavailable
@@ -23,8 +24,7 @@ PER_MINUTE = 10  # of one conversation
 MAX_TYPE = 64
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True):
     """What is sent: to `target`, which is `core` or `person:NAME`; `session` names another conversation than the caller's."""
 
     content: str
@@ -33,8 +33,7 @@ class Message:
     session: str = ""
 
 
-@dataclass(frozen=True)
-class Posted:
+class Posted(Struct, frozen=True):
     id: str
     target: str
     type: str
@@ -67,10 +66,10 @@ class Postbox:
         self._gate.judge(request).require()
         self._count(session or run)
         made = new_id()
-        metadata = {"type": message.type}
-        letter = Letter(f"message:{made}", person, message.content, session=message.session or session, run=run or None)
+        session, metadata = message.session or session, {"type": message.type}
+        letter = Letter(f"message:{made}", person, message.content, session=session, run=run or None, metadata=metadata)
         sources = tuple(f"run:{one}" for one in (run, author) if one)
-        self._outbox.put(Letter(**{**vars(letter), "metadata": metadata}), sources=sources, durable=True)
+        self._outbox.put(letter, sources=sources, durable=True)
         return Posted(made, message.target, message.type, person)
 
     @staticmethod

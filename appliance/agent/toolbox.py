@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent.result_pages import Overflow
 from appliance.agent.tool_counts import Tallies
@@ -49,8 +50,7 @@ GRACE_S = 2.0  # how long a stopped tool may take to notice
 SANDBOX_S = 5.0  # beyond a tool's deadline, for the sandbox that ends it to say what there was
 
 
-@dataclass(frozen=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What a tool needs beside its arguments, and who may have it.
 
     `deadline_s` 0 leaves it to the configuration, no `roles` means all, `network` is how it reaches the web, `profile`
@@ -69,8 +69,7 @@ class Needs:
     is_inside: bool = False  # a plugin's tool says so when it acts on nothing beyond its run; one that says nothing might
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """What `@tool` notes about a function. `command` is the command line's words for it.
 
     `menu` names the roles whose model is told of it; the prompt is small. Whoever knows a tool may call it.
@@ -108,8 +107,7 @@ def tool(
     return mark
 
 
-@dataclass(frozen=True)
-class Tool:
+class Tool(Struct, frozen=True, dict=True):
     """One definition, many faces: the model's schema, the command, the socket method, the docs line.
 
     `origin` is who wrote its description when strangers did, as with tools of servers; `shown` is what menus say of it then.
@@ -148,8 +146,7 @@ class Tool:
         return told(self.mark.name, self.function.__doc__ or "", self.signature, manual)
 
 
-@dataclass(frozen=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """Who calls and when to stop: a tool that declares `caller` gets this as a service.
 
     `session` is the one of the run, or of the person who calls outside of any. `terms` say what the run may do,

@@ -7,7 +7,8 @@ Nothing is tried twice. An able model never comes here.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from appliance.agent.guide import (
     DEFINITE,

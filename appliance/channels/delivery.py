@@ -9,8 +9,9 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from appliance.channels.quiet_hours import Quiet, together
 from appliance.clock import monotonic_s, now_ms
@@ -28,8 +29,7 @@ UNCERTAIN = (Lost, DeadlineExceeded)
 LOCAL, TUI, NOBODY, DIRECT = "local", "tui", "none", "dm"  # names of channels that people write (A-248)
 
 
-@dataclass(frozen=True)
-class Owed:
+class Owed(Struct, frozen=True):
     """What became of a letter, which the database did not let us record; next tried at a moment of the monotonic clock."""
 
     letter: int

@@ -12,9 +12,11 @@ import re
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent.approvals import Approvals
 from appliance.agent.loop import Loops
@@ -46,8 +48,7 @@ LEFT = LoopEnded(WAITING, "waiting", "the answer goes on without this listener")
 HELD = LoopEnded(WAITING, "waiting", "this thread waits for a decision: it will be answered afterwards")
 
 
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """A message that is safely in the database; `is_new` is False when it was there already."""
 
     run: str

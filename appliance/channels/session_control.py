@@ -7,9 +7,11 @@ it, a session is deleted with everything said in it. Knows nothing about sockets
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from appliance.channels.inbox import Accepted, Inbox
 from appliance.clock import correlation_id, new_id, now_ms
@@ -32,13 +34,12 @@ from appliance.text.references import parse_ref
 CHANNEL = "local"
 RUN = "run://"
 Named = Annotated[str, "its name or id, or the beginning or end of the id"]
-SETTINGS = tuple(RunSettings.__dataclass_fields__)
+SETTINGS = tuple(RunSettings.__struct_fields__)
 WORDS = ("noRepo", "noWeb", "noInteraction", "noProposals", "yolo", "contextLimit")  # what other clients call them
 FLAGS = dict(zip(WORDS, ("no_repo", "no_web", "no_interaction", "no_proposals", "is_yolo", "context_limit"), strict=True))
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """One ask or act request (R-174): `run` continues that one, with `is_fork` a fork of it; else a new one begins."""
 
     text: str

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from appliance.cli import terminal
 from appliance.cli.connect import Reach, reach
 from appliance.cli.terminal import say, say_json
@@ -70,7 +72,7 @@ class Post:
 
     def _parcel(self, item: Item) -> dict[str, Any]:
         """An item as JSON; what is large goes ahead of it, in pieces."""
-        given = {name: value for name, value in vars(item).items() if isinstance(value, str) and value}
+        given = {name: value for name, value in asdict(item).items() if isinstance(value, str) and value}
         if item.body is not None:
             given["body"] = item.body  # an empty text is one
         if item.body is not None and len(item.body) > INLINE_CHARS:
@@ -137,7 +139,7 @@ def refresh(args: argparse.Namespace, home: Home) -> int:
         terminal.complain(f"not refreshed: {reason}")
     if args.json:
         items = [{"ref": display(i.ref), "status": i.status, "message": i.message} for i in done.items]
-        say_json({**vars(done), "items": items})
+        say_json({**asdict(done), "items": items})
     elif not done.unresolved or len(done.unresolved) < len(refs):
         say(done.text())
     is_nothing = bool(refs) and len(done.unresolved) == len(refs)

@@ -9,7 +9,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from appliance.errors import Conflict, Lost, NotFound, OwlError
 from appliance.models import catalogue, gguf
 from appliance.models.catalogue import MB, Model
 from appliance.models.tiers import BASES, Measured, Tiers
+from appliance.records import to_plain
 from appliance.runtime import config, config_edit, paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
@@ -104,7 +105,7 @@ def models(args: argparse.Namespace, home: Home) -> int:
         score = f"{m.score:g}" if m.score else ""
         rows.append([m.name, m.kind, size, f"{m.ram_mb} MB", FIT_WORDS[m.fits], score, m.licence, state or m.title])
     heads = ["model", "kind", "size", "memory", "fits", "calls %", "licence", "state"]
-    code = show(args, [{**asdict(m), "is_in_use": is_used} for m, is_used in zip(found, used)], Table(rows, heads, ["state"]))
+    code = show(args, [{**to_plain(m), "is_in_use": is_used} for m, is_used in zip(found, used)], Table(rows, heads, ["state"]))
     if not args.json:
         say("calls %: BFCL v3, as its maker has published it")
     return code
@@ -171,7 +172,7 @@ def info(args: argparse.Namespace, home: Home) -> int:
             found = _of_model(home, settings, catalogue.find(home, args.model), progress.show)
     finally:
         progress.end()
-    return show(args, asdict(found), [f"{name:<14} {text}" for name, text in _lines(found)])
+    return show(args, to_plain(found), [f"{name:<14} {text}" for name, text in _lines(found)])
 
 
 def bench(args: argparse.Namespace, home: Home) -> int:

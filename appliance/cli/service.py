@@ -117,6 +117,7 @@ def _pending(given: dict[str, Any]) -> list[str]:
 
 
 def doctor(args: argparse.Namespace, home: Home) -> int:
+    from appliance.records import to_plain
     from appliance.service import doctor as physician
     from appliance.service.daemon import Lock
 
@@ -128,7 +129,7 @@ def doctor(args: argparse.Namespace, home: Home) -> int:
         if lock is not None:
             lock.release()
     if args.json:
-        say_json([vars(f) for f in findings])
+        say_json(to_plain(findings))
     else:
         for f in findings:
             say_line(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
@@ -136,11 +137,10 @@ def doctor(args: argparse.Namespace, home: Home) -> int:
 
 
 def maintain(args: argparse.Namespace, home: Home) -> int:
-    from dataclasses import asdict
-
+    from appliance.records import to_plain
     from appliance.service import maintenance
 
     require_owner(home)
     done = maintenance.maintain(home, os.environ, is_forced=args.now)
-    show(args, asdict(done), "\n".join(done.lines()))
+    show(args, to_plain(done), "\n".join(done.lines()))
     return 1 if done.problems else 0

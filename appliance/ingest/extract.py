@@ -16,10 +16,12 @@ import os
 import re
 import resource
 import sys
-from dataclasses import asdict, dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import BinaryIO
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from appliance.errors import BadInput
 from appliance.knowledge.contents import BYTES, MAX_BODY_BYTES, MAX_CHARACTERS, TEXT, guess_mime
@@ -41,8 +43,7 @@ MEMORY = 1024 * 1024 * 1024  # bytes of addresses of the child
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, AssertionError, OSError, MemoryError)
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What a file says; `text` is None when its bytes are all there is. `reader` names form, version and library."""
 
     text: str | None

@@ -10,10 +10,13 @@ owns the facts that go between whoever reads and whoever keeps. Knows nothing ab
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, NotFound, Refused, TooLarge
@@ -34,8 +37,7 @@ KERNEL = ("/proc", "/sys", "/dev")  # what is there is made while it is read, an
 OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Something to be kept under a stored path: a file, or a page by its URL; `problem` says why it cannot be."""
 
     ref: str
@@ -46,8 +48,7 @@ class Wanted:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Struct, frozen=True):
     """What is kept under a stored path: its hash now and when it was read (`kept_hash`, "" when it never was), and from where."""
 
     ref: str
@@ -67,8 +68,7 @@ class Known:
         return self.hash == self.kept_hash != ""
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(Struct, frozen=True):
     """What is to be kept: a text with perhaps the bytes it was read from, or bytes alone."""
 
     ref: str
@@ -91,8 +91,7 @@ class Item:
         return len(self.body or "") + len(self.blob or b"") + len(self.original or b"")
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """What became of an item: added, updated, unchanged or error, and a word about it; `chunks` are found by search."""
 
     ref: str
@@ -101,8 +100,7 @@ class Kept:
     chunks: int = 0
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """A page of the items that a reference means; `folder` is what a tree is shown of, `next_after` "" at the end."""
 
     items: tuple[Known, ...]
@@ -119,8 +117,7 @@ class Shelf(Protocol):
     def tree(self, folder: str) -> str: ...
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """What of a folder is taken: `skips` is asked about each stored path in it, `closed` are folders nobody may read here."""
 
     has_hidden: bool = False

@@ -10,8 +10,10 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import BadInput, Cancelled, NotFound, OwlError, PathConflict, Refused, TooLarge, Unavailable
 from appliance.ingest import extract
@@ -50,8 +52,7 @@ OnConflict = Literal["error", "overwrite", "skip"]
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """A page as it came: its bytes, what they are, the encoding that was said of them, and the MCP server that had it."""
 
     data: bytes
@@ -69,8 +70,7 @@ def no_fetch(url: str) -> Fetched:
     raise Unavailable(f"{url} cannot be fetched: this version does not fetch pages", hint="save the page, then add the file")
 
 
-@dataclass(frozen=True)
-class Added:
+class Added(Struct, frozen=True):
     """What became of everything that was to be added; `left_out` counts what folders hold besides."""
 
     items: tuple[Kept, ...]
@@ -88,8 +88,7 @@ class Added:
         return bool(self.items) and all(item.status == "error" for item in self.items)
 
 
-@dataclass(frozen=True)
-class Refreshed:
+class Refreshed(Struct, frozen=True):
     """What became of the items that were read again; `tree` shows what they lie in as it is now."""
 
     items: tuple[Kept, ...]

@@ -16,9 +16,10 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from msgspec import Struct
 
 from appliance.clock import monotonic_s, now_ms
 from appliance.errors import BadInput, Conflict, OwlError
@@ -59,8 +60,7 @@ def is_inside(root: Path, path: Path) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """What a walk found: folders with their inodes; files and links; folders that cannot be entered."""
 
     folders: dict[str, int]
@@ -94,8 +94,7 @@ def walk(root: Path) -> Tree:
     return Tree(folders, tuple(sorted(files)), tuple(sorted(closed)))
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(Struct, frozen=True):
     """A file read whole: its text, and its size and time of change at that moment."""
 
     text: str

@@ -14,9 +14,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused, TooLarge
@@ -44,16 +46,14 @@ READER = By("plugin", verb="mirror")
 READER_NAME = "written/1"  # of a file that was written here and not read yet
 
 
-@dataclass(frozen=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """What holds for the paths that fit a pattern."""
 
     pattern: str
     kind: Kind
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """What a look at the disk brought."""
 
     read: int = 0

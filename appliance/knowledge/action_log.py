@@ -9,8 +9,10 @@ One file has one open proposal in a run. Applying an accepted one is the busines
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict as struct_asdict
 
 from appliance.errors import Conflict, NotFound
 from appliance.knowledge import change_log
@@ -32,8 +34,7 @@ REASON = "reason"  # the attribute that says why something that waited was not d
 TEXTS = "content://"  # where a proposal's two texts are: no model sees this scheme
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """A change of a file that waits: `after` is None for a removal, `before_hash` "" where there is no file yet."""
 
     verb: str
@@ -44,7 +45,7 @@ class Proposal:
     after: str | None = None
     source: str = ""  # of a copy or a move
     source_hash: str = ""
-    content: Mapping[str, Any] = field(default_factory=dict)  # title, description, mime, source_url, attributes
+    content: Mapping[str, Any] = {}  # title, description, mime, source_url, attributes
     visibility: Visibility | None = None
     summary: str | None = None
 
@@ -66,8 +67,7 @@ class Proposal:
         return edits.merge_view(self.before, after)
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """Something that waits for a decision: `ref` in the log of `run`, what is to be done, and to what."""
 
     ref: str
@@ -78,8 +78,7 @@ class Waiting:
     because: str = ""  # of a call that is held: whose text was read before
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """What a person has to know to decide about what waits: of a change of a file its difference, else what it asks.
 
     `patch` is "" for what is no change of a file and where it would be very long; `text` has both texts, or the words.
@@ -156,7 +155,7 @@ class Actions:
         """Leave a change of a file to somebody's decision, in the open proposal for that file if there is one."""
         known = self.waiting(actor.run, proposal.target)
         path = self._place(actor, proposal.verb, proposal.target) if known is None else known[0].path
-        given = {name: value for name, value in vars(proposal).items() if name not in ("before", "after") and value}
+        given = {name: value for name, value in struct_asdict(proposal).items() if name not in ("before", "after") and value}
         given |= {CHANGE: True, "action": proposal.verb, "subject": proposal.target, "patch": proposal.patch}
         entry = self._put(actor, path, proposal.merge, given)
         self._forget(actor, path)
@@ -192,7 +191,7 @@ class Actions:
         given, (patch, source) = entry.attributes, (str(entry.attributes.get(name) or "") for name in ("patch", "source"))
         options = tuple(map(str, given.get("options") or ()))
         return Shown(
-            **vars(waiting),
+            **struct_asdict(waiting),
             text=_cut(entry.body),
             patch=patch,
             source=source,
@@ -218,7 +217,7 @@ class Actions:
             return None
         before = self._entries.find(_text_path(view.path, "before"), scope=view.scope)
         after = self._entries.find(_text_path(view.path, "after"), scope=view.scope)
-        known = {name: value for name, value in given.items() if name in Proposal.__dataclass_fields__}
+        known = {name: value for name, value in given.items() if name in Proposal.__struct_fields__}
         return Proposal(**known, before=before.body if before else "", after=after.body if after else None)
 
     def decide(self, actor: Actor, view: View, state: State, status: int, outcome: str = "", *, body: str | None = None) -> None:

@@ -7,8 +7,9 @@ there before cannot always be read from here: taking a run back is done from cha
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.store.database import Row, Store
@@ -22,8 +23,7 @@ Verb = Literal["set", "edit", "rm", "cp", "mv", "mirror", "undo"]
 Execute = Callable[..., list[Row]]
 
 
-@dataclass(frozen=True)
-class By:
+class By(Struct, frozen=True):
     """Who changes something, and how: for the history, and to take a run back."""
 
     writer: str = "client"
@@ -38,8 +38,7 @@ class By:
 CLIENT = By()
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """One change. A hash is "" where there was nothing before, or is nothing after it."""
 
     verb: str

@@ -8,7 +8,9 @@ Knows nothing about entries, indexes or models; `proposed` takes line ranges tha
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import OwlError, Unavailable
 
@@ -31,8 +33,7 @@ SENTENCE = re.compile(r"[.!?…][\"')\]]?\s|[。！？]")
 Ranges = Sequence[tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """A place in a text. `heading` is the path of headings above it, `who` says it when it is a message."""
 
     seq: int
@@ -42,8 +43,7 @@ class Chunk:
     who: str = ""
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """Something that belongs together: a heading, a paragraph, code, a table, a message."""
 
     kind: str
@@ -53,8 +53,7 @@ class _Block:
     who: str = ""
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(Struct, frozen=True):
     start: int
     end: int
     text: str

@@ -8,8 +8,10 @@ import hashlib
 import json
 import mimetypes
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import BadInput, Conflict, TooLarge
 from appliance.text.references import locator_of, scheme_of
@@ -29,8 +31,7 @@ TYPES = {"md": MARKDOWN, "markdown": MARKDOWN, "yaml": "application/yaml", "yml"
 TEXTUAL = ("application/json", "application/xml", "application/yaml", "application/javascript")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One thing the owl knows. `hash` is the SHA-256 of the body, or of the bytes of what is not text."""
 
     id: int
@@ -38,7 +39,7 @@ class Entry:
     path: str
     title: str
     body: str
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any] = {}
     hash: str = ""
     writer: str = ""
     run: str = ""
@@ -57,8 +58,7 @@ class Entry:
         return self.mime == FOLDER
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(Struct, frozen=True):
     """What a write wants of an entry; None keeps what is stored. Text or bytes, not both.
 
     `original` are the bytes that the body was read from, as of a PDF: kept until another body is written.

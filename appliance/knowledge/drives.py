@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from appliance.errors import BadInput, NotFound
 from appliance.knowledge.contents import FOLDER
 from appliance.knowledge.entries import PROJECT, Entries, Entry
@@ -47,16 +49,14 @@ CHILDREN = f"""
     SELECT name, is_in, SUM(is_below), COUNT(*) OVER () FROM listed GROUP BY name, is_in ORDER BY is_in DESC, name LIMIT ?"""
 
 
-@dataclass(frozen=True)
-class Drive:
+class Drive(Struct, frozen=True):
     """A drive and how many items are on it."""
 
     drive: str
     items: int
 
 
-@dataclass(frozen=True)
-class Child:
+class Child(Struct, frozen=True):
     """What stands in a folder: `path` as stored, a folder's with its slash; `items` is what lies below it."""
 
     name: str
@@ -65,8 +65,7 @@ class Child:
     items: int
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(Struct, frozen=True):
     """An item in a list: everything but its content."""
 
     ref: str
@@ -78,16 +77,14 @@ class Item:
     updated_ms: int
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(Struct, frozen=True):
     """Bytes of texts and of what is not text, and how many items have them."""
 
     bytes: int
     items: int
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """A drive or folder as lines; `truncated_dirs` are the folders of which not everything is shown."""
 
     tree: str

@@ -9,9 +9,11 @@ Knows nothing about runs' views or about chunks, nor who may write what: `scheme
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound, PathConflict, Refused
@@ -53,8 +55,7 @@ EMPTY = digest(b"")
 Index = Callable[[Execute, Entry], int | None]  # indexes an entry as it now is; when that was
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """An entry in a list: everything but its text."""
 
     ref: str
@@ -63,8 +64,7 @@ class Line:
     updated_ms: int
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """An entry as a mirrored thing wants it to be; the title may not be empty."""
 
     path: str

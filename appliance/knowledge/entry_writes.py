@@ -5,8 +5,9 @@ may write, proposals and log entries are the callers'.
 """
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import Literal
+
+from msgspec.structs import asdict, replace
 
 from appliance.errors import BadInput, NotFound
 from appliance.knowledge.change_log import By, Verb
@@ -54,7 +55,7 @@ class EntryWrites:
         if own is not None and scope.startswith("run:"):
             self.part(own, actor.run)
         if own is None and seen is not None and seen.scope.startswith("run:"):
-            given = {f.name: value for f in fields(Content) if (value := getattr(content, f.name)) is not None}
+            given = {name: value for name, value in asdict(content).items() if value is not None}
             kept = self.whole(seen)
             if "blob" in given or given.get("body", kept.body) != kept.body:
                 kept = replace(kept, body=None, blob=None, original=None)  # bytes stay with the text that was read from them

@@ -10,7 +10,10 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Looks, Search
@@ -114,8 +117,7 @@ MONTHS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Sentence:
+class Sentence(Struct, frozen=True):
     """A sentence of a note and what speaks for it. `ref` is "" for what the person said in the same conversation."""
 
     text: str
@@ -133,8 +135,7 @@ class Sentence:
         return f"{self.title}: {self.text}" if is_item else self.text
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What was found for a question, best first; `words` are those that were looked for."""
 
     best: tuple[Sentence, ...] = ()

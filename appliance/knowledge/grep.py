@@ -9,8 +9,9 @@ import json
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from appliance.errors import BadInput
 from appliance.knowledge.entries import PROJECT
@@ -32,8 +33,7 @@ PER_LINE = ("(?", "\\A", "\\Z", "\\z", "\\G")  # what may mean something else in
 Stop = Callable[[], bool]
 
 
-@dataclass(frozen=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """An item whose title or text holds what was looked for."""
 
     ref: str
@@ -43,8 +43,7 @@ class Preview:
     preview: str
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(Struct, frozen=True):
     """A line that matches, with the lines around it."""
 
     ref: str
@@ -54,8 +53,7 @@ class Match:
     after: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Where:
+class Where(Struct, frozen=True):
     """Where grep looks and how much it shows. `folder` is a stored path, "" for everything; `glob` is over names."""
 
     folder: str = ""

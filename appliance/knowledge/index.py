@@ -13,7 +13,8 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import Conflict
@@ -47,8 +48,7 @@ UNFOUND = ("logging", "audit")  # categories of schemes that nobody looks for an
 REEMBED = "owlbox context reembed makes all vectors anew"
 
 
-@dataclass(frozen=True)
-class Embedder:
+class Embedder(Struct, frozen=True):
     """The model that made the vectors, and how long they are."""
 
     id: int
@@ -56,8 +56,7 @@ class Embedder:
     dimension: int
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """A chunk without a vector: the text to embed, and a hash that tells whether it is still that text."""
 
     id: int
@@ -65,8 +64,7 @@ class Waiting:
     text: str
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """How much is indexed: chunks, those with a vector, and entries whose words are not indexed yet."""
 
     chunks: int

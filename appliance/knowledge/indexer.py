@@ -11,7 +11,8 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, Cancelled, Conflict, Lost, OwlError, Unavailable
 from appliance.knowledge import chunking
@@ -51,16 +52,14 @@ Embed = Callable[[Sequence[str], float, bool], tuple[str, Sequence[Sequence[floa
 Answer = Callable[[str, str], str]  # what a model says to instructions and a text
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """What a model is asked for beside vectors."""
 
     chunker: str = "structure"
     describe: bool = False
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(Struct, frozen=True):
     """What the index holds and what its thread is doing: parked, working, or why it cannot."""
 
     state: str

@@ -7,8 +7,9 @@ being above a named tier does not by itself allow a write, so that `runtime.log`
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, Conflict, Refused
 from appliance.text.references import display, scheme_of
@@ -30,8 +31,7 @@ REFUSED = "permission:403"  # outcome of a view whose write was refused
 SCOPE = re.compile(r"global|project:[0-9]{1,18}|run:[A-Za-z0-9_-]{1,64}|(?:user|group):[^\s\x00-\x20\x7f]{1,128}")
 
 
-@dataclass(frozen=True)
-class Scheme:
+class Scheme(Struct, frozen=True):
     """What one scheme is. `scope` is where its entries live when nothing else is said."""
 
     name: str

@@ -11,9 +11,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Busy, Conflict, DiskFull, StoreError
@@ -50,8 +53,7 @@ Fusion = Literal["convex", "rrf"]
 Scores = dict[int, float]
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """Something that was found; a higher score is better, comparable within one search only.
 
     `ref` is a stored path; `line` is where the passage begins in its text, from 1.
@@ -66,16 +68,14 @@ class Hit:
     at_ms: int = 0
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a search found, best first, and what a person should know about it."""
 
     hits: tuple[Hit, ...]
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Where:
+class Where(Struct, frozen=True):
     """What a search looks through. `folder` is a stored path, "" for everything; times are of the last change.
 
     Without `has_documents`, entries that have a place of their own in the prompt are left out. `hidden` names schemes.
@@ -95,8 +95,7 @@ class Where:
         return bool(self.schemes or self.folder or self.since_ms or self.until_ms)
 
 
-@dataclass(frozen=True)
-class Looks:
+class Looks(Struct, frozen=True):
     """How results are joined and shown.
 
     `marks` go around the words that were found, `least` is the lowest score shown, `per_item` how many passages of one
@@ -113,8 +112,7 @@ class Looks:
     has_context: bool = False
 
 
-@dataclass(frozen=True)
-class Vector:
+class Vector(Struct, frozen=True):
     """A query's vector and the model that made it."""
 
     model: str

@@ -7,7 +7,8 @@ all of them. Knows nothing about changing anything.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, DeadlineExceeded, NotFound
@@ -27,8 +28,7 @@ WILD = "*?[{!\\"  # where the plain beginning of a glob ends
 AS_WRITTEN = ("http", "https", "url")  # a question mark in an address is no wildcard
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(Struct, frozen=True):
     """One entry that was found, without its text."""
 
     id: int
@@ -37,8 +37,7 @@ class Match:
     tokens: int
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """Some lines of a text, counted from 1, both ends included."""
 
     first: int

@@ -3,8 +3,11 @@
 Owns the orders and their checks, and what a write makes of a text. Knows nothing about where entries are kept.
 """
 
-from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
+
+from msgspec import Struct
+from msgspec import field as struct_field
+from msgspec.structs import replace
 
 from appliance.errors import BadInput, Conflict, NotFound, TooLarge
 from appliance.knowledge.entries import Content, Entry
@@ -14,11 +17,10 @@ from appliance.text.references import scheme_of
 from appliance.text.tokens import estimate
 
 MAX_KNOWLEDGE_TOKENS = 512
-FIELDS = tuple(f.name for f in fields(Content) if f.name not in ("body", "blob", "original"))
+FIELDS = tuple(name for name in Content.__struct_fields__ if name not in ("body", "blob", "original"))
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(Struct, frozen=True):
     """What `set` shall do; None keeps what is there. `wanted` picks entries of a pattern by their text."""
 
     body: str | None = None
@@ -30,7 +32,7 @@ class Write:
     expected_hash: str | None = None
     kind: Literal["entry", "known"] = "entry"
     is_literal: bool = False  # the body is text, whatever it looks like
-    content: Content = field(default_factory=Content)  # its body and bytes are not looked at
+    content: Content = struct_field(default_factory=Content)  # its body and bytes are not looked at
 
     @property
     def has_content(self) -> bool:
@@ -38,8 +40,7 @@ class Write:
         return any(v is not None for v in (self.body, self.search, self.replace, *(getattr(self.content, n) for n in FIELDS)))
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """What `get` and `rm` shall look at: entries with a text, some lines, or only what would be found."""
 
     wanted: str = ""

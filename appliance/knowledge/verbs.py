@@ -9,8 +9,10 @@ changed and the proposal open, and accepting it again finds the work done. Not h
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Conflict, DeadlineExceeded, NotFound, OwlError, Refused
@@ -45,8 +47,7 @@ HELD_S = 20  # for all entries of a pattern: meanwhile nobody else can write, an
 MAX_SUBJECT = 500  # characters of a reference that a log entry repeats
 
 
-@dataclass(frozen=True)
-class _Done:
+class _Done(Struct, frozen=True):
     """What became of one entry; `proposal` is where its change waits."""
 
     path: str
@@ -141,11 +142,11 @@ class Verbs:
         """A verb or `resolve` with its arguments by name, for surfaces that take them from outside."""
         ref = str(given.get("ref", ""))
         if verb == "set":
-            names = [f.name for f in fields(Write) if f.name != "content"]
+            names = [name for name in Write.__struct_fields__ if name != "content"]
             content = Content(**{name: given[name] for name in FIELDS if name in given})
             return self.set(actor, ref, Write(**{n: given[n] for n in names if n in given}, content=content))
         if verb in ("get", "rm"):
-            look = Look(**{f.name: given[f.name] for f in fields(Look) if f.name in given})
+            look = Look(**{name: given[name] for name in Look.__struct_fields__ if name in given})
             return self.get(actor, ref, look) if verb == "get" else self.rm(actor, ref, look)
         if verb in ("cp", "mv"):
             do = self.cp if verb == "cp" else self.mv

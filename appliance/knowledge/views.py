@@ -8,9 +8,10 @@ computed when they are shown.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound
@@ -27,8 +28,7 @@ COLUMNS = (
 MAX_CODE = chr(0x10FFFF)  # sorts after everything that may follow a prefix
 
 
-@dataclass(frozen=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """Who does something and where: a writer's tier, and the run with its loop and turn, "" for a person outside of one.
 
     `log` is the entry in which the action was recorded before it began, if it was. `bars_files` says why a model's
@@ -44,8 +44,7 @@ class Actor:
     bars_files: str = ""
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """How a run sees one entry; `outcome` says why where `state` is failed or cancelled."""
 
     run: str

@@ -10,12 +10,12 @@ import sys
 import threading
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import apsw
+from msgspec import Struct
 
 from appliance.clock import monotonic_s
 from appliance.errors import Unavailable
@@ -24,8 +24,7 @@ MOST = 5_000  # vectors: with twice as many, making it takes ten times as long (
 PAUSE = 20  # times as long as making it took, before it is made again
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True):
     """Which vectors there are: the model's number, how many, the largest key and the sum of the keys, which never come back."""
 
     embedder: int

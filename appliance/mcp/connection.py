@@ -9,7 +9,6 @@ import contextlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from mcp import Client
 from mcp.client.context import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.jsonrpc import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
+from msgspec import Struct
 from pydantic import FileUrl
 
 from appliance import __version__
@@ -42,8 +42,7 @@ NO_MESSAGE = re.compile(
 BROKEN = ("ConnectError", "ConnectTimeout", "ReadTimeout", "ReadError", "WriteError", "RemoteProtocolError")
 
 
-@dataclass(frozen=True)
-class Spec:
+class Spec(Struct, frozen=True):
     """A server as the core describes it with every request, its secrets filled in; `key` changes when it does."""
 
     name: str
@@ -51,16 +50,16 @@ class Spec:
     key: str
     argv: tuple[str, ...] = ()
     folder: str = ""
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = {}
     binds: tuple[Bind, ...] = ()
     has_network: bool = False
     memory_bytes: int = 512 << 20
     url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    tokens: Mapping[str, Any] = field(default_factory=dict)
-    client: Mapping[str, str] = field(default_factory=dict)  # our name at its login, where it is given
+    headers: Mapping[str, str] = {}
+    tokens: Mapping[str, Any] = {}
+    client: Mapping[str, str] = {}  # our name at its login, where it is given
     timeout_s: float = 60.0
-    reach: Mapping[str, Sequence[str]] = field(default_factory=dict)  # where it may send us besides, as `hosts.rules` takes it
+    reach: Mapping[str, Sequence[str]] = {}  # where it may send us besides, as `hosts.rules` takes it
 
     @property
     def enclosure(self) -> Enclosure:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from appliance.records import Image
 
 Kind = Literal["", "retryable", "auth_error", "input_error", "permanent"]
@@ -45,8 +47,7 @@ HINTS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What a call came to: the whole text, pictures beside it, and for an error its kind and the next step."""
 
     text: str

@@ -14,10 +14,11 @@ import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import SERVER_CODES, BadInput, ConfigError, NotFound, OwlError, ServerError
@@ -48,8 +49,7 @@ Name = Annotated[str, Range(1, 64), "the server's name"]
 Embed = Callable[[Sequence[str], float, bool], tuple[str, Sequence[Sequence[float]]]]
 
 
-@dataclass(frozen=True)
-class Safe:
+class Safe(Struct, frozen=True):
     """What the hub may do with the vault."""
 
     get: Callable[[str], str]
@@ -57,8 +57,7 @@ class Safe:
     remove: Callable[[str], object]
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Struct, frozen=True):
     """What the hub stands on."""
 
     home: Home
@@ -71,8 +70,7 @@ class Given:
     note: Note
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """Tools that were found, and what was in the way of finding more; `blamed` are the servers whose words that may be."""
 
     wares: tuple[Ware, ...]
@@ -80,8 +78,7 @@ class Found:
     blamed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A server as people see it."""
 
     name: str

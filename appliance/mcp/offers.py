@@ -9,8 +9,9 @@ import json
 import re
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.store.database import Row, Store
@@ -23,16 +24,15 @@ ABOUT = ("protocol", "title", "version", "instructions", "resources", "templates
 WORD = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True)
-class Ware:
+class Ware(Struct, frozen=True):
     """One tool of a server, in its server's words."""
 
     server: str
     name: str
     title: str = ""
     description: str = ""
-    schema: dict[str, Any] = field(default_factory=dict)
-    hints: dict[str, Any] = field(default_factory=dict)
+    schema: dict[str, Any] = {}
+    hints: dict[str, Any] = {}
     id: int = 0
 
     @property
@@ -57,8 +57,7 @@ class Ware:
         return f"{self.server}/{self.name}{f' ({self.title})' if self.title else ''}\n{self.description}\nArguments: {schema}"
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """What one server said when it was last asked."""
 
     server: str

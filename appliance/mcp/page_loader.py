@@ -10,9 +10,12 @@ fetched as any other. Knows nothing about entries.
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 from urllib.parse import unquote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import CancelToken, new_id
 from appliance.errors import BadInput, Cancelled, NotFound, OwlError, Refused, TooLarge
@@ -101,8 +104,7 @@ class Failed(OwlError):
     outcome = "not_loaded"
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(Struct, frozen=True):
     """What was accepted, and the server that had it."""
 
     text: str

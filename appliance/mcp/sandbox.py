@@ -10,8 +10,9 @@ Not promised: a bound on the memory of all its processes together, only on each,
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, NotFound
 from appliance.sandbox import bubblewrap, landlock, seccomp
@@ -26,14 +27,13 @@ FILES = 1024
 NICE = 5
 
 
-@dataclass(frozen=True)
-class Enclosure:
+class Enclosure(Struct, frozen=True):
     """One server as it is started: `folder` is its own and is seen at /work; binds are what is named for it besides."""
 
     name: str
     argv: tuple[str, ...]
     folder: Path
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = {}
     binds: tuple[Bind, ...] = ()
     has_network: bool = False
     memory_bytes: int = 512 << 20

@@ -10,9 +10,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
 from appliance.mcp import sandbox
@@ -33,8 +35,7 @@ TRANSPORTS = {"streamable-http": "http", "streamable_http": "http", "streamableH
 PASSED_OVER = ("description", "icon", "alwaysAllow", "autoApprove", "trust", "tools")
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Struct, frozen=True):
     """One server as it is configured; `source` is the file that says so."""
 
     name: str

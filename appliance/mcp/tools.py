@@ -11,7 +11,6 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.agent.toolbox import Caller, Mark, Needs, Tool, Toolbox
@@ -34,11 +33,10 @@ TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
 START_S = 90.0  # for a server that has to be started first
 
 
-@dataclass(frozen=True)
-class Foreign(Signature):
+class Foreign(Signature, frozen=True):
     """Arguments as a server describes them; it checks them itself, we only see that those it requires are there."""
 
-    given: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = {}
 
     def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All arguments as one; BadInput names those that are missing."""

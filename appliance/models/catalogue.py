@@ -20,9 +20,11 @@ import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, DiskFull, NotFound, OwlError, Refused, Unavailable
@@ -52,8 +54,7 @@ Kind = Literal["chat", "embedding"]
 Fit = Literal["yes", "tight", "no"]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A model we know how to fetch; which fields after `figures` are set depends on `source`.
 
     `score` is what its maker has published, function calls in percent, 0 for none; `figures` all that is known, and from whom.
@@ -77,8 +78,7 @@ class Entry:
     members: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Struct, frozen=True):
     """One line of `owlbox model list`: a known model, or a file somebody dropped in. `problem` is "" when usable.
 
     `ram_mb` is for the usual window; `fits` is "tight" when only a smaller window would fit this machine.

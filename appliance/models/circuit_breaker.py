@@ -4,14 +4,14 @@ Counts failures of requests, not of their repetitions: whoever asks says which i
 time. Knows nothing about models; one object for each service. Forgets everything when its process ends.
 """
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 FAILURES = 3
 OPEN_S = 60.0
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """What is known of a service: failures in a row, until when it is skipped, and what the last one said."""
 
     failures: int = 0

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 
+from msgspec import Struct
+
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Busy, Cancelled, DeadlineExceeded
 
@@ -34,8 +36,7 @@ LIMITS = {Rank.QUICK: 16, Rank.PERSON: 4, Rank.BACKGROUND: 2, Rank.GAP: 16}
 GENERATING = (Rank.PERSON, Rank.BACKGROUND)
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What somebody wants the CPU for. `is_alone` waits until nothing else has been begun."""
 
     rank: Rank

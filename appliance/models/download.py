@@ -15,9 +15,10 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
+
+from msgspec import Struct
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import (
@@ -50,8 +51,7 @@ AGAIN = "the same command goes on where it stopped"
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A file and how to know that it is the right one; `size_bytes` 0 means that only the server knows."""
 
     url: str
@@ -59,8 +59,7 @@ class Wanted:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How long a server may take: a stall ends an attempt, an attempt that brought nothing counts as failed."""
 
     connect_s: float = 15

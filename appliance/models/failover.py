@@ -10,7 +10,11 @@ must not go on here: nothing is said twice. Knows nothing about sockets, packets
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec import field as struct_field
+from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, OwlError, ProviderError, TooLarge, Trouble, Unavailable
@@ -30,13 +34,12 @@ WAITS_FOR = {
 }
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How long a call may take with all its repetitions, the longest pause, and when which trouble is given up."""
 
     total_s: float = 600.0
     pause_s: float = 30.0
-    again_s: Mapping[str, float] = field(default_factory=lambda: AGAIN_S)
+    again_s: Mapping[str, float] = struct_field(default_factory=lambda: AGAIN_S)
     first_s: float = FIRST_PAUSE_S
 
     def limit_s(self, error: OwlError | None) -> float:
@@ -57,8 +60,7 @@ class _Try:
     is_narrowed: bool = False
 
 
-@dataclass(frozen=True)
-class Chance:
+class Chance(Struct, frozen=True):
     """The next route to ask; after a pause when `wait_s` is more than 0. `why` is what a person is told, `about` names that."""
 
     route: Route

@@ -7,9 +7,10 @@ SHA-256 can say that.
 """
 
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from msgspec import Struct
 
 from appliance.errors import BadInput
 
@@ -33,8 +34,7 @@ KV_ITEM_BYTES = 2  # keys and values are kept as f16
 DOWNLOAD_AGAIN = "download it again: owlbox model add smollm2"
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(Struct, frozen=True):
     """One tensor's place in the file; `size_bytes` is None for a type we do not know."""
 
     name: str
@@ -43,8 +43,7 @@ class Tensor:
     size_bytes: int | None
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(Struct, frozen=True):
     """What a model file says about itself. Counts are 0 where the file is silent."""
 
     path: Path
@@ -250,8 +249,7 @@ class _Reader:
         return BadInput(f"{self._path.name}: {what}", hint=hint)
 
 
-@dataclass(frozen=True)
-class _Skipped:
+class _Skipped(Struct, frozen=True):
     """An array too long to keep: only its length is known."""
 
     count: int

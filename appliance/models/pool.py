@@ -9,9 +9,10 @@ nobody here, and are the matter of `remotes`.
 import difflib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, ConfigError, NotFound, OwlError, ProviderError, Unavailable

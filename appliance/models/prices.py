@@ -7,8 +7,9 @@ it costs nothing unless the configuration says so; of any other one without a pr
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
+
+from msgspec import Struct
 
 from appliance.runtime.settings import LOCAL, Config, Price
 
@@ -17,8 +18,7 @@ MICROS = 1_000_000
 VERSION = re.compile(r"(?:-(?:v?[0-9][0-9a-z.]*|latest|preview|exp|chat|codex|instruct|it))*(?:[@:].*)?")
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(Struct, frozen=True):
     """What one request took: `prompt` holds `cached` and `cache_write` too, `output` holds what was only thought."""
 
     prompt: int = 0

@@ -8,7 +8,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded
@@ -16,8 +17,7 @@ from appliance.errors import Cancelled, DeadlineExceeded
 MINUTE_S = 60.0
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(Struct, frozen=True):
     """How busy a service is: begun in the last minute, open now, and waiting."""
 
     minute: int

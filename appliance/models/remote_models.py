@@ -9,8 +9,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, ProviderError, Refused
@@ -60,8 +63,7 @@ def adapter(remote: Remote) -> Adapter:
     return formats.load(remote.kind)(remote)
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """What the name of a route stands for; `context` 0 is not configured."""
 
     name: str

@@ -22,6 +22,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from appliance.clock import now_ms
 from appliance.errors import DiskFull, Exhausted, StoreError
 from appliance.models.prices import MICROS, dollars
@@ -35,8 +37,7 @@ MOST_LINES = 2000  # added since the file was made small; then it is made small 
 HINT = "owlbox usage shows it; [spending] in owlbox.toml sets the limits"
 
 
-@dataclass(frozen=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """Money and tokens."""
 
     micros: int = 0
@@ -49,8 +50,7 @@ class Amount:
         return Amount(self.micros - other.micros, self.tokens - other.tokens)
 
 
-@dataclass(frozen=True)
-class Reserved:
+class Reserved(Struct, frozen=True):
     """What a request may come to; hand it back with what it did."""
 
     number: int

@@ -12,9 +12,11 @@ import logging
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from appliance.errors import BadInput
 from appliance.models import gguf
@@ -33,8 +35,7 @@ Basis = Literal["set", "measured", "expected"]
 BASES = {"set": "set by models.tier", "measured": "measured on this device", "expected": "expected from its size, not measured"}
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """What a measurement on this device came to. `passed` of `asked` everyday requests, `calls` of function calls in percent."""
 
     tier: Tier

@@ -6,9 +6,10 @@ what a request cost comes with its end.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.records import Ask, Finish, Route
@@ -31,8 +32,7 @@ REQUEST_COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(Struct, frozen=True):
     """What a group of requests came to; `unpriced` of them cost nobody knows what."""
 
     name: str

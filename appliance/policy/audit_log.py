@@ -8,8 +8,10 @@ newest rows after a power cut; whoever must not act without one passes `durable`
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput
@@ -30,16 +32,14 @@ PRUNE_EVERY = 256  # rows of this process
 COLUMNS = "id, at_ms, kind, severity, session, run, actor, rule, correlation, detail"
 
 
-@dataclass(frozen=True)
-class Keep:
+class Keep(Struct, frozen=True):
     """How much is kept: rows older than so many days go, and the oldest of more than so many rows."""
 
     days: float = 31
     max_rows: int = 100_000
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """One row: what happened in which conversation, who did it, and the rule that spoke against it."""
 
     id: int
@@ -51,11 +51,10 @@ class Line:
     actor: str = ""
     rule: str = ""
     correlation: str = ""
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """Which rows are wanted: "" and 0 leave a field open; `kind` may be a beginning such as `mount_`."""
 
     kind: str = ""

@@ -9,9 +9,10 @@ takes away. Not promised: that a command in disguise is found.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import normpath
+
+from msgspec import Struct
 
 from appliance.policy.shell_parser import Read, Simple, read
 
@@ -64,8 +65,7 @@ FORKING = re.compile(
 SELF = re.compile(r"\$0\s{0,8}(?:\|\s{0,8}\$0\s{0,8})?&(?!&)")
 
 
-@dataclass(frozen=True)
-class _Pattern:
+class _Pattern(Struct, frozen=True):
     """A refused command: its name, and words that must be among its arguments."""
 
     text: str

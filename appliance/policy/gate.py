@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, ConfigError, DeadlineExceeded, NotFound, OwlError, Unavailable
@@ -34,8 +36,7 @@ Groups = Callable[[str], Iterable[str]]
 Told = Callable[[Policy], None]
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Struct, frozen=True):
     """A conversation's own policy: the text, and who set it when."""
 
     session: str

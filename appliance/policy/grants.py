@@ -10,8 +10,9 @@ import fnmatch
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, NotFound
@@ -32,8 +33,7 @@ JOINING = frozenset(";&|<>`$()\n\r")  # what makes two commands of one line, or 
 SCOPE = re.compile(r"web:[\w.*-]{1,253}|skill:[\w.*-]{1,64}")
 
 
-@dataclass(frozen=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """One of them; `revoked_ms` None for one that was not taken back."""
 
     id: int

@@ -8,11 +8,12 @@ mounted; `sandbox.descriptors` opens it anew and follows no link then.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from posixpath import normpath
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, ConfigError, Refused, TooLarge
 from appliance.secrets.sensitive_files import is_secret
@@ -31,8 +32,7 @@ MAX_PATH = 4096  # bytes
 MAX_LOOKED_AT = 200_000  # files of a folder that is to be shown
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One entry of the allowlist. `path` may hold `*`, which stands for any characters, also `/`."""
 
     path: str
@@ -42,8 +42,7 @@ class Rule:
     group: str = ""
 
 
-@dataclass(frozen=True)
-class Who:
+class Who(Struct, frozen=True):
     """On whose behalf a tool runs, and in which role."""
 
     user: str = ""
@@ -52,8 +51,7 @@ class Who:
     is_admin: bool = False
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """What may be done at a path. `rule` names what spoke against it or narrowed it, `why` says it, `index` is the entry."""
 
     path: str
@@ -98,8 +96,7 @@ def is_blocked(name: str) -> bool:
     return is_secret(name) or any(fnmatchcase(name.lower(), pattern) for pattern in BLOCKED)
 
 
-@dataclass(frozen=True)
-class Allowlist:
+class Allowlist(Struct, frozen=True):
     """The folders that may be seen. `closed` are never shown: the product's own; `is_open` adds all others, read-only."""
 
     rules: tuple[Rule, ...] = ()

@@ -8,9 +8,11 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import ConfigError
 from appliance.policy import mounts
@@ -83,8 +85,7 @@ latest = false
 """
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(Struct, frozen=True):
     """A table of the file: where it is, for messages, and what it says."""
 
     path: str

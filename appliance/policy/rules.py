@@ -6,10 +6,13 @@ asked for. Knows nothing about files, sessions or how a policy is changed: `poli
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec import field as struct_field
+from msgspec.structs import replace
 
 from appliance.errors import BadInput, ConfigError, Refused
 from appliance.policy.blocked_commands import Forbidden
@@ -27,8 +30,7 @@ SAME_ROLE = {"assistant": "chat", "chat": "assistant"}  # whom people talk with;
 # -- what is allowed ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Quotas:
+class Quotas(Struct, frozen=True):
     """What one call may ask for at most, and at least; None is without limit. Sizes are in bytes."""
 
     min_cpus: float = 0
@@ -41,8 +43,7 @@ class Quotas:
     max_disk: int | None = None
 
 
-@dataclass(frozen=True)
-class Mounts:
+class Mounts(Struct, frozen=True):
     """Which folders may be shown. `binds` None: on when folders are listed at all.
 
     `allow` and `deny` are lists of paths beside the allowlist's `rules`.
@@ -56,16 +57,14 @@ class Mounts:
     rules: tuple[Rule, ...] = ()
 
 
-@dataclass(frozen=True)
-class Networks:
+class Networks(Struct, frozen=True):
     """Which ways to the network a tool may have: none of its own, through the core, or the machine's."""
 
     proxy: bool = True
     host: bool = False
 
 
-@dataclass(frozen=True)
-class Lists:
+class Lists(Struct, frozen=True):
     """Globs: an empty `allow` allows everything, and `deny` always wins."""
 
     allow: tuple[str, ...] = ()
@@ -80,25 +79,22 @@ class Lists:
         return "" if is_listed else "allow: not listed"
 
 
-@dataclass(frozen=True)
-class Security:
+class Security(Struct, frozen=True):
     """What is as good as no sandbox."""
 
     root: bool = False
     privileged: bool = False
 
 
-@dataclass(frozen=True)
-class Runtimes:
+class Runtimes(Struct, frozen=True):
     """Programs that run tools. `pins` name the SHA-256 that one has to have."""
 
     pinned: bool = True
     latest: bool = False
-    pins: Mapping[str, str] = field(default_factory=dict)
+    pins: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """What holds whatever the policy says: the product's own folders, and what the configuration lists."""
 
     rules: tuple[Rule, ...] = ()
@@ -110,8 +106,7 @@ class Ground:
 # -- what is asked --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A folder for a tool: a `bind` of one on the disk, a `volume` the core keeps for it, or a `tmpfs` in memory."""
 
     source: str
@@ -120,8 +115,7 @@ class Wanted:
     kind: Literal["bind", "volume", "tmpfs"] = "bind"
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What a call wants to use; 0 asks for nothing in particular."""
 
     cpus: float = 0
@@ -132,8 +126,7 @@ class Usage:
     disk_bytes: int = 0
 
 
-@dataclass(frozen=True)
-class Runtime:
+class Runtime(Struct, frozen=True):
     """The program that would run a tool, as it is on the disk now."""
 
     name: str
@@ -141,8 +134,7 @@ class Runtime:
     sha256: str = ""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """What a tool, the `component`, is about to do. `target` is whom it would send something, such as `person:ada`."""
 
     component: str
@@ -162,16 +154,14 @@ class Request:
 # -- what is said to it ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Whether a tool may be used, and the rule that speaks against it ("" when none does)."""
 
     allowed: bool
     rule: str = ""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A rule that speaks against something, or a remark."""
 
     rule: str
@@ -182,8 +172,7 @@ class Finding:
         return f"{self.rule} ({self.component}): {self.message}"
 
 
-@dataclass(frozen=True)
-class Mounted:
+class Mounted(Struct, frozen=True):
     """A folder that is granted: as it is to be mounted, links followed, and what stands in the way of more."""
 
     source: str
@@ -193,8 +182,7 @@ class Mounted:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """The answer to a request. Warnings never block; `mounts` is what is granted, in the order in which it was asked for."""
 
     mode: Mode
@@ -225,8 +213,7 @@ class Judgement:
 # -- the policy -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(Struct, frozen=True, dict=True):
     """Strict refuses what breaks a rule, permissive only names the rule, disabled looks at none.
 
     Names are globs. An empty `tools_allow` allows every tool; `tools_deny` always wins (E-303).
@@ -235,14 +222,14 @@ class Policy:
     mode: Mode = "strict"
     tools_allow: tuple[str, ...] = ()
     tools_deny: tuple[str, ...] = ()
-    roles: Mapping[str, Lists] = field(default_factory=dict)
+    roles: Mapping[str, Lists] = {}
     quotas: Quotas = Quotas()
     mounts: Mounts = Mounts()
     network: Networks = Networks()
     ipc: Lists = Lists()
     commands: tuple[str, ...] = ()
     security: Security = Security()
-    runtime: Runtimes = field(default_factory=Runtimes)
+    runtime: Runtimes = struct_field(default_factory=Runtimes)
     ground: Ground = Ground()
 
     @cached_property
@@ -426,12 +413,12 @@ def laid_over(base: Policy, own: Policy) -> Policy:
 
 def _laid_over(base: Any, own: Any) -> Any:
     changed: dict[str, Any] = {}
-    for item in fields(own):
-        before, after = getattr(base, item.name), getattr(own, item.name)
-        if is_dataclass(after):
-            changed[item.name] = _laid_over(before, after)
+    for name in own.__struct_fields__:
+        before, after = getattr(base, name), getattr(own, name)
+        if isinstance(after, Struct):
+            changed[name] = _laid_over(before, after)
         elif isinstance(after, tuple | Mapping):
-            changed[item.name] = after or before
+            changed[name] = after or before
         else:
-            changed[item.name] = after
+            changed[name] = after
     return replace(base, **changed)

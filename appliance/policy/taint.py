@@ -10,8 +10,9 @@ go on. Pure: strings in, verdicts out. Not promised: that a choice among few thi
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, Refused
 from appliance.text import urls
@@ -61,8 +62,7 @@ AFTER_PATH = r"(?=[.,;:!?)\]}*_>'\"]*(?:\s|$))"
 SOURCES: Mapping[str, str] = {"web": "page", "mail": "mail", "document": "document", "skill": "skill", "agent": "agent"}
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(Struct, frozen=True):
     """How a tool's call reaches beyond its run: `target` is the argument that says whom or what, `named` a fixed one.
 
     `data` are the arguments that leave, () all of them; `usual` are values that say nothing, because everybody gives them.
@@ -78,8 +78,7 @@ class Reach:
     within: str = ""
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Where strangers had a word: an origin, and which page, mail or tool exactly, as far as is known."""
 
     origin: str
@@ -100,8 +99,7 @@ class Mark:
         return f"{name} {self.source}" if name else f"{told(self.origin)} ({self.source})"
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Struct, frozen=True):
     """What a call may carry: `own` is what the person said, `links` what strangers listed, `public` what the web said.
 
     `theirs` is what the called server has said of itself, `followed` how many such calls were made since the person's

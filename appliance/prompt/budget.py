@@ -9,7 +9,9 @@ lowered is noted in the run's log. Keeps the copies of what was sent. Knows noth
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import OwlError, TooLarge
 from appliance.knowledge.change_log import By
@@ -31,8 +33,7 @@ MAX_NAMED = 20  # of what was lowered, in a note
 Count = Callable[[Route, Ask], int]
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Where the budget lowers and notes things: what a core has of each."""
 
     views: Views

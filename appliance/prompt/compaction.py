@@ -11,7 +11,8 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.clock import CancelToken
 from appliance.errors import Conflict, OwlError
@@ -37,8 +38,7 @@ TASK = (
 )
 
 
-@dataclass(frozen=True)
-class Covering:
+class Covering(Struct, frozen=True):
     """What a compaction would replace: the events, oldest first, and the ids of all that are covered then."""
 
     events: tuple[Event, ...]

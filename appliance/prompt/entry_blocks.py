@@ -9,7 +9,10 @@ Writes nothing; several threads may ask.
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.knowledge.contents import Entry
 from appliance.knowledge.entries import Entries
@@ -33,8 +36,7 @@ SHOWN = """SELECT v.entry, e.path, v.visibility, v.status, v.outcome, v.summary,
     WHERE v.run = ? AND v.visibility <> 'archived' AND v.state <> 'proposed' AND v.status <> 202"""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """An entry that a run sees. `summary` and `full` are its renderings, `full` only of one that is visible.
 
     `turn` is the one in which the view was last touched; `changed` orders the summary, `view` the log.
@@ -62,13 +64,12 @@ class Counts:
     reused: int = 0
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What a run sees, by block, each in its order."""
 
-    data: list[Item] = field(default_factory=list)
-    log: list[Item] = field(default_factory=list)
-    unknowns: list[Item] = field(default_factory=list)
+    data: list[Item] = []
+    log: list[Item] = []
+    unknowns: list[Item] = []
 
     def all(self) -> Iterator[Item]:
         yield from self.data

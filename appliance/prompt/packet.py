@@ -10,8 +10,11 @@ Measures what it makes, and lowers nothing to make it fit but the conversation: 
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec import field as struct_field
+from msgspec.structs import replace
 
 from appliance.knowledge.search import STOP_WORDS, Hit, Looks, Search, words_of
 from appliance.prompt import pruning, sections
@@ -313,11 +316,10 @@ class Packets:
         return tokens.ceiling_of(scene.window, self.ceiling)
 
 
-@dataclass(frozen=True)
-class More:
+class More(Struct, frozen=True):
     """What a core gives beside: hooks to add sections, entries and events as blocks, documents that fit a prompt."""
 
-    hooks: Hooks = field(default_factory=Hooks)
+    hooks: Hooks = struct_field(default_factory=Hooks)
     blocks: Blocks | None = None
     chronicle: Chronicle | None = None
     contextual: Callable[[str], Sequence[Part]] = lambda prompt: ()

@@ -3,8 +3,10 @@
 Knows nothing about how a section is worded or how anything is made to fit.
 """
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
+from msgspec import field as struct_field
 
 from appliance.prompt.entry_blocks import Seen
 from appliance.records import Message, Part, Route, ToolSpec
@@ -13,8 +15,7 @@ from appliance.text.tokens import Table
 Figures = tuple[int, int, int | None]  # turn, tokens used, tokens free
 
 
-@dataclass(frozen=True)
-class Recovery:
+class Recovery(Struct, frozen=True):
     """How a prompt that did not fit is doing: shown in part, for so many turns in which nothing became smaller."""
 
     is_prompt_short: bool = False
@@ -22,16 +23,14 @@ class Recovery:
     tokens: int = 0
 
 
-@dataclass(frozen=True)
-class Plain:
+class Plain(Struct, frozen=True):
     """A prompt that is sent as it is, without documents, tools or a longer conversation: for models that follow no more."""
 
     system: tuple[Part, ...]
     messages: tuple[Message, ...]
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """What a packet is made for. `before` is the packet of the turn before in the same loop, None for its first.
 
     `turn` counts from 1 through the whole run and what it was forked from. `measured` is what the provider said the
@@ -60,7 +59,7 @@ class Scene:
     max_output_tokens: int = 512
     measured: int | None = None
     before: "Packet | None" = None
-    recovery: Recovery = field(default_factory=Recovery)
+    recovery: Recovery = struct_field(default_factory=Recovery)
     has_history: bool = True
     plain: Plain | None = None
 
@@ -77,8 +76,7 @@ class Scene:
         return (self.route.name, self.route.dialect, self.window, self.role, self.layout, self.persona, names)
 
 
-@dataclass(frozen=True)
-class Packet:
+class Packet(Struct, frozen=True):
     """What goes to the model, and what is known of its size. `blocks` are the named parts of an `entries` message.
 
     `tokens` is the best number there is: what was counted for the packet before, and an estimate of the difference.
@@ -93,7 +91,7 @@ class Packet:
     table: Table = Table()
     blocks: tuple[Part, ...] = ()
     notes: tuple[str, ...] = ()
-    recovery: Recovery = field(default_factory=Recovery)
+    recovery: Recovery = struct_field(default_factory=Recovery)
     figures: Figures = (0, 0, None)
     found: tuple[Part, ...] | None = None
 
@@ -103,8 +101,7 @@ class Packet:
         return self.ceiling is not None and self.tokens > self.ceiling
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """What the sections of a user message are made from."""
 
     scene: Scene

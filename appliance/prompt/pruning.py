@@ -10,8 +10,10 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.records import Message
 from appliance.text.tokens import DIVISOR, of_chars
@@ -28,8 +30,7 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 Size = Callable[[Message], int]
 
 
-@dataclass(frozen=True)
-class Pruned:
+class Pruned(Struct, frozen=True):
     """What is sent, and how many messages are not."""
 
     messages: list[Message]

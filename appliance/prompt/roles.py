@@ -10,10 +10,13 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from appliance.errors import BadInput, ConfigError, NotFound, OwlError
 from appliance.policy import modes
@@ -36,8 +39,7 @@ Preset = Literal["auto", "direct", "delegating", "open"]
 Sandbox = Literal["", "db", "files", "project", "exec"]
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(Struct, frozen=True):
     """As whom a model works. `pool` may be a route too; None for `tools` and `documents` means all of them.
 
     `max_turns` 0 and `temperature` None leave it to the configuration, `timeout_s` 0 sets no limit. In the background
@@ -268,12 +270,11 @@ class Roles:
 # -- a file ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Front:
+class _Front(Struct, frozen=True):
     """A role's front matter, to be asked key by key."""
 
     raw: dict[str, Any]
-    used: set[str] = field(default_factory=set)
+    used: set[str] = set()
 
     def get(self, key: str, kind: type | tuple[type, ...], otherwise: Any) -> Any:
         self.used.add(key)
@@ -348,4 +349,4 @@ def parse(name: str, text: str) -> Role:
 
 def plain(role: Role) -> dict[str, Any]:
     """A role as JSON-ready values."""
-    return {item.name: getattr(role, item.name) for item in fields(role) if item.name not in ("is_background", "is_child", "menu")}
+    return {name: value for name, value in asdict(role).items() if name not in ("is_background", "is_child", "menu")}

@@ -6,7 +6,8 @@ Knows nothing about entries but the paths that are in the log already.
 """
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.records import Event
 from appliance.sessions.events import origin_of
@@ -24,8 +25,7 @@ Branch = Callable[[str], Sequence[Event]]
 Place = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line of a log and where it belongs: turn, kind, source and number."""
 
     place: Place

@@ -11,8 +11,9 @@ import json
 import logging
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound, OwlError
@@ -27,8 +28,7 @@ ENDS = 4  # every so many lines, by what they say, one ends a piece: the same on
 Kept = Literal["entries", "all", "none"]
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """One turn: its texts by name, `system/...` and `user/...` as they were sent, then `answer` and `reasoning`."""
 
     run: str

@@ -86,7 +86,7 @@ def default_toml() -> str:
     return "\n".join(parts)
 
 
-def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:  # noqa: B008
+def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:
     """Every table below a class, in the order of the file; entries named by people appear as NAME."""
     for item in fields(cls):
         kind: Any = item.type

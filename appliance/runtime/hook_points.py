@@ -5,8 +5,9 @@ change once they are here; docs/plugins.md shows this table, and a test holds it
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Kind = Literal["event", "chain", "filter"]
 
@@ -31,8 +32,7 @@ DISPATCHED, VERDICT, TURN_COMPLETED = "turn.dispatched", "verdict", "turn.comple
 VISIBLE, SUMMARIZED = "view.visible:", "view.summarized:"  # followed by the name of a scheme
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """One name: what it is, what is handed over (a filter's value first), and when."""
 
     name: str
@@ -92,8 +92,7 @@ MOMENTS = _all()
 Change = Literal["created", "body", "attributes", "moved", "removed", "restored", "visibility", "status", "summary"]
 
 
-@dataclass(frozen=True)
-class EntryNews:
+class EntryNews(Struct, frozen=True):
     """What became of an entry, told once it is committed; `run` is "" for a change outside of every run."""
 
     path: str

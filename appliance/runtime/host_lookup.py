@@ -8,8 +8,9 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, Unavailable
@@ -22,8 +23,7 @@ UNKNOWN = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 Resolve = Callable[[str], Sequence[str]]  # the addresses of a name
 
 
-@dataclass(frozen=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """When a request ends at the latest, and the token that ends it before; `what` names it in errors.
 
     `silence_s` is the longest wait for the next byte.

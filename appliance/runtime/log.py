@@ -17,8 +17,9 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from appliance.clock import iso
 
@@ -62,8 +63,7 @@ def correlated(value: str) -> Iterator[None]:
         _CORRELATION.reset(token)
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Enough of a secret to find it in a text, and too little to know it: how it begins, how long it is, a salted digest."""
 
     head: str

@@ -10,27 +10,25 @@ import inspect
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Struct
 
 from appliance.errors import BadInput
 
 MISSING = inspect.Parameter.empty
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Struct, frozen=True):
     """Inclusive bounds of a number, or of the length of a text."""
 
     low: int
     high: int
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """One argument from outside."""
 
     name: str
@@ -44,8 +42,7 @@ class Field:
         return self.default is MISSING
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """What a function takes from outside (`fields`) and from us (`services`), and what it returns."""
 
     fields: tuple[Field, ...]

@@ -7,20 +7,19 @@ who do not follow; what matters stands in a thread or in the log. Knows nothing 
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 MAX_WAITING = 200
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Stir:
+class Stir(Struct, frozen=True):
     """Something was written: whoever shows rows of the database may look again."""
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """A text for a person, and where it stands: the thread and the number of its event, if it stands in one.
 
     `key` is its letter's: what stands before its first colon says what it is about.

@@ -14,21 +14,21 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct
+
 from appliance.clock import monotonic_s, new_id
 from appliance.errors import Busy, Cancelled
-from appliance.records import Cancel
+from appliance.records import Cancel, to_plain
 from appliance.sandbox.slots import LOOK_S
 
 GATE = "gate"  # the file whose lock is held while the others are looked at
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(Struct, frozen=True):
     """The folders that a call is shown, those of them that its command may write to, and whether something in them must stay
     as it was found: because it is hidden, or because it was approved."""
 
@@ -98,7 +98,7 @@ class FolderTurns:
             path = self._folder / new_id()
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(handle, fcntl.LOCK_EX)
-            os.write(handle, json.dumps(asdict(use)).encode())
+            os.write(handle, json.dumps(to_plain(use)).encode())
             return found, path, handle
 
     def _others(self) -> Iterator[Use]:

@@ -11,9 +11,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from appliance import clock
 from appliance.clock import monotonic_s, new_id
@@ -31,8 +33,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 Show = Callable[[int, bytes], None]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """How sandboxes are run here."""
 
     max_concurrent: int = 10

@@ -13,9 +13,11 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from appliance import __version__
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
@@ -54,8 +56,7 @@ Show = Callable[[int, bytes], None]
 Masks = Literal["none", "near", "all"]  # whether what has to be hidden is looked for: not, in the folder itself, or below too
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """A call of a tool: which tool of which group, for whom, on what terms, and until when."""
 
     tool: str
@@ -67,8 +68,7 @@ class Job:
     timeout_s: float = 60.0
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A folder that a tool sees, and where."""
 
     source: Path
@@ -76,8 +76,7 @@ class Shown:
     is_writable: bool
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A path as the sandbox sees it; `folders` are those it is shown for it."""
 
     inside: str

@@ -17,10 +17,12 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, DiskFull, NotFound, OwlError, Refused, Unavailable
@@ -44,8 +46,7 @@ LAST_MS = 253_402_300_799_999  # the end of the year 9999
 VALUES, USES = "secrets", "uses"
 
 
-@dataclass(frozen=True)
-class Secret:
+class Secret(Struct, frozen=True):
     """What is known of a secret, without its value; `uses` and `used_ms` count since it was first set."""
 
     name: str
@@ -57,8 +58,7 @@ class Secret:
     is_expiring: bool = False  # within seven days
 
 
-@dataclass(frozen=True)
-class _Lock:
+class _Lock(Struct, frozen=True):
     """How the key is come by: the first line of the file. `check` is something sealed with it, to tell a wrong key."""
 
     kind: Kind
@@ -73,8 +73,7 @@ class _Lock:
         return json.dumps([1, self.kind, self.id, self.salt.hex(), self.iterations]).encode()
 
 
-@dataclass(frozen=True)
-class _Record:
+class _Record(Struct, frozen=True):
     """One line of the file; of one that cannot be understood, `raw` is what there is."""
 
     name: str

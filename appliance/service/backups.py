@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from appliance import __version__
 from appliance.clock import now_ms
 from appliance.errors import NotFound, StoreError
@@ -56,8 +58,7 @@ class Backup:
         return {**told, "database_version": self.database, "rows": self.counts, "files": len(self.digests) - 1}
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """What `make` did: the backup that holds the present state, whether it is new, and the names of removed ones."""
 
     backup: Backup

@@ -6,9 +6,10 @@ one goes on. Owns no table. Apart from `service.core`, which builds everything e
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.agent.approvals import ACCEPTED, VETO
 from appliance.agent.command_output import Streams
@@ -37,8 +38,7 @@ LOG = logging.getLogger(__name__)
 SLOTS = "sandboxes"  # in the runtime folder: one lock file for each that runs
 
 
-@dataclass(frozen=True)
-class Floor:
+class Floor(Struct, frozen=True):
     """What the workshop stands on."""
 
     home: Home

@@ -9,9 +9,11 @@ import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from appliance import __version__, tools
 from appliance.agent import titles

@@ -8,8 +8,9 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from appliance.agent import plugins
 from appliance.errors import OwlError
@@ -39,8 +40,7 @@ BRIEF_S, SAMPLE = 0.1, 200  # of a database with more entries than this: the tim
 LARGE_MB = 100  # of a database (R-042)
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One check's result; `hint` is the next step when it is not ok."""
 
     name: str

@@ -6,8 +6,9 @@ tier too. Fetching another model is the matter of `model_offers`.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Any
+
+from msgspec.structs import replace
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import OwlError
@@ -130,7 +131,7 @@ def settle(found: Everyday, calls: Calls, run: Callable[[Tier], Everyday]) -> Ev
     """The run whose tier a model gets: the one above when it calls tools and its set goes as well, the one below when it fails."""
     place = TIERS.index(found.tier)
     if found.rate < PASSABLE and place > 0:
-        return replace(found, tier=TIERS[place - 1])  # type: ignore[arg-type]
+        return replace(found, tier=TIERS[place - 1])
     if found.rate >= GOOD and calls.rate >= GOOD and calls.asked >= model_check.ENOUGH_CALLS and place + 1 < len(TIERS):
         try:
             above = run(TIERS[place + 1])  # type: ignore[arg-type]

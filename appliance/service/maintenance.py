@@ -10,8 +10,9 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from appliance.agent.result_pages import Overflow
 from appliance.channels.session_control import rules
@@ -36,8 +37,7 @@ OF_A_WORKER = "????????-????-7???-????-????????????.log"  # named by its id
 STAMP = "maintained"
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(Struct, frozen=True):
     """What one round did; `problems` is what somebody must look at."""
 
     is_due: bool

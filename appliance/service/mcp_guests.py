@@ -10,8 +10,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
 
 from appliance.agent.tool_results import Reply
 from appliance.agent.tool_rules import ToolRules
@@ -44,8 +45,7 @@ MAX_NAME = 120
 Adds = Annotated[bool, "whether it may add tasks"]
 
 
-@dataclass(frozen=True)
-class Guest:
+class Guest(Struct, frozen=True):
     """Who calls: the person it speaks for, what it calls itself, and whether it may add tasks."""
 
     person: str

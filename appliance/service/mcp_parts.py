@@ -6,7 +6,6 @@ here: the first call does that. Knows nothing about the protocol.
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from appliance.mcp.bridge_client import Ferry
 from appliance.mcp.hub import Embed, Given, Hub, Safe
 from appliance.mcp.offers import Offers
 from appliance.mcp.tools import Stall
+from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
@@ -67,5 +67,5 @@ class Harbor:
         except OwlError as error:
             if error.outcome not in hub.KINDS:
                 raise
-            return asdict(tools.failed(error, server, tool))
-        return {**asdict(tools.outcome(reply)), "images": [asdict(image) for image in reply.images]}
+            return dict(to_plain(tools.failed(error, server, tool)))
+        return {**to_plain(tools.outcome(reply)), "images": [to_plain(image) for image in reply.images]}

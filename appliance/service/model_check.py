@@ -9,9 +9,12 @@ ten short requests foretell every tool call.
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+from msgspec import field as struct_field
+from msgspec.structs import replace
 
 from appliance.clock import correlation_id, monotonic_s
 from appliance.errors import DeadlineExceeded, TooLarge
@@ -50,8 +53,7 @@ FACTS = (
 )
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(Struct, frozen=True):
     """Tool calls that were asked for: one call that could be read, with a known tool and its arguments, of the right tool."""
 
     asked: int = 0
@@ -65,8 +67,7 @@ class Calls:
         return self.expected / self.asked if self.asked else 0.0
 
 
-@dataclass(frozen=True)
-class Qualification:
+class Qualification(Struct, frozen=True):
     """What was measured; None where nothing could be. `cold` is a text never seen, `warm` the same text with a new question.
 
     `prefill_tokens_per_s` divides the tokens read for the cold question by the time to its first piece: nothing is
@@ -86,7 +87,7 @@ class Qualification:
     prefill_tokens_per_s: float | None = None
     decode_tokens_per_s: float | None = None
     decodes: int = 0
-    calls: Calls = field(default_factory=Calls)
+    calls: Calls = struct_field(default_factory=Calls)
     rss_mb: int = 0
     free_mb: int = 0
     total_mb: int = 0
@@ -126,8 +127,7 @@ def qualify(model: Bench, route: Route, progress: Progress, cancel: Cancel, *, s
 # -- measuring --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(Struct, frozen=True):
     """An answer by the clock: seconds to its first piece and to its end, its pieces, and its Finish unless it was cut."""
 
     first_s: float

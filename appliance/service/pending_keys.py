@@ -1,10 +1,9 @@
 """Changed keys of the configuration that are not in force yet, and what they wait for."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """Keys by what they wait for: a renewed broker, or the next start."""
 
     broker: tuple[str, ...] = ()
@@ -20,8 +19,7 @@ class Pending:
         return "; ".join(f"{', '.join(keys)} {when}" for keys, when in waits if keys)
 
 
-@dataclass(frozen=True)
-class Reloaded:
+class Reloaded(Struct, frozen=True):
     """What a reload did: the keys that it has put in force, and those that wait."""
 
     changed: str

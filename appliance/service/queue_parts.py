@@ -9,9 +9,10 @@ import logging
 import os
 import pwd
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+
+from msgspec import Struct
 
 from appliance.channels.connections import Connections
 from appliance.channels.delivery import Courier
@@ -45,8 +46,7 @@ Worker = Annotated[str, Range(1, 64), "its id, or the beginning or end of it"]
 STATES = {"complete": "done", "failed": "failed", "waiting": "waits for you"}
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """What the queue stands on."""
 
     home: Home

@@ -6,9 +6,10 @@ The caller holds the lock of the home. Reading happens in a process of its own (
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import OwlError, StoreError
@@ -21,8 +22,7 @@ from appliance.store.database import Store
 WITHOUT_PAGES = "owlbox backup list shows the backups, owlbox restore FILE takes one into use"
 
 
-@dataclass(frozen=True)
-class Repaired:
+class Repaired(Struct, frozen=True):
     """Where the old file is, and rows by table: written to the new one, and lost; tables where that is only a part are named."""
 
     aside: Path

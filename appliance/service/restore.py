@@ -11,13 +11,15 @@ import json
 import os
 import shutil
 import zipfile
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from appliance.clock import now_ms
 from appliance.errors import NotFound, OwlError, StoreError
+from appliance.records import to_plain
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
@@ -31,8 +33,7 @@ from appliance.store.migrations import LATEST
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """What restoring a file changes: when it was saved and by which version; rows and version of the database; files by name."""
 
     file: str
@@ -48,7 +49,7 @@ class Change:
 
     def plain(self) -> dict[str, Any]:
         """As JSON-ready values."""
-        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(to_plain(self)))  # type: ignore[no-any-return]
 
 
 def find(home: Home, name: str) -> Path:

@@ -6,9 +6,11 @@ tools, a job that ends is told. Owns no table. Apart from `service.core`, which 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent.loop import Loops
 from appliance.agent.toolbox import Toolbox
@@ -31,8 +33,7 @@ LOCAL = "local"  # the door of whoever owns the box
 PROFILES_AT = 35  # among the sections of the system text: behind the skills, before the tools
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """What it stands on. `is_lasting` is for the process that stays."""
 
     box: Path

@@ -8,8 +8,9 @@ everything else, as `office` is for the queue.
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.channels.delivery import Courier
 from appliance.channels.inbox import Inbox
@@ -41,8 +42,7 @@ ENDED = {"complete": True, "failed": False}
 SystemJob = Callable[[Due], str]
 
 
-@dataclass(frozen=True)
-class Around:
+class Around(Struct, frozen=True):
     """What schedules act on; `known` gives passages about a text, `marked` the marks of such passages."""
 
     settings: Callable[[], Config]

@@ -9,8 +9,10 @@ or done elsewhere outside of the database. Knows nothing about how rows are comp
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import iso, new_id
 from appliance.errors import Conflict
@@ -31,8 +33,7 @@ OF_TASKS = ("tasks", "task_deps")
 BESIDE = (*OF_TASKS, "schedules")  # what is no entry
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """An entry or a task that an undo changed: `how` is gone, back, changed or moved; `path` is where it is, or was."""
 
     path: str
@@ -41,8 +42,7 @@ class Restored:
     kind: str = "entry"
 
 
-@dataclass(frozen=True)
-class Later:
+class Later(Struct, frozen=True):
     """What stands in the way of an undo: an entry or task that is not as the run left it, and who changed it last."""
 
     path: str
@@ -61,8 +61,7 @@ class Later:
         return f"{self.path} ({self.verb or self.how}{who}{where}{when})"
 
 
-@dataclass(frozen=True)
-class Undone:
+class Undone(Struct, frozen=True):
     """What became of an undo: `by` is its own run, "" when nothing was done.
 
     `helpers` are the runs to which it handed work and whose changes are among these.

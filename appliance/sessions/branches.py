@@ -7,8 +7,10 @@ be gone on from. Owns no table; knows nothing about who asks.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Annotated
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.views import Views
@@ -22,8 +24,7 @@ Named = Annotated[str, "its name or id, or the beginning or end of the id"]
 SHOWN = 80  # characters of a branch's first words
 
 
-@dataclass(frozen=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """One branch: where it ends, where it left which other one (0: at the beginning), and how it begins.
 
     `is_head` says that the run goes on here. A fork without an event of its own has `seq` 0.

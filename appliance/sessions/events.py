@@ -8,8 +8,9 @@ its head, whichever runs it leads through. Knows nothing about loops or models.
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound

@@ -9,8 +9,10 @@ is told when the record cannot be read. Knows nothing about packets.
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import OwlError
 from appliance.records import Memory, Message
@@ -27,8 +29,7 @@ MESSAGES = (
 )
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(Struct, frozen=True):
     """One record: who said what where, in which run; `seq` is the number of its event, `label` what it is shown with."""
 
     run: str
@@ -41,8 +42,7 @@ class Told:
     label: str = ""
 
 
-@dataclass(frozen=True)
-class Mention:
+class Mention(Struct, frozen=True):
     """A message that holds what was looked for, with its neighbours in the thread."""
 
     told: Told
@@ -50,8 +50,7 @@ class Mention:
     after: Told | None = None
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """An address of the owner; with a channel it counts only there (S-038)."""
 
     address: str

@@ -9,8 +9,10 @@ tell. A letter whose sender died in the middle is sent again, marked, unless its
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Busy, Conflict, NotFound
@@ -34,8 +36,7 @@ DAY_MS = 24 * 3600 * 1000
 CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
 
 
-@dataclass(frozen=True)
-class Letter:
+class Letter(Struct, frozen=True):
     """A text for somebody. `person` may name a group as `group:ID`; `context` follows from it unless given.
 
     `channel` insists on one, `session` says in which conversation it was asked for, `run` in which thread. `marks` are
@@ -50,13 +51,12 @@ class Letter:
     channel: str = ""
     run: str | None = None
     attachment: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = {}
     correlation: str = ""
     marks: Marked = ()
 
 
-@dataclass(frozen=True)
-class Posting:
+class Posting(Struct, frozen=True):
     """A letter and what has become of it; `via` is the channel that had it last, `held_ms` until when it is held back."""
 
     id: int
@@ -73,17 +73,15 @@ class Posting:
     held_ms: int | None = None
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(Struct, frozen=True):
     """A conversation at a channel, with what its door wants back."""
 
     channel: str
     session: str = ""
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How long it is tried, how much may wait, and how long what has ended is kept."""
 
     retry_s: float = 5
@@ -409,5 +407,5 @@ def _posting(row: Row) -> Posting:
     values: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
     metadata = json.loads(values["metadata"])
     values |= {"marks": read_marks(metadata.pop(CARRIED, ())), "metadata": metadata, "may_repeat": bool(values["may_repeat"])}
-    letter = Letter(**{f.name: values.pop(f.name) for f in fields(Letter)})
+    letter = Letter(**{name: values.pop(name) for name in Letter.__struct_fields__})
     return Posting(letter=letter, **values)

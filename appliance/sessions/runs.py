@@ -10,14 +10,17 @@ is `channels.inbox`.
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict as struct_asdict
+from msgspec.structs import replace
 
 from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.policy.taint_marks import Marks
-from appliance.records import Event, Inbound, Message, RunSettings, from_plain
+from appliance.records import Event, Inbound, Message, RunSettings, from_plain, to_plain
 from appliance.runtime.methods import method
 from appliance.sessions.events import SPOKEN, as_messages, compacted
 from appliance.sessions.sessions import COLUMNS as SESSION_COLUMNS
@@ -35,8 +38,7 @@ RUN_COLUMNS = (
 ALIAS = re.compile(r"[a-zA-Z0-9_]+")
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """One thread of work (B-052 calls it a thread); `head` is the event under which the next one hangs."""
 
     id: str
@@ -47,7 +49,7 @@ class Run:
     title: str
     status: int
     outcome: str
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = {}
     last_seq: int = 0
     created_ms: int = 0
     updated_ms: int = 0
@@ -66,8 +68,7 @@ class Run:
         return tuple(sorted(self.metadata.get("origins") or ()))
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Struct, frozen=True):
     """How a run begins when it is not just a new one: its name, what it is set to, where it was forked."""
 
     alias: str = ""
@@ -95,7 +96,7 @@ class Runs(Turns):
         found = self.people.find(session)
         if found is None:
             raise NotFound(f"no session {session}")
-        return vars(found)
+        return struct_asdict(found)
 
     def rest_session(self, session: str, status: Literal["active", "idle", "stopped"] = "active") -> None:
         """Nobody works in this session any more."""
@@ -211,8 +212,8 @@ class Runs(Turns):
         found = self.get(run)
         if "persona" in changes and changes["persona"] != found.settings.persona:
             raise BadInput("a run keeps the persona it began with", hint="begin another run with this persona")
-        if strange := set(changes) - set(RunSettings.__dataclass_fields__):
-            known = ", ".join(RunSettings.__dataclass_fields__)
+        if strange := set(changes) - set(RunSettings.__struct_fields__):
+            known = ", ".join(RunSettings.__struct_fields__)
             raise BadInput(f"a run has no setting {min(strange)}", hint=f"it has {known}")
         settings = check_settings(replace(found.settings, **changes))
         with self._store.write() as execute:
@@ -430,8 +431,8 @@ def check_settings(settings: RunSettings) -> RunSettings:
 
 def _given(settings: RunSettings) -> dict[str, Any]:
     """What differs from the defaults, which may change with a later version."""
-    default = asdict(RunSettings())
-    return {name: value for name, value in asdict(settings).items() if value != default[name]}
+    default = to_plain(RunSettings())
+    return {name: value for name, value in to_plain(settings).items() if value != default[name]}
 
 
 def _between_calls(events: Sequence[Event]) -> list[int]:

@@ -9,8 +9,10 @@ session with everything said in it is `channels.session_control`.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict as struct_asdict
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Conflict, NotFound, TooLarge
@@ -32,8 +34,7 @@ COLUMNS = "id, channel, sender_id, person, context, status, process, created_ms,
 NO_DOOR = "task"  # the channel of sessions that the queue opens: they do not count as somebody's
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """How long silence may last and how much is open at a time; 0 for no limit."""
 
     idle_s: float = 600
@@ -42,8 +43,7 @@ class Rules:
     max_processes: int = 0
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Struct, frozen=True):
     id: str
     channel: str
     sender_id: str
@@ -54,7 +54,7 @@ class Session:
     created_ms: int = 0
     last_active_ms: int = 0
     archived_ms: int | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = {}
 
     @property
     def context_type(self) -> str:
@@ -62,8 +62,7 @@ class Session:
         return self.context.partition(":")[0]
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Which sessions a listing shows; what is empty does not matter."""
 
     person: str = ""
@@ -320,7 +319,7 @@ class Sessions:
 
 def plain(found: Session) -> dict[str, Any]:
     """A session as JSON-ready values."""
-    return {**vars(found), "context_type": found.context_type}
+    return {**struct_asdict(found), "context_type": found.context_type}
 
 
 def _closed(session: str, status: str) -> Conflict:

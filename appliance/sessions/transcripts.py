@@ -14,9 +14,11 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from appliance.clock import iso
 from appliance.errors import BadInput, NotFound, OwlError
@@ -45,8 +47,7 @@ OWN = "own"  # in the input of a message: how much of it its person typed
 MARK = ("document", "an imported transcript")
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """What became of lines that were read; `damaged` ones could not be understood, `known` ones were here already."""
 
     sessions: int = 0
@@ -58,7 +59,7 @@ class Restored:
 
     def plus(self, other: "Restored") -> "Restored":
         """Both together."""
-        return Restored(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+        return Restored(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Damaged(Exception):

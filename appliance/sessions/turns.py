@@ -7,9 +7,11 @@ kept by the database. What a dead process left half done is mended by `recover`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import Busy, Conflict, NotFound
@@ -30,8 +32,7 @@ TURN_COLUMNS = f"id, seq, route, {COST_COLUMNS}, started_ms, ended_ms"
 NEXT = {100: (102, 499), 102: (200, 202, 500, 499), 202: (102, 200, 499), 200: (102, 499), 500: (102, 499), 499: (102,)}
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """One prompt being answered; `prompt` is the id of its event."""
 
     id: int
@@ -46,8 +47,7 @@ class Loop:
     mode: Mode = "act"
 
 
-@dataclass(frozen=True)
-class TurnCost:
+class TurnCost(Struct, frozen=True):
     """What one call of the model took, in tokens and millionths of a dollar (None: nobody knows), and who answered."""
 
     provider: str

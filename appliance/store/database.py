@@ -12,12 +12,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import apsw
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, DiskReadOnly, NotFound, OwlError, StoreError, Unavailable
@@ -40,8 +40,7 @@ Row = tuple[Any, ...]
 Migrations = Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Clash:
+class Clash(Struct, frozen=True):
     """A row that is not as a run left it: `left` is what the run left, `wanted` what would be there again.
 
     Both hold only the columns that differ, and the key; `reason` is SQLite's.

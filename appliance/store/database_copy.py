@@ -8,10 +8,10 @@ import fcntl
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, StoreError
@@ -32,8 +32,7 @@ def unheard(done: int, total: int) -> None:
     """For whom progress means nothing."""
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What is in a database that nobody uses: its version, and rows by table of COUNTED."""
 
     version: int

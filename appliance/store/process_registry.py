@@ -11,9 +11,10 @@ import fcntl
 import os
 import signal
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from appliance import clock
 from appliance.clock import Process, boot_id, monotonic_s, new_id, now_ms, this_process
@@ -26,8 +27,7 @@ WORKER_COLUMNS = "id, process, pid, host, mode, task, status, started_ms, beat_m
 KEEP_MS = 31 * 24 * 3600 * 1000
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """One process of ours, past or present; `ended_ms` is None while it runs or when it was killed."""
 
     id: str
@@ -100,8 +100,7 @@ class Leases:
         return [Lease(r[0], r[1], Process(r[2], r[3], r[4]), r[5], r[6], r[7]) for r in rows]
 
 
-@dataclass(frozen=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """A worker, past or present; `beat_ms` is the last sign of life in its row, which an idle one does not renew."""
 
     id: str

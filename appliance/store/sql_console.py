@@ -6,11 +6,11 @@ that can only read, with our SQL functions, for one query. Not promised: that a 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import apsw
+from msgspec import Struct
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, TooLarge
@@ -37,8 +37,7 @@ DESCRIBING = (
 TELLING = "user_version application_id page_count page_size freelist_count journal_mode encoding".split()
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a query said; `has_more` when there were more rows than wanted."""
 
     columns: tuple[str, ...]

@@ -19,8 +19,10 @@ query with an error that names it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import BadInput
 from appliance.store.visibility import asked_for, seen
@@ -34,8 +36,7 @@ if TYPE_CHECKING:
 Value = int | float | str | bytes | None
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(Struct, frozen=True):
     """An SQL function: its name, what it calls, with how many values, and whether these alone decide the result."""
 
     name: str

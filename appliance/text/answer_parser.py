@@ -10,8 +10,10 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.records import ToolCall, ToolSpec
 from appliance.text import code_regions, tool_call_formats
@@ -53,8 +55,7 @@ INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 TRUTHS = {"true": True, "yes": True, "1": True, "": True, "false": False, "no": False, "0": False}
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a model said and what it wants done; `warnings` name everything that was left out or mended.
 
     `is_malformed` when it meant to call a tool and no call of it can be run: not a final answer.

@@ -8,7 +8,8 @@ text, however often it is asked going forward. Knows nothing about tool calls.
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.text.scanner import CONTAINER, MAX_PREFIX_CHARS, PREFIX, Source
 
@@ -31,8 +32,7 @@ AFTER_QUOTE = re.compile(r"[\s)\]}:;,.!?…/<—–-]")
 QUOTATION_CHARS = 500  # how far from what is quoted its marks may stand
 
 
-@dataclass(frozen=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """A fenced block: its label, where its content lies, where it ends, whether its end was written, and whether the text
     allows no other reading of it. It stands on a "line" of its own, in an "item" of a list or a quote, or behind "words".
     """

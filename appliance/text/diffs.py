@@ -7,8 +7,9 @@ is bounded on any input, and for that the difference is not always the smallest 
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import SequenceMatcher
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, Conflict
 from appliance.text.fuzzy_match import bounded, shown
@@ -19,8 +20,7 @@ LINE_STEPS = 8_000_000  # how much work one diff may do, in lines looked at,
 PAIR_STEPS = 1_000_000  # and in pairs of lines that difflib may compare
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """Lines [a:b] of the old text became lines [c:d] of the new one."""
 
     a: int
@@ -29,8 +29,7 @@ class Block:
     d: int
 
 
-@dataclass(frozen=True)
-class Hunk:
+class Hunk(Struct, frozen=True):
     """A piece of a unified diff: at line index `start`, these old lines become these new ones."""
 
     start: int

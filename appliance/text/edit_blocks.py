@@ -8,8 +8,9 @@ talk about the edit.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, TooLarge
 
@@ -43,8 +44,7 @@ KNOWN_FLAGS, OTHER_FLAGS = set("giIrE"), set("pmMew0123456789")
 OPEN_ENDED = "/|#@!~%^"  # delimiters that prose does not put after an s: only these may lack the last one
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One edit: `text` is what comes in (or, for "delete", goes; for "sed", the commands)."""
 
     kind: Operator
@@ -52,8 +52,7 @@ class Operation:
     search: str | None = None
 
 
-@dataclass(frozen=True)
-class Sed:
+class Sed(Struct, frozen=True):
     """One `s/pattern/replacement/flags`, delimiters unescaped; `is_regex` when the flag r or E asks for it."""
 
     pattern: str

@@ -8,9 +8,9 @@ with the text, but for regular expressions in sed, which get `REGEX_S` seconds e
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import regex
+from msgspec import Struct
 
 from appliance.errors import BadInput, Conflict, DeadlineExceeded, TooLarge
 from appliance.text.diffs import apply, diff, merge_view
@@ -46,8 +46,7 @@ REGEX_SIGNS = re.compile(
 TEMPLATE = re.compile(r"\\([1-9])|\\([nt\\&])|(&)")
 
 
-@dataclass(frozen=True)
-class LinePatch:
+class LinePatch(Struct, frozen=True):
     """Lines `start_line` to `end_line` (from 1, both included) become `content`; `end_line` 0 inserts before."""
 
     start_line: int

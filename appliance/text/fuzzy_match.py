@@ -6,7 +6,8 @@ words: text that differs in more than white space is not found.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.errors import Conflict, TooLarge
 
@@ -14,8 +15,7 @@ MAX_CHARS = 4 * 1024 * 1024  # of a text before or after an edit; a stored body 
 SPACES_OF_A_TAB = 4  # where neither text shows how deep its author indents
 
 
-@dataclass(frozen=True)
-class Edited:
+class Edited(Struct, frozen=True):
     """A text after an edit: in how many places it changed, and what the author should know about it."""
 
     text: str
@@ -23,8 +23,7 @@ class Edited:
     count: int
 
 
-@dataclass(frozen=True)
-class Hits:
+class Hits(Struct, frozen=True):
     """Where something was found last, and how often."""
 
     last: int

@@ -8,8 +8,8 @@ does not enter a folder that is ignored, and that is all git means by it. Not re
 import os
 import re
 import stat
-from dataclasses import dataclass
 
+from msgspec import Struct
 from pathspec import GitIgnoreSpec
 
 NAME = ".gitignore"
@@ -24,8 +24,7 @@ BELOW = re.compile(r"/\*\*/ *$")  # every folder in a folder, at any depth; path
 BYTES = {byte: 0xE000 + byte for byte in range(0x80, 0x100)}  # no letters and no white space, whatever the byte
 
 
-@dataclass(frozen=True)
-class Ignores:
+class Ignores(Struct, frozen=True):
     """What is ignored in a folder and below, as far as it and the folders above say."""
 
     folder: str

@@ -9,7 +9,8 @@ runs the result.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.errors import BadInput
 
@@ -36,28 +37,24 @@ def inside(text: str) -> str:
     return _emit(_parse(text), "", r"[^/\n]", r"[^\n]")
 
 
-@dataclass(frozen=True)
-class _Char:
+class _Char(Struct, frozen=True):
     """A character that was escaped."""
 
     value: str
 
 
-@dataclass(frozen=True)
-class _Stars:
+class _Stars(Struct, frozen=True):
     count: int
     is_folder: bool  # it is a whole step, with the slash after it
 
 
-@dataclass(frozen=True)
-class _One:
+class _One(Struct, frozen=True):
     """`?`, or a class as a regular expression."""
 
     expression: str
 
 
-@dataclass(frozen=True)
-class _Choice:
+class _Choice(Struct, frozen=True):
     choices: "tuple[_Parts, ...]"
     is_not: bool
 

@@ -14,9 +14,10 @@ of sed forms, entries or SQL.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, TooLarge
 from appliance.text import globs
@@ -46,8 +47,7 @@ _RECURSION = re.compile(r"(?<!\\)\(\?(?:R|[+-]?\d+|&\w+|P>\w+)\)")
 _REFERENCE = re.compile(r"\\(\d{1,2}|[nt\\])|\\g<(\w+)>|\$(\d{1,2}|[&$])")
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a search found: the text, and where it begins, which a value from JSON or XML does not say."""
 
     text: str

@@ -8,7 +8,9 @@ import math
 import re
 import string
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 DIVISOR = 2
 CEILING = 0.9
@@ -59,8 +61,7 @@ def is_too_long(text: str) -> bool:
     return bool(TOO_LONG.search(text)) and not NOT_LENGTH.search(text)
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True):
     """What an entry costs: rendered visible, with the line it keeps in the summary, and summarized."""
 
     visible: int
@@ -72,8 +73,7 @@ class Share:
         return self.visible - self.summarized
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """The visible entries of one scheme."""
 
     scheme: str
@@ -81,8 +81,7 @@ class Line:
     tokens: int
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """What fills a prompt. `system` is everything that is no entry."""
 
     lines: tuple[Line, ...] = ()

@@ -8,8 +8,9 @@ prose. Nothing is run and no tool is known here: names and arguments come out as
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.text import code_regions
 from appliance.text.code_regions import Fence
@@ -61,8 +62,7 @@ ROLE = re.compile(r"(?:assistant|user|system|model)?\n?")
 LIST_MARK = "[TOOL_CALLS]"
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """A call as it was written. `body` is the text between its tags; with `is_text` every value is text."""
 
     name: str
@@ -71,8 +71,7 @@ class Written:
     is_text: bool = False
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """What was read up to `end`: calls, problems, notes, and whether it was meant to be a call at all."""
 
     end: int

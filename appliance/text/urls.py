@@ -9,8 +9,9 @@ whether a host may be reached is judged by `web.hosts`.
 import ipaddress
 import re
 import unicodedata
-from dataclasses import dataclass
 from urllib.parse import quote, urljoin
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, Refused
 
@@ -28,8 +29,7 @@ SAFE = "%/:=&?~+!$,;'@()*[]|"  # of a path and its query; whatever else is escap
 HINT = "write host and path plainly"
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """What a URL means: `url` in its one form, the host in ASCII, `path` as it is asked for, `address` of a literal."""
 
     url: str

@@ -5,7 +5,8 @@ one of our own headings on a line of its own is read as a whole.
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 TASK = "Task: "
 PREDECESSORS = "Predecessor Task Outputs"
@@ -21,8 +22,7 @@ REF = re.compile(r"^\[[a-z]+://[^\]\n]+\]\n", re.MULTILINE)
 FORM_LINE = re.compile(rf"(?:\A|\n\n){re.escape(FORM)}.*\Z", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class WorkRequest:
+class WorkRequest(Struct, frozen=True):
     """What is asked for: a name and more about it, and the texts that were given with it."""
 
     name: str

@@ -9,7 +9,8 @@ about what a tool does with its arguments.
 import re
 from bisect import bisect_left
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.text.scanner import Source
 
@@ -22,8 +23,7 @@ ANY_CLOSE = re.compile(r"</[A-Za-z][^<>\n]{0,60}>")
 SAME_LINE_CHARS = 400  # how far on its line a backtick is looked for
 
 
-@dataclass(frozen=True)
-class Tag:
+class Tag(Struct, frozen=True):
     """An opening tag. `is_closed` when it has no body, `is_cut` when it breaks off and means nothing."""
 
     name: str
@@ -35,8 +35,7 @@ class Tag:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(Struct, frozen=True):
     """What stands between a tag and its close, None for nothing, and where the whole element ends."""
 
     text: str | None
@@ -44,8 +43,7 @@ class Body:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Close:
+class Close(Struct, frozen=True):
     name: str
     start: int
     end: int

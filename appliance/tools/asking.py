@@ -1,7 +1,8 @@
 """Tools towards oneself and towards a person: think, ask_user."""
 
-from dataclasses import replace
 from typing import Annotated
+
+from msgspec.structs import replace
 
 from appliance.agent.dispatch import actor_of
 from appliance.agent.toolbox import Caller, tool

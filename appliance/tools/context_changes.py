@@ -8,8 +8,9 @@ import base64
 import binascii
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, Literal, TypedDict
+
+from msgspec import Struct
 
 from appliance.agent.dispatch import actor_of
 from appliance.agent.tool_results import Reply
@@ -166,8 +167,7 @@ def _decoded(text: str, content: str) -> bytes | None:
         raise BadInput(f"content_base64 is not base64: {error}", hint="encode the bytes", outcome="invalid_arguments") from None
 
 
-@dataclass(frozen=True)
-class Exact:
+class Exact(Struct, frozen=True):
     """Text that becomes other text, as it is, wherever it stands."""
 
     old: str

@@ -1,8 +1,9 @@
 """Tools that hand work to others: delegate, spawn, spawn_await. Who does it sees what is given here and nothing else."""
 
 import json
-from dataclasses import replace
 from typing import Annotated, Any, Literal, TypedDict
+
+from msgspec.structs import replace
 
 from appliance.agent.dispatch import session_of
 from appliance.agent.tool_results import Reply

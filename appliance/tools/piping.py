@@ -4,8 +4,9 @@ The other tool is called as if it had been called directly, and so is the one th
 says of either holds. A result that strangers may have written stays marked as such, here and in the item.
 """
 
-from dataclasses import replace
 from typing import Annotated, Any
+
+from msgspec.structs import replace
 
 from appliance.agent.toolbox import Caller, Needs, Toolbox
 from appliance.agent.toolbox import tool as a_tool

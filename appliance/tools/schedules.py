@@ -6,8 +6,9 @@ began makes none. Every schedule is shown back in words with its next times, so 
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal, TypedDict
+
+from msgspec.structs import replace
 
 from appliance.agent.dispatch import person_of, session_of
 from appliance.agent.tool_results import Reply

@@ -1,7 +1,8 @@
 """Tools that are the six verbs: set, get, rm, cp, mv, update. Not in the menu, which stays small; tags name them."""
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal
+
+from msgspec.structs import replace
 
 from appliance.agent.dispatch import actor_of
 from appliance.agent.toolbox import Caller, tool

@@ -11,9 +11,11 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance import __version__
 from appliance.clock import monotonic_s, now_ms
@@ -44,8 +46,7 @@ ACCEPT = "text/html,application/xhtml+xml,text/plain,application/json;q=0.9,*/*;
 Note = Callable[..., None]  # an audit's `note(kind, severity=, session=, run=, rule=, detail=)`
 
 
-@dataclass(frozen=True)
-class Caps:
+class Caps(Struct, frozen=True):
     """What nobody can ask beyond."""
 
     per_minute: int = 60  # requests of one session
@@ -56,8 +57,7 @@ class Caps:
     max_s: float = 30.0
 
 
-@dataclass(frozen=True)
-class Want:
+class Want(Struct, frozen=True):
     """What a request wants beside the page: `headers` go to the URL's own origin only, never along with a redirect.
 
     `kind` "file" takes any type, whole or not at all. `trusted` is one origin that a person configured, which may be
@@ -65,7 +65,7 @@ class Want:
     """
 
     kind: Literal["text", "file"] = "text"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     trusted: str = ""
     accept: str = ACCEPT
 
@@ -75,8 +75,7 @@ class Want:
         return self.kind == "text" and not self.headers and self.accept == ACCEPT
 
 
-@dataclass(frozen=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """An answer: `url` is where the last redirect led, `hops` every URL that was asked, `headers` have lower-case names."""
 
     status: int
@@ -91,8 +90,7 @@ class Fetched:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """A page as it was, and what asks whether it still is so."""
 
     url: str

@@ -7,7 +7,8 @@ does no harm, or does not pass a request on.
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, ConfigError, Refused
 from appliance.runtime.special_addresses import Network, special
@@ -34,8 +35,7 @@ NAMES = (
 )
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """What may be reached beside the public web, and what of it may not. A person sets these, never a model.
 
     `blocked` and `allowed` are names of hosts, each with what lies under it; with any `allowed`, nothing else passes.

@@ -7,7 +7,8 @@ sees are left out. Not promised: that a text is true, or harmless to a model tha
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from appliance.errors import Unavailable
 from appliance.ingest.extract_process import Clerk
@@ -21,8 +22,7 @@ LOOKS = re.compile(rb"\s*(?:<!doctype html|<html[\s>])", re.IGNORECASE)
 UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(Struct, frozen=True):
     """Title and text of a page."""
 
     title: str

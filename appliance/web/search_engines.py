@@ -8,11 +8,12 @@ about models.
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, ConfigError, OwlError, Unavailable
 from appliance.records import Cancel
@@ -31,8 +32,7 @@ KEY = "tools.web_search"
 TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """One result."""
 
     title: str

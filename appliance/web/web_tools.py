@@ -5,8 +5,9 @@ nothing about tools.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.ingest import pipeline
 from appliance.knowledge.entries import Entries
@@ -25,8 +26,7 @@ ADDING = "adding"  # the session whose minute the pages count in that people add
 FILE_S = 30.0  # for one of them
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Struct, frozen=True):
     """What the parts need of a core: its store, where audit rows go, what a child may know, who knows secrets."""
 
     store: Store

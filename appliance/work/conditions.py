@@ -7,8 +7,10 @@ made up as far as that is harmless. Owns nothing and records nothing; who may as
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import CancelToken
 from appliance.models import failover
@@ -31,8 +33,7 @@ It is due when the current time fits its frequency, it was not done for this tim
 "tasks" are what is to be done when it is due; depends_on holds the places, from 0, of tasks in this list that come before."""
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A task that is to be made; `depends_on` are places in the list that it stands in."""
 
     name: str
@@ -41,8 +42,7 @@ class Wanted:
     depends_on: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Whether a schedule is due, why, and which tasks it makes; `marks` are those of what the model was shown."""
 
     is_due: bool

@@ -5,8 +5,9 @@ local clock, so a night with an hour twice is an hour longer.
 """
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+
+from msgspec import Struct
 
 from appliance.errors import BadInput
 
@@ -14,8 +15,7 @@ TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)|24:00")
 DAY_MIN = 24 * 60
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """Minutes since midnight; `until` is the first minute outside."""
 
     start: int

@@ -13,7 +13,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent.loop import Loops
 from appliance.agent.stop_conditions import OFFLINE
@@ -41,8 +44,7 @@ TOO_LONG = "timeout"
 NOBODY = "it needs approval, and nobody is here to give it"
 
 
-@dataclass(frozen=True)
-class Means:
+class Means(Struct, frozen=True):
     """What it works with. `is_reading` says whether a tool changes nothing."""
 
     store: Store

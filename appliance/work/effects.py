@@ -6,7 +6,9 @@ model wrote here is text for a task, and says nothing about who is told. Owns no
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import correlation_id
 from appliance.errors import BadInput, Exhausted, NotFound
@@ -26,8 +28,7 @@ NOW, NORMAL = "now", "normal"  # of letters: whether quiet hours hold it back
 Accept = Callable[[Inbound, str], int]  # a message and its correlation; the loop that answers it
 
 
-@dataclass(frozen=True)
-class Hands:
+class Hands(Struct, frozen=True):
     """What effects work with; `is_open` says whether a channel runs."""
 
     outbox: Outbox

@@ -6,8 +6,9 @@ A time is kept as it was said until the whole text is known: "at 7" is 19:00 in 
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
+
+from msgspec import Struct
 
 MORNING_H = 9
 MOST_TIMES = 12  # that may be said, where some could be in either half of the day
@@ -51,8 +52,7 @@ class Unread(Exception):
     """This text is no rule."""
 
 
-@dataclass(frozen=True)
-class Time:
+class Time(Struct, frozen=True):
     """A time of day as it was said: `half` is am, pm, 24 or "" for neither; a `loose` one may be in either half of the day."""
 
     hour: int

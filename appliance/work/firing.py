@@ -8,8 +8,9 @@ again. A failing schedule is logged and counted, and never keeps the others from
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from appliance.errors import BadInput, Busy, DiskFull, DiskReadOnly, OwlError, StoreError, Unavailable
 from appliance.store.database import Store
@@ -27,8 +28,7 @@ BESIDE: Here = "beside"
 NOT_NOW = (Busy, DiskFull, DiskReadOnly, StoreError)  # the database's fault: nothing has happened, and it is tried again
 
 
-@dataclass(frozen=True)
-class Due:
+class Due(Struct, frozen=True):
     """A schedule at a time that it is due, and what a model had to say of it."""
 
     schedule: Schedule
@@ -47,16 +47,14 @@ class Due:
         return late if (late := self.now_ms - self.due_ms) > LATE_MS else 0
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Struct, frozen=True):
     """What an effect came to so far: `running` when its end is told later."""
 
     outcome: str
     status: Literal["running", "done", "skipped"] = "done"
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """How an action is brought about: either within the transaction of the firing, or by its key after it.
 
     What `needs_core` goes on after its firing for longer than a process that comes and goes.
@@ -67,8 +65,7 @@ class Effect:
     needs_core: bool = False
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(Struct, frozen=True):
     """Who hears of what: a schedule is paused after too many failures, one has failed, an error for the log of errors."""
 
     paused: Callable[[Schedule, str], None]

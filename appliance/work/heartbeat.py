@@ -11,8 +11,10 @@ import logging
 import random
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import OwlError
@@ -46,8 +48,7 @@ WORDING = (
 )
 
 
-@dataclass(frozen=True)
-class Means:
+class Means(Struct, frozen=True):
     """What it works with. `ensure` and `drop` are the timetable's; `is_able` says whether a model is fit to word a message.
 
     In the background people's questions go first, and what is in memory for them stays; only a process that stays does such
@@ -66,8 +67,7 @@ class Means:
     priority: Priority = "background"
 
 
-@dataclass(frozen=True)
-class Beat:
+class Beat(Struct, frozen=True):
     """What one look came to: `skipped` with the reason, `quiet`, `alert` with its text, or `failed`."""
 
     outcome: str

@@ -8,7 +8,8 @@ lines, and so are those that only look like one, which are named as problems. Pu
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 CADENCES = ("hourly", "daily", "weekly", "biweekly", "monthly")
 HEADING = re.compile(r"##(?!#)\s*(.*)")
@@ -17,8 +18,7 @@ TICKED = re.compile(r"\s*[-*] \[[xX]\].*")
 FIELD = re.compile(r"\s*(?:-\s+)?(cadence|prompt)\s*:\s*(.*)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(Struct, frozen=True):
     """One thing with a cadence of its own; `hash` changes with what it says."""
 
     title: str
@@ -31,8 +31,7 @@ class Section:
         return hashlib.sha256("\0".join((self.title, self.cadence, self.prompt)).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True)
-class Checklist:
+class Checklist(Struct, frozen=True):
     """A whole file: `text` is what stands outside of sections, `lines` those of it that need looking after."""
 
     text: str

@@ -9,12 +9,14 @@ dead process had begun is done again; what it had completed is in its run.
 import json
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
+from msgspec import field as struct_field
 
 from appliance.clock import CancelToken, is_alive, monotonic_s, new_id, now_ms
 from appliance.errors import Conflict, NotFound
-from appliance.records import Cancel, Marked, Mode, from_plain
+from appliance.records import Cancel, Marked, Mode, from_plain, to_plain
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.store.database import Row, Store
@@ -33,8 +35,7 @@ Priority = Literal["normal", "background"]
 USUAL = 2  # the rank of work for which nobody says how urgent it is, of 1 to 4
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Struct, frozen=True):
     """What a job is given beside its task. `tools` None leaves them to the role; `text` stands in for the role's own words.
 
     `timeout_s` 0 leaves it to the role. `marks` are those of untrusted texts that the task was made of. Of those that
@@ -52,8 +53,7 @@ class Given:
     rank: int = USUAL
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """What is wanted. `session` says for whom, and in whose folder; `parent` is the run that asks, "" for none.
 
     In the background its result is told to the person of the session, unless `is_told`: then somebody else sees to that.
@@ -70,15 +70,14 @@ class Order:
     correlation: str = ""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """A job as it stands; `run` is where its work is recorded, the newest of its attempts."""
 
     id: str
     tool: str
     role: str
     task: str
-    given: Given = field(default_factory=Given)
+    given: Given = struct_field(default_factory=Given)
     session: str = ""
     parent: str = ""
     run: str = ""
@@ -145,7 +144,7 @@ class Jobs:
                 "INSERT INTO jobs (id, tool, role, task, given, session, parent, priority, status, is_told, process, correlation, "
                 "created_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?)",
                 (
-                    *(made.id, made.tool, made.role, made.task, json.dumps(asdict(made.given), ensure_ascii=False), made.session),
+                    *(made.id, made.tool, made.role, made.task, json.dumps(to_plain(made.given), ensure_ascii=False), made.session),
                     *(made.parent or None, made.priority, made.is_told, made.process, made.correlation, made.created_ms),
                 ),
             )
@@ -315,4 +314,4 @@ def _job(row: Row) -> Job:
 
 def plain(job: Job) -> dict[str, Any]:
     """A job as JSON-ready values."""
-    return asdict(replace(job)) | {"duration_s": job.duration_s}
+    return {**to_plain(job), "duration_s": job.duration_s}

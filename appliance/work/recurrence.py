@@ -10,11 +10,12 @@ Intervals count real seconds. Times are milliseconds since 1970.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
 from cronsim import CronSim, CronSimError
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import BadInput
 from appliance.work import timezones
@@ -40,8 +41,7 @@ FORMS = "five fields such as '0 9 * * 1-5', or 'every N' with N seconds"
 FAR_YEAR = 9000
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """When something is due. `condition` is judged at each of these moments; so is all of a `text`, now and then."""
 
     kind: Kind

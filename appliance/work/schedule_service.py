@@ -5,8 +5,10 @@ itself began may make none: a few of those would beget a heap that never ends. O
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Exhausted, NotFound, Refused
@@ -23,16 +25,14 @@ NEXT = 5
 MOST = 1_000_000
 
 
-@dataclass(frozen=True)
-class Who:
+class Who(Struct, frozen=True):
     """Who asks: the thread, "" outside of any; the person, `EVERYBODY` for who may see all."""
 
     run: str = ""
     person: str = EVERYBODY
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """A schedule as people see it; times in milliseconds, `next` the next of them."""
 
     id: str
@@ -65,11 +65,10 @@ class View:
     created_by: str
     created_ms: int
     updated_ms: int
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The time zone of schedules that name none, how many a person may have, and who manages everybody's."""
 
     zone: str = LOCAL
@@ -121,7 +120,7 @@ class Timetable:
                     ahead += recurrence.upcoming(rule, max(state.next_ms, now_ms() if now is None else now), NEXT - 1)
         except BadInput as error:
             said = f"never: {error.message}"
-        same = {name: getattr(known, name) for name in View.__dataclass_fields__ if name in SAME}
+        same = {name: getattr(known, name) for name in View.__struct_fields__ if name in SAME}
         return View(
             **same,
             notify=known.notify.channel,

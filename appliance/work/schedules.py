@@ -11,8 +11,10 @@ import json
 import logging
 import os
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
@@ -43,12 +45,11 @@ OPEN = "is_enabled = 1 AND COALESCE(s.halt, '') = ''"
 STATUS = f"IIF({OPEN}, 'active', IIF(s.halt IN ('completed', 'failed'), s.halt, 'paused'))"  # as `Schedule.status`
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(Struct, frozen=True):
     """What is done: a `message` for a session, new `tasks`, a `prompt` for a role, a `reminder`, or a job of the `system`."""
 
     kind: Act
-    details: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = {}
 
     @property
     def text(self) -> str:
@@ -56,8 +57,7 @@ class Action:
         return str(self.details.get("text") or self.details.get("prompt") or "")
 
 
-@dataclass(frozen=True)
-class Notify:
+class Notify(Struct, frozen=True):
     """Who is told by which channel ("" leaves it to the outbox), and of what."""
 
     channel: str = ""
@@ -72,8 +72,7 @@ class Notify:
         )
 
 
-@dataclass(frozen=True)
-class New:
+class New(Struct, frozen=True):
     """A schedule to be added. The same `key` names the same one for ever; `run` is the thread whose undo takes it back.
 
     `session` is where a message goes, `source` the thread in which it was asked for, `mode` "" is its type's own, `first_ms`
@@ -93,7 +92,7 @@ class New:
     source: str = ""
     role: str = ""
     notify: Notify = Notify()
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = {}
     created_by: Literal["user", "system"] = "user"
     key: str = ""
     hash: str = ""
@@ -102,8 +101,7 @@ class New:
     run: str = ""
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True):
     """How a schedule stands, by its `rule`; without `next_ms` it is never due again."""
 
     rule: str = ""
@@ -117,8 +115,7 @@ class State:
     said: str = ""
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """One schedule and its state."""
 
     id: int
@@ -157,8 +154,7 @@ class Schedule:
         return "active" if self.is_enabled and not self.state.halt else "paused"
 
 
-@dataclass(frozen=True)
-class Firing:
+class Firing(Struct, frozen=True):
     """One time that a schedule was due."""
 
     schedule: int
@@ -169,8 +165,7 @@ class Firing:
     ended_ms: int | None
 
 
-@dataclass(frozen=True)
-class Gates:
+class Gates(Struct, frozen=True):
     """What a claim has to pass: the shortest pause between two runs, and when a claim is stale (B-044)."""
 
     min_interval_ms: int = 60_000
@@ -245,7 +240,7 @@ class Schedules:
 
     def firings(self, schedule: int, limit: int = 20) -> list[Firing]:
         """When a schedule was due, newest first."""
-        sql = f"SELECT {', '.join(Firing.__dataclass_fields__)} FROM firings WHERE schedule = ? ORDER BY due_ms DESC LIMIT ?"
+        sql = f"SELECT {', '.join(Firing.__struct_fields__)} FROM firings WHERE schedule = ? ORDER BY due_ms DESC LIMIT ?"
         return [Firing(*row) for row in self._store.rows(sql, (schedule, limit))]
 
     # -- what people decide ---------------------------------------------------------------------------

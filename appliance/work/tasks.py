@@ -10,8 +10,10 @@ pending again. Knows nothing about processes or models; `work.tick` works on one
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance import clock
 from appliance.clock import now_ms
@@ -46,8 +48,7 @@ BACK = "status = 'pending', claimed_by = NULL, claimed_ms = NULL, waiting_reason
 Execute = Callable[..., list[tuple[Any, ...]]]
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """One piece of work; `run` is the thread of the last attempt, `origin` the one it was asked for in, "" for none."""
 
     id: int
@@ -81,8 +82,7 @@ class Task:
         return str(getattr(self, TEXT_OF[self.status])) if self.status in TEXT_OF else ""
 
 
-@dataclass(frozen=True)
-class NewTask:
+class NewTask(Struct, frozen=True):
     """A task to be added. The same `key` gives the first one again; `run` is the thread whose undo takes it back."""
 
     name: str
@@ -98,8 +98,7 @@ class NewTask:
     run: str = ""
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """That a worker has a task: `number` counts the task's attempts, so no two claims are ever the same."""
 
     task: Task
@@ -107,8 +106,7 @@ class Claim:
     number: int
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One try at a task; without `ended_ms` it goes on."""
 
     number: int
@@ -508,7 +506,7 @@ class Tasks:
         )
         self._close_attempt(execute, task.id, text if text == CANCELLED else status, now)
         gone = {"claimed_by": None, "claimed_ms": None, "cancel_ms": None}
-        done = replace(task, status=status, ended_ms=ended_ms, updated_ms=now, **gone, **texts)  # type: ignore[arg-type]
+        done = replace(task, status=status, ended_ms=ended_ms, updated_ms=now, **gone, **texts)
         self._settled(done)
         return done
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from appliance.agent.loop import Loops, Subscription
 from appliance.agent.stop_conditions import OFFLINE
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms
@@ -48,8 +50,7 @@ UNKNOWN = LoopEnded(500, "failed", "internal error")
 MAX_INTERRUPTIONS = 3  # a task that ends the model's process each time, or fits nowhere, is not begun for ever
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """What a tick works with."""
 
     store: Store
@@ -66,8 +67,7 @@ class Parts:
     role: Callable[[int], Role] = lambda turns: Role(WORKER, max_turns=turns, is_background=True, menu=WORKER)
 
 
-@dataclass(frozen=True)
-class Schedules:
+class Schedules(Struct, frozen=True):
     """Whatever makes tasks of its own; judged before a task is claimed."""
 
     are_enabled: Callable[[], bool]

@@ -12,8 +12,9 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from appliance.clock import monotonic_s
 from appliance.errors import OwlError, Unavailable
@@ -32,8 +33,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SECOND_LOOK_S = 2.0  # a signal may come before the commit that it tells of
 
 
-@dataclass(frozen=True)
-class Post:
+class Post(Struct, frozen=True):
     """Who works, and how: `task` is the only one it may take, `log` its file unless it is in the foreground."""
 
     id: str
@@ -42,8 +42,7 @@ class Post:
     log: Path | None = None
 
 
-@dataclass(frozen=True)
-class Ties:
+class Ties(Struct, frozen=True):
     """What a worker has besides its ticks: the list of workers, its colleagues, and whom to tell when it did something.
 
     `tell` lets others know that something changed, `rest` gives back what only work needs, `quit` ends what runs.

@@ -1,12 +1,12 @@
 """What the program decides in place of a tiny or small model, and that an effect is done once in any loop."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from record_tools import replace
 from stores import new_store
 from test_agent import LOCAL, PlayedModel, PlayedTools, Quiet
 

@@ -44,7 +44,7 @@ def register(plugin):
 '''
 CHANGER = '''
 """Changes what it is asked for by name."""
-from dataclasses import replace
+from appliance.plugin import replace
 from appliance.plugin import Verdict
 order = []
 def register(plugin):

@@ -18,7 +18,7 @@ def update(claim: int, text: str = "so it stands", **more: Any) -> Deed:
     return Deed("update", claim=claim, text=text, **more)
 
 
-def judged(*turns: Turn, caps: Caps = Caps()) -> Verdict:  # noqa: B008 (frozen)
+def judged(*turns: Turn, caps: Caps = Caps()) -> Verdict:
     """The verdict after the last of these turns; none of those before may have ended it."""
     past = Past()
     for number, one in enumerate(turns, 1):
@@ -28,7 +28,7 @@ def judged(*turns: Turn, caps: Caps = Caps()) -> Verdict:  # noqa: B008 (frozen)
     return verdict
 
 
-def ended(*turns: Turn, caps: Caps = Caps()) -> tuple[int, str]:  # noqa: B008
+def ended(*turns: Turn, caps: Caps = Caps()) -> tuple[int, str]:
     verdict = judged(*turns, caps=caps)
     assert verdict.is_over
     return verdict.status, verdict.outcome

@@ -1,12 +1,12 @@
 """What is done with work where the model is tiny or small: done with a check, or not done and said so; never tried twice."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from record_tools import replace
 from stores import new_store
 from test_agent import LOCAL, PlayedModel, PlayedTools, Quiet
 

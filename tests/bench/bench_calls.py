@@ -20,9 +20,11 @@ import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from record_tools import replace
 
 from appliance.clock import monotonic_s
 from appliance.models import catalogue, gguf

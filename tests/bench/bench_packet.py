@@ -13,10 +13,10 @@ import json
 import statistics
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from record_tools import replace
 from test_budget import TEXT, Desk
 
 from appliance.clock import monotonic_s

@@ -3,13 +3,13 @@
 import hashlib
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from model_fixtures import model_home  # noqa: F401
 from process import Box, a_box, script  # noqa: F401
+from record_tools import replace
 from test_gguf import entry, model, put, text
 
 from appliance.cli import model as shelf

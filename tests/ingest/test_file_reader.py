@@ -6,12 +6,12 @@ import random
 import socket
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from documents import pdf
 from needs import needs
+from record_tools import replace
 
 from appliance.errors import BadInput, NotFound, OwlError, Refused, TooLarge
 from appliance.ingest.file_reader import Counts, Gather, Item, Known, Rules, Wanted, absolute, expand, ref_of, walk

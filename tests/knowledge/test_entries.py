@@ -1,6 +1,5 @@
 """What the owl knows: one row per reference, text unchanged, found by its words the moment it is there."""
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_tools import replace
 from stores import new_store
 from test_database import a_run, child, finished, killed
 
@@ -238,9 +238,7 @@ def test_every_field_is_kept_and_changed_alone(entries: Entries) -> None:
     assert (made.is_textual, made.indexed_ms, made.writer, made.run) == (True, None, "model", "r1")
     assert len(made.uid) == 36 and made.created_ms == made.updated_ms > 0
     changed = entries.put("agent:/owl.md", Content(description=""))
-    assert dataclasses.replace(changed, updated_ms=0, writer="", run="") == dataclasses.replace(
-        made, description="", updated_ms=0, writer="", run=""
-    )
+    assert replace(changed, updated_ms=0, writer="", run="") == replace(made, description="", updated_ms=0, writer="", run="")
     assert entries.by_uid(made.uid) == changed
     assert entries.by_uid("stranger") is None
 

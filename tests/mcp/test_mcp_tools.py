@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from harbors import STUB, stub, website
 from loopback import raw_serving
 from needs import needs
 from process import Box, a_shared_box, boxed  # noqa: F401
+from record_tools import replace
 from test_command_parts import YOLO_CHAT, native, opened
 from test_scenarios import Stage, script
 

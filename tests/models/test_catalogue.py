@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from model_fixtures import model_file, model_home  # noqa: F401
+from record_tools import replace
 from test_download import DATA, SHA256, Server, server  # noqa: F401
 from test_gguf import model
 

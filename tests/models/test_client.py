@@ -4,11 +4,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from record_tools import replace
 
 from appliance.clock import Alarms, CancelToken, monotonic_s
 from appliance.errors import Busy, Cancelled, Lost, Refused

@@ -12,12 +12,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from process import until
+from record_tools import replace
 
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, Refused, Unavailable
 from appliance.models import download

@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from record_tools import replace
 from services import (
     BROKEN,
     CUT,

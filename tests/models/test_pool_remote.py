@@ -1,10 +1,10 @@
 """Remote routes of a pool: which names mean what, who is inert, what is cheapest, how many at a time, and what it costs."""
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from record_tools import replace
 from services import BROKEN, CUT, DENIED, GARBLED, LIMITED, SLOW, Stage, asked, pooled, service
 from test_pool import dropped
 

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 import wire
 from model_fixtures import model_home
 from process import until
+from record_tools import replace
 from wire import Call, Half, Status, Turn, Used
 
 from appliance.clock import CancelToken, monotonic_s

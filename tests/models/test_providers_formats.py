@@ -1,11 +1,11 @@
 """What is sent in each format, by its bytes, and what only one of them has."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import wire
+from record_tools import replace
 from test_providers import ADD, CLASSES, REMOTE, STORY, answered, ask, asking, remote
 from wire import Call, Raw, Status, Turn
 

@@ -1,9 +1,9 @@
 """What requests took: written down one by one and as sums, and what people are told when one fails."""
 
-from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from record_tools import fields, replace
 from stores import new_store
 
 from appliance.agent.stop_conditions import excuse, of_error

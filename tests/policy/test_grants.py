@@ -1,7 +1,6 @@
 """Grants, marks and the rule about texts of strangers by themselves: what covers what, what carries something, what lasts."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from process import Box, a_box, script  # noqa: F401
+from record_tools import replace
 from stores import new_store
 
 from appliance import tools

@@ -1,9 +1,9 @@
 """The rules of a policy and what they say to requests; the policy file."""
 
 import os
-from dataclasses import replace
 
 import pytest
+from record_tools import replace
 
 from appliance.errors import ConfigError, Refused
 from appliance.policy import policy_file

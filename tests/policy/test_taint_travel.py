@@ -7,6 +7,7 @@ import pytest
 from border import AT_ONCE, NOTE, Border, calls, opened, using
 from loopback import Server, serving
 from needs import needs
+from record_tools import asdict
 from test_database import until
 from test_scenarios import Told
 from test_taint import filled
@@ -142,7 +143,7 @@ def work(border: Border, task: Task) -> Task:
     core = border.core
     briefing = Briefing(core.tasks, core.runs, core.entries)
     parts = Parts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing, go_on=core.approvals.go_on)
-    parts = Parts(**{**vars(parts), "marked": core.taint.origins.task})
+    parts = Parts(**{**asdict(parts), "marked": core.taint.origins.task})
     core.office.ticks = Ticks(parts, lambda: Workers(max_turns=5), Silent())
     core.office.ticks.tick("worker-1", task.id)
     core.office.ticks = None

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_tools import replace
 from test_budget import TEXT, Desk
 
 from appliance.clock import sleep_s

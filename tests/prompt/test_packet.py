@@ -1,13 +1,13 @@
 """What the model sees: system text that never moves, notes that fit the question, and what is left out first."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_tools import replace
 from stores import new_store
 
 from appliance.agent.toolbox import read_tool, tool

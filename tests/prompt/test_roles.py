@@ -3,12 +3,12 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from needs import needs
 from process import boxed
+from record_tools import replace
 from stores import new_home
 from test_delegation import opened
 from test_scenarios import CHAT, ENTRIES, Stage

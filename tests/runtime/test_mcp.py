@@ -6,13 +6,13 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from harbors import Stand, log_in, standing, stub, website
 from needs import needs
+from record_tools import replace
 
 from appliance.clock import CancelToken, monotonic_s, sleep_s
 from appliance.errors import ConfigError, NotFound, OwlError, Refused, ServerError

@@ -5,7 +5,6 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from needs import needs
 from process import clean_environ
+from record_tools import replace
 from stores import let_chats_do_all, new_home
 from test_database import until
 from test_scenarios import CHAT, ENTRIES, WILD, Stage, Told, script

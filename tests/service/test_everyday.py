@@ -3,13 +3,13 @@
 import json
 import os
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
 from process import Box, a_box, left_over  # noqa: F401
+from record_tools import replace
 
 from appliance.errors import Unavailable
 from appliance.models import catalogue

@@ -5,12 +5,12 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
 from process import Box, a_box, clean_environ, left_over, script, send, until  # noqa: F401
+from record_tools import replace
 from stores import new_home
 from test_broker import TOKEN, started
 from test_gguf import entry, model, text

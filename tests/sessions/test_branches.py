@@ -3,12 +3,12 @@
 import inspect
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_tools import replace
 from stores import new_store
 from test_database import a_run, said
 

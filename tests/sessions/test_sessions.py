@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import apsw
 import pytest
+from record_tools import replace
 from stores import new_store
 from test_database import child, killed, said, until
 from test_inbox import Desk, Voice, until_stopped

@@ -32,7 +32,7 @@ def _recorded(value: Any, path: str, seen: set[str]) -> Any:
     return made
 
 
-def keys(table: Any = Config(), path: str = "") -> Iterator[str]:  # noqa: B008
+def keys(table: Any = Config(), path: str = "") -> Iterator[str]:
     """Every key of the tree; a table of names that people choose is one key."""
     for item in dataclasses.fields(table):
         value = vars(table)[item.name]

@@ -5,8 +5,10 @@ No network and no format: what an adapter makes of a wire is tested with the ada
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from record_tools import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, OwlError, ProviderError
@@ -118,7 +120,7 @@ def pooled(
     stage: Stage,
     *,
     providers: Mapping[str, Provider] | None = None,
-    models: Models = Models(local_only=False),  # noqa: B008
+    models: Models = Models(local_only=False),
     **more: object,
 ) -> Pool:
     """A pool whose remote models are played; providers a, b and c unless others are named."""

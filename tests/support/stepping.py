@@ -11,10 +11,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from process import LIMIT_S, ROOT, until
+from record_tools import asdict
 
 from appliance.clock import new_id, now_ms
 from appliance.records import Inbound, Outbound

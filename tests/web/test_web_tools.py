@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from loopback import HERE, Request, Server, serving
 from process import Box, a_box  # noqa: F401
+from record_tools import replace
 from stores import new_store
 
 from appliance import tools

@@ -5,13 +5,13 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import quick
 from process import clean_environ
+from record_tools import replace
 from stores import new_home
 from test_scenarios import ENTRIES, Stage, Told, put, update
 

@@ -4,12 +4,12 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from process import Box, a_box  # noqa: F401
+from record_tools import replace
 from test_broker import TOKEN, started
 from wire import Call, Half, Status, Turn, Used, Wire, playing
 

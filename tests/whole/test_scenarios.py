@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import pytest
 import quick
 from process import clean_environ
+from record_tools import replace
 from rooms import USE_ROOMS
 from stores import new_home
 from test_database import until

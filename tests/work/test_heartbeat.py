@@ -1,11 +1,11 @@
 """The heartbeat on a core with a scripted model: what it looks after, when it keeps still, and whom it tells."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from record_tools import replace
 from test_delegation import opened
 from test_scenarios import CHAT, Stage
 

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from process import clean_environ
+from record_tools import asdict, replace
 from stores import new_home
 
 from appliance.agent.loop_events import LoopStored
@@ -402,7 +402,7 @@ def test_the_owls_own_schedules_are_kept_by_their_key_and_hash(desk: Desk) -> No
     assert timetable.ensure(new) == made and desk.core.store.value("SELECT total_changes()") == before
     other = New("upkeep", timetable.read("every day at 10"), new.action, type="system", key="test:upkeep", hash="a")
     assert timetable.ensure(other).rule == rule  # the same hash keeps its times
-    assert timetable.ensure(New(**{**vars(other), "hash": "b"})).rule == other.rule
+    assert timetable.ensure(New(**{**asdict(other), "hash": "b"})).rule == other.rule
     assert timetable.drop("test:", keep=()) == 1 and rows.by_key("test:upkeep") is None
 
 

@@ -3,13 +3,13 @@
 import logging
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_tools import replace
 from stores import new_store
 from test_database import a_run, child, finished, said
 
@@ -760,7 +760,7 @@ def test_list_tasks_and_view_task(bench: Bench) -> None:
     assert [t["id"] for t in bench.call("list_tasks", status="complete").data["tasks"]] == [first]
     assert [t["id"] for t in bench.call("list_tasks", priority="high", offset=0).data["tasks"]] == [second]
     seen, kept = bench.call("view_task", id=second).data, bench.tasks.get(second)
-    for name in set(Task.__dataclass_fields__) - {"attempts", "run", "session"}:
+    for name in set(Task.__struct_fields__) - {"attempts", "run", "session"}:
         assert seen[name] == getattr(kept, name), name
     text = bench.call("view_task", id=first).message
     assert "output: because" in text and f"before: {second}" in text and "attempt 1: " in text and "None" not in text

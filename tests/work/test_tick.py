@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from record_tools import replace
 from stores import new_store
 from test_database import child, killed, until
 

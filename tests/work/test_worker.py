@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from model_fixtures import ONE_THREAD, model_file, model_home
 from process import Box, Core, a_box, is_gone, script, send, until
+from record_tools import asdict
 from stores import new_store
 
 from appliance.clock import monotonic_s, new_id, now_ms, process, sleep_s, this_process
@@ -111,7 +112,7 @@ def outcome(box: Box, run: str) -> str:
 
 def task(box: Box, number: int) -> dict[str, Any]:
     with box.store() as store:
-        return vars(Tasks(store).get(number))
+        return asdict(Tasks(store).get(number))
 
 
 def status(box: Box, number: int) -> str:
@@ -341,7 +342,7 @@ def test_nothing_is_written_when_there_is_nobody_to_bury(yard: Yard) -> None:
 def test_a_signal_reaches_that_very_process_only(yard: Yard) -> None:
     worker = yard.hire()
     [found] = yard.roster.running()
-    later = Worker(**{**vars(found), "process": found.process.rpartition("/")[0] + "/1"})
+    later = Worker(**{**asdict(found), "process": found.process.rpartition("/")[0] + "/1"})
     assert yard.roster.send(later, signal.SIGKILL) is False and yard.children[0].poll() is None
     assert yard.roster.send(found, signal.SIGKILL) and yard.children[0].wait(60) == -9
     assert yard.roster.send(found, signal.SIGKILL) is False

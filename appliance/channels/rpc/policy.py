@@ -3,10 +3,10 @@
 Whoever may open the socket may change a conversation's policy; no model can.
 """
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from appliance.errors import BadInput
 from appliance.policy.gate import Gate

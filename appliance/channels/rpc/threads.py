@@ -4,8 +4,9 @@ The caller's identity is what the kernel says, never what it claims. Whoever may
 thread of the box. Streams are notifications: `accepted` after the commit, then those of `inbox.relay`.
 """
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal
+
+from msgspec.structs import replace
 
 from appliance.channels.inbox import Inbox, fit, relay
 from appliance.clock import new_id, now_ms

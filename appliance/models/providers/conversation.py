@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct
+
 from appliance.errors import BadInput
 from appliance.records import Ask, Image, Message, Part, ToolCall, ToolSpec
 
@@ -24,8 +26,7 @@ GO_ON = "Go on."
 STABLE = ("persona", "override", "BOOTSTRAP")  # parts from the first of these on differ between conversations
 
 
-@dataclass(frozen=True)
-class Returned:
+class Returned(Struct, frozen=True):
     """What a call gave back."""
 
     id: str
@@ -55,8 +56,7 @@ class Turn:
         return not (self.texts or self.images or self.calls or self.results)
 
 
-@dataclass(frozen=True)
-class Talk:
+class Talk(Struct, frozen=True):
     """A whole request: the system text, its part that other conversations share, and the turns."""
 
     stable: str

@@ -7,8 +7,9 @@ done about an error.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import ContextTooLong, ProviderError, Trouble
@@ -55,8 +56,7 @@ WINDOWS = (
 )
 
 
-@dataclass(frozen=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """A complaint as it came: HTTP status (0 within a stream), headers, and its text or parsed body."""
 
     status: int

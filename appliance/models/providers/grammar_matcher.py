@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 SYMBOL = re.compile(
     r'\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<set>\[(?:[^\]\\]|\\.)*\])|(?P<times>\{\d+(?:,\d*)?\})|(?P<name>[\w-]+)|(?P<mark>.))'
@@ -33,29 +35,25 @@ WIDE = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Bytes:
+class Bytes(Struct, frozen=True, eq=False):
     """One byte out of a set, which is kept as bits."""
 
     bits: int
 
 
-@dataclass(frozen=True, eq=False)
-class Row:
+class Row(Struct, frozen=True, eq=False):
     """Parts one after the other."""
 
     parts: tuple[Any, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(Struct, frozen=True, eq=False):
     """One of several."""
 
     options: tuple[Any, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Times:
+class Times(Struct, frozen=True, eq=False):
     """A part so many times; `most` -1 is without end."""
 
     part: Any
@@ -63,8 +61,7 @@ class Times:
     most: int
 
 
-@dataclass(frozen=True, eq=False)
-class Rule:
+class Rule(Struct, frozen=True, eq=False):
     """Another rule, by name: rules may contain themselves."""
 
     name: str

@@ -6,10 +6,12 @@ nothing about formats. Importing this imports urllib3.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from appliance import __version__
 from appliance.errors import Cancelled, DeadlineExceeded, HttpError, OwlError, ProviderError

@@ -12,9 +12,11 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, OwlError, ProviderError, TooLarge, Unavailable
@@ -43,8 +45,7 @@ LONG_FACTORS = "rope_factors_long"
 SAMPLES, SAMPLE_BYTES = 64, 4096
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """How to run a model; 0 means choose. `seed` None draws differently every time."""
 
     context: int = 0

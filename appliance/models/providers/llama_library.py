@@ -16,9 +16,10 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.errors import Cancelled, Unavailable
 
@@ -38,8 +39,7 @@ FULL, ABORTED = 1, 2  # answers of llama_decode
 CACHE_TYPES = {"f16": 1, "q8_0": 8}  # GGML_TYPE_F16, GGML_TYPE_Q8_0
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(Struct, frozen=True):
     """llama_cpp as a module, and its last complaints. C keeps a pointer to `callback`: it must live as long."""
 
     api: Any

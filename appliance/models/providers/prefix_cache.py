@@ -15,9 +15,10 @@ import struct
 import threading
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.clock import now_ms
 
@@ -31,8 +32,7 @@ USED_AGAIN_MS = 3600 * 1000  # a file's time of use is not written again within 
 KEEP_FREE_BYTES = 200_000_000
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Struct, frozen=True):
     """A state on disk: its file, and the tokens it stands for."""
 
     path: Path

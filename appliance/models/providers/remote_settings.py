@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from msgspec import Struct
+
 from appliance.errors import ConfigError, ProviderError
 
 WINDOW = 100_000  # of a model of which nobody says how much it reads (S-020)
@@ -99,8 +101,7 @@ class Remote:
             )
 
 
-@dataclass(frozen=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A model that a provider offers; 0 where it does not say how much it reads and writes."""
 
     model: str

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from msgspec import Struct
+
 from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, ConfigError, DeadlineExceeded, from_outcome
 from appliance.records import Ask, Cancel, Finish, Measure, Message, Pause, Piece, Route, ToolCall
@@ -33,8 +35,7 @@ OTHERWISE = "I have nothing more to say; my script has ended."
 CHARS_PER_TOKEN = 2
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One scripted answer."""
 
     match: re.Pattern[str] | None = None
@@ -47,8 +48,7 @@ class Turn:
     repeat: bool = False
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(Struct, frozen=True):
     """A whole file."""
 
     turns: tuple[Turn, ...] = ()

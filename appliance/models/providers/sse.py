@@ -4,7 +4,7 @@ Strict about sizes, tolerant about the rest: any line ending, comments, unknown 
 last event without an empty line behind it. Knows nothing about what the data means nor where bytes come from.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from appliance.errors import ProviderError
 
@@ -13,8 +13,7 @@ MAX_EVENT_BYTES = 16_000_000
 MARK = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """One event: its name, "" for a plain message, and its data."""
 
     name: str

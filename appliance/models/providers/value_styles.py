@@ -5,8 +5,9 @@ the pieces together. Blanks are fixed wherever the manner has fixed ones, so tha
 """
 
 import json
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 MANY_ITEMS = 32  # of a list whose schema sets no limit: small models count on for ever
 # \u only for characters that can be seen: a lone surrogate or a NUL is no text that could be stored.
@@ -32,8 +33,7 @@ def literal(text: str) -> str:
     return f'"{escaped}"'
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(Struct, frozen=True):
     """One manner; every field but `constants` and `quote` is a piece of GBNF."""
 
     comma: str = '", "'

@@ -8,11 +8,12 @@ its words joined, its phrases and rules take the place of ours. A file of the ho
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.errors import BadInput
 from appliance.prompt.routing import sentence_templates
@@ -25,8 +26,7 @@ WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 ELISIONS = re.compile(r"^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['’](?=\w)")
 
 
-@dataclass(frozen=True)
-class Language:
+class Language(Struct, frozen=True, dict=True):
     """One language as its files describe it."""
 
     name: str
@@ -40,7 +40,7 @@ class Language:
     levels: Mapping[str, frozenset[str]]
     signs: Mapping[str, str]  # of sums, by their words
     times: tuple[tuple[str, str], ...]  # a template, and what it says in English
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = ()
 
     @cached_property
     def patterns(self) -> Mapping[str, tuple["re.Pattern[str]", ...]]:

@@ -9,7 +9,8 @@ things; without one, by words with which people mean themselves. Writes nothing,
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from appliance.prompt.routing import arithmetic
 from appliance.prompt.routing.languages import Language, Languages, words_in
@@ -61,13 +62,12 @@ QUOTED = (('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), 
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 
-@dataclass(frozen=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """What is asked for, with the parts of the sentence that say what exactly, in the person's own words."""
 
     name: str
     language: Language
-    parts: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, str] = {}
     text: str = ""
 
 

@@ -10,10 +10,11 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from appliance.channels.rpc.threads import ThreadMethods
 from appliance.channels.rpc.tools import ToolMethods

@@ -11,9 +11,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+from msgspec import Struct
 
 from appliance.clock import CancelToken
 from appliance.errors import Cancelled, Unavailable
@@ -23,8 +24,7 @@ FEWEST_WORDS, LEAST_S = 6, 0.15  # of an answer that says something about speed
 CATEGORIES = ("talk", "notes", "unknown", "state", "act", "text")
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(Struct, frozen=True):
     """How a model is asked: the folder of its file, where the broker listens and what it knows us by, and the file's stem."""
 
     models: Path
@@ -33,8 +33,7 @@ class Way:
     stem: str
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """One request: whether the answer was right and what was wrong with it, seconds to its first word and to its end."""
 
     category: str
@@ -52,8 +51,7 @@ class Answered:
         return (self.words - 1) / span_s if self.words >= FEWEST_WORDS and span_s >= LEAST_S else None
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """A category in numbers; `words_per_s` is None where no answer was long enough, `first_s` the median."""
 
     category: str
@@ -63,8 +61,7 @@ class Row:
     words_per_s: float | None
 
 
-@dataclass(frozen=True)
-class Everyday:
+class Everyday(Struct, frozen=True):
     """One run of the set."""
 
     tier: Tier
