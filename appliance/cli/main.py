@@ -328,6 +328,12 @@ def _casting(command: Command) -> None:
     role.add(command)
 
 
+def _settings(command: Command) -> None:
+    from appliance.cli import config
+
+    config.add(command)
+
+
 def _documents(command: Command) -> None:
     from appliance.cli import document
 
@@ -371,6 +377,7 @@ def _saving(command: Command) -> None:
 GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("ask", "chat", "tui", "prompt-size"), _talking),
     (("status", "reload"), _looking),
+    (("config",), _settings),
     (("init", "serve", "broker", "doctor", "maintain", "door", "docs"), _services),
     (("backup", "restore"), _saving),
     (("entry", "skill"), _knowing),

@@ -20,6 +20,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 from appliance.errors import ConfigError
 from appliance.runtime import trusted_files
 from appliance.runtime.config_keys import TELLING, About, about, rest_of
+from appliance.runtime.config_reference import default_of
 from appliance.runtime.config_reference import default_toml as default_toml
 from appliance.runtime.config_reference import reference as reference
 from appliance.runtime.paths import Home
@@ -104,6 +105,49 @@ def servers(raw: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, 
     _check_tools(config)
     found: Mapping[str, McpServer] = config.tools.mcp
     return found
+
+
+def typed(home: Home, key: str, text: str) -> tuple[tuple[str, ...], Any]:
+    """Where a dotted key lies, names spelled as the file does, and the value that a text means for it."""
+    variable = _variable(key)
+    try:
+        raw = _read(home.config)
+        (found,) = _override(raw, {variable: text})
+    except ConfigError as error:
+        raise ConfigError(error.message.replace(f"{variable}: ", "").replace(variable, key), key=key, hint=error.hint) from None
+    return _place(raw, found)
+
+
+def _place(raw: Mapping[str, Any], key: str) -> tuple[tuple[str, ...], Any]:
+    """The steps of a dotted key that is there, and its value; a name may hold dots itself."""
+    for name, inner in raw.items():
+        if key == name:
+            return (name,), inner
+        if key.startswith(f"{name}.") and isinstance(inner, Mapping):
+            try:
+                rest, value = _place(inner, key[len(name) + 1 :])
+            except LookupError:
+                continue
+            return (name, *rest), value
+    raise LookupError(key)
+
+
+def listed(config: Config) -> Iterator[tuple[str, Any, bool, About]]:
+    """Every key with its value, whether that differs from what holds without a file, and what is known of it; no secret."""
+    usual = {key: value for key, value, _, _ in _leaves(Config())}
+    for key, value, default, known in _leaves(config):
+        is_hidden = known.is_secret and value and not (isinstance(value, str) and value.startswith("secret:"))
+        yield key, "[hidden]" if is_hidden else value, value != usual.get(key, default), known
+
+
+def _leaves(config: Config) -> Iterator[tuple[str, Any, Any, About]]:
+    """Every key with its value, the default of its field, and what is known of it."""
+    for key, table in _tables(config, ""):
+        for item in fields(table):
+            value = vars(table)[item.name]
+            entries = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
+            if not any(is_dataclass(entry) for entry in entries):  # which are tables of their own
+                yield _named_in(key, item), value, default_of(item), about(item)
 
 
 def secrets(config: Config) -> tuple[str, ...]:

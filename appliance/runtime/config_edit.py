@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,23 @@ def edited(old: str, place: Sequence[str], value: Any, wanted: dict[str, Any], p
     from tomlkit.exceptions import TOMLKitError
 
     line = f"{tomlkit.key(place[-1]).as_string()} = {tomlkit.item(value).as_string()}"
+
+    def uncommented(text: str) -> str:
+        """A key that stands as a comment, with the value; what is said behind it stays."""
+        try:
+            found = tomlkit.parse(text.removeprefix("#").removeprefix(" "))
+            found[place[-1]] = value
+            return found.as_string()
+        except (TOMLKitError, ValueError):
+            return line
+
     try:
         document = tomlkit.parse(old)
         put(document, place, value)
         changed = document.as_string()
     except (TOMLKitError, ValueError):
         changed = old  # nothing is changed that is not understood
-    for new in _edits(old, changed, place, line):
+    for new in _edits(old, changed, place, line, uncommented):
         if reads_as(new, wanted):
             return new
     text = f"{path} is written in a way that only a person can change"
@@ -83,7 +93,7 @@ def at(node: Any, place: Sequence[str]) -> Any:
     return node
 
 
-def _edits(old: str, changed: str, place: Sequence[str], line: str) -> Iterator[str]:
+def _edits(old: str, changed: str, place: Sequence[str], line: str, uncommented: Callable[[str], str]) -> Iterator[str]:
     """The file with the line, in one way after another: the best first, and any of them may be wrong."""
     if at(tomllib.loads(old), place) is not None:
         yield changed
@@ -91,7 +101,8 @@ def _edits(old: str, changed: str, place: Sequence[str], line: str) -> Iterator[
     lines = old.split(newline)
     commented = re.compile(rf"#\s?{re.escape(place[-1])}\s*=")
     header = re.compile(rf"\s*\[\s*{re.escape('.'.join(place[:-1]))}\s*\]\s*(#.*)?")
-    yield from (newline.join([*lines[:i], line, *lines[i + 1 :]]) for i, text in enumerate(lines) if commented.match(text))
+    found = (i for i, text in enumerate(lines) if commented.match(text))
+    yield from (newline.join([*lines[:i], uncommented(lines[i]), *lines[i + 1 :]]) for i in found)
     yield from (newline.join([*lines[: i + 1], line, *lines[i + 1 :]]) for i, text in enumerate(lines) if header.fullmatch(text))
     yield re.sub("(?<!\r)\n", newline, changed)
 

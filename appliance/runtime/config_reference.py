@@ -21,7 +21,8 @@ INTRO = """\
 run `python -m appliance.runtime.config_reference` after a change. -->
 
 One file, `owlbox.toml`, in the home folder. No file, or no key: the default holds. A key that is not
-listed here is an error that names the nearest one.
+listed here is an error that names the nearest one. `owlbox config list` shows every key with its value, and
+`owlbox config set KEY VALUE` changes one; the rest of the file, comments above all, stays as it is.
 
 - `OWLBOX__SECTION__KEY=value` in the environment overrides one key (`OWLBOX__MODELS__THREADS=2`,
   `OWLBOX__CHANNELS__EMAIL__USER=owl`). A list or a table is given as a whole, as JSON
@@ -40,8 +41,18 @@ listed here is an error that names the nearest one.
 - The last column names the key of the design it stands for: B botholomew, R rummy, A baaaht, S squidbot.
 """
 HEADER = """\
-# Configuration of this owlbox. Every key is at its default: take away the # and change it.
-# All keys are in docs/configuration.md; ${NAME} is replaced from the environment.
+# What people change first. Every key is at its default: take away the # and change it.
+# All keys with their values: owlbox config list. One of them: owlbox config set KEY VALUE.
+# ${NAME} is replaced from the environment. Then: owlbox reload
+"""
+EXAMPLES = """\
+# A service with models; it also needs models.local_only = false and its place in a pool.
+# [providers.anthropic]
+# key = "secret:llm/anthropic"  # owlbox secret set llm/anthropic
+
+# A server of tools that speaks MCP; NAME is yours to choose.
+# [tools.mcp.NAME]
+# command = "program"
 """
 
 
@@ -81,9 +92,7 @@ def default_toml() -> str:
         lines = [line for item in table.items if _is_shown(item, table) for line in _commented(item)]
         if lines:
             parts.append(f"[{table.name}]\n" + "\n".join(lines) + "\n")
-    note = "# Its models also need models.local_only = false, and a place in a pool."
-    parts.append(f'{note}\n# [providers.anthropic]\n# key = ""\n')
-    return "\n".join(parts)
+    return "\n".join([*parts, EXAMPLES])
 
 
 def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:
@@ -165,10 +174,10 @@ def _is_shown(item: Field[Any], table: Table) -> bool:
 
 
 def _commented(item: Field[Any]) -> list[str]:
-    """A key as a comment and a line to uncomment; for a table of names, one line for each of its entries."""
-    default = default_of(item)
+    """A key as a line to uncomment; for a table of names, one line for each of its entries."""
+    default, doc = default_of(item), about(item).doc.rstrip(".")
     values = default if isinstance(default, Mapping) else {item.name: default}
-    return [f"# {about(item).doc}", *(f"#{name} = {toml(value)}" for name, value in values.items())]
+    return [f"#{name} = {toml(value)}{f'  # {doc}' if i == 0 else ''}" for i, (name, value) in enumerate(values.items())]
 
 
 def _differences(preset: Any) -> str:

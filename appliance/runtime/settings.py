@@ -26,11 +26,11 @@ Level = Literal["", "silent", "error", "warn", "info", "debug"]
 class System:
     """The box itself."""
 
-    name: str = setting("owlbox", "Name the assistant answers to.", seed="A system.name", mark="needed shown later")
+    name: str = setting("owlbox", "Name the assistant answers to.", seed="A system.name", mark="needed later")
     timezone: str = setting("local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown")
-    log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="shown broker")
+    log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="broker")
     debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug", mark="broker")
-    admin_users: tuple[str, ...] = setting((), "People who may manage the whole box.", seed="A system.admin_users", mark="shown")
+    admin_users: tuple[str, ...] = setting((), "People who may manage the whole box.", seed="A system.admin_users")
     shutdown_s: float = setting(30, "Longest time a shutdown may take.", seed="A shutdown timeout", within=(1, 600), mark="restart")
     hook_s: float = setting(5, "Longest time one shutdown hook may take.", seed="A hook deadline", within=(0.1, 60), mark="restart")
 
@@ -54,9 +54,9 @@ class Models:
         "", "Local embedding model; empty means the newest in models/.", seed="B embedding_model", mark="broker"
     )
     embedding_dimension: int = setting(384, "Length of a vector.", seed="B embedding_dimension", within=(1, 8192), mark="broker")
-    context: int = setting(0, "Context window in tokens; 0 picks up to 8192.", within=(0, 1_048_576), mark="shown broker")
-    threads: int = setting(0, "CPU threads; 0 picks.", within=(0, 256), mark="shown broker")
-    memory_mb: int = setting(0, "Memory a model may take; 0 goes by what is free.", within=(0, 1_048_576), mark="shown broker")
+    context: int = setting(0, "Context window in tokens; 0 picks up to 8192.", within=(0, 1_048_576), mark="broker")
+    threads: int = setting(0, "CPU threads; 0 picks.", within=(0, 256), mark="broker")
+    memory_mb: int = setting(0, "Memory a model may take; 0 goes by what is free.", within=(0, 1_048_576), mark="broker")
     cache_type: Literal["f16", "q8_0"] = setting(
         "f16",
         "How a conversation's evaluated tokens are kept in memory; q8_0 takes half of it and a little accuracy.",
@@ -90,9 +90,7 @@ class Provider:
         "openai", "Wire format; most services speak `openai`.", seed="A providers", folder="models/providers/formats"
     )
     base_url: str = setting("", "Address of its API.", seed="S providers.api_base", mark="needed")
-    key: str = setting(
-        "", "API key, better `secret:llm/NAME` or `${VARIABLE}`.", seed="S providers.api_key; B key", mark="secret shown"
-    )
+    key: str = setting("", "API key, better `secret:llm/NAME` or `${VARIABLE}`.", seed="S providers.api_key; B key", mark="secret")
     reasoning: bool = setting(False, "Send its reasoning text back to it.", seed="S providers.supports_reasoning_content")
     images: bool = setting(False, "Its models see pictures.", seed="A vision")
     tools: bool = setting(True, "Its models call tools; if not, they are told in words how to, and do it in words.")
@@ -260,13 +258,15 @@ class Orchestrator:
 class Matrix:
     """A channel through Matrix."""
 
-    enabled: bool = setting(False, "Open it.", seed="S channels.matrix.enabled", mark="shown")
-    homeserver: str = setting("https://matrix.org", "Address of the server.", seed="S matrix.homeserver", mark="needed shown")
-    user: str = setting("", "The assistant's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed shown")
-    token: str = setting("", "Its access token.", seed="S matrix.access_token", mark="needed secret shown")
+    enabled: bool = setting(False, "Open it.", seed="S channels.matrix.enabled")
+    homeserver: str = setting("https://matrix.org", "Address of the server.", seed="S matrix.homeserver", mark="needed")
+    user: str = setting("", "The assistant's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed")
+    token: str = setting("", "Its access token.", seed="S matrix.access_token", mark="needed secret")
     device: str = setting("SQUIDBOT01", "Its device id.", seed="S matrix.device_id", mark="needed")
     policy: Literal["open", "mention", "allowlist"] = setting(
-        "mention", "Which messages it reads.", seed="S matrix.policy", mark="shown"
+        "mention",
+        "Which messages it reads.",
+        seed="S matrix.policy",
     )
     rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
     allow_from: tuple[str, ...] = setting((), "Senders read under `allowlist`.", seed="S matrix.allowlist")
@@ -276,13 +276,13 @@ class Matrix:
 class Email:
     """A channel through email."""
 
-    enabled: bool = setting(False, "Open it.", seed="S channels.email.enabled", mark="shown")
-    imap_host: str = setting("", "Server for reading.", seed="S email.imap_host", mark="needed shown")
+    enabled: bool = setting(False, "Open it.", seed="S channels.email.enabled")
+    imap_host: str = setting("", "Server for reading.", seed="S email.imap_host", mark="needed")
     imap_port: int = setting(993, "Its port.", seed="S email.imap_port", within=(1, 65_535))
-    smtp_host: str = setting("", "Server for sending.", seed="S email.smtp_host", mark="needed shown")
+    smtp_host: str = setting("", "Server for sending.", seed="S email.smtp_host", mark="needed")
     smtp_port: int = setting(587, "Its port.", seed="S email.smtp_port", within=(1, 65_535))
-    user: str = setting("", "Login name.", seed="S email.username", mark="needed shown")
-    password: str = setting("", "Password.", seed="S email.password", mark="needed secret shown")
+    user: str = setting("", "Login name.", seed="S email.username", mark="needed")
+    password: str = setting("", "Password.", seed="S email.password", mark="needed secret")
     from_address: str = setting("", "Sender of replies; empty means `user`.", seed="S email.from_address")
     tls: bool = setting(True, "Encrypt.", seed="S email.use_tls")
     verify: bool = setting(True, "Check certificates.", seed="S email.tls_verify")
@@ -291,7 +291,7 @@ class Email:
     poll_s: float = setting(
         60, "Pause between looks, for servers that cannot call.", seed="S email.poll_interval", within=(1, DAY_S)
     )
-    allow_from: tuple[str, ...] = setting((), "Only these senders; none means all.", seed="S email.allow_from", mark="shown")
+    allow_from: tuple[str, ...] = setting((), "Only these senders; none means all.", seed="S email.allow_from")
 
 
 @dataclass(frozen=True)
@@ -368,9 +368,12 @@ class Scheduler:
 class Heartbeat:
     """Looking around unasked."""
 
-    enabled: bool = setting(True, "Do it.", seed="S heartbeat.enabled", mark="shown")
+    enabled: bool = setting(True, "Do what HEARTBEAT.md says, unasked.", seed="S heartbeat.enabled", mark="shown")
     interval_minutes: float = setting(
-        30, "Pause between two looks.", seed="S heartbeat.interval_minutes", within=(0.01, 10_080), mark="shown"
+        30,
+        "Pause between two looks.",
+        seed="S heartbeat.interval_minutes",
+        within=(0.01, 10_080),
     )
     prompt: str = setting(
         "Read HEARTBEAT.md and do what is due. If nothing needs attention, answer with HEARTBEAT_OK only.",
@@ -512,7 +515,7 @@ class Alias:
 class People:
     """Who is who."""
 
-    owner_aliases: tuple[Alias, ...] = setting((), "Addresses of the owner.", seed="S owner.aliases", mark="shown restart")
+    owner_aliases: tuple[Alias, ...] = setting((), "Addresses of the owner.", seed="S owner.aliases", mark="restart")
 
 
 # Priorities as the seed has them. A provider whose `fallback` names one without a key has none there.

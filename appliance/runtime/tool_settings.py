@@ -73,7 +73,7 @@ class PolicyKeys:
     path: str = setting(
         "", "Policy file, `.toml`, relative to the home, made when missing; empty means the default policy.", seed="A policy path"
     )
-    mode: Modes = setting("strict", "What a violation does, where the file does not say.", seed="A enforcement mode", mark="shown")
+    mode: Modes = setting("strict", "What a violation does, where the file does not say.", seed="A enforcement mode")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Web:
 class WebSearch:
     """Searching the web."""
 
-    enabled: bool = setting(False, "Offer it.", seed="S tools.web_search.enabled", mark="shown")
+    enabled: bool = setting(False, "Offer a search of the web.", seed="S tools.web_search.enabled", mark="shown")
     provider: Literal["searxng", "duckduckgo", "brave"] = setting(
         "searxng", "Who searches.", seed="S tools.web_search.provider", mark="shown"
     )
@@ -189,10 +189,10 @@ class Tools:
     parallel: int = setting(4, "Read-only calls at a time.", within=(1, 64), mark="restart")
     blocked_patterns: tuple[str, ...] = setting((), "Commands refused beside the built-in ones.", seed="A tools.blocked_patterns")
     disabled: tuple[str, ...] = setting((), "Tools or groups of tools that are not offered.", seed="A tool enabled flag")
-    shell: bool = setting(True, "Offer the shell.", seed="S tools.shell.enabled", mark="shown")
-    files: bool = setting(True, "Offer files.", seed="S tools.files.enabled", mark="shown")
-    fetch_url: bool = setting(True, "Offer web pages.", seed="S tools.fetch_url.enabled", mark="shown")
-    search_history: bool = setting(True, "Offer a search of earlier messages.", seed="S tools.search_history.enabled", mark="shown")
+    shell: bool = setting(True, "Offer the shell.", seed="S tools.shell.enabled")
+    files: bool = setting(True, "Offer files.", seed="S tools.files.enabled")
+    fetch_url: bool = setting(True, "Offer web pages.", seed="S tools.fetch_url.enabled")
+    search_history: bool = setting(True, "Offer a search of earlier messages.", seed="S tools.search_history.enabled")
     web: Web = Web()
     web_search: WebSearch = setting(WebSearch(), "", mark="restart")
     spawn: Spawn = setting(Spawn(), "", mark="later")

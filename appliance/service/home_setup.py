@@ -24,12 +24,6 @@ IGNORE = """\
 """
 
 # Tables whose names people choose cannot be shown as keys at their default.
-MCP = """
-# A server of tools that speaks MCP; NAME is yours to choose.
-#[tools.mcp.NAME]
-#command = "program"
-#args = []
-"""
 
 
 def init(home: Home, *, is_forced: bool = False, is_new_database: bool = False) -> list[Path]:
@@ -70,7 +64,7 @@ def _make(home: Home) -> list[Path]:
         Store.create(home.database).close()
         made.append(home.database)
     # The configuration is written last: with it, the home is complete.
-    for path, text in ((home.root / ".gitignore", IGNORE), (home.config, config.default_toml() + MCP)):
+    for path, text in ((home.root / ".gitignore", IGNORE), (home.config, config.default_toml())):
         if not path.exists():
             paths.put(path, text.encode())
             made.append(path)

@@ -562,7 +562,7 @@ def test_log_level_in_force(read, text, level):
 
 def test_default_file_loads_to_the_defaults(read):
     text = config.default_toml()
-    assert 'key = ""' in text
+    assert len(text.splitlines()) <= 40
     assert read(text) == config.Config()
 
 

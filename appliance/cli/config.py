@@ -1,0 +1,74 @@
+"""`owlbox config`: every key of the configuration with its value, and changing one in owlbox.toml.
+
+Each function takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+
+from appliance.cli import terminal
+from appliance.cli.connect import require_owner
+from appliance.cli.terminal import say, say_line
+from appliance.errors import BadInput, NotFound
+from appliance.runtime import config, config_edit
+from appliance.runtime.config_reference import toml
+from appliance.runtime.paths import Home
+
+Command = Callable[..., argparse.ArgumentParser]
+
+
+def add(command: Command) -> None:
+    """Add the group."""
+    root = command("config", choose, "every key of the configuration, and changing one")
+    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
+    made = command("list", show, "every key with its value; those you set are marked *", known)
+    made.add_argument("word", nargs="?", default="", help="only keys with this in their name or meaning")
+    made.add_argument("--changed", action="store_true", help="only those that differ from their default")
+    made = command("set", change, "change one key in owlbox.toml; everything else in the file stays as it is", known)
+    made.add_argument("key", help="with its tables, such as heartbeat.enabled")
+    made.add_argument("value", help="a list or a table as JSON")
+
+
+def choose(args: argparse.Namespace, home: Home) -> int:
+    """Bad usage: no action was named."""
+    raise BadInput("name an action", hint="owlbox config list, or owlbox config set KEY VALUE")
+
+
+def show(args: argparse.Namespace, home: Home) -> int:
+    """The keys in force, by the file and the environment."""
+    word = args.word.lower()
+    found = [
+        (key, value, is_set, known.doc)
+        for key, value, is_set, known in config.listed(config.load(home, os.environ))
+        if (word in key.lower() or word in known.doc.lower()) and (is_set or not args.changed)
+    ]
+    if args.json:
+        say(json.dumps({key: value for key, value, _, _ in found}, ensure_ascii=False))
+        return 0
+    if not found:
+        raise NotFound(f"no key has {args.word!r} in it" if args.word else "every key is at its default", hint="owlbox config list")
+    rows = [
+        [f"{key} *" if is_changed else key, "unset" if value is None else toml(value), doc] for key, value, is_changed, doc in found
+    ]
+    terminal.table(rows, ["key", "value", "meaning"], sys.stdout, cut=["meaning", "value"])
+    return 0
+
+
+def change(args: argparse.Namespace, home: Home) -> int:
+    """Change one key once the whole configuration with it is right."""
+    require_owner(home)
+    place, value = config.typed(home, args.key, args.value)
+    is_changed = config_edit.set_value(home, os.environ, place, value)
+    key = ".".join(place)
+    known = config.described(key)
+    shown = "[hidden]" if known.is_secret else toml(value)
+    if args.json:
+        say(json.dumps({"key": key, "is_changed": is_changed}))
+        return 0
+    say_line(f"{key} = {shown}" + ("" if is_changed else " already"))
+    if is_changed:
+        say("it holds after a restart of the core" if known.is_restart else "a running core takes it up with owlbox reload")
+    return 0
