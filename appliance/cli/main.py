@@ -310,10 +310,10 @@ def _borrowing(command: Command) -> None:
 
 
 def _deciding(command: Command) -> None:
-    from appliance.cli import approve, grants
+    from appliance.cli import approve
 
     approve.add(command)
-    grants.add(command)
+    approve.add_grants(command)
 
 
 def _mcp_serve(command: Command) -> None:
