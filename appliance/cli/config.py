@@ -4,14 +4,11 @@ Each function takes the parsed arguments and the home and returns the exit code,
 """
 
 import argparse
-import json
 import os
-import sys
 from collections.abc import Callable
 
-from appliance.cli import terminal
 from appliance.cli.connect import require_owner
-from appliance.cli.terminal import say, say_line
+from appliance.cli.terminal import Table, show
 from appliance.errors import BadInput, NotFound
 from appliance.runtime import config, config_edit
 from appliance.runtime.config_reference import toml
@@ -24,7 +21,7 @@ def add(command: Command) -> None:
     """Add the group."""
     root = command("config", choose, "every key of the configuration, and changing one")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    made = command("list", show, "every key with its value; those you set are marked *", known)
+    made = command("list", listing, "every key with its value; those you set are marked *", known)
     made.add_argument("word", nargs="?", default="", help="only keys with this in their name or meaning")
     made.add_argument("--changed", action="store_true", help="only those that differ from their default")
     made = command("set", change, "change one key in owlbox.toml; everything else in the file stays as it is", known)
@@ -37,7 +34,7 @@ def choose(args: argparse.Namespace, home: Home) -> int:
     raise BadInput("name an action", hint="owlbox config list, or owlbox config set KEY VALUE")
 
 
-def show(args: argparse.Namespace, home: Home) -> int:
+def listing(args: argparse.Namespace, home: Home) -> int:
     """The keys in force, by the file and the environment."""
     word = args.word.lower()
     found = [
@@ -45,16 +42,11 @@ def show(args: argparse.Namespace, home: Home) -> int:
         for key, value, is_set, known in config.listed(config.load(home, os.environ))
         if (word in key.lower() or word in known.doc.lower()) and (is_set or not args.changed)
     ]
-    if args.json:
-        say(json.dumps({key: value for key, value, _, _ in found}, ensure_ascii=False))
-        return 0
-    if not found:
+    if not found and not args.json:
         raise NotFound(f"no key has {args.word!r} in it" if args.word else "every key is at its default", hint="owlbox config list")
-    rows = [
-        [f"{key} *" if is_changed else key, "unset" if value is None else toml(value), doc] for key, value, is_changed, doc in found
-    ]
-    terminal.table(rows, ["key", "value", "meaning"], sys.stdout, cut=["meaning", "value"])
-    return 0
+    rows = [[f"{key} *" if is_set else key, "unset" if value is None else toml(value), doc] for key, value, is_set, doc in found]
+    data = {key: value for key, value, _, _ in found}
+    return show(args, data, Table(rows, ["key", "value", "meaning"], cut=["meaning", "value"]))
 
 
 def change(args: argparse.Namespace, home: Home) -> int:
@@ -65,10 +57,9 @@ def change(args: argparse.Namespace, home: Home) -> int:
     key = ".".join(place)
     known = config.described(key)
     shown = "[hidden]" if known.is_secret else toml(value)
-    if args.json:
-        say(json.dumps({"key": key, "is_changed": is_changed}))
-        return 0
-    say_line(f"{key} = {shown}" + ("" if is_changed else " already"))
+    lines = [f"{key} = {shown}" + ("" if is_changed else " already")]
     if is_changed:
-        say("it holds after a restart of the core" if known.is_restart else "a running core takes it up with owlbox reload")
-    return 0
+        lines.append(
+            "it holds after a restart of the core" if known.is_restart else "a running core takes it up with owlbox reload"
+        )
+    return show(args, {"key": key, "is_changed": is_changed}, lines)
