@@ -449,6 +449,8 @@ class Tools(Protocol):
         self, call: ToolCall, run: str, cancel: Cancel, session: str = "", *, terms: Terms = Terms(), log: str = ""
     ) -> Outcome: ...
 
+    def is_read_only(self, name: str) -> bool: ...
+
 
 class Memory(Protocol):
     """Memory port: earlier messages of a run, oldest first, at most `limit` of the newest."""

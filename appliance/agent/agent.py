@@ -92,6 +92,10 @@ class Agent:
         self.limits = limits
         self.hooks = packets.hooks
 
+    def is_read_only(self, tool: str) -> bool:
+        """Whether a tool changes nothing."""
+        return self._tools.is_read_only(tool)
+
     def plan(self, pool: str) -> Sequence[Route]:
         """The routes of a pool, best first."""
         return self._model.plan(pool)

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.agent.loop_events import BackgroundWorkEnded, LoopProgress, LoopReady, RunFreed, TaskDecided, TaskReady
+from appliance.agent.loop_events import BackgroundWorkEnded, LoopPaused, LoopProgress, LoopReady, RunFreed, TaskDecided, TaskReady
 from appliance.agent.tool_results import as_text
 from appliance.agent.tool_rules import ToolRules
 from appliance.errors import BadInput, Conflict, NotFound
@@ -114,6 +114,7 @@ class Approvals:
         self._background = tuple(background)
         self._deciding = threading.RLock()
         events.subscribe(BackgroundWorkEnded, lambda ended: self.go_on(ended.run))
+        events.subscribe(LoopPaused, lambda paused: self.go_on(paused.run))
 
     def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
         """What waits for a decision, oldest first: in one run, or in all."""

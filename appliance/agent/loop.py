@@ -194,6 +194,14 @@ class Loops:
             if event.kind == "tool_result" and event.call_id in calls
         )
 
+    def is_read_only(self, tool: str) -> bool:
+        """Whether a tool changes nothing."""
+        return self._agent.is_read_only(tool)
+
+    def begin_close(self) -> None:
+        """What is stopped from now on was stopped because this process ends."""
+        self.is_closing = True
+
     def inject(self, run: str, loop_id: int) -> None:
         """A prompt of a run is shown to the model at its next call, if one comes before its own turn."""
         with self._guard:

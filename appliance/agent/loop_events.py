@@ -35,6 +35,12 @@ class LoopStored(Struct, frozen=True):
     end: LoopEnded
 
 
+class LoopPaused(Struct, frozen=True):
+    """A loop of a run was put down and waits: what it waits for may have been decided before."""
+
+    run: str
+
+
 class LoopReady(Struct, frozen=True):
     """A loop that waited for a decision is to be continued."""
 

@@ -20,6 +20,7 @@ from appliance.records import Channel, Outbound
 from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.runtime.periodic import RETRY_S, Rounds
+from appliance.runtime.subscriptions import Notices
 from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Letter, Outbox, Posting
 
 LOG = logging.getLogger(__name__)
@@ -45,13 +46,18 @@ class Courier:
         outbox: Outbox,
         *,
         preferred: Callable[[str], str] = lambda context: "",
+        quiet: Quiet | None = None,
+        notices: Notices | None = None,
         passed: Passed = nobody,
     ) -> None:
-        """`preferred` names the channel that a context would rather be told by, "" for none."""
+        """`preferred` names the channel that a context would rather be told by, "" for none.
+
+        `quiet` says what has to wait; `notices` knows who looks at a screen, so that `tui` reaches them.
+        """
         self._outbox = outbox
-        self._preferred = preferred
-        self._quiet: Quiet | None = None
-        self._has_screen: Callable[[str], bool] = lambda person: False
+        self.preferred = preferred
+        self._quiet = quiet
+        self._notices = notices
         self._passed = passed
         self._rounds = Rounds("courier", self._round, "letters", LOG)
         self._state = threading.Condition()  # over what follows
@@ -61,10 +67,6 @@ class Courier:
         self._sending: set[int] = set()  # those that their lane works on
         self._owed: list[Owed] = []
         self.is_started = False
-
-    def tie(self, preferred: Callable[[str], str], quiet: Quiet, has_screen: Callable[[str], bool]) -> None:
-        """Before `start`: `quiet` says what has to wait, `has_screen` who looks at one, so that `tui` reaches them."""
-        self._preferred, self._quiet, self._has_screen = preferred, quiet, has_screen
 
     # -- channels -----------------------------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class Courier:
         A person always has a conversation here, also one who never talked. None when no open channel reaches its context:
         then it is logged. Never a conversation of another context.
         """
-        found, wanted = self._outbox.addresses, letter.channel or self._preferred(letter.context)
+        found, wanted = self._outbox.addresses, letter.channel or self.preferred(letter.context)
         if wanted == NOBODY:
             return None
         channel, _, place = wanted.partition("/")
@@ -195,7 +197,7 @@ class Courier:
             return next(iter([*same, *self.at(letter.context, wanted)]), _own(letter) if channel == LOCAL else Address(channel))
         mine = found(letter.context, session=letter.session) if letter.session else []
         addresses = [*mine, *found(letter.context)]
-        if channel == TUI and self._has_screen(letter.person):
+        if channel == TUI and self._notices is not None and self._notices.has_screen(letter.person):
             addresses = [*(one for one in addresses if one.channel == LOCAL), Address(LOCAL)]
         elif channel == TUI:  # the thread at least, for the next time that somebody looks
             addresses = sorted(addresses, key=lambda one: one.channel == LOCAL)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from appliance.agent.approvals import Approvals
 from appliance.agent.loop import Loops
-from appliance.agent.loop_events import CallsAbandoned, LoopReady, LoopStored, MessageAccepted, RunFreed, Shown
+from appliance.agent.loop_events import CallsAbandoned, LoopPaused, LoopReady, LoopStored, MessageAccepted, RunFreed, Shown
 from appliance.clock import CancelToken, is_alive, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
 from appliance.policy.taint_marks import CARRIED
@@ -285,7 +285,8 @@ class Inbox:
     def close(self, reason: str) -> None:
         """Stop every answer and wait until its transcript is whole."""
         with self._guard:
-            self._is_closing = self._loops.is_closing = True
+            self._is_closing = True
+            self._loops.begin_close()
             tokens = list(self._cancels.values())
         LOG.info("stopping %d answers: %s", len(tokens), reason)
         for token in tokens:
@@ -321,8 +322,8 @@ class Inbox:
         """A loop waits for a decision, which may have been made before we let go of it."""
         if self._runs.loop(loop.id).status == WAITING:
             self.start(loop.id)
-        elif self._approvals is not None:
-            self._approvals.go_on(loop.run)
+        else:
+            self._events.publish(LoopPaused(loop.run))
 
     def _put_answer(self, stored: LoopStored) -> None:
         """Within the transaction that ends a loop: a notification to its channel, when nobody listens to its answer.

@@ -39,12 +39,12 @@ from appliance.runtime.methods import Method, find_marks
 from appliance.runtime.signatures import Signature
 from appliance.secrets.vault_client import Strongbox
 from appliance.service.core import Core
-from appliance.service.heartbeat_parts import Unasked
 from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
-from appliance.service.mcp_parts import Harbor
-from appliance.service.queue_parts import Office
-from appliance.service.role_parts import Troupe
+from appliance.service.parts.heartbeat import HeartbeatParts
+from appliance.service.parts.mcp_servers import Harbor
+from appliance.service.parts.queue import QueueParts
+from appliance.service.parts.roles import Troupe
 from appliance.service.undo import Undo
 from appliance.sessions.branches import Branches
 from appliance.sessions.outbox import Outbox
@@ -85,11 +85,11 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: grants", (Grants,)),
     ("Core: the vault", (Strongbox,)),
     ("Core: usage and models", (Accounts, Models, LocalModels)),
-    ("Core: the queue", (Office, Crew, Outbox)),
+    ("Core: the queue", (QueueParts, Crew, Outbox)),
     ("Core: other agents", (Guests,)),
     ("Core: MCP servers", (Hub, Harbor)),
     ("Core: documents", (PromptDocuments,)),
-    ("Core: the heartbeat", (Unasked,)),
+    ("Core: the heartbeat", (HeartbeatParts,)),
     ("Core: roles and the work handed to them", (Troupe, Jobs)),
     ("Broker", (Service,)),
 )

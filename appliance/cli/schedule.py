@@ -168,7 +168,7 @@ def run(args: argparse.Namespace, home: Home) -> int:
     require_owner(home)
     core = Core(home, os.environ, process="worker", is_shared=False)
     try:
-        count, left = core.hours.round(), core.hours.left()
+        count, left = core.schedules.runner.round(), core.schedules.runner.left()
     finally:
         core.close("the round is over")
     if args.json:

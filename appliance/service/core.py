@@ -9,7 +9,6 @@ import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from appliance.agent.agent import Agent, Limits
 from appliance.agent.approvals import ACCEPTED, Approvals
 from appliance.agent.dispatch import Dispatch, RunLog
 from appliance.agent.loop import Loops
-from appliance.agent.loop_events import CallsAbandoned, LoopStored, MessageAccepted, TaskDecided, TaskReady, TurnStarting
+from appliance.agent.loop_events import CallsAbandoned, LoopStored, MessageAccepted, TurnStarting
 from appliance.agent.plugins import Ground as Adding
 from appliance.agent.plugins import Plugins
 from appliance.agent.released_calls import ReleasedCalls
@@ -37,7 +36,8 @@ from appliance.channels.rpc.sessions import SessionMethods
 from appliance.channels.rpc.sql import SqlMethods
 from appliance.channels.rpc.threads import ThreadMethods
 from appliance.channels.rpc.tools import ToolMethods
-from appliance.clock import now_ms, this_process
+from appliance.channels.scheduled_messages import ScheduledMessages
+from appliance.clock import now_ms
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.ingest import notes
 from appliance.ingest.notes import PromptDocuments
@@ -69,43 +69,42 @@ from appliance.prompt.run_log import Chronicle
 from appliance.prompt.sent_copies import Copies
 from appliance.prompt.static_size import Sizes
 from appliance.records import Ask, Event, Inbound, Part, Route, to_plain
-from appliance.runtime import config, hook_points, log, paths, sd_notify
+from appliance.runtime import config, hook_points, log, paths
 from appliance.runtime.crash_points import Passed, nobody
-from appliance.runtime.events import Events
-from appliance.runtime.hooks import Hooks
 from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.shutdown import Shutdown
 from appliance.secrets.vault_client import Strongbox
-from appliance.service import home_faults, policy_parts, skill_parts, small_models
+from appliance.service import home_faults, skill_parts, small_models
 from appliance.service.agent_limits import limits
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Broker, Given, Keeper
 from appliance.service.broker_renewal import Renewal
-from appliance.service.command_parts import Floor, Workshop
-from appliance.service.heartbeat_parts import Unasked
 from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
-from appliance.service.mcp_parts import Harbor
+from appliance.service.parts.base import build_base
+from appliance.service.parts.commands import Floor, Workshop
+from appliance.service.parts.heartbeat import HeartbeatParts
+from appliance.service.parts.mcp_servers import Harbor
+from appliance.service.parts.policy import Warden
+from appliance.service.parts.queue import OthersWrote, QueueParts, RemindersWanted
+from appliance.service.parts.roles import Stage as Scenery
+from appliance.service.parts.roles import Troupe
+from appliance.service.parts.schedules import ScheduleParts
+from appliance.service.parts.taint import TaintParts
 from appliance.service.pending_keys import Pending, Reloaded
-from appliance.service.queue_parts import Ground, Office
-from appliance.service.role_parts import Stage as Scenery
-from appliance.service.role_parts import Troupe
-from appliance.service.schedule_parts import Around, Hours
-from appliance.service.taint_parts import TaintParts
 from appliance.service.undo import Undo
 from appliance.sessions.events import SPOKEN
 from appliance.sessions.history import History, Recall
-from appliance.sessions.outbox import Patience
-from appliance.sessions.runs import Runs
 from appliance.store import visibility
-from appliance.store.database import Store
-from appliance.store.process_registry import Leases
 from appliance.web.web_tools import Given as Outside
 from appliance.web.web_tools import Web
 from appliance.work.briefing import Briefing
-from appliance.work.tick import Parts
+from appliance.work.firing import Effect
+from appliance.work.outcomes import TaskNotices
+from appliance.work.tick import TickParts
+from appliance.work.work_events import ScheduleChanged, TaskRunBegun, WorkStarting
 from appliance.work.worker import Post, Shift
 from appliance.work.worker_log import Phases
 
@@ -133,17 +132,12 @@ class Core:
         self._reloading = threading.Lock()
         self.live = live or config.Live(home, environ)
         self.started_ms = now_ms()
-        self.events = Events()
+        base = build_base(self.home, environ, self.live, process, passed, is_shared=is_shared)
+        self.base, self.events, self.hooks, self.redactor, self.runtime = base, base.events, base.hooks, base.redactor, base.runtime
+        self.store, self.leases, self.runs = base.store, base.leases, base.runs
         settings = self.live.current
-        self.redactor = log.Redactor(config.secrets(settings))
-        log.start(process, home.logs, settings.system.level, self.redactor, is_service=sd_notify.is_service(environ))
-        self.runtime = paths.runtime_folder(home, environ, make=True)
-        self.store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
         current, clean = (lambda: self.live.current), self.redactor.clean_all
-        self.warden = policy_parts.Warden(home, environ, current, self.store, clean, closed=[self.runtime])
-        me = this_process().encode()
-        self.leases = Leases(self.store)
-        self.runs = Runs(self.store, me, lambda: session_control.rules(self.live.current.sessions))
+        self.warden = Warden(home, environ, current, self.store, clean, closed=[self.runtime])
         self.passages = Passages(self.store, lambda: self.indexer.wake())
         self.entries = Entries(self.store, self.passages.index)
         second = vss_index.Vss(found) if is_shared and (found := vss_index.installed()) else None
@@ -182,7 +176,6 @@ class Core:
         self.history = History(self.store, session_control.owners(settings.people))
         services |= {"passages": self.passages, "indexer": self.indexer, "history": self.history}
         services["documents"] = Documents(home.box, self.runs.people.contexts, self.folder)
-        self.hooks = Hooks()
         services["overflow"] = Overflow(self.store, self.entries)
         kinds = Schemes()
         drives = Drives(self.store, self.entries, kinds)
@@ -209,33 +202,21 @@ class Core:
             closed=[home.root],
             check_room=lambda actor, tokens: self.sight.require_room(actor.run, tokens),
         )
-        ground = Ground(home, environ, self.runtime, self.store, self.leases, self.runs)
-        patience = Patience(**asdict(settings.outbox))
-        self.office = Office(ground, lambda: self.live.current.workers, patience, self.broker, passed, self._woke)
-        self.tasks, self.outbox = self.office.tasks, self.office.outbox
+        self.queue = QueueParts(base, self.broker)
+        self.tasks, self.outbox = self.queue.tasks, self.queue.outbox
+        self.events.subscribe(OthersWrote, lambda wrote: self._woke())
         floor = Floor(
             home, environ, self.runtime, current, self.store, self.runs, self.entries, self.views, self.verbs, self.warden
         )
-        ties = self.hooks, self.outbox, self.office.notices, self.skills.scripts
+        ties = self.hooks, self.outbox, self.queue.notices, self.skills.scripts
         self.workshop = Workshop(floor, *ties, self.events, clean=self.redactor.clean)
-        services |= {"tasks": self.tasks, "crew": self.office.crew, **self.workshop.services()}
-        self.troupe = Troupe(Scenery(home.box, current, self.store, self.runs, self.outbox, self.hooks, is_lasting=is_shared))
+        services |= {"tasks": self.tasks, "crew": self.queue.crew, **self.workshop.services()}
+        self.troupe = Troupe(
+            Scenery(home.box, current, self.store, self.runs, self.outbox, self.hooks, self.events, is_lasting=is_shared)
+        )
         self.roles, self.jobs = self.troupe.roles, self.troupe.jobs
-        self.hours = Hours(ground, current)
-        services |= {**self.troupe.services(), **self.hours.services()}
         held_calls = HeldCalls(self.runs, self.verbs, self.warden.ledger, self.outbox, self.workshop.executions)
         self.taint = TaintParts(self.store, self.runs, self.skills, held_calls, self.warden.ledger, self.hooks)
-        self.toolbox = Toolbox(
-            tools.load(),
-            services,
-            rules=self.warden.rules,
-            guard=self.taint.checkpoint,
-            runs=self.runs,
-            store=self.store,
-            threads=settings.tools.parallel,
-        )
-        self.warden.gate.tell(self.toolbox.use)
-        self.servers.show(self.toolbox)
         self.blocks = Blocks(self.store, self.entries, kinds, settings.budget.token_divisor, self.hooks)
         beside = More(self.hooks, self.blocks, Chronicle(self.store, self._branch), lambda about: notes.contextual(home.box, about))
         self.packets = Packets(
@@ -248,6 +229,23 @@ class Core:
             more=beside,
         )
         self.packets.strategy, self.packets.owners = settings.budget.pruning, self.history.owners
+        self.schedules = ScheduleParts(
+            base, self.outbox, self.tasks, self.models, self.packets.relevant, self.taint.origins.carried
+        )
+        self.task_notices = TaskNotices(self.runs, self.outbox, self.schedules.outcomes, self.events)
+        self.events.subscribe(RemindersWanted, lambda wanted: self.schedules.runner.remind())
+        services |= {**self.troupe.services(), "timetable": self.schedules.timetable}
+        self.toolbox = Toolbox(
+            tools.load(),
+            services,
+            rules=self.warden.rules,
+            guard=self.taint.checkpoint,
+            runs=self.runs,
+            store=self.store,
+            threads=settings.tools.parallel,
+        )
+        self.warden.gate.tell(self.toolbox.use)
+        self.servers.show(self.toolbox)
         self.copies = Copies(self.store, settings.runs.copies)
         self.compactor = Compactor(self.runs, self.models, is_automatic=lambda: self.live.current.budget.compact)
         rows = Rows(self.views, self.entries, self.copies)
@@ -256,8 +254,6 @@ class Core:
         self.hooks.add(ACCEPTED, self.released.accepted)
         background = self.released, self.workshop.executions
         self.approvals = Approvals(self.store, self.runs, self.verbs, self.hooks, self.events, self.warden.rules, background)
-        self.events.subscribe(TaskDecided, self._task_decided)
-        self.events.subscribe(TaskReady, lambda ready: self.office.changed())
         self.recorder = RunLog(self.store, self.runs, self.verbs)
         approve, wary = self.approvals.accept_now, self.taint.is_wary
         self.dispatch = Dispatch(self.toolbox, hooks=self.hooks, recorder=self.recorder, approve=approve, is_wary=wary)
@@ -270,14 +266,15 @@ class Core:
             self.store,
             self.runs,
             self.agent,
-            status=self.office.door,
+            status=self.queue.channel,
             events=self.events,
             roles=self.roles,
             passed=passed,
         )
         self.events.subscribe(TurnStarting, self._before_turn)
-        self.events.subscribe(LoopStored, self._ended)
         self.events.subscribe(MessageAccepted, self.taint.note_message)
+        self.events.subscribe(TaskRunBegun, self.taint.note_task)
+        self.events.subscribe(WorkStarting, lambda starting: self._refresh())
         self.events.subscribe(CallsAbandoned, lambda abandoned: self.recorder.mend(abandoned.run))
         self.plugins = Plugins(Adding(home.box, self.hooks, kinds, self.toolbox, services), settings.plugins)
         self.plugins.watch(self.entries, self.views, self.runs)
@@ -291,11 +288,16 @@ class Core:
             approvals=self.approvals,
             passed=passed,
         )
-        queue = self.outbox, self.tasks, self.inbox, self.troupe.jobs, self.models, self.packets.relevant
-        around = Around(current, *queue, self.taint.origins.carried, self.office.courier, self.redactor)
-        self.hours.tie(around, self.office)
+        scheduler = lambda: self.live.current.scheduler  # noqa: E731
+        lineage = self.schedules.timetable.lineage
+        self.scheduled_messages = ScheduledMessages(
+            self.inbox, self.queue.courier, self.schedules.effects, self.jobs, lineage, scheduler
+        )
+        say, prompt = self.scheduled_messages.say, self.scheduled_messages.prompt
+        self.schedules.firing.register("message", Effect(say, is_inside=False, needs_core=True))
+        self.schedules.firing.register("prompt", Effect(prompt, is_inside=False, needs_core=True))
         is_able = lambda: self._is_able(self.models.plan(self.live.current.models.pool)[0])  # noqa: E731
-        self.unasked = Unasked(ground, current, self.hours, self.office, self.jobs, is_able, is_lasting=is_shared)
+        self.unasked = HeartbeatParts(base, self.schedules, self.queue, self.jobs, is_able)
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         sizes = Sizes(self.models, self.packets, self.roles, self.troupe.menu, lambda: self.live.current.models.pool)
         made = session_control.build(
@@ -304,17 +306,18 @@ class Core:
         made.forget = self.workshop.bench.forget
         self.control = made
         undo = Undo(self.store, self.entries, self.runs, lambda: (self.project, self.folder))
-        undo.changed = self.hours.timetable.changed
+        undo.changed = lambda: self.events.publish(ScheduleChanged())
         seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.of
         self.sight = Sight(*seen)
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
         self.shutdown.component("unasked", self.unasked.close)
-        self.shutdown.component("hours", self.hours.close)
+        self.shutdown.component("scheduled messages", self.scheduled_messages.close)
+        self.shutdown.component("schedules", self.schedules.close)
         self.shutdown.component("jobs", self.troupe.close)
         self.shutdown.component("commands", self.workshop.close)
         self.shutdown.component("servers", self.servers.close)
         self.shutdown.component("released calls", self.released.close)
-        self.shutdown.component("courier", self.office.close)
+        self.shutdown.component("courier", self.queue.close)
         self.shutdown.component("compactor", self.compactor.close)
         self.shutdown.component("titles", self.titles.close)
         guests = Guests(self.store, services, self.warden.rules, self.warden.ledger)
@@ -329,7 +332,7 @@ class Core:
             *(self, self.runs, made, made.branches, made.transcripts, undo, self.models, accounts, sizes, self.sight),
             *(self.skills, PromptDocuments(home.box), intake, self.strongbox, self.warden.ledger, self.warden.methods),
             *(self.taint.grants, self.local, self.workshop.methods, self.servers, self.servers.hub, guests, self.troupe, self.jobs),
-            *(self.office, self.office.crew, self.outbox, self.office.live, self.unasked),
+            *(self.queue, self.queue.crew, self.outbox, self.queue.live, self.unasked),
             *(ThreadMethods(self.inbox, self.runs), SessionMethods(made), SqlMethods(self.store), ToolMethods(self.toolbox)),
             EntryMethods(self.entries, self.runs, self.verbs, self.project, self.approvals, made),
             ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
@@ -340,7 +343,7 @@ class Core:
         if self.store.is_read_only:
             return
         self.hooks.tell(hook_points.PROJECT_STARTING, self.home)
-        self.office.crew.recover()
+        self.queue.crew.recover()
         for lease in self.leases.bury():
             LOG.warning("%s %d ended without saying so: %s", lease.kind, lease.process.pid, lease.reason)
         for loop in self.runs.recover(_ignore):
@@ -369,10 +372,11 @@ class Core:
     def shift(self, post: Post, phases: Phases, *, is_scheduling: bool = True) -> Shift:
         """A worker made of these parts; run it from the main thread of a process of its own."""
         briefing = Briefing(self.tasks, self.runs, self.entries)
-        parts = Parts(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing, self.office.roster.held_s)
-        parts = replace(parts, marked=self.taint.origins.task, go_on=self.approvals.go_on, role=self.troupe.roles.queue)
-        parts = replace(parts, is_able=self.local.is_able)
-        return self.office.shift(post, phases, parts, self._refresh, is_scheduling=is_scheduling)
+        parts = TickParts(
+            *(self.store, self.tasks, self.runs, self.loops, self.models, self.packets, briefing),
+            *(self.queue.roster, self.local.tiers, self.troupe.roles),
+        )
+        return self.queue.build_shift(post, phases, parts, self.schedules.runner if is_scheduling else None)
 
     def _refresh(self) -> None:
         """Before a piece of work: take a configuration into use that has changed meanwhile; a bad one leaves the old one."""
@@ -384,22 +388,14 @@ class Core:
 
     def _ended(self, stored: LoopStored) -> None:
         """Within the transaction that ended a loop."""
-        loop, end = stored.loop, stored.end
-        self.hours.loop_ended(loop, end)
-        self.troupe.heard(loop, end)
-        if not self.office.ended(loop, end):
-            self.troupe.ended(loop, end)
-        if end.status == 200:
-            self.titles.ended(loop.run)
-
-    def _task_decided(self, decided: TaskDecided) -> None:
-        decided.is_found = self.tasks.decided(decided.run, decided.failure)
+        if stored.end.status == 200:
+            self.titles.ended(stored.loop.run)
 
     def _woke(self) -> None:
         """Another process may have written entries, and left work to us."""
         self.indexer.wake()
         self.troupe.look()
-        self.hours.wake()
+        self.schedules.runner.wake()
 
     def _keeper(self, is_shared: bool, *, is_worker: bool) -> Keeper:
         """systemd's broker, or a child; a worker borrows the core's; a command without a core has its own, private one."""
@@ -435,7 +431,7 @@ class Core:
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
             "default_pool": settings.models.pool,
-            "channels": self.office.connections.plain(settings.channels),
+            "channels": self.queue.connections.plain(settings.channels),
             **self.workshop.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),
@@ -443,7 +439,7 @@ class Core:
             "folder": self._folder(),
             "plugins": self.plugins.plain(),
             "answering": self.inbox.busy(),
-            "queue": self.office.counts(),
+            "queue": self.queue.counts(),
             "roles": {"problems": self.troupe.problems, "jobs": self.troupe.jobs.counts()},
             "sessions": self.runs.sessions()[:10],
             "last_thread": to_plain(latest[0]) if latest else None,
@@ -544,9 +540,9 @@ class Core:
         self.unasked.look(inside)
         if len(inside) < len(paths):
             try:
-                self.office.drops.take()
+                self.queue.drops.take()
             finally:
-                self.office.changed()  # as in `take_drops`
+                self.queue.changed()  # as in `take_drops`
 
     def look(self) -> None:
         """Take what changed in box/ while nobody watched it: for a command that runs without a core."""

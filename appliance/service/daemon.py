@@ -164,7 +164,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
             if not _wait(core, signals, notifier, listener.sock.getsockname()):
                 return 0
             return 1 if given is not None else WRITES_AGAIN  # systemd, whose socket it is, starts the next one
-        core.office.take_drops()
+        core.queue.take_drops()
         core.recover()
         _settle(core)
         listener = _listener(core, given)
@@ -176,10 +176,10 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.broker.start()
         listener.start()
         lock.tell(listener.sock.getsockname())
-        core.office.courier.start()
+        core.queue.courier.start()
         services = {"inbox": core.inbox, "secret": core.strongbox.get, "home": core.home}
-        core.office.connections.open(core.live.current.channels.connectors, services)
-        core.hours.start()
+        core.queue.connections.open(core.live.current.channels.connectors, services)
+        core.schedules.runner.start()
         core.watch.start()
         core.indexer.start()
         again = core.inbox.start_waiting()
@@ -247,7 +247,7 @@ def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str)
             notifier.reloading()
             try:
                 core.reload()
-                core.office.take_drops()
+                core.queue.take_drops()
                 notifier.ready(f"serves {core.home.root}")
             except ConfigError as error:
                 notifier.ready(f"keeps the old configuration: {error}")  # logged too

@@ -72,10 +72,14 @@ class Store:
         self._guard = threading.Lock()
         self._connections: dict[int, apsw.Connection] = {}  # by the thread that works with it
         self._spare: list[apsw.Connection] = []
-        self.written: Callable[[], None] = _unheard  # called after each commit, in the thread that wrote
+        self._written: tuple[Callable[[], None], ...] = ()
         self._has_log = True
         self.is_read_only = False  # opened so, because the disk takes no writes
         self.disk_fault: OwlError | None = None  # why the last write failed, when it was the disk; None after one that did not
+
+    def on_commit(self, heard: Callable[[], None]) -> None:
+        """Have something called after each commit, in the thread that wrote."""
+        self._written = (*self._written, heard)
 
     @classmethod
     def create(cls, path: Path, *, migrations: Migrations = MIGRATIONS) -> "Store":
@@ -192,7 +196,8 @@ class Store:
             if session is not None:
                 session.close()
         self.disk_fault = None
-        self.written()
+        for heard in self._written:
+            heard()
         for work in later:
             work()
 
@@ -554,10 +559,6 @@ class Store:
             raise StoreError(damaged, hint=storage_errors.AFTER_DAMAGE) from error
         except UnicodeEncodeError as error:
             raise BadInput(f"the text holds half a character at {error.start}", hint="leave it out") from None
-
-
-def _unheard() -> None:
-    """Nobody wants to know."""
 
 
 def _values(names: Sequence[str], values: Sequence[Any] | None) -> dict[str, Any]:

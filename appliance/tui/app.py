@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -34,7 +34,7 @@ from appliance.tui.connection import Contact, Link
 from appliance.tui.context import Context
 from appliance.tui.help_panel import Guide
 from appliance.tui.owl_face import Owl
-from appliance.tui.panel import Means, Panel
+from appliance.tui.panel import Panel
 from appliance.tui.schedules import Schedules
 from appliance.tui.sender import Sender
 from appliance.tui.shown_text import Shown
@@ -120,8 +120,7 @@ class Face(App[None]):
         self.theme = theme
         self.link = Link(socket, lambda contact: self._tell(self.Met(contact)), revive)
         self.sender = Sender(self.link, lambda news: self._tell(Chat.Arrived(news)))
-        ways = self.say, self._resume, self._attached, self.refresh_status, self.weigh, lambda: self.chat.onlooker.unread
-        self._means = Means(self.link, self.sender, *ways, self.ring, home)
+        self.home = home
         self._thread = thread
         self._prompt = prompt
         self._contact = Contact(False)
@@ -147,7 +146,7 @@ class Face(App[None]):
         yield Banner()
         with ContentSwitcher(initial="chat"):
             for panel in PANELS:
-                yield panel(self._means)
+                yield panel(self)
         yield Shown(id="status", markup=False)
         yield Footer(show_command_palette=False, compact=True)
 
@@ -227,12 +226,18 @@ class Face(App[None]):
             tab.set_class(tab.id == f"tab-{name}", "-on")
         self._panel.enter()
 
-    def _resume(self, thread: str) -> None:
+    def resume(self, thread: str) -> None:
+        """Continue a thread in the chat."""
         self._show_panel("chat")
         self.chat.resume(thread)
 
-    def _attached(self) -> str:
+    def attached(self) -> str:
+        """The thread in the chat."""
         return self.chat.talk.thread
+
+    def unread(self) -> Collection[str]:
+        """The threads in which something came that was not on the screen."""
+        return self.chat.onlooker.unread
 
     # -- the core -----------------------------------------------------------------------------------
 

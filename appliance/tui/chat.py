@@ -21,14 +21,14 @@ from appliance.clock import monotonic_s
 from appliance.tui import commands
 from appliance.tui.approvals import QUESTION, Waits
 from appliance.tui.branch_tree import inherited
-from appliance.tui.command_runner import Executor, Stage
+from appliance.tui.command_runner import Executor
 from appliance.tui.composer import Composer, Menu
 from appliance.tui.follower import Follower, Sight
 from appliance.tui.incoming import Onlooker
 from appliance.tui.message_widgets import OUTCOMES, Earlier, Note, Said, ToolBox, explained
 from appliance.tui.owl_face import PORTRAIT
 from appliance.tui.packet_meter import Meter
-from appliance.tui.panel import Means, Panel, named
+from appliance.tui.panel import Host, Panel, named
 from appliance.tui.sender import (
     PROPOSED,
     RUNNING,
@@ -95,9 +95,9 @@ class Chat(Panel):
             super().__init__()
             self.sight = sight
 
-    def __init__(self, means: Means) -> None:
-        super().__init__(means)
-        self.follower = Follower(means.link, self._show_by_itself)
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.follower = Follower(host.link, self._show_by_itself)
         self.onlooker = Onlooker(self)
         self.talk = Talk()
         self._under_way: list[Outgoing] = []
@@ -118,8 +118,7 @@ class Chat(Panel):
         self.waits = Waits(self.ask)
         self._meter = Meter()
         self._watcher: Timer | None = None
-        stage = Stage(lambda: self.talk, self.open, self.resume, self.note, self._type, self.send, self.action_meter)
-        self._executor = Executor(self, stage, self.waits)
+        self._executor = Executor(self, self, self.waits)
 
     @property
     def running(self) -> Outgoing | None:
@@ -146,7 +145,7 @@ class Chat(Panel):
     def enter(self) -> None:
         """Type."""
         self.screen.set_focus(self.query_one(Composer))
-        if self.means.link.is_up and self.running is None:
+        if self.host.link.is_up and self.running is None:
             self.waits.look(self.talk.thread)
 
     def leave(self) -> bool:
@@ -164,7 +163,7 @@ class Chat(Panel):
             return False
         if monotonic_s() - self._asked_to_stop_s > STOP_WITHIN_S:
             self._asked_to_stop_s = monotonic_s()
-            self.means.say("Esc again stops the answer", False)
+            self.host.say("Esc again stops the answer", False)
             return True
         self._asked_to_stop_s = -STOP_WITHIN_S
         self._stop(self.running)
@@ -175,7 +174,7 @@ class Chat(Panel):
         if self.running is None or self.running is self._stopped:
             return False
         self._stopped = self.running
-        self.means.say("stopping the answer; Ctrl+C again clears the line, then leaves", False)
+        self.host.say("stopping the answer; Ctrl+C again clears the line, then leaves", False)
         self._stop(self.running)
         return True
 
@@ -230,10 +229,11 @@ class Chat(Panel):
         bubble = self._said[message] = Said(text, state=QUEUED if self.running else "sending")
         await self._room.mount(bubble)  # below the queued ones
         self._room.anchor()
-        self.means.sender.put(message)
-        self.means.refresh()
+        self.host.sender.put(message)
+        self.host.refresh_status()
 
-    def _type(self, text: str) -> None:
+    def type_text(self, text: str) -> None:
+        """Put a text into the input."""
         self.query_one(Composer).put(text)
 
     # -- what waits ---------------------------------------------------------------------------------
@@ -251,14 +251,14 @@ class Chat(Panel):
         if self.waits.here is None and self.waits.holds_focus:
             self.query_one(Composer).focus()
         if event.is_elsewhere and self.running is None:
-            self._beside(self.means.sender.follow, self.talk)
+            self._beside(self.host.sender.follow, self.talk)
         self.app.refresh_bindings()
-        self.means.refresh()
+        self.host.refresh_status()
 
     def on_waits_decided(self, event: Waits.Decided) -> None:
         """Tell the core, and hear how the answer goes on."""
         self.query_one(Composer).focus()
-        self._beside(self.means.sender.decide, self.talk, event.decision)
+        self._beside(self.host.sender.decide, self.talk, event.decision)
         self.app.refresh_bindings()
 
     def _beside(self, work: Callable[..., None], *given: Any) -> None:
@@ -270,7 +270,7 @@ class Chat(Panel):
             self._meter.display = not self._meter.display
             self._measure()
         else:
-            self.means.say("nothing has been said yet: a thread has a budget once it has begun", True)
+            self.host.say("nothing has been said yet: a thread has a budget once it has begun", True)
 
     def _measure(self) -> None:
         if self._meter.display and self.talk.thread:
@@ -306,7 +306,7 @@ class Chat(Panel):
         self.waits.look(talk.thread)
         self.onlooker.turn_to(talk)
         self.follower.show(talk.thread, talk.seq)
-        self.means.refresh()
+        self.host.refresh_status()
 
     def _found(self, found: dict[str, Any]) -> None:
         thread = found["thread"]
@@ -319,7 +319,7 @@ class Chat(Panel):
             earlier = max(0, after - 8 * (thread["last_seq"] - after))
             self.ask("thread.view", {"id": thread["id"], "after": earlier}, lambda more: self._opened(more, earlier))
         elif thread["parent"] and not after:
-            read = lambda: inherited(self.means.link.call, thread["id"])  # noqa: E731
+            read = lambda: inherited(self.host.link.call, thread["id"])  # noqa: E731
             self.work(read, lambda before: self._arrive(found, after, before), about="inherited")
         else:
             await self._arrive(found, after, [])
@@ -334,10 +334,10 @@ class Chat(Panel):
         if after:
             await self._room.mount(Earlier(after), before=0)
         if thread["status"] == RUNNING:
-            self.means.sender.put(Outgoing("", talk, is_accepted=True))
+            self.host.sender.put(Outgoing("", talk, is_accepted=True))
         elif thread["status"] != PROPOSED:
             self._finish_boxes()
-        self.means.say(self._told or f"resumed {talk.title or thread['id']}", False)
+        self.host.say(self._told or f"resumed {talk.title or thread['id']}", False)
         self.ask("session.list", {"limit": 1000}, lambda known: self._tell_session(thread["session"], known), failed=_nothing)
         if self._next:
             await self.send(self._next)
@@ -346,9 +346,9 @@ class Chat(Panel):
     def _tell_session(self, session: str, known: list[dict[str, Any]]) -> None:
         state = next((str(one["status"]) for one in known if one["id"] == session), "active")
         if state in ("archived", "stopped"):
-            self.means.say(f"resumed {self.talk.title}: its session is {state}, your next message brings it back", False)
+            self.host.say(f"resumed {self.talk.title}: its session is {state}, your next message brings it back", False)
         elif state in ("closing", "closed"):
-            self.means.say(f"session {session} is {state} and takes no more messages: /new begins another thread", True)
+            self.host.say(f"session {session} is {state} and takes no more messages: /new begins another thread", True)
 
     def on_click(self, event: Any) -> None:
         """The line above the oldest message."""
@@ -399,30 +399,30 @@ class Chat(Panel):
             self._tell_decided(news)
         else:
             await self._end(news)
-        self.means.refresh()
+        self.host.refresh_status()
 
     def _show_by_itself(self, sight: Sight) -> None:
         """Called in the follower's thread."""
-        if not self.means.link.is_closing:
+        if not self.host.link.is_closing:
             self.post_message(self.Shown(sight))
 
     async def on_chat_shown(self, event: Shown) -> None:
         """Draw what came by itself: into the talk, or as a word that there is something elsewhere."""
         await self.onlooker.take(event.sight)
-        self.means.refresh()
+        self.host.refresh_status()
 
     def go_after(self) -> None:
         """Somebody else has set something going in the talk."""
-        self._beside(self.means.sender.follow, self.talk)
+        self._beside(self.host.sender.follow, self.talk)
 
     def _tell_decided(self, news: Decided) -> None:
         word = {"accept": "accepted", "reject": "rejected"}.get(news.decision.action, "went wrong")
         if news.is_late:
-            self.means.say(f"decided elsewhere meanwhile: {news.decision.about}", False)
+            self.host.say(f"decided elsewhere meanwhile: {news.decision.about}", False)
         elif news.is_error and news.decision.action == "accept":
-            self.means.say(f"not done: {news.why}", True)
+            self.host.say(f"not done: {news.why}", True)
         else:
-            self.means.say(f"{word}: {news.decision.about}", False)
+            self.host.say(f"{word}: {news.decision.about}", False)
             for box in [b for b in self._boxes.values() if b.is_command and b.is_running and news.decision.action == "accept"]:
                 box.wait(False)
                 self._follow_commands()
@@ -465,7 +465,7 @@ class Chat(Panel):
             self._finish_boxes()
         if end.status not in (WAITING, 200, PROPOSED) and not self._is_explained:
             await self._put(Note(explained(end.outcome, end.why), is_error=end.outcome not in OUTCOMES))
-            self.means.weigh()  # the core may have met a fault
+            self.host.weigh()  # the core may have met a fault
         await self._forget_old()
         if end.message.talk.thread:
             self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._weigh)
@@ -474,7 +474,7 @@ class Chat(Panel):
 
     def _weigh(self, found: dict[str, Any]) -> None:
         self.cost = (found["turns"] or [{}])[-1]
-        self.means.weigh()
+        self.host.weigh()
 
     # -- drawing ------------------------------------------------------------------------------------
 

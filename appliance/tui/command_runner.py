@@ -1,12 +1,11 @@
 """What is typed as a command, executed: threads, branches, budget, decisions, sessions.
 
-Asks the core through the panel it was typed in, and changes that panel only by what `Stage` offers. Which commands there
+Asks the core through the panel it was typed in, and changes that panel only by what `ChatActions` offers. Which commands there
 are, and what they are called, is in `commands`. Nothing typed here reaches a model, but for `/inject`.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from appliance.clock import now_ms
 from appliance.errors import OwlError
@@ -27,25 +26,42 @@ FIRST = "say something first: this thread has not begun"
 MORE_PAGES = 2**62
 
 
-@dataclass(frozen=True)
-class Stage:
-    """What a command may do to the chat it was typed in."""
+class ChatActions(Protocol):
+    """What a command may do to the chat it was typed in, which builds the executor and so cannot be imported here."""
 
-    talk: Callable[[], Talk]
-    open: Callable[[Talk], Awaitable[None]]
-    resume: Callable[[str, str, str], None]  # a thread, what to say in it, what to tell the person
-    note: Callable[[str], None]
-    put: Callable[[str], None]  # into the input
-    send: Callable[[str], Awaitable[None]]
-    toggle: Callable[[], None]  # the meter
+    talk: Talk
+
+    async def open(self, talk: Talk) -> None:
+        """Show another conversation."""
+        ...
+
+    def resume(self, thread: str, prompt: str = "", told: str = "") -> None:
+        """Go on in a thread, at once with a prompt if there is one; `told` is for the bottom line."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something that is not part of the conversation."""
+        ...
+
+    def type_text(self, text: str) -> None:
+        """Put a text into the input."""
+        ...
+
+    async def send(self, text: str) -> None:
+        """Hand in a message."""
+        ...
+
+    def action_meter(self) -> None:
+        """Show what fills the packet, or hide it."""
+        ...
 
 
 class Executor:
     """The commands of one chat."""
 
-    def __init__(self, panel: Panel, stage: Stage, waits: Waits) -> None:
+    def __init__(self, panel: Panel, chat: ChatActions, waits: Waits) -> None:
         self._panel = panel
-        self._stage = stage
+        self._chat = chat
         self._waits = waits
         self._threads: list[dict[str, Any]] = []
         self._pools: list[str] = []
@@ -68,11 +84,11 @@ class Executor:
 
     async def _do(self, command: Command, argument: str, is_running: bool) -> None:
         if command.name == "new":
-            await self._stage.open(Talk())
+            await self._chat.open(Talk())
         elif command.name == "clear":
             await self._clear()
         elif command.name == "inject" and not is_running:
-            await self._stage.send(argument)
+            await self._chat.send(argument)
         elif command.name in ("help", "threads"):
             await self._panel.app.run_action(f"panel('{command.name}')")
         elif command.name == "quit":
@@ -85,14 +101,14 @@ class Executor:
         if thread := self._thread:
             told = f"thread {thread} is ended: /resume {thread} goes on with it"
             self._ask("thread.end", {"id": thread}, lambda _: self._say(told))
-        await self._stage.open(Talk())
+        await self._chat.open(Talk())
 
     @property
     def _known(self) -> dict[str, Callable[[str], None]]:
         return {
             "resume": self._resume,
             "status": lambda _: self._ask("core.status", {}, self._status),
-            "budget": lambda _: self._stage.toggle(),
+            "budget": lambda _: self._chat.action_meter(),
             "tree": lambda _: self._tree(),
             "fork": self._fork,
             "rename": self._rename,
@@ -160,7 +176,7 @@ class Executor:
         self._run("run.rename", self._renamed, alias=name)
 
     def _renamed(self, run: dict[str, Any]) -> None:
-        self._stage.talk().title = named(run)
+        self._chat.talk.title = named(run)
         self._say(f"this thread is {run['alias']} now: /resume {run['alias']} finds it")
 
     def _compact(self, _: str) -> None:
@@ -169,7 +185,7 @@ class Executor:
         self._run("run.compact", lambda done: self._say(f"{done['covers']} {told}"))
 
     def _tree(self) -> None:
-        thread, call = self._thread, self._panel.means.link.call
+        thread, call = self._thread, self._panel.host.link.call
 
         def read() -> tuple[Any, list[Said]]:
             last = int(call("thread.view", {"id": thread, "after": MORE_PAGES})["thread"]["last_seq"])
@@ -199,14 +215,14 @@ class Executor:
             self._ask("run.jump", {"run": place.run, "seq": place.seq}, lambda _: self._arrived(place, place.run))
 
     async def _begin_anew(self, text: str) -> None:
-        await self._stage.open(Talk())
-        self._stage.put(text)
+        await self._chat.open(Talk())
+        self._chat.type_text(text)
 
     def _arrived(self, place: Place, run: str, alias: str = "") -> None:
         told = "say it in other words: the old branch stays, /tree goes back to it" if place.text else ""
         self._go(run, f"this is the new thread {alias}; the old one stays as it is" if alias else told)
         if place.text:
-            self._stage.put(place.text)
+            self._chat.type_text(place.text)
 
     # -- what waits ---------------------------------------------------------------------------------
 
@@ -259,7 +275,7 @@ class Executor:
     def _sessions(self, found: list[dict[str, Any]]) -> None:
         width = max((len(one["id"]) for one in found), default=0)
         lines = [f"{one['id']:<{width}}  {one['status']:<9}{ago(one['last_active_ms'], now_ms()):>6}" for one in found]
-        self._stage.note("\n".join(lines) or "no sessions")
+        self._chat.note("\n".join(lines) or "no sessions")
 
     def _archive(self, found: dict[str, Any]) -> None:
         session = found["thread"]["session"]
@@ -284,16 +300,16 @@ class Executor:
             *([f"the model process {end}, and was started again"] if (end := broker.get("last_end")) else []),
         ]
         problems += [*status["folder"]["problems"], *status["roles"]["problems"]]
-        self._stage.note("\n".join([*(f"problem   {problem}" for problem in problems), *lines]))
+        self._chat.note("\n".join([*(f"problem   {problem}" for problem in problems), *lines]))
 
     # -- inside -------------------------------------------------------------------------------------
 
     @property
     def _thread(self) -> str:
-        return self._stage.talk().thread
+        return self._chat.talk.thread
 
     def _go(self, thread: str, told: str = "") -> None:
-        self._stage.resume(thread, "", told)
+        self._chat.resume(thread, "", told)
 
     def _run(self, method: str, then: Callable[[Any], object], **params: Any) -> None:
         self._ask(method, {"run": self._thread, **params}, then)
@@ -305,7 +321,7 @@ class Executor:
         self._say(str(error), True)
 
     def _say(self, text: str, is_error: bool = False) -> None:
-        self._panel.means.say(text, is_error)
+        self._panel.host.say(text, is_error)
 
 
 def said(events: list[dict[str, Any]], *, is_whole: bool) -> list[Said]:

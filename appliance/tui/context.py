@@ -18,7 +18,7 @@ from textual.widgets.tree import TreeNode
 from appliance.errors import OwlError
 from appliance.text.invisible import escape_invisible
 from appliance.tui.choice_list import Rows
-from appliance.tui.panel import Means, Panel, is_missing
+from appliance.tui.panel import Host, Panel, is_missing
 from appliance.tui.shown_text import Row, Shown
 
 PAGE = 500
@@ -64,8 +64,8 @@ class Context(Panel):
         Binding("backspace,left", "up", show=False),
     ]
 
-    def __init__(self, means: Means) -> None:
-        super().__init__(means)
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
         self._refs: list[str] = []
         self._entries: list[dict[str, Any]] = []
         self._hits: list[str] = []
@@ -191,11 +191,11 @@ class Context(Panel):
         tree.root.expand()
         tree.cursor_line = 0
         if not entries:
-            self._say(EMPTY.format(home=self.means.home))
+            self._say(EMPTY.format(home=self.host.home))
         elif not self._shown:
             self._say(COUNTED.format(count=len(entries)))
         if len(entries) >= MOST:
-            self.means.say(f"the first {MOST} entries are shown; / searches all", False)
+            self.host.say(f"the first {MOST} entries are shown; / searches all", False)
 
     def on_tree_node_highlighted(self, event: "Tree.NodeHighlighted[str]") -> None:
         """Show the entry under the cursor."""
@@ -220,7 +220,7 @@ class Context(Panel):
 
     def _found(self, outcome: dict[str, Any]) -> None:
         if int(outcome["status"]) >= 400:
-            self.means.say(f"{outcome['message']} ({outcome['hint']})" if outcome["hint"] else outcome["message"], True)
+            self.host.say(f"{outcome['message']} ({outcome['hint']})" if outcome["hint"] else outcome["message"], True)
             return
         hits = list((outcome.get("data") or {}).get("hits") or [])
         self._hits = [hit["ref"] for hit in hits]

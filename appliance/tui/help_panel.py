@@ -120,7 +120,7 @@ class Guide(Panel):
         for head, keys in KEYS:
             lines += _section(head, keys)
         lines += _section("Commands in Chat", tuple((f"/{c.name} {c.argument}", c.about) for c in COMMANDS))
-        home = self.means.home
+        home = self.host.home
         places = (
             ("home", home),
             ("your notes", f"{home}/box/notes"),

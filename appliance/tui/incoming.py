@@ -9,14 +9,14 @@ from typing import Any, Protocol
 from appliance.tui.approvals import Waits
 from appliance.tui.banner import is_rung
 from appliance.tui.follower import Came, Sight, Stands, Told
-from appliance.tui.panel import Means
+from appliance.tui.panel import Host
 from appliance.tui.sender import PROPOSED, RUNNING, Outgoing, Talk
 
 
 class Chat(Protocol):
     """What of the chat is needed here."""
 
-    means: Means
+    host: Host
     talk: Talk
     waits: Waits
 
@@ -66,12 +66,12 @@ class Onlooker:
 
     def _tell(self, run: str, text: str, is_loud: bool) -> None:
         if is_loud:
-            self._chat.means.ring(text)
+            self._chat.host.ring(text)
         if not run:
             self._chat.note(text)
         elif run != self._chat.talk.thread:
             self.unread.add(run)
-            self._chat.means.refresh() if is_loud else self._chat.means.say(f"new in another thread: {text}", False)
+            self._chat.host.refresh_status() if is_loud else self._chat.host.say(f"new in another thread: {text}", False)
 
     def _stand(self, state: dict[str, Any]) -> None:
         """Somebody else has set something going in the talk, or it waits for a decision."""

@@ -18,7 +18,7 @@ from textual.widgets import Input
 
 from appliance.tui.choice_list import Rows
 from appliance.tui.confirm import Confirm
-from appliance.tui.panel import Means, Panel
+from appliance.tui.panel import Host, Panel
 from appliance.tui.shown_text import Row, Shown
 
 # Keys that every panel has, to stand where it likes in the footer.
@@ -49,8 +49,8 @@ class Lister(Panel):
     .-wide Lister #rows { width: 52; }
     """
 
-    def __init__(self, means: Means) -> None:
-        super().__init__(means)
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
         self._items: list[Item] = []
         self._seen: object = None  # what the rows were made from, so that nothing is drawn anew that is the same
         self._timer: Timer | None = None
@@ -150,7 +150,7 @@ class Lister(Panel):
         """Call a tool; `then` gets its outcome. What went wrong is said at the bottom, and what was `typed` is back in its line."""
 
         def failed(error: str) -> None:
-            self.means.say(error, True)
+            self.host.say(error, True)
             if typed and not (field := self.query_one("#line", Input)).value:
                 field.value = typed
                 field.cursor_position = len(typed)
@@ -172,7 +172,7 @@ class Lister(Panel):
         def changed(outcome: dict[str, Any]) -> None:
             name, note = str(item["name"]), (outcome.get("data") or {}).get("note")
             shown = name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS - 1]}…"
-            self.means.say(f"{shown}: {note}" if note else outcome["message"], False)
+            self.host.say(f"{shown}: {note}" if note else outcome["message"], False)
             self._seen = None
             self.action_refresh()
 
@@ -180,7 +180,7 @@ class Lister(Panel):
 
     def _look_again(self) -> None:
         """Only while the tab is on the screen: nobody else waits for it."""
-        if self.display and self.means.link.is_up:
+        if self.display and self.host.link.is_up:
             self.action_refresh()
         elif not self.display and self._timer is not None:
             self._timer.stop()

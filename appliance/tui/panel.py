@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from textual.containers import Vertical
 
@@ -15,20 +14,40 @@ Then = Callable[[Any], object]
 GIVEN_NAME = re.compile(r"_[0-9]{13}(_[0-9]+)?$")  # a thread that nobody named is called by the time it began
 
 
-@dataclass(frozen=True)
-class Means:
-    """What a panel may use of the program around it."""
+class Host(Protocol):
+    """What a panel may use of the program around it, which builds the panels and so cannot be imported here."""
 
     link: Link
     sender: Sender
-    say: Callable[[str, bool], None]  # one line at the bottom; True for an error
-    resume: Callable[[str], None]  # continue a thread in the chat
-    attached: Callable[[], str]  # the thread in the chat
-    refresh: Callable[[], None]  # draw the status line anew
-    weigh: Callable[[], None]  # ask anew what model and context window there are
-    unread: Callable[[], Collection[str]]  # threads in which something came that was not on the screen
-    ring: Callable[[str], None]  # a banner with a bell
     home: str
+
+    def say(self, text: str, is_error: bool) -> None:
+        """Show one line at the bottom."""
+        ...
+
+    def resume(self, thread: str) -> None:
+        """Continue a thread in the chat."""
+        ...
+
+    def attached(self) -> str:
+        """The thread in the chat."""
+        ...
+
+    def unread(self) -> Collection[str]:
+        """The threads in which something came that was not on the screen."""
+        ...
+
+    def refresh_status(self) -> None:
+        """Draw the status line anew."""
+        ...
+
+    def weigh(self) -> None:
+        """Ask anew what model and context window there are."""
+        ...
+
+    def ring(self, text: str) -> None:
+        """Show a banner, with a bell."""
+        ...
 
 
 class Panel(Vertical):
@@ -36,9 +55,9 @@ class Panel(Vertical):
 
     LABEL: ClassVar[str] = ""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, host: Host) -> None:
         super().__init__(id=self.LABEL.lower())
-        self.means = means
+        self.host = host
         self._asked: dict[str, int] = {}
 
     def enter(self) -> None:
@@ -57,7 +76,7 @@ class Panel(Vertical):
 
         A second question to the same method, or about the same thing, takes the place of the first.
         """
-        self.work(lambda: self.means.link.call(method, params, CALL_S), then, failed=failed, about=about or method)
+        self.work(lambda: self.host.link.call(method, params, CALL_S), then, failed=failed, about=about or method)
 
     def work(self, what: Callable[[], Any], then: Then, *, failed: Then | None = None, about: str) -> None:
         """The same for what takes several calls, made by `what` in the worker thread."""
@@ -75,11 +94,11 @@ class Panel(Vertical):
 
     def hand(self, then: Then, value: Any) -> None:
         """Call a function of the screen from a worker thread, unless the screen is being left."""
-        if not self.means.link.is_closing:
+        if not self.host.link.is_closing:
             self.call_later(then, value)
 
     def _failed(self, error: OwlError) -> None:
-        self.means.say(str(error), True)
+        self.host.say(str(error), True)
 
 
 def named(thread: dict[str, Any]) -> str:

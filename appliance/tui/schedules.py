@@ -10,7 +10,7 @@ from textual.widgets import Input, OptionList
 
 from appliance.clock import now_ms
 from appliance.tui.list_panel import REFRESH, SCROLL, Lister
-from appliance.tui.panel import Means, until
+from appliance.tui.panel import Host, until
 
 LIMIT = 200
 MARKS = {"active": "●", "paused": "‖", "completed": "✓", "failed": "✗"}
@@ -38,8 +38,8 @@ class Schedules(Lister):
         *SCROLL,
     ]
 
-    def __init__(self, means: Means) -> None:
-        super().__init__(means)
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
         self._has_own = False
         self._me = getpass.getuser()
 
@@ -48,7 +48,7 @@ class Schedules(Lister):
     def action_own(self) -> None:
         """Show what the owl looks after by itself too, or leave it out."""
         self._has_own = not self._has_own
-        self.means.say("with the owl's own" if self._has_own else "without the owl's own", False)
+        self.host.say("with the owl's own" if self._has_own else "without the owl's own", False)
         self.action_refresh()
 
     def action_refresh(self) -> None:
@@ -63,7 +63,7 @@ class Schedules(Lister):
     def action_trigger(self) -> None:
         """Do it now, whatever its time."""
         if known := self.chosen():
-            self.means.say(f"doing “{known['name']}” now", False)
+            self.host.say(f"doing “{known['name']}” now", False)
             self.change("trigger_schedule", known)
 
     def action_delete(self) -> None:
@@ -95,14 +95,14 @@ class Schedules(Lister):
         event.stop()
         known = self.chosen()
         if known and known["source"]:
-            self.means.resume(known["source"])
+            self.host.resume(known["source"])
         elif known:
-            self.means.say("it was not asked for in a thread", False)
+            self.host.say("it was not asked for in a thread", False)
 
     # -- asking -------------------------------------------------------------------------------------
 
     def _added(self, outcome: dict[str, Any]) -> None:
-        self.means.say(outcome["message"], False)
+        self.host.say(outcome["message"], False)
         self._wanted = outcome["data"]["schedule"]["id"]
         self.action_refresh()
 

@@ -8,7 +8,7 @@ from textual.widgets import Input, OptionList
 
 from appliance.clock import now_ms
 from appliance.tui.list_panel import REFRESH, SCROLL, Lister
-from appliance.tui.panel import Means, ago
+from appliance.tui.panel import Host, ago
 
 LIMIT = 200
 STATES = ("", "pending", "in_progress", "waiting", "complete", "failed")
@@ -37,8 +37,8 @@ class Tasks(Lister):
         *SCROLL,
     ]
 
-    def __init__(self, means: Means) -> None:
-        super().__init__(means)
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
         self._state = ""
 
     def leave(self) -> bool:
@@ -60,7 +60,7 @@ class Tasks(Lister):
     def action_state(self) -> None:
         """Show only the next state, after the last one all."""
         self._state = STATES[(STATES.index(self._state) + 1) % len(STATES)]
-        self.means.say(f"tasks: {_named(self._state) or 'all'}", False)
+        self.host.say(f"tasks: {_named(self._state) or 'all'}", False)
         self.action_refresh()
 
     def action_cancel(self) -> None:
@@ -105,7 +105,7 @@ class Tasks(Lister):
     # -- asking -------------------------------------------------------------------------------------
 
     def _added(self, outcome: dict[str, Any]) -> None:
-        self.means.say(outcome["message"], False)
+        self.host.say(outcome["message"], False)
         self._wanted = outcome["data"]["id"]
         self._state = ""
         self.action_refresh()
@@ -137,9 +137,9 @@ class Tasks(Lister):
     def _open(self, outcome: dict[str, Any]) -> None:
         task = outcome.get("data") or {}
         if task.get("thread"):
-            self.means.resume(task["thread"])
+            self.host.resume(task["thread"])
         else:
-            self.means.say(f"nobody has begun task {task.get('id', '')} yet", False)
+            self.host.say(f"nobody has begun task {task.get('id', '')} yet", False)
 
 
 def _named(state: str) -> str:

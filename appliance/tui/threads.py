@@ -9,7 +9,7 @@ from textual.widgets import Input, OptionList
 from appliance.clock import now_ms
 from appliance.tui.choice_list import Rows
 from appliance.tui.list_panel import SCROLL, Lister
-from appliance.tui.panel import Means, ago, named
+from appliance.tui.panel import Host, ago, named
 from appliance.tui.sender import PROPOSED, RUNNING
 
 LIMIT = 200
@@ -34,8 +34,8 @@ class Threads(Lister):
         *SCROLL,
     ]
 
-    def __init__(self, means: Means) -> None:
-        super().__init__(means)
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
         self._all: list[dict[str, Any]] = []
 
     def action_refresh(self) -> None:
@@ -45,15 +45,15 @@ class Threads(Lister):
     def action_resume(self) -> None:
         """Go on in the thread under the cursor."""
         if thread := self.chosen():
-            self.means.resume(thread["id"])
+            self.host.resume(thread["id"])
 
     def action_delete(self) -> None:
         """Delete the thread under the cursor, after asking; the one in the chat is refused (E-236)."""
         thread = self.chosen()
         if thread is None:
             return
-        if thread["id"] == self.means.attached():
-            self.means.say("this thread is open in the chat: /new there first, then delete it", True)
+        if thread["id"] == self.host.attached():
+            self.host.say("this thread is open in the chat: /new there first, then delete it", True)
             return
         title = thread["title"] or thread["id"]
         self.sure(f"Delete “{title}” and everything said in it?", "Delete", lambda: self._delete(thread["id"], title))
@@ -79,7 +79,7 @@ class Threads(Lister):
 
     def _delete(self, thread: str, title: str) -> None:
         def deleted(done: dict[str, Any]) -> None:
-            self.means.say(f"deleted “{title}” with {done['events']} events", False)
+            self.host.say(f"deleted “{title}” with {done['events']} events", False)
             self.action_refresh()
 
         self.ask("thread.delete", {"id": thread}, deleted)
@@ -95,8 +95,8 @@ class Threads(Lister):
         self.fill(shown, self._row, nothing)
 
     def _row(self, thread: dict[str, Any]) -> Content:
-        is_here = thread["id"] == self.means.attached()
-        mark = "!" if thread["id"] in self.means.unread() else ""
+        is_here = thread["id"] == self.host.attached()
+        mark = "!" if thread["id"] in self.host.unread() else ""
         mark = mark or ("?" if thread["status"] == PROPOSED else "●" if is_here else "…" if thread["status"] == RUNNING else " ")
         title = named(thread) or "(untitled)"
         age = f"{ago(thread['updated_ms'], now_ms()):>6}"

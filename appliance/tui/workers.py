@@ -67,18 +67,18 @@ class Workers(Lister):
     # -- asking -------------------------------------------------------------------------------------
 
     def _started(self, worker: dict[str, Any]) -> None:
-        self.means.say(f"worker {str(worker['id'])[-8:]} has begun", False)
+        self.host.say(f"worker {str(worker['id'])[-8:]} has begun", False)
         self.action_refresh()
 
     def _ended(self, worker: dict[str, Any]) -> None:
-        self.means.say(f"worker {str(worker['id'])[-8:]}: {worker['status']}", False)
+        self.host.say(f"worker {str(worker['id'])[-8:]}: {worker['status']}", False)
         self.action_refresh()
 
     def _look_again(self) -> None:
         """The log goes on while the list stays as it is."""
         super()._look_again()
         worker = self.chosen()
-        if self.display and self.means.link.is_up and worker and worker["status"] == "running":
+        if self.display and self.host.link.is_up and worker and worker["status"] == "running":
             self.ask("worker.log", {"id": worker["id"]}, self._logged)
 
     # -- showing ------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Workers(Lister):
     def _alive(self) -> dict[str, Any] | None:
         worker = self.chosen()
         if worker is not None and worker["status"] != "running":
-            self.means.say(f"worker {worker['id'][-8:]} is {worker['status']} already", False)
+            self.host.say(f"worker {worker['id'][-8:]} is {worker['status']} already", False)
             return None
         return worker
 

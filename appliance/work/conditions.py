@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from appliance.clock import CancelToken
 from appliance.models import failover
+from appliance.policy.taint_marks import Marks
 from appliance.records import Ask, Cancel, Finish, Marked, Message, Model, Part
 from appliance.text.fences import fenced
 from appliance.work import rules_in_words
@@ -60,11 +61,29 @@ class Judge:
     """Asks a model; `known` gives passages that are known about a text, `marked` the marks of such passages."""
 
     def __init__(
-        self, model: Model, known: Callable[[str], str] = nothing, marked: Callable[[str], Marked] = lambda text: ()
+        self,
+        model: Model,
+        known: Callable[[str], str] = nothing,
+        marked: Callable[[str], Marked] = lambda text: (),
+        marks: Marks | None = None,
     ) -> None:
+        """With `marks` a verdict's marks are recorded."""
         self._model = model
         self._known = known
         self._marked = marked
+        self._marks = marks
+        self._cancel = CancelToken()
+
+    def judge(self, schedule: Schedule, now: int) -> Verdict:
+        """The verdict on a schedule that is due, with its marks recorded: its reason is stored as what came of the firing."""
+        verdict = self.ask(schedule, now, self._cancel)
+        if self._marks is not None:
+            self._marks.take(f"firing:{schedule.ref}", verdict.marks)
+        return verdict
+
+    def close(self) -> None:
+        """Give up what is being judged."""
+        self._cancel.set()
 
     def ask(self, schedule: Schedule, now: int, cancel: Cancel | None = None) -> Verdict:
         """The verdict on a schedule; an error of ours when no model can be asked."""

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.agent.loop import Loops
+from appliance.agent.loop_events import LoopStored
 from appliance.agent.stop_conditions import OFFLINE
 from appliance.clock import Alarms, CancelToken, correlation_id
 from appliance.errors import NotFound, OwlError
@@ -30,9 +30,8 @@ from appliance.runtime.settings import Delegation as Bounds
 from appliance.sessions.outbox import Letter, Outbox
 from appliance.sessions.runs import DONE as ANSWERED
 from appliance.sessions.runs import PROPOSED, STOPPED, Loop, Runs, Start
-from appliance.store.database import Store
 from appliance.text.work_request import FORM
-from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Job, Jobs
+from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Job, JobAdded, Jobs, JobStopping
 
 LOG = logging.getLogger(__name__)
 TITLE_CHARS = 60
@@ -41,20 +40,8 @@ BACKGROUND_SHARE = 0.4  # of the threads, so that long work leaves room for what
 # Through no fault of the work: worth another try, unless something has been changed by then.
 PASSING = ("connection_lost", "provider_timeout", "stream_error", "busy", "unavailable", "upstream_error", "rate_limited", OFFLINE)
 TOO_LONG = "timeout"
+TASK = "tick"  # the kind of runs in which tasks are worked on
 NOBODY = "it needs approval, and nobody is here to give it"
-
-
-class Means(Struct, frozen=True):
-    """What it works with. `is_reading` says whether a tool changes nothing."""
-
-    store: Store
-    runs: Runs
-    jobs: Jobs
-    roles: Roles
-    loops: Loops
-    outbox: Outbox
-    bounds: Callable[[], Bounds]
-    is_reading: Callable[[str], bool]
 
 
 @dataclass
@@ -113,19 +100,37 @@ class _Line:
 class Delegation:
     """Does jobs. `is_lasting` is for a process that stays: others leave to it what nobody waits for."""
 
-    def __init__(self, means: Means, *, is_lasting: bool = True) -> None:
-        self._means = means
+    def __init__(
+        self,
+        runs: Runs,
+        jobs: Jobs,
+        roles: Roles,
+        loops: Loops,
+        outbox: Outbox,
+        bounds: Callable[[], Bounds],
+        *,
+        is_lasting: bool = True,
+    ) -> None:
+        self._store = jobs.store
+        self._runs = runs
+        self._jobs = jobs
+        self._roles = roles
+        self._driver = loops
+        self._outbox = outbox
+        self._bounds = bounds
         self._is_lasting = is_lasting
         self._guard = threading.Lock()
         self._mine: dict[str, _Attempt] = {}  # by job, from the moment it is ours
         self._loops: dict[int, _Attempt] = {}
         self._alarms = Alarms()
         self._is_closing = False
-        most = means.bounds().concurrent
+        most = bounds().concurrent
         behind = max(1, int(most * BACKGROUND_SHARE))
         self._front = _Line(max(1, most - behind), "job")
         self._behind = _Line(behind, "job-behind")
-        means.jobs.bell, means.jobs.halt = self.start, self.stop
+        loops.events.subscribe(JobAdded, lambda added: self.start(added.job))
+        loops.events.subscribe(JobStopping, lambda stopping: self.stop(stopping.job))
+        loops.events.subscribe(LoopStored, self._loop_stored)
 
     # -- for whoever asks ---------------------------------------------------------------------------
 
@@ -138,7 +143,7 @@ class Delegation:
                 self._mine[job.id] = _Attempt(job, Role(CHILD))
                 (self._behind if is_behind else self._front).put(job.given.rank, job.id, self._work)
         if is_left:
-            self._means.jobs.release(job.id)
+            self._jobs.release(job.id)
 
     def stop(self, job_id: str, why: str = "stopped") -> None:
         """End the work on a job, or let it not begin: one that nobody has begun ends at once, whoever's it is."""
@@ -146,41 +151,37 @@ class Delegation:
             attempt = self._mine.get(job_id)
         if attempt is not None:
             attempt.stop(why)
-        job = self._means.jobs.get(job_id)
+        job = self._jobs.get(job_id)
         if job.status == WAITING:
-            with self._means.store.write(durable=True):
-                if self._means.jobs.get(job_id).status == WAITING:
+            with self._store.write(durable=True):
+                if self._jobs.get(job_id).status == WAITING:
                     self._end(job, CANCELLED, "cancelled", self._failure(job, why))
-            self._means.jobs.committed()
+            self._jobs.committed()
 
-    def ended(self, loop: Loop, end: LoopEnded) -> bool:
-        """To be called in the transaction that ends a loop; False when the loop is no job's."""
-        if end.status == STOPPED and not self._is_closing:
+    def _loop_stored(self, stored: LoopStored) -> None:
+        """In the transaction that ends any loop: it knows what came of the work it waited for; a job's own ends the job."""
+        loop, end = stored.loop, stored.end
+        if not (end.status == STOPPED and self._is_closing):  # then the person is told after the next start
+            self._jobs.heard(loop.run)
+        if end.status == STOPPED and not self._is_closing and self._runs.get(loop.run).kind != TASK:
             self._stop_those_of(loop.run)
         attempt = self._loops.get(loop.id)
-        if attempt is None:
-            return self._means.jobs.of_run(loop.run) is not None
-        attempt.end = end
-        attempt.is_last = not self._is_worth_again(attempt, loop, end)
-        if attempt.is_last:
-            self._settle(attempt, loop.id, end)
-        return True
-
-    def heard(self, loop: Loop, end: LoopEnded) -> None:
-        """To be called in the transaction that ends any loop: it knows what came of the work it waited for."""
-        if not (end.status == STOPPED and self._is_closing):  # then the person is told after the next start
-            self._means.jobs.heard(loop.run)
+        if attempt is not None:
+            attempt.end = end
+            attempt.is_last = not self._is_worth_again(attempt, loop, end)
+            if attempt.is_last:
+                self._settle(attempt, loop.id, end)
 
     def recover(self) -> None:
         """See to what a process left behind that is gone; writes nothing when there is nothing."""
-        for job in self._means.jobs.left():
+        for job in self._jobs.left():
             if job.status == RUNNING:
-                with self._means.store.write(durable=True):
+                with self._store.write(durable=True):
                     self._end(job, FAILED, "interrupted", self._failure(job, "it was cut off when the owl ended"))
                 LOG.warning("job %s of role %s was cut off and is marked so", job.id, job.role)
-        for job in self._means.jobs.unheard():
-            with self._means.store.write(durable=True):
-                if self._means.jobs.told(job.id):
+        for job in self._jobs.unheard():
+            with self._store.write(durable=True):
+                if self._jobs.told(job.id):
                     self._tell(job)
         self.look()
 
@@ -188,8 +189,8 @@ class Delegation:
         """Begin what other processes have left to us."""
         if not self._is_lasting:
             return
-        for job in self._means.jobs.left():
-            if job.status == WAITING and (mine := self._means.jobs.take(job.id)) is not None:
+        for job in self._jobs.left():
+            if job.status == WAITING and (mine := self._jobs.take(job.id)) is not None:
                 self.start(mine)
 
     def close(self) -> None:
@@ -219,7 +220,7 @@ class Delegation:
         finally:
             with self._guard:
                 self._mine.pop(job_id, None)
-            self._means.jobs.committed()
+            self._jobs.committed()
 
     def _try(self, attempt: _Attempt) -> None:
         """One attempt after another, until one is the last, all of them within the time that the job has."""
@@ -233,7 +234,7 @@ class Delegation:
                     self._alarms.cancel(alarm)
 
     def _attempts(self, attempt: _Attempt) -> None:
-        bounds = self._means.bounds()
+        bounds = self._bounds()
         for number in range(1, bounds.attempts + 1):
             if self._is_put_off(attempt):
                 return
@@ -250,34 +251,34 @@ class Delegation:
         if not attempt.cancel.is_set():
             return False
         if self._is_closing and attempt.job.status == WAITING:
-            self._means.jobs.release(attempt.job.id)
+            self._jobs.release(attempt.job.id)
             return True
         status, outcome = (FAILED, "timeout") if attempt.why == TOO_LONG else (CANCELLED, "cancelled")
-        with self._means.store.write(durable=True):
+        with self._store.write(durable=True):
             self._end(attempt.job, status, outcome, self._failure(attempt.job, attempt.reason or "stopped"))
         return True
 
     def _attempt(self, attempt: _Attempt, *, is_last: bool) -> None:
-        means, job = self._means, attempt.job
+        job = attempt.job
         attempt.is_last, attempt.end = is_last, None
         loop = self._begin(attempt)
-        attempt.job = means.jobs.get(job.id)
+        attempt.job = self._jobs.get(job.id)
         self._loops[loop.id] = attempt
         try:
-            end = means.loops.answer(loop, attempt.cancel, attempt.role)
+            end = self._driver.answer(loop, attempt.cancel, attempt.role)
             if attempt.end is None:  # the database did not let its end be recorded
                 attempt.end = end
-            if attempt.is_last and not means.jobs.get(job.id).is_over:
-                with means.store.write(durable=True):
+            if attempt.is_last and not self._jobs.get(job.id).is_over:
+                with self._store.write(durable=True):
                     self._settle(attempt, loop.id, end)
             if end.status == PROPOSED:
-                means.runs.end_paused(loop, STOPPED, "unattended")
+                self._runs.end_paused(loop, STOPPED, "unattended")
         finally:
             del self._loops[loop.id]
 
     def _role(self, job: Job) -> Role:
         """As whom a job is done: the role, with what the order says instead."""
-        found = self._means.roles.child("" if job.role == CHILD else job.role)
+        found = self._roles.child("" if job.role == CHILD else job.role)
         given = job.given
         tools = found.tools if given.tools is None else given.tools
         text = found.text if given.text is None else given.text
@@ -285,30 +286,30 @@ class Delegation:
 
     def _begin(self, attempt: _Attempt) -> Loop:
         """A run with its first message and its loop begun: all of it, or nothing of it."""
-        means, job, role = self._means, attempt.job, attempt.role
-        parent = means.runs.get(job.parent) if job.parent else None
+        job, role = attempt.job, attempt.role
+        parent = self._runs.get(job.parent) if job.parent else None
         settings = replace(parent.settings if parent else RunSettings(), model="", persona="", layout="chat", temperature=None)
         said = " ".join(job.task.split())
         title = f"{role.name}: {said if len(said) <= TITLE_CHARS else said[: TITLE_CHARS - 1] + '…'}"
-        with means.store.write(durable=True):
+        with self._store.write(durable=True):
             session = self._session(job)
-            run = means.runs.begin(session, "child", title=title, start=Start(role=role.name, settings=settings))
+            run = self._runs.begin(session, "child", title=title, start=Start(role=role.name, settings=settings))
             if parent is not None:
-                means.runs.marks.inherit(f"run:{run.id}", f"run:{parent.id}")
-            means.runs.marks.take(f"run:{run.id}", job.given.marks)
-            prompt = means.runs.append(Event(run.id, "message", "user", asked(job), correlation=log.correlation()))
-            loop_id = means.runs.enqueue(run.id, prompt.id, log.correlation(), job.given.mode)
-            means.jobs.begin(job.id, run.id)
-            means.runs.start_loop(loop_id)  # at once: a prompt that only waits is one that the core would answer as a chat
-            return means.runs.loop(loop_id)
+                self._runs.marks.inherit(f"run:{run.id}", f"run:{parent.id}")
+            self._runs.marks.take(f"run:{run.id}", job.given.marks)
+            prompt = self._runs.append(Event(run.id, "message", "user", asked(job), correlation=log.correlation()))
+            loop_id = self._runs.enqueue(run.id, prompt.id, log.correlation(), job.given.mode)
+            self._jobs.begin(job.id, run.id)
+            self._runs.start_loop(loop_id)  # at once: a prompt that only waits is one that the core would answer as a chat
+            return self._runs.loop(loop_id)
 
     def _session(self, job: Job) -> str:
         """Where the work is done: where it was asked for, else in a session of its own."""
         try:
-            return str(self._means.runs.session(job.session)["id"])
+            return str(self._runs.session(job.session)["id"])
         except NotFound:
             made = job.session or f"task:job-{job.id}"
-            self._means.runs.open_session(made, made.partition(":")[2], f"user:{made.partition(':')[2]}")
+            self._runs.open_session(made, made.partition(":")[2], f"user:{made.partition(':')[2]}")
             return made
 
     # -- how it ended -------------------------------------------------------------------------------
@@ -317,13 +318,13 @@ class Delegation:
         """Whether trying again may help, and would do nothing twice."""
         if attempt.is_last or attempt.why or end.outcome not in PASSING:
             return False
-        return all(self._means.is_reading(event.tool) for event in self._means.runs.events(loop.run) if event.kind == "tool_use")
+        return all(self._driver.is_read_only(event.tool) for event in self._runs.events(loop.run) if event.kind == "tool_use")
 
     def _settle(self, attempt: _Attempt, loop_id: int, end: LoopEnded) -> None:
         """Record a job's end. Call inside a transaction."""
         job, why = attempt.job, attempt.why
         if end.status == ANSWERED:
-            self._end(job, DONE, "ok", self._means.runs.said(loop_id).strip() or "(no words)")
+            self._end(job, DONE, "ok", self._runs.said(loop_id).strip() or "(no words)")
             return
         if end.status == PROPOSED:
             self._end(job, FAILED, "permission", self._failure(job, f"{NOBODY}: {end.message}"))
@@ -337,36 +338,35 @@ class Delegation:
 
     def _end(self, job: Job, status: str, outcome: str, result: str) -> None:
         """The end of a job, and what follows from it. Call inside a transaction."""
-        means = self._means
-        ended = means.jobs.end(job.id, status, outcome, result)
+        ended = self._jobs.end(job.id, status, outcome, result)
         if ended is None:
             return
         if ended.parent:
             names = ("task", "run", "priority")
             given = {"agent": ended.role, "job": ended.id, **{name: getattr(ended, name) for name in names}}
-            given |= {CARRIED: marks} if (marks := means.runs.marks.carried(f"run:{ended.run}")) else {}
+            given |= {CARRIED: marks} if (marks := self._runs.marks.carried(f"run:{ended.run}")) else {}
             number = 200 if status == DONE else 499 if status == CANCELLED else 500
             event = Event(ended.parent, "delegate", "system", ended.told(), tool=ended.tool, input=given, status=number)
             with suppress(NotFound):  # its thread was deleted
-                means.runs.append(replace(event, outcome=outcome, duration_ms=round(ended.duration_s * 1000)))
-        if ended.priority == "background" and not ended.is_told and means.jobs.told(ended.id):
+                self._runs.append(replace(event, outcome=outcome, duration_ms=round(ended.duration_s * 1000)))
+        if ended.priority == "background" and not ended.is_told and self._jobs.told(ended.id):
             self._tell(ended)
         LOG.info("job %s: %s", ended.id, outcome, extra={"role": ended.role, "run": ended.run, "result": status})
 
     def _tell(self, job: Job) -> None:
         """A letter to whoever asked."""
         try:
-            session = self._means.runs.session(job.session)
+            session = self._runs.session(job.session)
         except NotFound:
             return
         if session["person"]:
             letter = Letter(f"job:{job.id}", session["person"], job.told(), session["context"], job.session, run=job.parent or None)
-            self._means.outbox.put(replace(letter, correlation=job.correlation), sources=(f"run:{job.run}",))
+            self._outbox.put(replace(letter, correlation=job.correlation), sources=(f"run:{job.run}",))
 
     def _failure(self, job: Job, why: str) -> str:
         """Why it failed, and what was completed all the same (A-017)."""
-        run = self._means.jobs.get(job.id).run
-        done = completed(self._means.runs.events(run)) if run else []
+        run = self._jobs.get(job.id).run
+        done = completed(self._runs.events(run)) if run else []
         if not done:
             return f"{why.rstrip('.')}. Nothing was completed."
         return f"{why.rstrip('.')}. Completed before that, and not taken back: {'; '.join(done)}."
@@ -374,7 +374,7 @@ class Delegation:
     def _fail(self, job: Job, error: OwlError) -> None:
         """It could not even be begun, or its end was lost."""
         try:
-            with self._means.store.write(durable=True):
+            with self._store.write(durable=True):
                 self._end(job, FAILED, error.outcome, self._failure(job, str(error)))
         except OwlError as again:
             LOG.error("the end of job %s could not be recorded: %s", job.id, again)

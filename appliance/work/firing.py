@@ -13,10 +13,12 @@ from typing import Literal
 from msgspec import Struct
 
 from appliance.errors import BadInput, Busy, DiskFull, DiskReadOnly, OwlError, StoreError, Unavailable
+from appliance.runtime.events import Events
 from appliance.store.database import Store
 from appliance.work import schedules as rows
 from appliance.work.conditions import Verdict
 from appliance.work.schedules import Act, Gates, Schedule, Schedules
+from appliance.work.work_events import ScheduleFailed, SchedulePaused
 
 LOG = logging.getLogger(__name__)
 RETRY_MS = 300_000  # after a model could not be asked
@@ -65,15 +67,8 @@ class Effect(Struct, frozen=True):
     needs_core: bool = False
 
 
-class Told(Struct, frozen=True):
-    """Who hears of what: a schedule is paused after too many failures, one has failed, an error for the log of errors."""
-
-    paused: Callable[[Schedule, str], None]
-    failed: Callable[[Schedule, int, str], None]
-
-
 class Firing:
-    """Fires what is due."""
+    """Fires what is due. Publishes `SchedulePaused` and `ScheduleFailed`."""
 
     def __init__(
         self,
@@ -81,15 +76,19 @@ class Firing:
         schedules: Schedules,
         effects: Mapping[Act, Effect],
         gates: Callable[[], Gates],
-        told: Told,
         judge: Callable[[Schedule, int], Verdict],
+        events: Events | None = None,
     ) -> None:
         self._store = store
         self.schedules = schedules
-        self._effects = effects
+        self._effects = dict(effects)
         self.gates = gates
-        self._told = told
         self._judge = judge
+        self._events = events or Events()
+
+    def register(self, action: Act, effect: Effect) -> None:
+        """Have an action brought about by this from now on."""
+        self._effects[action] = effect
 
     # -- a round ------------------------------------------------------------------------------------
 
@@ -195,9 +194,9 @@ class Firing:
                 return
             LOG.error("schedule %s (%s) failed: %s", known.ref, known.name, outcome)
             if paused is not None:
-                self._told.paused(paused, outcome)
+                self._events.publish(SchedulePaused(paused, outcome))
             elif known.notify.on_failure and known.mode != "silent":
-                self._told.failed(known, due_ms, outcome)
+                self._events.publish(ScheduleFailed(known, due_ms, outcome))
 
     def recover(self, now: int) -> int:
         """Begin again what a dead process had claimed and perhaps not begun; how many. Writes nothing when there is none."""

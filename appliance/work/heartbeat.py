@@ -10,7 +10,7 @@ import hashlib
 import logging
 import random
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,14 +20,15 @@ from appliance.clock import CancelToken, now_ms
 from appliance.errors import OwlError
 from appliance.runtime import trusted_files
 from appliance.runtime.settings import Heartbeat as Settings
-from appliance.sessions.outbox import Letter, Outbox
-from appliance.sessions.runs import Runs
+from appliance.sessions.outbox import Letter
 from appliance.sessions.sessions import Session, Wanted
 from appliance.work import heartbeat_file, recurrence, timezones
 from appliance.work.day_windows import window
+from appliance.work.effects import Effects
 from appliance.work.heartbeat_file import Checklist, Section
 from appliance.work.jobs import DONE, Given, Job, Jobs, Order, Priority
 from appliance.work.recurrence import Rule
+from appliance.work.schedule_service import Timetable
 from appliance.work.schedules import Action, New, Notify, Schedule
 
 LOG = logging.getLogger(__name__)
@@ -48,25 +49,6 @@ WORDING = (
 )
 
 
-class Means(Struct, frozen=True):
-    """What it works with. `ensure` and `drop` are the timetable's; `is_able` says whether a model is fit to word a message.
-
-    In the background people's questions go first, and what is in memory for them stays; only a process that stays does such
-    work.
-    """
-
-    box: Path
-    settings: Callable[[], Settings]
-    runs: Runs
-    jobs: Jobs
-    outbox: Outbox
-    ensure: Callable[[New], object]
-    drop: Callable[[str, Collection[str]], object]
-    is_able: Callable[[], bool]
-    started_ms: int
-    priority: Priority = "background"
-
-
 class Beat(Struct, frozen=True):
     """What one look came to: `skipped` with the reason, `quiet`, `alert` with its text, or `failed`."""
 
@@ -79,10 +61,32 @@ class Beat(Struct, frozen=True):
 
 
 class Heartbeat:
-    """Looks after things."""
+    """Looks after things. `is_able` says whether a model is fit to word a message.
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    In the background people's questions go first, and what is in memory for them stays; only a process that stays does such
+    work.
+    """
+
+    def __init__(
+        self,
+        box: Path,
+        settings: Callable[[], Settings],
+        jobs: Jobs,
+        effects: Effects,
+        timetable: Timetable,
+        is_able: Callable[[], bool],
+        *,
+        is_lasting: bool = True,
+    ) -> None:
+        self._box = box
+        self._settings = settings
+        self._jobs = jobs
+        self._runs = effects.runs
+        self._outbox = effects.outbox
+        self._timetable = timetable
+        self._is_able = is_able
+        self._priority: Priority = "background" if is_lasting else "normal"
+        self._started_ms = now_ms()
         self._cancel = CancelToken()
         self.problems: tuple[str, ...] = ()
 
@@ -90,7 +94,7 @@ class Heartbeat:
 
     def sync(self) -> None:
         """Bring the schedules in line with the files and the configuration; those of what has not changed stay."""
-        settings, keep, problems = self._means.settings(), list[str](), list[str]()
+        settings, keep, problems = self._settings(), list[str](), list[str]()
         if settings.enabled:
             if not timezones.is_known(settings.timezone):
                 problems.append(f"heartbeat.timezone {settings.timezone!r} is not known: the box's own is used")
@@ -99,8 +103,8 @@ class Heartbeat:
                 problems += found.problems if found is not None else ()
                 for new in self._wanted(context, found, settings):
                     keep.append(new.key)
-                    self._means.ensure(new)
-        self._means.drop(KEY, keep)
+                    self._timetable.ensure(new)
+        self._timetable.drop(KEY, keep)
         for problem in problems:
             if problem not in self.problems:
                 LOG.warning("%s", problem)
@@ -108,17 +112,17 @@ class Heartbeat:
 
     def _files(self) -> list[tuple[str, Path]]:
         """Every HEARTBEAT.md with whose it is: "" for the box's own, which may be missing."""
-        found = [("", self._means.box / FILE)]
+        found = [("", self._box / FILE)]
         for kind, folder in (("user", "users"), ("group", "groups")):
             try:
-                found += [(f"{kind}:{path.parent.name}", path) for path in sorted((self._means.box / folder).glob(f"*/{FILE}"))]
+                found += [(f"{kind}:{path.parent.name}", path) for path in sorted((self._box / folder).glob(f"*/{FILE}"))]
             except OSError as error:
                 LOG.error("%s is not looked through: %s", error.filename, error.strerror)
         return found
 
     def _read(self, path: Path) -> Checklist | None:
         """What a file says; None when there is none. One that others could have written says nothing but that."""
-        if why := trusted_files.problem(path, home=self._means.box.parent):
+        if why := trusted_files.problem(path, home=self._box.parent):
             return Checklist("", (), (), (f"{path.name} is not taken: {why}",))
         try:
             with path.open("rb") as file:
@@ -137,7 +141,7 @@ class Heartbeat:
             said = f"every {settings.interval_minutes:g} min"
             wanted.append(_new(context, LINES, "HEARTBEAT.md", rule, "", f"{seconds} {rule.zone}", said))
         for section in found.sections if found is not None else ():
-            rule = jittered(section, f"{self._means.box}|{context}", _zone(settings))
+            rule = jittered(section, f"{self._box}|{context}", _zone(settings))
             hashed = f"{section.hash} {rule.zone}"
             wanted.append(_new(context, section.title, section.title, rule, section.prompt, hashed, section.cadence))
         return wanted
@@ -158,7 +162,7 @@ class Heartbeat:
 
         `is_forced` leaves out whether it is time for it. An alert with the same key is put once.
         """
-        settings = self._means.settings()
+        settings = self._settings()
         path = dict(self._files()).get(context)
         found = self._read(path) if path is not None else None
         section = next((one for one in found.sections if one.title == title), None) if found else None
@@ -210,19 +214,19 @@ class Heartbeat:
             return "heartbeat.enabled is false"
         if not window(settings.active_from, settings.active_until).has(now_ms(), timezones.find(_zone(settings))):
             return "outside of the active hours"
-        if session is not None and session.last_active_ms < self._means.started_ms and not settings.after_start:
+        if session is not None and session.last_active_ms < self._started_ms and not settings.after_start:
             return "nobody has talked since the start"
         return ""
 
     def _last(self, context: str) -> Session | None:
         """The conversation last talked in: of a context, or of the box."""
-        listed = self._means.runs.people.listing(Wanted(), limit=1000)
+        listed = self._runs.people.listing(Wanted(), limit=1000)
         return next((one for one in listed if one.channel != "task" and context in ("", one.context)), None)
 
     def _do(self, order: Order) -> Job | None:
         """A job that was done, or that takes a more capable model; None when it failed, which is logged."""
-        job = self._means.jobs.add(replace(order, priority=self._means.priority))
-        done = self._means.jobs.wait([job.id], self._cancel)[0]
+        job = self._jobs.add(replace(order, priority=self._priority))
+        done = self._jobs.wait([job.id], self._cancel)[0]
         if done.status == DONE or done.outcome == "unable":
             return done
         LOG.error("heartbeat: job %s as %s ended %s: %s", done.id, order.role, done.outcome or done.status, done.result)
@@ -230,18 +234,18 @@ class Heartbeat:
 
     def _worded(self, job: Job, session: Session) -> Job:
         """The same result in the assistant's words; as it is when its model is not fit for that."""
-        if not self._means.is_able():
+        if not (self._settings().is_worded and self._is_able()):
             return job
-        given = Given(tools=(), marks=self._means.runs.marks.carried(f"run:{job.run}"))
+        given = Given(tools=(), marks=self._runs.marks.carried(f"run:{job.run}"))
         done = self._do(Order("assistant", WORDING + job.result, given, session.id, is_told=True))
         return done if done is not None and done.status == DONE and done.result.strip() else job
 
     def _alert(self, text: str, session: Session, key: str, job: Job) -> None:
         """A letter in the thread last talked in, with the marks of the job that wrote it."""
-        thread = next((run.id for run in self._means.runs.listing(kind="chat", session=session.id, limit=1)), None)
+        thread = next((run.id for run in self._runs.listing(kind="chat", session=session.id, limit=1)), None)
         letter = Letter(f"{KEY}{key}", session.person, text, session.context, session.id, run=thread)
         alert = replace(letter, metadata={"urgency": "alert"})
-        self._means.outbox.put(alert, sources=(f"run:{job.run}",), durable=True)
+        self._outbox.put(alert, sources=(f"run:{job.run}",), durable=True)
 
 
 def bounded(text: str, job: str) -> str:

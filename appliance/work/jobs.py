@@ -2,13 +2,13 @@
 
 Owns the `jobs` table. A job is written down before anything of it is begun, and its end with its result before anybody
 is told, so that neither dies with a process. Whoever waits here sleeps until it has ended. Who does the work is told by
-`bell`, and is `work.delegation`. Knows nothing about models, tools or roles but their names. Not promised: that a job which a
+`JobAdded`, and is `work.delegation`. Knows nothing about models, tools or roles but their names. Not promised: that a job which a
 dead process had begun is done again; what it had completed is in its run.
 """
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from msgspec import field as struct_field
 from appliance.clock import CancelToken, is_alive, monotonic_s, new_id, now_ms
 from appliance.errors import Conflict, NotFound
 from appliance.records import Cancel, Marked, Mode, from_plain, to_plain
+from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.store.database import Row, Store
@@ -112,18 +113,31 @@ class Job(Struct, frozen=True):
         return f"{self.role}{what} {word} after {self.duration_s:.1f} s: {self.result}"
 
 
-def _nobody(job: Job) -> None: ...
+class JobAdded(Struct, frozen=True):
+    """A job was stored: whoever does jobs may begin it."""
+
+    job: Job
+
+
+class JobStopping(Struct, frozen=True):
+    """The work on a job is to end."""
+
+    job: str
+
+
+class JobEnded(Struct, frozen=True):
+    """A job has ended, within that transaction."""
+
+    job: Job
 
 
 class Jobs:
-    """Reads and writes jobs. `bell` is rung for a job that was added, `ended` are called within the transaction of its end."""
+    """Reads and writes jobs. Publishes `JobAdded`, `JobStopping` and `JobEnded`."""
 
-    def __init__(self, store: Store, process: str) -> None:
-        self._store = store
+    def __init__(self, store: Store, process: str, events: Events | None = None) -> None:
+        self.store = store
         self.process = process
-        self.bell: Callable[[Job], object] = _nobody
-        self.halt: Callable[[str], object] = bool  # a job's work is to end
-        self.ended: list[Callable[[Job], object]] = []
+        self._events = events or Events()
         self._changed = threading.Condition()
 
     # -- asking for work ----------------------------------------------------------------------------
@@ -139,7 +153,7 @@ class Jobs:
             correlation=order.correlation,
             created_ms=now_ms(),
         )
-        with self._store.write(durable=True) as execute:
+        with self.store.write(durable=True) as execute:
             execute(
                 "INSERT INTO jobs (id, tool, role, task, given, session, parent, priority, status, is_told, process, correlation, "
                 "created_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?)",
@@ -148,8 +162,12 @@ class Jobs:
                     *(made.parent or None, made.priority, made.is_told, made.process, made.correlation, made.created_ms),
                 ),
             )
-        self.bell(made)
+        self._events.publish(JobAdded(made))
         return made
+
+    def halt(self, job_id: str) -> None:
+        """Have the work on a job end; does not wait for that."""
+        self._events.publish(JobStopping(job_id))
 
     def wait(self, ids: Sequence[str], cancel: Cancel, timeout_s: float | None = None) -> list[Job]:
         """These jobs, once all have ended, or a stop, or so much time has passed. NotFound for one that is none."""
@@ -240,25 +258,25 @@ class Jobs:
 
     def counts(self) -> dict[str, int]:
         """How many there are of each status that has any."""
-        return {str(s): int(n) for s, n in self._store.rows("SELECT status, COUNT(*) FROM jobs GROUP BY status ORDER BY status")}
+        return {str(s): int(n) for s, n in self.store.rows("SELECT status, COUNT(*) FROM jobs GROUP BY status ORDER BY status")}
 
     # -- doing it -----------------------------------------------------------------------------------
 
     def take(self, job_id: str) -> Job | None:
         """This process sees to a job that nobody has begun; None when somebody else does."""
-        with self._store.write() as execute:
+        with self.store.write() as execute:
             sql = "UPDATE jobs SET process = ? WHERE id = ? AND status = 'waiting' RETURNING 1"
             is_mine = bool(execute(sql, (self.process, job_id)))
         return self.get(job_id) if is_mine else None
 
     def release(self, job_id: str) -> None:
         """This process will not begin it: the next one may."""
-        with self._store.write() as execute:
+        with self.store.write() as execute:
             execute("UPDATE jobs SET process = '' WHERE id = ? AND status = 'waiting' AND process = ?", (job_id, self.process))
 
     def begin(self, job_id: str, run: str) -> Job:
         """An attempt begins, recorded in a run; Conflict when it was stopped meanwhile. Call inside a transaction."""
-        with self._store.write() as execute:
+        with self.store.write() as execute:
             sql = (
                 "UPDATE jobs SET status = 'running', run = ?, attempts = attempts + 1, process = ?, "
                 f"started_ms = COALESCE(started_ms, ?) WHERE id = ? AND {OPEN} RETURNING 1"
@@ -269,13 +287,12 @@ class Jobs:
 
     def end(self, job_id: str, status: str, outcome: str, result: str) -> Job | None:
         """It has ended; None when it had before. Call inside a transaction: what follows from it is part of that."""
-        with self._store.write(durable=True) as execute:
+        with self.store.write(durable=True) as execute:
             sql = f"UPDATE jobs SET status = ?, outcome = ?, result = ?, ended_ms = ? WHERE id = ? AND {OPEN} RETURNING 1"
             if not execute(sql, (status, outcome, result, now_ms(), job_id)):
                 return None
             ended = self.get(job_id)
-            for callback in self.ended:
-                callback(ended)
+            self._events.publish(JobEnded(ended))
         return ended
 
     def committed(self) -> None:
@@ -284,25 +301,25 @@ class Jobs:
 
     def told(self, job_id: str) -> bool:
         """Whoever waited has heard of it; False when that was so before."""
-        with self._store.write() as execute:
+        with self.store.write() as execute:
             return bool(execute("UPDATE jobs SET is_told = 1 WHERE id = ? AND is_told = 0 RETURNING 1", (job_id,)))
 
     def heard(self, parent: str) -> None:
         """The run that waited for its work has gone on with what came of it. Call inside a transaction."""
-        with self._store.write() as execute:
+        with self.store.write() as execute:
             sql = "UPDATE jobs SET is_told = 1 WHERE parent = ? AND is_told = 0 AND priority = 'normal' AND tool = 'delegate'"
             execute(sql, (parent,))
 
     def forget(self, keep_days: float, now: int = 0) -> int:
         """Delete what ended so long ago; how many. Writes nothing for none."""
         before_ms = (now or now_ms()) - int(keep_days * DAY_MS)
-        if not self._store.value("SELECT 1 FROM jobs WHERE ended_ms < ? LIMIT 1", (before_ms,)):
+        if not self.store.value("SELECT 1 FROM jobs WHERE ended_ms < ? LIMIT 1", (before_ms,)):
             return 0
-        with self._store.write() as execute:
+        with self.store.write() as execute:
             return len(execute("DELETE FROM jobs WHERE ended_ms < ? RETURNING id", (before_ms,)))
 
     def _jobs(self, where: str, bindings: Sequence[Any]) -> list[Job]:
-        return [_job(row) for row in self._store.rows(f"SELECT {COLUMNS} FROM jobs WHERE {where}", bindings)]
+        return [_job(row) for row in self.store.rows(f"SELECT {COLUMNS} FROM jobs WHERE {where}", bindings)]
 
 
 def _job(row: Row) -> Job:

@@ -13,12 +13,14 @@ from msgspec.structs import replace
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Exhausted, NotFound, Refused
 from appliance.policy.taint_marks import Marks
+from appliance.runtime.events import Events
 from appliance.store.database import Store
 from appliance.work import english_rules, recurrence, reminders, rules_in_words, schedules
 from appliance.work.lineage import Lineage
 from appliance.work.recurrence import Rule
 from appliance.work.schedules import New, Schedule, Schedules
 from appliance.work.timezones import LOCAL
+from appliance.work.work_events import ScheduleChanged
 
 EVERYBODY = ""  # whose schedules somebody outside of every thread sees
 NEXT = 5
@@ -76,21 +78,26 @@ class Bounds(Struct, frozen=True):
     admins: tuple[str, ...] = ()
 
 
-def silence() -> None:
-    """Nobody wants to know."""
-
-
 class Timetable:
-    """Makes, shows and changes schedules; `changed` is called after each change."""
+    """Makes, shows and changes schedules. Publishes `ScheduleChanged` after each change."""
 
-    def __init__(self, store: Store, rows: Schedules, marks: Marks, bounds: Callable[[], Bounds] = Bounds) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rows: Schedules,
+        marks: Marks,
+        bounds: Callable[[], Bounds] = Bounds,
+        trigger: Callable[[Schedule], str] | None = None,
+        events: Events | None = None,
+    ) -> None:
+        """`trigger` does at once what a schedule is for; without it nobody does in this process."""
         self._store = store
         self.rows = rows
         self._marks = marks
         self._bounds = bounds
         self.lineage = Lineage(store)
-        self.changed: Callable[[], None] = silence
-        self.trigger: Callable[[Schedule], str] | None = None
+        self._trigger = trigger
+        self._events = events or Events()
 
     # -- rules --------------------------------------------------------------------------------------
 
@@ -170,7 +177,7 @@ class Timetable:
             made = self.rows.add(new)
             if who.run:
                 self._marks.inherit(f"schedule:{made.ref}", f"run:{who.run}")
-        self.changed()
+        self._events.publish(ScheduleChanged())
         return made
 
     def change(self, known: Schedule, who: Who, **given: Any) -> Schedule:
@@ -180,7 +187,7 @@ class Timetable:
             found = self.rows.change(known.id, run=who.run, **given)
             if who.run:
                 self._marks.inherit(f"schedule:{found.ref}", f"run:{who.run}")
-        self.changed()
+        self._events.publish(ScheduleChanged())
         return found
 
     def enable(self, known: Schedule, is_enabled: bool, who: Who) -> Schedule:
@@ -188,20 +195,20 @@ class Timetable:
         if is_enabled:
             self._require_free(who)
         found = self.rows.enable(known.id, is_enabled, run=who.run)
-        self.changed()
+        self._events.publish(ScheduleChanged())
         return found
 
     def delete(self, known: Schedule, who: Who) -> Schedule:
         gone = self.rows.delete(known.id, run=who.run)
-        self.changed()
+        self._events.publish(ScheduleChanged())
         return gone
 
     def fire(self, known: Schedule, who: Who) -> str:
         """Do one now; what came of it."""
         self._require_free(who)
-        if self.trigger is None:
+        if self._trigger is None:
             raise Refused("nobody fires schedules in this process", hint="owlbox schedule trigger does")
-        return self.trigger(known)
+        return self._trigger(known)
 
     # -- the owl's own ----------------------------------------------------------------------------------
 
@@ -210,7 +217,7 @@ class Timetable:
         known = self.rows.by_key(new.key)
         if known is None:
             made = self.rows.add(replace(new, created_by="system"))
-            self.changed()
+            self._events.publish(ScheduleChanged())
             return made
         rule = known.rule if new.hash and new.hash == known.hash else new.rule
         wanted: dict[str, Any] = {"name": new.name, "description": new.description, "rule": rule, "action": new.action}
@@ -219,7 +226,7 @@ class Timetable:
         if not differs:
             return known
         found = self.rows.change(known.id, **differs)
-        self.changed()
+        self._events.publish(ScheduleChanged())
         return found
 
     def drop(self, prefix: str, keep: Collection[str] = ()) -> int:
@@ -228,7 +235,7 @@ class Timetable:
         for one in gone:
             self.rows.delete(one.id)
         if gone:
-            self.changed()
+            self._events.publish(ScheduleChanged())
         return len(gone)
 
     def sees_all(self, who: Who) -> bool:

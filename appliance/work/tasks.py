@@ -2,7 +2,7 @@
 
 Owns `tasks`, `task_deps` and `task_attempts`. A claim is one conditional statement: of any number of workers
 one gets the task. Whatever a worker does to its task afterwards holds only while it still has that very claim,
-so one that was taken for dead and comes back changes nothing. A task's end is handed to `settled` within its
+so one that was taken for dead and comes back changes nothing. A task's end is handed to `TaskSettled` events within its
 transaction. Not promised: that a claim survives a power cut before the next durable write; then the task is
 pending again. Knows nothing about processes or models; `work.tick` works on one, `work.worker` keeps workers alive.
 """
@@ -16,10 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance import clock
+from appliance.agent.loop_events import TaskDecided
 from appliance.clock import now_ms
 from appliance.errors import Conflict, NotFound, StoreError
 from appliance.runtime import crash_points
 from appliance.runtime.crash_points import Step
+from appliance.runtime.events import Events
 from appliance.store.database import Store
 from appliance.work.task_values import MAX_TEXT as MAX_TEXT
 from appliance.work.task_values import Priority as Priority
@@ -117,32 +119,32 @@ class Attempt(Struct, frozen=True):
     ended_ms: int | None
 
 
-def nothing(task: Task) -> None: ...
+class TaskAdded(Struct, frozen=True):
+    """A task was stored."""
+
+    task: Task
 
 
-def unknown(worker: str) -> None:
-    """Nobody knows."""
+class TaskSettled(Struct, frozen=True):
+    """A task became complete, failed or waiting, within that transaction."""
+
+    task: Task
+
+
+class TaskChanged(Struct, frozen=True):
+    """A task, as it was before, is to be stopped or may begin now: whoever can tell workers does."""
+
+    task: Task
 
 
 class Tasks:
-    """Reads and writes the queue.
+    """Reads and writes the queue. Publishes `TaskAdded`, `TaskSettled` and `TaskChanged`; hears what was decided for a run."""
 
-    `settled` is called within the transaction in which a task becomes complete, failed or waiting; `nudge`
-    after one in which a task, as it was before, is to be stopped or may begin now, for whoever can tell workers.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        *,
-        settled: Callable[[Task], None] = nothing,
-        nudge: Callable[[Task], None] = nothing,
-        passed: crash_points.Passed = crash_points.nobody,
-    ) -> None:
+    def __init__(self, store: Store, events: Events | None = None, *, passed: crash_points.Passed = crash_points.nobody) -> None:
         self._store = store
-        self._settled = settled
-        self._nudge = nudge
+        self._events = events or Events()
         self._passed = passed
+        self._events.subscribe(TaskDecided, self._decide)
         self._malformed: set[int] = set()  # rows that cannot be used, each reported once
 
     # -- reading ------------------------------------------------------------------------------------
@@ -227,6 +229,7 @@ class Tasks:
             self._block(execute, task, blocked_by)
             made = self.get(task)
         self._passed(Step.TASK_ADDED)
+        self._events.publish(TaskAdded(made))
         return made
 
     def update(
@@ -258,7 +261,7 @@ class Tasks:
             if blocked_by is not None:
                 self._block(execute, task, numbers(blocked_by))
             changed = self.get(task)
-        self._nudge(changed)
+        self._events.publish(TaskChanged(changed))
         return changed
 
     def delete(self, task: int, *, run: str = "") -> list[int]:
@@ -286,7 +289,7 @@ class Tasks:
                 (now, task),
             )
             found = self.get(task)
-        self._nudge(before)
+        self._events.publish(TaskChanged(before))
         return found
 
     def cancel(self, task: int, *, run: str = "") -> Task:
@@ -299,7 +302,7 @@ class Tasks:
             now = now_ms()
             execute("UPDATE tasks SET cancel_ms = COALESCE(cancel_ms, ?1), updated_ms = ?1 WHERE id = ?2", (now, task))
             found = self.get(task)
-        self._nudge(found)
+        self._events.publish(TaskChanged(found))
         return found
 
     def complete(self, task: int, *, run: str = "") -> Task:
@@ -352,6 +355,9 @@ class Tasks:
         self._passed(Step.TASK_SETTLED)
         return done
 
+    def _decide(self, decided: TaskDecided) -> None:
+        decided.is_found = self.decided(decided.run, decided.failure)
+
     def decided(self, run: str, failure: str = "") -> bool:
         """What a task waits for in its thread is decided: it is pending again, or failed; False when none waits there."""
         with self._store.write(durable=True) as execute:
@@ -389,7 +395,7 @@ class Tasks:
             rows = execute("SELECT id FROM tasks WHERE claimed_by = ? AND status = 'in_progress' ORDER BY id", (worker,))
             return [self._bereave(execute, task, why) for task in self._freed(execute, rows, why)]
 
-    def release_stale(self, before_ms: int, is_slow: Callable[[str], bool | None] = unknown) -> list[Task]:
+    def release_stale(self, before_ms: int, is_slow: Callable[[str], bool | None] = lambda worker: None) -> list[Task]:
         """Tasks claimed before a moment are pending again, as if their workers, which hang, had died.
 
         `is_slow` knows better than the wall clock, which may have been set, for the workers it does not answer None for.
@@ -507,7 +513,7 @@ class Tasks:
         self._close_attempt(execute, task.id, text if text == CANCELLED else status, now)
         gone = {"claimed_by": None, "claimed_ms": None, "cancel_ms": None}
         done = replace(task, status=status, ended_ms=ended_ms, updated_ms=now, **gone, **texts)
-        self._settled(done)
+        self._events.publish(TaskSettled(done))
         return done
 
     def _reopen(self, execute: Execute, task: Task, why: str, deaths: int = 0) -> Task:
@@ -521,7 +527,7 @@ class Tasks:
 
     def _bereave(self, execute: Execute, task: Task, why: str) -> Task:
         """What becomes of a task whose worker died, or hangs. Whoever is idle is told: it looks by itself every five minutes."""
-        self._store.after(lambda: self._nudge(task))
+        self._store.after(lambda: self._events.publish(TaskChanged(task)))
         task = self._reopen(execute, task, why, deaths=1)
         if task.status != "pending" or task.deaths < MAX_DEATHS:
             return task

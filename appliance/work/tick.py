@@ -8,28 +8,32 @@ the model called; what ended so is not ended again. What keeps a worker from its
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from appliance.agent.loop import Loops, Subscription
+from appliance.agent.loop_events import LoopPaused, LoopStored
 from appliance.agent.stop_conditions import OFFLINE
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms
 from appliance.errors import Conflict, NotFound, OwlError, StoreError, Unavailable
+from appliance.models.tiers import Tiers
 from appliance.prompt.packet import Packets
-from appliance.prompt.roles import WORKER, Role
+from appliance.prompt.roles import WORKER, Role, Roles
 from appliance.records import Event, LoopEnded, Model, Route
 from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.runtime.settings import Workers
 from appliance.sessions.runs import DONE, PROPOSED, WAITING, Loop, Runs
 from appliance.store.database import Store
+from appliance.store.process_registry import Roster
 from appliance.text.work_request import NEEDS_MODEL
 from appliance.work.briefing import Briefing
-from appliance.work.tasks import CANCELLED, Claim, Tasks, unknown
+from appliance.work.tasks import CANCELLED, Claim, Tasks
+from appliance.work.work_events import TaskRunBegun, WorkStarting
 from appliance.work.worker_log import Phases
 
 LOG = logging.getLogger(__name__)
@@ -50,8 +54,12 @@ UNKNOWN = LoopEnded(500, "failed", "internal error")
 MAX_INTERRUPTIONS = 3  # a task that ends the model's process each time, or fits nowhere, is not begun for ever
 
 
-class Parts(Struct, frozen=True):
-    """What a tick works with."""
+class TickParts(Struct, frozen=True):
+    """The parts that a tick works with.
+
+    Without a `roster` nobody knows how long a claim is held, without `tiers` every model is able, and without `roles`
+    tasks are done as the role that ships.
+    """
 
     store: Store
     tasks: Tasks
@@ -60,18 +68,33 @@ class Parts(Struct, frozen=True):
     model: Model
     packets: Packets
     briefing: Briefing
-    held_s: Callable[[str], float | None] = unknown  # for how long a worker has held its claim
-    is_able: Callable[[Route], bool] = lambda route: True  # whether a route's model can do what a small one cannot
-    go_on: Callable[[str], object] = bool  # a run: what it waits for may have been decided before it was put down
-    marked: Callable[[str, int, Sequence[int], Sequence[str], str], None] | None = None  # run, task, those before, texts, notes
-    role: Callable[[int], Role] = lambda turns: Role(WORKER, max_turns=turns, is_background=True, menu=WORKER)
+    roster: Roster | None = None
+    tiers: Tiers | None = None
+    roles: Roles | None = None
 
 
-class Schedules(Struct, frozen=True):
-    """Whatever makes tasks of its own; judged before a task is claimed."""
+class DueSchedules(Protocol):
+    """Schedules that make tasks; asked before a task is claimed."""
 
-    are_enabled: Callable[[], bool]
-    evaluate: Callable[[], object]
+    def is_due(self) -> bool:
+        """Whether `round` has something to do; writes nothing."""
+        ...
+
+    def round(self) -> int:
+        """Fire what is due; how many."""
+        ...
+
+
+class NoSchedules:
+    """For a worker that only works on tasks."""
+
+    def is_due(self) -> bool:
+        """None is."""
+        return False
+
+    def round(self) -> int:
+        """None."""
+        return 0
 
 
 @dataclass
@@ -90,9 +113,6 @@ class Job:
         self.cancel.set()
 
 
-def nothing() -> None: ...
-
-
 def unseen(is_held: bool) -> None:
     """Nobody looks."""
 
@@ -102,22 +122,20 @@ class Ticks:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: TickParts,
         pace: Callable[[], Workers],
         phases: Phases,
         *,
-        schedules: Schedules | None = None,
+        schedules: DueSchedules | None = None,
         alarms: Alarms | None = None,
-        prepare: Callable[[], None] = nothing,
         passed: Passed = nobody,
     ) -> None:
-        """`prepare` is called before a model is needed."""
         self._parts = parts
         self._pace = pace
         self._phases = phases
-        self._schedules = schedules
+        self._schedules = schedules or NoSchedules()
         self._alarms = alarms or Alarms()
-        self._prepare = prepare
+        self.events = parts.loops.events
         self._passed = passed
         self._guard = threading.Lock()
         self._job: Job | None = None
@@ -128,6 +146,7 @@ class Ticks:
         self._number = 0
         self.failed: int | None = None  # the task that failed in the last tick
         self.was_interrupted = False  # the last tick, by something that trying again at once would not mend
+        self.events.subscribe(LoopStored, self._loop_stored)
 
     def tick(self, worker: str, only: int | None = None) -> bool:
         """One round; True when there was a task to work on. Unavailable when no model can be asked: nothing is claimed."""
@@ -141,9 +160,9 @@ class Ticks:
                 self._make_sure(job)
             self._return_claims()
             self._release_stale()
-            if self._has_schedules(only) and self._schedules is not None:
+            if self._has_schedules(only):
                 self._phases.say("evaluating-schedules")
-                self._schedules.evaluate()
+                self._schedules.round()
             if only is None:
                 self._resume()
             did_work = self._work(worker, only)
@@ -189,12 +208,15 @@ class Ticks:
                 return
         job.stop(LOST)
 
-    def ended(self, loop: Loop, end: LoopEnded) -> bool:
-        """To be called in the transaction that ends a loop; False when the loop is none of ours."""
-        job = self._unsettled.get(loop.id)
+    def begin_close(self) -> None:
+        """What is stopped from now on was stopped because this process ends."""
+        self._parts.loops.begin_close()
+
+    def _loop_stored(self, stored: LoopStored) -> None:
+        """In the transaction that ends a loop: one of ours ends its task."""
+        job = self._unsettled.get(stored.loop.id)
         if job is not None:
-            self._settle(job, end)
-        return job is not None
+            self._settle(job, stored.end)
 
     # -- inside ---------------------------------------------------------------------------------------
 
@@ -202,7 +224,7 @@ class Ticks:
         limit_s = STALE_TICKS * self._pace().max_tick_s
 
         def is_slow(worker: str) -> bool | None:
-            held_s = self._parts.held_s(worker)
+            held_s = None if self._parts.roster is None else self._parts.roster.held_s(worker)
             return None if held_s is None else held_s > limit_s
 
         for task in self._parts.tasks.release_stale(now_ms() - round(limit_s * 1000), is_slow):
@@ -216,17 +238,17 @@ class Ticks:
             routes = self._parts.model.plan("")
         except Unavailable:
             return
-        if routes and self._parts.is_able(routes[0]):
+        if routes and (self._parts.tiers is None or self._parts.tiers.of(routes[0]) == "able"):
             LOG.info("%d tasks go on with %s", self._parts.tasks.resume(NEEDS_MODEL), routes[0].name)
 
     def _has_schedules(self, only: int | None) -> bool:
-        return self._schedules is not None and only is None and self._schedules.are_enabled()
+        return only is None and self._schedules.is_due()
 
     def _work(self, worker: str, only: int | None) -> bool:
         self._phases.say("claiming-task")
         if not self._is_due(only):
             return False
-        self._prepare()
+        self.events.publish(WorkStarting())
         routes = self._parts.model.plan("")
         self.hold(True)
         try:
@@ -318,8 +340,7 @@ class Ticks:
         with parts.store.write(durable=True):
             parts.runs.open_session(session, task.person, self._context(task.person, task.session))
             run = parts.runs.begin(session, "tick", title=f"Working: {task.name}", task=task.id)
-            if parts.marked is not None:
-                parts.marked(run.id, task.id, task.blocked_by, task.context_ids, relevant)
+            self.events.publish(TaskRunBegun(run.id, task, relevant))
             given: dict[str, Any] | None = {"relevant": relevant} if relevant else None
             first = Event(run.id, "message", "user", text, input=given, channel=CHANNEL, correlation=correlation)
             prompt = parts.runs.append(first)
@@ -349,7 +370,7 @@ class Ticks:
         listener.start()
         end = UNKNOWN
         try:
-            end = parts.loops.answer(job.loop, job.cancel, parts.role(pace.max_turns))
+            end = parts.loops.answer(job.loop, job.cancel, self._role(pace.max_turns))
         finally:
             for alarm in alarms:
                 self._alarms.cancel(alarm)
@@ -359,7 +380,13 @@ class Ticks:
             job.end = end
             self._make_sure(job)
             if end.status == PROPOSED:
-                parts.go_on(job.loop.run)
+                self.events.publish(LoopPaused(job.loop.run))
+
+    def _role(self, turns: int) -> Role:
+        """As whom a task is done."""
+        if self._parts.roles is not None:
+            return self._parts.roles.queue(turns)
+        return Role(WORKER, max_turns=turns, is_background=True, menu=WORKER)
 
     def _show(self, told: Subscription) -> None:
         try:

@@ -23,6 +23,7 @@ from appliance.runtime.signals import Signals
 from appliance.sessions.runs import Runs
 from appliance.store.process_registry import Mode, Pulse, Roster
 from appliance.work.tick import LOST, STOPPED, Ticks
+from appliance.work.work_events import WorkDone, WorkerIdle
 from appliance.work.worker_control import Crew
 from appliance.work.worker_log import Phases
 
@@ -42,26 +43,19 @@ class Post(Struct, frozen=True):
     log: Path | None = None
 
 
-class Ties(Struct, frozen=True):
-    """What a worker has besides its ticks: the list of workers, its colleagues, and whom to tell when it did something.
+class Shift:
+    """One worker from its registration to its end. Run it from the main thread of its process.
 
-    `tell` lets others know that something changed, `rest` gives back what only work needs, `quit` ends what runs.
+    Publishes `WorkDone` and `WorkerIdle`.
     """
 
-    roster: Roster
-    crew: Crew
-    runs: Runs
-    tell: Callable[[], None]
-    rest: Callable[[], None]
-    quit: Callable[[], None]
-
-
-class Shift:
-    """One worker from its registration to its end. Run it from the main thread of its process."""
-
-    def __init__(self, post: Post, ties: Ties, ticks: Ticks, pace: Callable[[], Workers], phases: Phases) -> None:
+    def __init__(
+        self, post: Post, roster: Roster, crew: Crew, runs: Runs, ticks: Ticks, pace: Callable[[], Workers], phases: Phases
+    ) -> None:
         self._post = post
-        self._ties = ties
+        self._roster = roster
+        self._crew = crew
+        self._runs = runs
         self._ticks = ticks
         self._pace = pace
         self._phases = phases
@@ -93,7 +87,7 @@ class Shift:
         # Under nohup a closed terminal is no reason to stop.
         ends = [one for one in ENDS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
         self._signals = Signals((*ends, signal.SIGUSR1))
-        pulse = self._ties.roster.begin(self._post.id, self._post.mode, task=self._post.task, log=self._post.log)
+        pulse = self._roster.begin(self._post.id, self._post.mode, task=self._post.task, log=self._post.log)
         self._ticks.hold = pulse.hold
         worker = threading.Thread(target=self._work, name="tick", daemon=True)
         try:
@@ -132,7 +126,7 @@ class Shift:
         """A sign of life: in memory, and in the row while a claim is held."""
         pulse.beat()
         if self._ticks.is_busy():
-            if not self._ties.roster.beat(self._post.id):
+            if not self._roster.beat(self._post.id):
                 self._declared_dead()
             self._ticks.look()
 
@@ -141,8 +135,8 @@ class Shift:
         if not self._is_persistent() or monotonic_s() - self._reaped_s < self._pace().reap_interval_s:
             return
         self._reaped_s = monotonic_s()
-        if self._ties.crew.reap():
-            self._ties.runs.recover(lambda event: None)
+        if self._crew.reap():
+            self._runs.recover(lambda event: None)
             self._wake.set()
 
     def _guarded(self, what: str, step: Callable[[], object]) -> None:
@@ -159,7 +153,7 @@ class Shift:
         self.reason, self._stop_at_s = reason, monotonic_s() + self._grace_s
         self._stop.set()
         if why == STOPPED:
-            self._ties.quit()
+            self._ticks.begin_close()
         self._ticks.interrupt(why)
         self._wake.set()
 
@@ -176,7 +170,7 @@ class Shift:
         if self.is_left_behind or self._ticks.is_busy():
             LOG.error("worker %s ends with a claim that could not be given back", self._post.id)
         else:
-            self._guarded("end", lambda: self._ties.roster.end(self._post.id, "stopped", self.reason))
+            self._guarded("end", lambda: self._roster.end(self._post.id, "stopped", self.reason))
         pulse.end()
         if not self.is_left_behind:
             self._signals.close()
@@ -255,7 +249,7 @@ class Shift:
 
     def _sleep(self, pause_s: float) -> None:
         """Until it is time, or somebody says that there is something to do."""
-        self._ties.rest()
+        self._ticks.events.publish(WorkerIdle())
         if self._stop.is_set():
             return
         self._phases.say("sleeping", f"{pause_s:g}s")
@@ -264,7 +258,7 @@ class Shift:
     def _is_standing(self) -> bool:
         """False when others took us for dead meanwhile."""
         try:
-            is_standing = self._ties.roster.get(self._post.id).status == "running"
+            is_standing = self._roster.get(self._post.id).status == "running"
         except OwlError as error:
             LOG.error("cannot see whether we still count: %s", error)
             return True
@@ -274,4 +268,4 @@ class Shift:
 
     def _told(self) -> None:
         """Others may go on with what has become possible, and letters may leave."""
-        self._guarded("tell", self._ties.tell)
+        self._guarded("tell", lambda: self._ticks.events.publish(WorkDone()))

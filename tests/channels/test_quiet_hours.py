@@ -8,12 +8,12 @@ from test_delivery import QUICK, Lines, ended
 from test_outbox import Post
 
 from appliance.channels.delivery import Courier
+from appliance.channels.preferred_channel import _named
 from appliance.channels.quiet_hours import Quiet, is_unasked
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.runtime.settings import Notifications
 from appliance.runtime.subscriptions import Notices
-from appliance.service.heartbeat_parts import _named
 from appliance.sessions.outbox import Letter, Posting
 from appliance.work.day_windows import minutes, next_ms
 from appliance.work.timezones import find
@@ -107,8 +107,8 @@ def wants() -> dict[str, str]:
 
 @pytest.fixture
 def courier(night: Night, screens: Notices, wants: dict[str, str]) -> Iterator[Courier]:
-    courier = Courier(night.post.outbox)
-    courier.tie(lambda context: wants.get(context, ""), night.quiet, screens.has_screen)
+    preferred = lambda context: wants.get(context, "")  # noqa: E731
+    courier = Courier(night.post.outbox, preferred=preferred, quiet=night.quiet, notices=screens)
     courier.start()
     yield courier
     assert courier.close()

@@ -51,7 +51,7 @@ def site() -> Iterator[Server]:
 def border(tmp_path_factory: pytest.TempPathFactory, site: Server) -> Iterator[Border]:
     told = filled(ANSWERS, site.url("").rstrip("/"))
     with opened(tmp_path_factory.mktemp("delivery"), site, told, is_shared=True) as made:
-        made.core.office.courier.start()
+        made.core.queue.courier.start()
         yield made
 
 
@@ -86,14 +86,14 @@ def schedule(border: Border, run: str, who: str, **given: Any) -> Any:
     core, asked = border.core, {"name": f"for {who}", "frequency": "every day at 7am", **given}
     made = core.toolbox.dispatch(ToolCall("c", "create_schedule", asked), run, CancelToken(), f"local:{who}")
     assert made.status == 200, made.message
-    return core.hours.rows.get(int(made.data["schedule"]["id"], 16))
+    return core.schedules.rows.get(int(made.data["schedule"]["id"], 16))
 
 
 @pytest.mark.covers("A-281")
 def test_the_result_of_a_schedule_brings_its_marks(border: Border, site: Server) -> None:
     core, run = border.core, begun(border, "planner")
     known = schedule(border, run, "planner", action="prompt", description=f"[jobword] Fetch {site.url('/page')}")
-    core.hours.firing.trigger(known, now_ms())
+    core.schedules.firing.trigger(known, now_ms())
     told(border, run)
     waits(border, run, "next-schedule", "planner")
     asked = ToolCall("c", "view_schedule", {"id": known.ref})
@@ -127,10 +127,10 @@ def test_an_alert_of_the_heartbeat_brings_its_marks(border: Border) -> None:
 def test_a_reminder_brings_the_marks_of_who_asked_for_it(border: Border) -> None:
     core = border.core
     first = border.say("[remind] please", "reminded")
-    (known,) = [one for one in core.hours.rows.listing() if "Read the note" in one.action.text]
+    (known,) = [one for one in core.schedules.rows.listing() if "Read the note" in one.action.text]
     run = begun(border, "reminded")
     core.runs.delete(first.run)  # it comes into the last thread then
-    core.hours.firing.trigger(known, now_ms())
+    core.schedules.firing.trigger(known, now_ms())
     told(border, run)
     waits(border, run, "next-reminder", "reminded")
 
@@ -149,7 +149,7 @@ def test_tasks_that_a_model_made_of_marked_notes_are_marked(border: Border) -> N
     core, run = border.core, begun(border, "judge")
     known = schedule(border, run, "judge", action="tasks")
     marks = (("web", "https://evil.example/page"),)
-    core.hours.firing.fire(known, now_ms(), verdict=Verdict(True, "", (Wanted("[judgedtask] Look"),), marks), is_asked=True)
+    core.schedules.firing.fire(known, now_ms(), verdict=Verdict(True, "", (Wanted("[judgedtask] Look"),), marks), is_asked=True)
     (task,) = [one for one in core.tasks.listing() if one.name.startswith("[judgedtask]")]
     assert core.runs.marks.carried(f"task:{task.id}") == marks
     done = work(border, task)

@@ -7,7 +7,6 @@ import pytest
 from border import AT_ONCE, NOTE, Border, calls, opened, using
 from loopback import Server, serving
 from needs import needs
-from record_tools import asdict
 from test_database import until
 from test_scenarios import Told
 from test_taint import filled
@@ -22,7 +21,7 @@ from appliance.runtime.settings import Workers
 from appliance.sessions.runs import Start
 from appliance.work.briefing import Briefing
 from appliance.work.tasks import NewTask, Task
-from appliance.work.tick import Parts, Ticks
+from appliance.work.tick import TickParts, Ticks
 from appliance.work.worker_log import Silent
 
 PAGE = using("fetch_url", url="{site}/page")
@@ -142,11 +141,9 @@ def work(border: Border, task: Task) -> Task:
     """A worker's tick on one task."""
     core = border.core
     briefing = Briefing(core.tasks, core.runs, core.entries)
-    parts = Parts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing, go_on=core.approvals.go_on)
-    parts = Parts(**{**asdict(parts), "marked": core.taint.origins.task})
-    core.office.ticks = Ticks(parts, lambda: Workers(max_turns=5), Silent())
-    core.office.ticks.tick("worker-1", task.id)
-    core.office.ticks = None
+    parts = TickParts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing)
+    ticks = Ticks(parts, lambda: Workers(max_turns=5), Silent())
+    ticks.tick("worker-1", task.id)
     return core.tasks.get(task.id)
 
 
@@ -255,9 +252,9 @@ def test_what_a_schedule_of_strangers_says_is_nobodys_own_word(border: Border, s
     asked = {"name": "look", "frequency": "every day at 7am", "action": "message", "description": f"[said-by-a-clock] {out}"}
     made = core.toolbox.dispatch(ToolCall("c", "create_schedule", asked), run, CancelToken(), "local:clockwork")
     assert made.status == 200, made.message
-    known = core.hours.rows.get(int(made.data["schedule"]["id"], 16))
+    known = core.schedules.rows.get(int(made.data["schedule"]["id"], 16))
     core.runs.marks.add(f"schedule:{known.ref}", "web", "https://evil.example/")
-    core.hours.firing.trigger(known, now_ms())
+    core.schedules.firing.trigger(known, now_ms())
     until(lambda: core.runs.get(run).status == 202)
     held(border, run, "page https://evil.example/")
 

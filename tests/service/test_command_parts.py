@@ -168,13 +168,13 @@ def test_a_command_grows_is_sampled_and_is_cancelled(stage: Stage) -> None:
     stage.core.views.demote(actor, [entry.id])
     assert channels(stage, told.run)[first][:3] == ("streaming", 102, "archived")
     assert stage.core.workshop.executions.tails()[0]["tail"].count("\n") <= 2
-    heard = stage.core.office.notices.subscribe("")
+    heard = stage.core.queue.notices.subscribe("")
     assert call(stage, "stream.cancel", run=told.run, path=first, reason="enough") == {"stopped": 1}
     ended(stage, told.run)
     assert [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
     assert "line 3" in channels(stage, told.run)[first][3]
     notice = next(iter(heard))
-    stage.core.office.notices.leave(heard)
+    stage.core.queue.notices.leave(heard)
     assert notice.run == told.run and notice.text.startswith("stopped: echo first")
     with pytest.raises(Conflict):
         call(stage, "stream.append", run=told.run, path=first, text="more")

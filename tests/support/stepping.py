@@ -87,9 +87,9 @@ def walk(given: Given, life: str) -> None:
 def recover(given: Given) -> None:
     """What the next start of a core and of a worker do with whatever was left, and one more question."""
     core = _core(given, Walk(given).passed)
-    core.office.take_drops()
+    core.queue.take_drops()
     core.recover()
-    core.office.courier.start()
+    core.queue.courier.start()
     core.inbox.start_waiting()
     _ask(core, "the next question", "next")
     _until_quiet(core)
@@ -106,7 +106,7 @@ def recover(given: Given) -> None:
 def message(given: Given, passed: Callable[[Step], None]) -> None:
     """A question whose answer needs a tool, and nobody listens to it: it becomes a letter."""
     core = _core(given, passed)
-    core.office.courier.start()
+    core.queue.courier.start()
     _ask(core, given.text, "first")
     _until_quiet(core)
     core.close(DONE)
@@ -115,7 +115,7 @@ def message(given: Given, passed: Callable[[Step], None]) -> None:
 def letter(given: Given, passed: Callable[[Step], None]) -> None:
     """A letter over a door that cannot know what it has sent before."""
     core = _core(given, passed)
-    core.office.courier.start()
+    core.queue.courier.start()
     core.outbox.put(Letter("greeting", "ann", "Good morning.", channel=LINES), durable=True)
     _until_quiet(core)
     core.close(DONE)
@@ -137,7 +137,7 @@ def spoken(given: Given, passed: Callable[[Step], None]) -> None:
 def drop(given: Given, passed: Callable[[Step], None]) -> None:
     """A core that starts and finds files: taken before anything else, as `serve` does it."""
     core = _core(given, passed)
-    core.office.take_drops()
+    core.queue.take_drops()
     core.close(DONE)
 
 
@@ -155,7 +155,7 @@ LIVES: dict[str, Callable[[Given, Callable[[Step], None]], None]] = {
 
 def _core(given: Given, passed: Callable[[Step], None]) -> Core:
     core = Core(Home(Path(given.home)), given.environ, passed=passed)
-    core.office.courier.register(LINES, Lines(Path(given.trace).with_name("lines.txt")))
+    core.queue.courier.register(LINES, Lines(Path(given.trace).with_name("lines.txt")))
     return core
 
 

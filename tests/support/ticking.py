@@ -11,13 +11,12 @@ from pathlib import Path
 
 from appliance.clock import monotonic_s, sleep_s, this_process
 from appliance.errors import Busy
-from appliance.records import Inbound
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.work.conditions import Verdict
-from appliance.work.effects import Effects, Hands
-from appliance.work.firing import Effect, Firing, Told
+from appliance.work.effects import Effects
+from appliance.work.firing import Effect, Firing
 from appliance.work.schedules import Gates, Schedule, Schedules
 from appliance.work.tasks import Tasks
 from appliance.work.timer import Timekeeper
@@ -45,17 +44,12 @@ def build(store: Store) -> Firing:
     me = this_process().encode()
     runs = Runs(store, me)
 
-    def accept(message: Inbound, correlation: str) -> int:
-        raise AssertionError("no messages here")
-
     def judge(known: Schedule, now: int) -> Verdict:
         return Verdict(True)
 
-    hands = Hands(Outbox(store, me), Tasks(store), runs, accept, print, lambda channel: True)
-    effects = Effects(hands)
+    effects = Effects(Outbox(store, me), Tasks(store), runs)
     kinds = {"reminder": Effect(effects.remind, is_inside=True), "tasks": Effect(effects.plan, is_inside=True)}
-    told = Told(lambda known, why: None, lambda known, due, why: None)
-    return Firing(store, Schedules(store, me), kinds, lambda: GATES, told, judge)  # type: ignore[arg-type]
+    return Firing(store, Schedules(store, me), kinds, lambda: GATES, judge)  # type: ignore[arg-type]
 
 
 def main(database: str, clock_file: str, mode: str) -> None:

@@ -103,7 +103,7 @@ def crossing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crossing]:
         plan = {"name": f"plan {SECRET}", "frequency": "every day at 8", "description": TEXT, "action": "prompt"}
         planned = made.call("create_schedule", plan, made.ada)
         assert planned.status == 200, planned
-        (schedule,) = [f"{one.id:08x}" for one in core.hours.rows.listing() if SECRET in one.name]
+        (schedule,) = [f"{one.id:08x}" for one in core.schedules.rows.listing() if SECRET in one.name]
         job = core.jobs.add(Order("worker", TEXT, session="local:ada", parent=made.ada, priority="background", tool="delegate"))
         core.indexer.work(lambda: True)
         made.ben = made.ask("ben", "[ben-chat] Hello.")
@@ -303,7 +303,7 @@ def test_what_another_person_keeps_changes_no_answer_and_no_count(crossing: Cros
 @pytest.mark.covers("E-153", "A-010")
 @pytest.mark.parametrize("method", ["notice.follow", "thread.follow"])
 def test_a_client_is_told_what_is_for_its_own_person_alone(crossing: Crossing, method: str) -> None:
-    follow, notices = methods(crossing.stage)[method], crossing.stage.core.office.notices
+    follow, notices = methods(crossing.stage)[method], crossing.stage.core.queue.notices
     people = {one.pw_uid: one.pw_name for one in sorted(pwd.getpwall(), key=lambda one: one.pw_uid)[:2]}
     heard: dict[str, list[tuple[str, Any]]] = {person: [] for person in people.values()}
     calls, threads = [], []

@@ -12,19 +12,19 @@ from test_inbox import Glass, Quiet, Speech, Voice, echo
 
 from appliance.agent.agent import Agent, Limits
 from appliance.agent.loop import Loops
-from appliance.agent.loop_events import LoopStored
 from appliance.clock import CancelToken, this_process
 from appliance.errors import Conflict
 from appliance.knowledge.search import Search
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import Roles
 from appliance.records import Ask, Cancel, Event, Finish, Inbound, Piece, ToolCall, ToolSpec
+from appliance.runtime.events import Events
 from appliance.runtime.settings import Config
 from appliance.runtime.settings import Delegation as Bounds
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
-from appliance.work.delegation import Delegation, Means
+from appliance.work.delegation import Delegation
 from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Given, Jobs, Order
 
 SESSION = "local:ann"
@@ -52,15 +52,14 @@ class Shop:
 
     def __init__(self, store: Store, speech: Speech = echo, *, is_lasting: bool = True, concurrent: int = 10) -> None:
         self.store, me = store, this_process().encode()
-        self.runs, self.outbox, self.jobs = Runs(store, me), Outbox(store, me), Jobs(store, me)
+        events = Events()
+        self.runs, self.outbox, self.jobs = Runs(store, me), Outbox(store, me), Jobs(store, me, events)
         voice = Voice(speech)
         agent = Agent(voice, Looking(), Packets(list, Search(store), Quiet()), self.runs, Limits())
-        loops = Loops(store, self.runs, agent, status=Quiet())
-        loops.events.subscribe(LoopStored, lambda stored: self.desk.ended(stored.loop, stored.end))
+        loops = Loops(store, self.runs, agent, status=Quiet(), events=events)
         roles = Roles(store.path.parent / "box", Config)
         bounds = Bounds(concurrent=concurrent)
-        means = Means(store, self.runs, self.jobs, roles, loops, self.outbox, lambda: bounds, lambda name: False)
-        self.desk = Delegation(means, is_lasting=is_lasting)
+        self.desk = Delegation(self.runs, self.jobs, roles, loops, self.outbox, lambda: bounds, is_lasting=is_lasting)
 
     def parent(self) -> str:
         """A thread of somebody that asks for work."""

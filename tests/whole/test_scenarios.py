@@ -42,7 +42,7 @@ from appliance.service.core import Core
 from appliance.sessions.runs import Runs
 from appliance.work.briefing import Briefing
 from appliance.work.tasks import NewTask, Task
-from appliance.work.tick import Parts, Ticks
+from appliance.work.tick import TickParts, Ticks
 from appliance.work.worker_log import Silent
 
 ENTRIES = RunSettings(layout="entries")
@@ -956,10 +956,9 @@ def work(stage: Stage, only: int) -> Task:
     """A worker's round in this process."""
     core = stage.core
     briefing = Briefing(core.tasks, core.runs, core.entries)
-    parts = Parts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing, go_on=core.approvals.go_on)
-    core.office.ticks = Ticks(parts, lambda: Workers(max_turns=5), Silent())
-    core.office.ticks.tick("worker-1", only)
-    core.office.ticks = None
+    parts = TickParts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing)
+    ticks = Ticks(parts, lambda: Workers(max_turns=5), Silent())
+    ticks.tick("worker-1", only)
     return core.tasks.get(only)
 
 

@@ -13,11 +13,13 @@ import pytest
 from cronsim import CronSim
 from stores import new_store
 
+from appliance.runtime.events import Events
 from appliance.store.database import Store
 from appliance.work import recurrence
 from appliance.work.conditions import Verdict
-from appliance.work.firing import Done, Due, Effect, Firing, Told
+from appliance.work.firing import Done, Due, Effect, Firing
 from appliance.work.schedules import Action, Gates, New, Schedule, Schedules
+from appliance.work.work_events import ScheduleFailed, SchedulePaused
 
 LINES = ("30 2 * * *", "0 7 * * 1-5", "0 17 * * 5L", "15 3 1,15 * *", "*/30 1-3 * * 0", "0 0 L * *", "59 23 * * 6", "0 9 * * 1#1")
 FIRST = {"Europe/Berlin": datetime(2026, 1, 1), "America/New_York": datetime(2026, 1, 1)}
@@ -30,8 +32,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
-def nobody(known: Schedule, *why: object) -> None:
-    raise AssertionError(f"{known.name} failed: {why}")
+def refuse(failed: ScheduleFailed | SchedulePaused) -> None:
+    raise AssertionError(f"{failed.schedule.name} failed: {failed.why}")
 
 
 def never(known: Schedule, now: int) -> Verdict:
@@ -63,7 +65,10 @@ def test_a_year_of_firings_is_what_zoneinfo_and_cronsim_say(store: Store, zone: 
         assert due.now_ms - due.due_ms < 1000
         return Done("noted")
 
-    firing = Firing(store, rows, {"reminder": Effect(note, is_inside=True)}, Gates, Told(nobody, nobody), never)
+    events = Events()
+    events.subscribe(ScheduleFailed, refuse)
+    events.subscribe(SchedulePaused, refuse)
+    firing = Firing(store, rows, {"reminder": Effect(note, is_inside=True)}, Gates, never, events)
     now = int(start.timestamp() * 1000)
     made = {line: rows.add(New(line, recurrence.cron(line, zone), Action("reminder")), now) for line in LINES}
     while (next_ms := rows.next_ms()) is not None and next_ms < end.timestamp() * 1000:

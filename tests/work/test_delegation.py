@@ -23,9 +23,9 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import Workers
 from appliance.service.core import Core
 from appliance.work.briefing import Briefing
-from appliance.work.jobs import DONE, Given, Order
+from appliance.work.jobs import DONE, Given, JobEnded, Order
 from appliance.work.tasks import NewTask
-from appliance.work.tick import Parts, Ticks
+from appliance.work.tick import TickParts, Ticks
 from appliance.work.worker_log import Silent
 
 TERMS = Terms(role="assistant")
@@ -421,30 +421,18 @@ def test_stopping_a_thread_stops_all_that_one_answer_began(stage: Stage) -> None
     assert {job.status for job in stage.core.jobs.wait([job.id for job in jobs], CancelToken(), 60)} == {"cancelled"}
 
 
-class Both:
-    """Two workers' ticks in one process: whichever a loop belongs to is told of its end."""
-
-    def __init__(self, ticks: Sequence[Ticks]) -> None:
-        self._ticks = ticks
-
-    def ended(self, *given: Any) -> bool:
-        return any(one.ended(*given) for one in self._ticks)
-
-
 def test_two_workers_with_two_waiting_parents_do_not_starve(stage: Stage) -> None:
     """There is nobody else to do what the two wait for, and what each waits for waits for the other's."""
     core = stage.core
     tasks = [core.tasks.add(NewTask(f"[task-{n}] Meet somebody.", person="ada")) for n in range(2)]
     briefing = Briefing(core.tasks, core.runs, core.entries)
-    parts = Parts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing, role=core.roles.queue)
+    parts = TickParts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing, roles=core.roles)
     workers = [Ticks(parts, lambda: Workers(max_turns=5), Silent()) for _ in tasks]
-    core.office.ticks = Both(workers)  # type: ignore[assignment]
     threads = [threading.Thread(target=one.tick, args=(f"worker-{n}", tasks[n].id)) for n, one in enumerate(workers)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
-    core.office.ticks = None
     runs = {job.parent for job in core.jobs.listing(limit=9) if job.task.startswith("[help-")}
     assert len(runs) == 2 and [met(stage, run) for run in runs] == [[(200, "met")]] * 2
     assert [(core.tasks.get(task.id).status, core.tasks.get(task.id).output) for task in tasks] == [
@@ -603,11 +591,10 @@ def test_a_wrong_operation_is_answered_with_the_supported_ones(stage: Stage) -> 
 def test_a_prompt_without_a_parent_is_done_in_its_session_and_told_to_its_person(stage: Stage) -> None:
     asked(stage, "simple")
     heard: list[str] = []
-    stage.core.jobs.ended.append(lambda job: heard.append(job.id))
+    stage.core.events.subscribe(JobEnded, lambda ended: heard.append(ended.job.id))
     job = stage.core.jobs.add(Order("worker", "[own] x", Given(), "local:ada", priority="background"))
     silent = stage.core.jobs.add(Order("heartbeat", "[own-2] x", Given(), "local:ada", priority="background", is_told=True))
     ended = stage.core.jobs.wait([job.id, silent.id], CancelToken(), 60)
-    stage.core.jobs.ended.clear()
     assert [one.result for one in ended][0] == "Hoot." and sorted(heard) == sorted([job.id, silent.id])
     assert stage.core.outbox.find(f"job:{job.id}") is not None and stage.core.outbox.find(f"job:{silent.id}") is None
     run = stage.core.runs.get(ended[0].run)

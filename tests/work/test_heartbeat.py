@@ -9,7 +9,7 @@ from record_tools import replace
 from test_delegation import opened
 from test_scenarios import CHAT, Stage
 
-from appliance.clock import now_ms
+from appliance.clock import now_ms, sleep_s
 from appliance.records import Outbound
 from appliance.work.heartbeat import Beat, Heartbeat, jittered
 from appliance.work.heartbeat_file import Section
@@ -57,11 +57,19 @@ def configure(stage: Stage, **keys: Any) -> None:
 
 
 def rows(stage: Stage) -> dict[str, Schedule]:
-    return {one.key: one for one in stage.core.hours.rows.listing(limit=100) if one.key.startswith("heartbeat:")}
+    return {one.key: one for one in stage.core.schedules.rows.listing(limit=100) if one.key.startswith("heartbeat:")}
 
 
 def look(stage: Stage, title: str = "checklist", key: str = "k", **more: Any) -> Beat:
     return stage.core.unasked.heartbeat.look("", title, key, **more)
+
+
+def another(stage: Stage, *, is_able: bool) -> Heartbeat:
+    """A heartbeat of the same core that was begun just now, and does not stay."""
+    core = stage.core
+    settings = lambda: core.live.current.heartbeat  # noqa: E731
+    parts = core.home.box, settings, core.jobs, core.schedules.effects, core.schedules.timetable
+    return Heartbeat(*parts, lambda: is_able, is_lasting=core.unasked.heartbeat._priority == "background")
 
 
 def jobs(stage: Stage) -> int:
@@ -78,7 +86,8 @@ def test_nothing_is_asked_before_anybody_has_talked(stage: Stage):
     before = jobs(stage)
     assert look(stage) == Beat("skipped", "nobody has talked yet")
     talk(stage)
-    later = Heartbeat(replace(stage.core.unasked.heartbeat._means, started_ms=2**60))
+    sleep_s(0.01)
+    later = another(stage, is_able=False)
     assert later.look("", "checklist", "k") == Beat("skipped", "nobody has talked since the start")
     assert jobs(stage) == before
 
@@ -146,7 +155,7 @@ def test_an_alert_goes_to_the_thread_last_talked_in_and_is_put_once(stage: Stage
     letters = [one for one in stage.core.outbox.listing(limit=100) if one.letter.key == "heartbeat:twice"]
     (found,) = letters
     assert (found.letter.session, found.letter.run, found.letter.person) == ("local:ada", thread, "ada")
-    stage.core.office.door.deliver(_outbound(stage, found.id))
+    stage.core.queue.channel.deliver(_outbound(stage, found.id))
     assert stage.core.runs.events(thread)[-1].content == "The door is open."
 
 
@@ -233,7 +242,9 @@ def test_what_a_section_came_to_is_worded_by_the_assistant(stage: Stage):
     file(stage, "## Plants\nCadence: daily\nPrompt: [plants] look\n")
     plain = look(stage, "Plants", "plain")
     assert plain == Beat("alert", "The plants are dry.")  # the scripted model counts as too small to word anything
-    able = Heartbeat(replace(stage.core.unasked.heartbeat._means, is_able=lambda: True))
+    able = another(stage, is_able=True)
+    sleep_s(0.01)
+    talk(stage)  # since it began
     before = jobs(stage)
     assert able.look("", "Plants", "worded").outcome == "alert"
     roles = stage.core.store.rows("SELECT role FROM jobs ORDER BY created_ms, rowid LIMIT 10 OFFSET ?", (before,))
@@ -305,5 +316,4 @@ def test_it_fires_when_it_is_due(stage: Stage):
     talk(stage)
     file(stage, "- [ ] [door] look\n")
     (row,) = rows(stage).values()
-    assert stage.core.hours.timetable.trigger is not None
-    assert "alert" in stage.core.hours.timetable.trigger(row)
+    assert "alert" in stage.core.schedules.runner.trigger(row)

@@ -13,20 +13,21 @@ from stores import new_store
 
 from appliance.clock import Process, boot_id, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Unavailable
-from appliance.records import Inbound
+from appliance.runtime.events import Events
 from appliance.runtime.settings import Config
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.work import conditions, recurrence, schedules, timezones
 from appliance.work.conditions import Verdict, Wanted
-from appliance.work.effects import MAX_WAITING, Effects, Hands
-from appliance.work.firing import Done, Due, Effect, Firing, Told
+from appliance.work.effects import MAX_WAITING, Effects
+from appliance.work.firing import Done, Due, Effect, Firing
 from appliance.work.lineage import Lineage
 from appliance.work.schedule_service import Timetable
 from appliance.work.schedules import CLOCKLESS_MS, Action, Gates, New, Schedule, Schedules
 from appliance.work.tasks import NewTask, Tasks
 from appliance.work.timer import Timekeeper
+from appliance.work.work_events import ScheduleFailed, SchedulePaused
 
 ZONE = "Europe/Berlin"
 MINUTE = 60_000
@@ -63,8 +64,9 @@ class Desk:
         self.rows = Schedules(self.store, self.process)
         self.runs = Runs(self.store, self.process)
         self.outbox, self.tasks = Outbox(self.store, self.process), Tasks(self.store)
-        hands = Hands(self.outbox, self.tasks, self.runs, self._accept, self._start, lambda channel: True)
-        effects = Effects(hands)
+        effects, events = Effects(self.outbox, self.tasks, self.runs), Events()
+        events.subscribe(SchedulePaused, lambda paused: self.paused.append(paused.why))
+        events.subscribe(ScheduleFailed, lambda failed: self.failed.append(failed.why))
         self.firing = Firing(
             self.store,
             self.rows,
@@ -74,14 +76,9 @@ class Desk:
                 "system": Effect(self._begin, is_inside=False),
             },
             lambda: self.gates,
-            Told(lambda known, why: self.paused.append(why), lambda known, due, why: self.failed.append(why)),
             self._judge,
+            events,
         )
-
-    def _accept(self, message: Inbound, correlation: str) -> int:
-        raise AssertionError("no messages here")
-
-    def _start(self, loop: int) -> None: ...
 
     def _begin(self, due: Due) -> Done:
         if self.trouble:
@@ -461,7 +458,7 @@ def test_a_claim_and_what_it_does_stand_or_fall_together(desk: Desk, kind: sched
         whole.make(due)
         raise Cut
 
-    cutting = Firing(desk.store, desk.rows, {kind: Effect(cut, is_inside=True)}, Gates, desk.firing._told, desk._judge)
+    cutting = Firing(desk.store, desk.rows, {kind: Effect(cut, is_inside=True)}, Gates, desk._judge)
     with pytest.raises(Cut):
         cutting.round(SEVEN)
     assert desk.rows.firings(known.id) == [] and desk.letters() == [] and desk.tasks.listing() == []

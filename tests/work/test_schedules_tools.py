@@ -138,11 +138,11 @@ def test_undo_takes_a_schedule_back_and_brings_a_deleted_one_again(desk: Desk) -
     other = desk.thread("ada")
     assert desk.do("delete_schedule", other, id=ref).status == 200
     undo.call(LocalCall(), run=other)
-    back = desk.core.hours.rows.get(int(ref, 16))
+    back = desk.core.schedules.rows.get(int(ref, 16))
     assert back.name == "kept"
-    desk.core.hours.firing.round(now_ms())  # its state is counted anew, nothing is fired
-    assert desk.core.hours.rows.get(back.id).state.next_ms == desk.do("view_schedule", id=ref).data["schedule"]["next_ms"]
-    assert desk.core.hours.rows.firings(back.id) == []
+    desk.core.schedules.firing.round(now_ms())  # its state is counted anew, nothing is fired
+    assert desk.core.schedules.rows.get(back.id).state.next_ms == desk.do("view_schedule", id=ref).data["schedule"]["next_ms"]
+    assert desk.core.schedules.rows.firings(back.id) == []
 
 
 # -- no schedules of schedules ------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def refusals(desk: Desk, run: str, ref: str) -> list[Outcome]:
 
 def test_a_task_of_a_schedule_makes_no_schedules_nor_do_its_children(desk: Desk) -> None:
     ref = desk.made("create_schedule", desk.ada, name="spring", frequency="every day at 9")
-    known = desk.core.hours.rows.get(int(ref, 16))
-    desk.core.hours.firing.trigger(known, now_ms())
+    known = desk.core.schedules.rows.get(int(ref, 16))
+    desk.core.schedules.firing.trigger(known, now_ms())
     task = desk.core.tasks.listing(limit=1)[0]
     assert task.name == "spring"
     with desk.core.store.write():
@@ -172,11 +172,11 @@ def test_a_task_of_a_schedule_makes_no_schedules_nor_do_its_children(desk: Desk)
     grandchild = desk.core.tasks.add(NewTask("later", person="ada", origin=run.id))
     with desk.core.store.write():
         last = desk.core.runs.begin("task:77", "tick", task=grandchild.id)
-    before = len(desk.core.hours.rows.listing())
+    before = len(desk.core.schedules.rows.listing())
     for thread in (run.id, child.id, last.id):
         assert [(one.status, one.outcome) for one in refusals(desk, thread, ref)] == [(403, "scheduled")] * 6
         assert desk.do("list_schedules", thread).status == 200 and desk.do("disable_schedule", thread, id=ref).status == 200
-    assert len(desk.core.hours.rows.listing()) == before
+    assert len(desk.core.schedules.rows.listing()) == before
 
 
 def test_a_turn_that_a_schedule_began_makes_no_schedules_but_the_persons_own_next_turn_does(desk: Desk) -> None:
@@ -209,14 +209,14 @@ def test_one_person_has_so_many_schedules_and_no_more(desk: Desk) -> None:
 @pytest.mark.covers("A-245")
 def test_the_end_of_a_task_is_the_end_of_its_firing(desk: Desk) -> None:
     ref = desk.made("create_schedule", desk.ada, name="ends", frequency="every day at 9")
-    known = desk.core.hours.rows.get(int(ref, 16))
+    known = desk.core.schedules.rows.get(int(ref, 16))
     for status in ("failed", "complete"):
-        desk.core.hours.firing.trigger(known, now_ms() + (1 if status == "complete" else 0))
+        desk.core.schedules.firing.trigger(known, now_ms() + (1 if status == "complete" else 0))
         task = desk.core.tasks.listing(limit=1)[0]
         claim = desk.core.tasks.claim("w", task.id)
         assert claim is not None
         desk.core.tasks.finish(claim, status, f"it is {status}")  # type: ignore[arg-type]
-    last, first = desk.core.hours.rows.firings(known.id)
+    last, first = desk.core.schedules.rows.firings(known.id)
     assert (first.status, first.outcome, last.status) == ("failed", "it is failed", "done")
     texts = [one.letter.text for one in desk.core.outbox.listing(limit=5)]
     assert any(text.startswith(f"Schedule ends ({ref}) failed: it is failed") for text in texts)
@@ -225,23 +225,23 @@ def test_the_end_of_a_task_is_the_end_of_its_firing(desk: Desk) -> None:
 
 @pytest.mark.covers("A-247", "A-243")
 def test_a_silent_one_tells_nobody_of_its_success(desk: Desk) -> None:
-    new = New("quiet", desk.core.hours.timetable.read("every day at 9"), Action("tasks"), mode="silent", person="ada")
-    known = desk.core.hours.timetable.add(new, Who())
-    desk.core.hours.firing.trigger(known, now_ms())
+    new = New("quiet", desk.core.schedules.timetable.read("every day at 9"), Action("tasks"), mode="silent", person="ada")
+    known = desk.core.schedules.timetable.add(new, Who())
+    desk.core.schedules.firing.trigger(known, now_ms())
     claim = desk.core.tasks.claim("w", desk.core.tasks.listing(limit=1)[0].id)
     assert claim is not None
     before = desk.core.outbox.counts()
     desk.core.tasks.finish(claim, "complete", "done")
     assert desk.core.outbox.counts() == before
-    assert desk.core.hours.rows.firings(known.id)[0].status == "done"
+    assert desk.core.schedules.rows.firings(known.id)[0].status == "done"
 
 
 def test_a_reminder_of_somebody_who_has_no_conversation_is_for_whoever_is_connected(desk: Desk) -> None:
     for session, person in (("local:ida", "ida"), ("local:ada", "ada")):
         found = desk.do("remind", "", session, text="tea", when="in 5 minutes").data["schedule"]
         assert found["person"] == person
-        known = desk.core.hours.rows.get(int(found["id"], 16))
-        desk.core.hours.firing.trigger(known, now_ms())
+        known = desk.core.schedules.rows.get(int(found["id"], 16))
+        desk.core.schedules.firing.trigger(known, now_ms())
         letter = desk.core.outbox.listing(limit=1)[0].letter
         assert (letter.person, letter.channel) == (person, "local" if person == "ida" else "")
 
@@ -253,11 +253,11 @@ def test_who_is_told_of_what_and_by_which_channel_is_said_when_it_is_made(desk: 
     found = desk.do("create_schedule", run, name="to slack", **given).data["schedule"]
     assert (found["notify"], found["tell"]) == ("slack/C042", "failure")
     assert "told: of failure by slack/C042" in desk.do("view_schedule", run, id="to slack").message
-    known = desk.core.hours.rows.get(int(found["id"], 16))
+    known = desk.core.schedules.rows.get(int(found["id"], 16))
     assert (known.notify.channel, known.notify.on_success, known.notify.on_failure) == ("slack/C042", False, True)
     letters = []
     for status in ("complete", "failed"):
-        desk.core.hours.firing.trigger(known, now_ms() + len(letters) + (status == "failed"))
+        desk.core.schedules.firing.trigger(known, now_ms() + len(letters) + (status == "failed"))
         claim = desk.core.tasks.claim("w", desk.core.tasks.listing(limit=1)[0].id)
         assert claim is not None
         before = desk.core.outbox.listing(limit=1)[0].id
@@ -274,12 +274,12 @@ def test_a_prompt_for_a_conversation_goes_to_the_one_last_used_on_the_preferred_
     with desk.core.store.write() as execute:
         execute("UPDATE sessions SET context = 'user:gil', last_active_ms = 50 + (channel = 'email') WHERE id LIKE '%:gil'")
     new = New("x", recurrence.cron("0 9 * * *"), Action("prompt", {"prompt": "look"}), mode="session", person="gil")
-    known = desk.core.hours.timetable.add(new, Who())
+    known = desk.core.schedules.timetable.add(new, Who())
     wanted = desk.core.home.box / "users" / "gil" / "USER.md"
     wanted.parent.mkdir(parents=True)
 
     def chosen(**more: Any) -> str:
-        return desk.core.hours._latest(replace(known, **more))
+        return desk.core.scheduled_messages.latest_session(replace(known, **more))
 
     assert chosen() == "email:gil"  # the last one
     for channel, session in (("slack", "slack:gil"), ("tui", "local:gil"), ("matrix", "email:gil"), ("none", "email:gil")):
@@ -291,15 +291,15 @@ def test_a_prompt_for_a_conversation_goes_to_the_one_last_used_on_the_preferred_
 @pytest.mark.covers("S-068", "A-245")
 def test_the_end_of_a_turn_is_the_end_of_its_firing(desk: Desk) -> None:
     ref = desk.made("cron_add", desk.ada, name="turn", message="hoot", schedule="0 9 * * *")
-    known = desk.core.hours.rows.get(int(ref, 16))
-    assert desk.core.hours.rows.take(known, 4242, now_ms(), desk.core.hours.firing.gates(), is_asked=True)
+    known = desk.core.schedules.rows.get(int(ref, 16))
+    assert desk.core.schedules.rows.take(known, 4242, now_ms(), desk.core.schedules.firing.gates(), is_asked=True)
     accepted = desk.core.inbox.accept(Inbound("local", "ada", "hoot", f"schedule:{ref}:4242", now_ms(), thread=desk.ada), "c")
     loop = desk.core.runs.loop(accepted.loop)
     desk.core.runs.start_loop(loop.id)
     with desk.core.store.write(durable=True):
-        desk.core._ended(LoopStored(loop, LoopEnded(500, "failed", "no model")))
+        desk.core.events.publish(LoopStored(loop, LoopEnded(500, "failed", "no model")))
         desk.core.runs.end_loop(loop, 500, "failed")
-    assert [(one.status, one.outcome) for one in desk.core.hours.rows.firings(known.id)] == [("failed", "no model")]
+    assert [(one.status, one.outcome) for one in desk.core.schedules.rows.firings(known.id)] == [("failed", "no model")]
 
 
 # -- cron jobs --------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ def test_a_cron_job_that_cannot_be_is_refused(desk: Desk, given: dict[str, Any],
 
 @pytest.mark.covers("S-067", "E-264")
 def test_a_cron_job_talks_in_the_conversation_it_was_added_in(desk: Desk) -> None:
-    rows = desk.core.hours.rows
+    rows = desk.core.schedules.rows
     own = desk.thread("ada")
     here = rows.get(int(desk.made("cron_add", own, name="here", message="hoot", schedule="every 3600"), 16))
     assert (here.session, here.action.text) == ("local:ada", "hoot") and (here.state.next_ms or 0) <= here.created_ms
@@ -346,7 +346,7 @@ def test_a_cron_job_talks_in_the_conversation_it_was_added_in(desk: Desk) -> Non
 @pytest.mark.covers("S-060")
 def test_a_cron_job_of_the_minute_that_has_just_begun_is_due_at_once(desk: Desk) -> None:
     ref = desk.made("cron_add", desk.thread("hal"), name="now", message="hoot", schedule="* * * * *", timezone="UTC")
-    known = desk.core.hours.rows.get(int(ref, 16))
+    known = desk.core.schedules.rows.get(int(ref, 16))
     assert known.state.next_ms is not None and known.created_ms - MINUTE < known.state.next_ms <= known.created_ms
     desk.do("cron_remove", job_id=ref)
 
@@ -369,8 +369,8 @@ def test_cron_jobs_are_switched_and_removed_one_by_one(desk: Desk) -> None:
 def test_a_due_job_is_a_turn_of_its_session_with_the_metadata_of_the_job(desk: Desk) -> None:
     core, thread = desk.core, desk.thread("hal", window="w7")
     ref = desk.made("cron_add", thread, name="look", message="look out", schedule="every 3600")
-    due_ms = core.hours.rows.get(int(ref, 16)).state.next_ms
-    core.hours.firing.round(now_ms())
+    due_ms = core.schedules.rows.get(int(ref, 16)).state.next_ms
+    core.schedules.firing.round(now_ms())
     [said] = [event for event in core.runs.events(thread) if event.kind == "message" and event.role == "user"]
     assert (said.content, said.sender_id, said.input) == ("look out", "hal", {"metadata": {"window": "w7"}})
     session = core.store.value("SELECT s.metadata FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ?", (thread,))
@@ -381,11 +381,11 @@ def test_a_due_job_is_a_turn_of_its_session_with_the_metadata_of_the_job(desk: D
 
 @pytest.mark.covers("S-068", "E-267")
 def test_a_job_for_a_channel_that_does_not_run_is_skipped_and_moves_on(desk: Desk) -> None:
-    rows = desk.core.hours.rows
+    rows = desk.core.schedules.rows
     room = desk.thread("@eve:x", "matrix", matrix_room_id="!r")
     known = rows.get(int(desk.made("cron_add", room, name="there", message="hoot", schedule="every 3600"), 16))
     now = now_ms()
-    desk.core.hours.firing.round(now)
+    desk.core.schedules.firing.round(now)
     assert [one.status for one in rows.firings(known.id)] == ["skipped"]
     state = rows.get(known.id).state
     assert state.last_run_ms == now and state.next_ms is not None and state.next_ms > now
@@ -394,7 +394,7 @@ def test_a_job_for_a_channel_that_does_not_run_is_skipped_and_moves_on(desk: Des
 
 
 def test_the_owls_own_schedules_are_kept_by_their_key_and_hash(desk: Desk) -> None:
-    timetable, rows = desk.core.hours.timetable, desk.core.hours.rows
+    timetable, rows = desk.core.schedules.timetable, desk.core.schedules.rows
     rule = timetable.read("every day at 9")
     new = New("upkeep", rule, Action("system", {"job": "upkeep"}), type="system", key="test:upkeep", hash="a")
     made = timetable.ensure(new)
@@ -447,17 +447,17 @@ def test_a_round_of_a_process_that_ends_fires_nothing_that_a_clock_of_1970_made_
     ref = desk.made("remind", desk.thread("ada"), text="early", when="every day at 7")
     with desk.core.store.write(durable=True) as execute:
         execute("UPDATE schedule_state SET next_ms = 25200000 WHERE id = ?", (int(ref, 16),))
-    desk.core.hours.round()
-    known = desk.core.hours.rows.get(int(ref, 16))
-    assert desk.core.hours.rows.firings(known.id) == [] and (known.state.next_ms or 0) > now_ms()
+    desk.core.schedules.runner.round()
+    known = desk.core.schedules.rows.get(int(ref, 16))
+    assert desk.core.schedules.rows.firings(known.id) == [] and (known.state.next_ms or 0) > now_ms()
 
 
 def test_what_is_over_does_not_hide_what_is_to_come(desk: Desk) -> None:
     run = desk.thread("kim")
     for number in range(3):
         ref = desk.made("remind", run, text=f"old {number}", when="in 5 minutes")
-        desk.core.hours.rows.take(
-            desk.core.hours.rows.get(int(ref, 16)), 5, now_ms(), desk.core.hours.firing.gates(), is_asked=True
+        desk.core.schedules.rows.take(
+            desk.core.schedules.rows.get(int(ref, 16)), 5, now_ms(), desk.core.schedules.firing.gates(), is_asked=True
         )
         with desk.core.store.write() as execute:
             execute("UPDATE schedule_state SET halt = 'completed', next_ms = NULL WHERE id = ?", (int(ref, 16),))
@@ -471,12 +471,12 @@ def test_what_is_over_does_not_hide_what_is_to_come(desk: Desk) -> None:
 def test_a_thousand_schedules_hide_none(desk: Desk) -> None:
     with desk.core.store.write(durable=True):
         for number in range(1001):
-            desk.core.hours.rows.add(New(f"many {number}", recurrence.interval(3600), Action("reminder"), person="crowd"))
+            desk.core.schedules.rows.add(New(f"many {number}", recurrence.interval(3600), Action("reminder"), person="crowd"))
     assert desk.do("view_schedule", id="many 1000").status == 200
     listed = desk.do("list_schedules", offset=1000).data["schedules"]
     assert listed[-1]["name"].startswith("many ")
-    for one in desk.core.hours.rows.listing(person="crowd", limit=2000):
-        desk.core.hours.rows.delete(one.id)
+    for one in desk.core.schedules.rows.listing(person="crowd", limit=2000):
+        desk.core.schedules.rows.delete(one.id)
 
 
 def test_a_page_of_very_many_schedules_is_read_alone(desk: Desk) -> None:

@@ -21,9 +21,10 @@ from appliance.knowledge.entries import Entries
 from appliance.policy.policy_file import Policy
 from appliance.records import Outcome, ToolCall
 from appliance.runtime.crash_points import Step
+from appliance.runtime.events import Events
 from appliance.service.undo import Undo
 from appliance.sessions.runs import Runs
-from appliance.work.tasks import Claim, NewTask, Task, Tasks
+from appliance.work.tasks import Claim, NewTask, Task, TaskChanged, Tasks, TaskSettled
 
 STATES = ("pending", "in_progress", "waiting", "complete", "failed")
 
@@ -36,9 +37,10 @@ class Bench:
         self.told: list[Task] = []
         self.nudged: list[int] = []
         self.steps: list[Step] = []
-        self.tasks = Tasks(
-            self.store, settled=self.told.append, nudge=lambda task: self.nudged.append(task.id), passed=self.steps.append
-        )
+        events = Events()
+        events.subscribe(TaskSettled, lambda settled: self.told.append(settled.task))
+        events.subscribe(TaskChanged, lambda changed: self.nudged.append(changed.task.id))
+        self.tasks = Tasks(self.store, events, passed=self.steps.append)
         self.runs = Runs(self.store, this_process().encode())
         services = {"tasks": self.tasks, "runs": self.runs}
         self.toolbox = Toolbox(tools.load(), services, rules=ToolRules(Policy()), store=self.store)
@@ -420,11 +422,13 @@ def test_an_end_is_kept_and_told_in_one_transaction(bench: Bench, status: Any, f
 
 
 def test_what_cannot_be_told_has_not_happened(tmp_path: Path) -> None:
-    def refuse(task: Task) -> None:
+    def refuse(settled: TaskSettled) -> None:
         raise StoreError("the outbox is full")
 
     store = new_store(tmp_path / "owlbox.db")
-    tasks = Tasks(store, settled=refuse)
+    events = Events()
+    events.subscribe(TaskSettled, refuse)
+    tasks = Tasks(store, events)
     task = tasks.add(NewTask("x")).id
     claim = tasks.claim("w1")
     assert claim is not None

@@ -24,15 +24,16 @@ from appliance.policy import policy_file
 from appliance.prompt.packet import Packets
 from appliance.records import Ask, Cancel, Event, Finish, LoopEnded, Measure, Piece, Route, ToolCall
 from appliance.runtime.crash_points import Step
+from appliance.runtime.events import Events
 from appliance.runtime.settings import Workers
 from appliance.sessions.outbox import Letter, Outbox
-from appliance.sessions.runs import Loop, Runs
+from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.text.work_request import EARLIER, NEEDS_MODEL, PREDECESSORS
 from appliance.tools import planning
 from appliance.work.briefing import Briefing, shortened
-from appliance.work.tasks import NewTask, Task, Tasks, unknown
-from appliance.work.tick import LOST, NO_CALL, STOPPED, Parts, Schedules, Ticks
+from appliance.work.tasks import NewTask, Task, Tasks, TaskSettled
+from appliance.work.tick import LOST, NO_CALL, STOPPED, TickParts, Ticks
 from appliance.work.worker_log import Silent
 
 Speech = Callable[[Ask, Cancel], Iterator[Piece | Finish]]
@@ -178,22 +179,57 @@ class Packing(Packets):
         return super().relevant(prompt)
 
 
+@dataclass
+class Held:
+    """For how long workers have held their claims."""
+
+    seconds: dict[str, float]
+
+    def held_s(self, worker: str) -> float | None:
+        return self.seconds.get(worker)
+
+
+@dataclass
+class Evaluated:
+    """Schedules that note when they are evaluated."""
+
+    judged: list[str]
+    is_there: bool = True
+
+    def is_due(self) -> bool:
+        return self.is_there
+
+    def round(self) -> int:
+        self.judged.append("judged")
+        return 0
+
+
+@dataclass
+class Tiers:
+    tier: str
+
+    def of(self, route: Route) -> str:
+        return self.tier
+
+
 class Desk:
-    """A worker's desk with everything on it; `held_s` is what it sees of how long claims are held."""
+    """A worker's desk with everything on it; `held` is what it sees of how long claims are held."""
 
     def __init__(
         self,
         store: Store,
         speech: Speech,
         pace: Workers | None = None,
-        schedules: Schedules | None = None,
-        held_s: Callable[[str], float | None] = unknown,
+        schedules: Evaluated | None = None,
+        held: Held | None = None,
     ) -> None:
         self.store, self.model = store, Voice(speech)
         self.passed: list[Step] = []
         self.runs = Runs(store, this_process().encode())
         self.outbox = Outbox(store, this_process().encode())
-        self.tasks = Tasks(store, settled=self._settled)
+        events = Events()
+        self.tasks = Tasks(store, events)
+        events.subscribe(TaskSettled, lambda settled: self._settled(settled.task))
         self.entries, self.diary, self.spy = Entries(store), Diary(), Spy()
         services = {"tasks": self.tasks, "runs": self.runs, "diary": self.diary, "gate": threading.Barrier(2)}
         functions = [f for f in vars(planning).values() if hasattr(f, "tool")]
@@ -202,9 +238,9 @@ class Desk:
         self.limits = Limits()
         agent = Agent(self.model, self.toolbox, self.packets, self.runs, self.limits)
         self.loops = Loops(store, self.runs, agent, status=Quiet())
-        self.loops.events.subscribe(LoopStored, lambda stored: self._ended(stored.loop, stored.end))
+        self.loops.events.subscribe(LoopStored, lambda stored: self._ended())
         briefing = Briefing(self.tasks, self.runs, self.entries)
-        parts = Parts(store, self.tasks, self.runs, self.loops, self.model, self.packets, briefing, held_s)
+        parts = TickParts(store, self.tasks, self.runs, self.loops, self.model, self.packets, briefing, held)  # type: ignore[arg-type]
         self.pace = pace or Workers()
         self.ticks = Ticks(
             parts, lambda: self.pace, self.spy, schedules=schedules, alarms=Alarms(), passed=lambda step: self.passed.append(step)
@@ -213,8 +249,8 @@ class Desk:
     def _settled(self, task: Task) -> None:
         self.outbox.put(Letter(f"task:{task.id}:{task.attempts}:{task.status}", task.person or "ann", task.text or "-"))
 
-    def _ended(self, loop: Loop, end: LoopEnded) -> None:
-        self.ticks.ended(loop, end)
+    def _ended(self) -> None:
+        """A loop has ended, before the tick hears of it."""
 
     def add(self, name: str = "count owls", description: str = "", **more: Any) -> int:
         return self.tasks.add(NewTask(name, description, person="ann", **more)).id
@@ -259,12 +295,12 @@ def desk(store: Store) -> Iterator[Callable[..., Desk]]:
 
 def test_what_takes_a_more_capable_model_waits_until_one_can_be_asked(desk: Callable[..., Desk]):
     made = desk()
-    parts, is_able = made.ticks._parts, [False]
-    made.ticks._parts = replace(parts, is_able=lambda route: is_able[0])
+    tiers = Tiers("small")
+    made.ticks._parts = replace(made.ticks._parts, tiers=tiers)  # type: ignore[arg-type]
     task = made.done(call(("wait_task", {"reason": f"It takes a larger model {NEEDS_MODEL}."}))).id
     other = made.done(call(("wait_task", {"reason": "Which of the two gates?"}))).id
     assert not made.tick() and not made.tick() and made.tasks.get(task).attempts == 1  # looked at, not tried again
-    is_able[0] = True
+    tiers.tier = "able"
     made.model.speech = call(("complete_task", {"summary": "planned"}))
     assert made.tick() and made.tasks.get(task).output == "planned"
     assert made.tasks.get(other).status == "waiting"
@@ -301,7 +337,7 @@ def test_a_tick_opens_a_thread_of_its_own_and_ends_it_with_the_task(desk: Callab
 @pytest.mark.covers("B-009", "B-013")
 def test_stale_claims_and_schedules_come_before_the_claim(desk: Callable[..., Desk]) -> None:
     judged: list[str] = []
-    here = desk(schedules=Schedules(lambda: True, lambda: judged.append("judged")))
+    here = desk(schedules=Evaluated(judged))
     stale = here.add("left over")
     assert here.tasks.claim("worker-0", now=now_ms() - 400_000) is not None
     assert here.tick()
@@ -321,7 +357,7 @@ def test_schedules_are_not_judged_for_a_pinned_task_nor_named_when_there_are_non
     desk: Callable[..., Desk], is_enabled: bool
 ) -> None:
     judged: list[str] = []
-    here = desk(schedules=Schedules(lambda: is_enabled, lambda: judged.append("judged")))
+    here = desk(schedules=Evaluated(judged, is_enabled))
     task = here.add()
     assert here.tick(task if is_enabled else None)
     assert judged == [] and "[[evaluating-schedules]]" not in here.spy.said
@@ -362,7 +398,7 @@ def test_only_claims_older_than_three_ticks_are_stale(desk: Callable[..., Desk])
 
 @pytest.mark.covers("B-023")
 def test_a_clock_that_was_set_makes_no_claim_stale_and_hides_none(desk: Callable[..., Desk]) -> None:
-    here = desk(held_s=lambda worker: {"quick": 5.0, "slow": 400.0}.get(worker))
+    here = desk(held=Held({"quick": 5.0, "slow": 400.0}))
     quick, slow, unseen = here.add("a"), here.add("b"), here.add("c")
     here.tasks.claim("quick", only=quick, now=now_ms() - 10**12)
     here.tasks.claim("slow", only=slow, now=now_ms() + 10**12)
@@ -491,7 +527,7 @@ def test_a_change_that_waits_for_a_person_lets_the_task_wait_too(desk: Callable[
         found = here.tasks.get(task)
         [loop] = [here.runs.loop(n) for (n,) in here.store.rows("SELECT id FROM loops WHERE run = ?", (found.run,))]
         with here.store.write(durable=True):
-            here.ticks.ended(loop, LoopEnded(202, "proposed", "edit file:a.txt"))
+            here.loops.events.publish(LoopStored(loop, LoopEnded(202, "proposed", "edit file:a.txt")))
         here.ticks.interrupt("cancelled")
 
     interrupted(here, propose)
@@ -570,9 +606,8 @@ def test_a_worker_that_is_stopped_gives_its_claim_back(desk: Callable[..., Desk]
 class Late(Desk):
     """Its worker is asked to stop when the answer is whole."""
 
-    def _ended(self, loop: Loop, end: LoopEnded) -> None:
+    def _ended(self) -> None:
         self.ticks.interrupt(STOPPED)
-        super()._ended(loop, end)
 
 
 def test_what_was_finished_when_the_stop_came_is_not_done_again(store: Store) -> None:

@@ -20,15 +20,16 @@ from appliance.clock import monotonic_s, new_id, now_ms, process, sleep_s, this_
 from appliance.errors import AlreadyRunning, NotFound, Refused
 from appliance.records import Delta, Event
 from appliance.runtime import paths
+from appliance.runtime.events import Events
 from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Workers
 from appliance.runtime.signals import Signals
-from appliance.service.queue_parts import Office
+from appliance.service.parts.queue import QueueParts
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases, Mode, Pulse, Roster, Worker
-from appliance.work.tasks import NewTask, Tasks
+from appliance.work.tasks import NewTask, TaskChanged, Tasks
 from appliance.work.worker_control import Crew
 from appliance.work.worker_log import INPUT_CHARS, PhaseLog, Screen
 
@@ -646,7 +647,9 @@ def test_an_idle_worker_finds_the_dead_one_by_itself_within_what_is_promised(owl
 
 def test_a_task_of_a_worker_that_hangs_wakes_the_idle(yard: Yard) -> None:
     told: list[int] = []
-    tasks = Tasks(yard.store, nudge=lambda task: told.append(task.id))
+    events = Events()
+    events.subscribe(TaskChanged, lambda changed: told.append(changed.task.id))
+    tasks = Tasks(yard.store, events)
     held = yard.claim(yard.hire(), 99)
     assert [task.id for task in tasks.release_stale(now_ms())] == [held] == told
 
@@ -739,7 +742,7 @@ def test_the_broker_is_lent_to_the_cores_own_user_alone_and_its_token_is_in_no_f
     lent = core.call("core.broker")
     assert lent["socket"] == str(paths.broker_socket(owl.runtime)) and len(lent["token"]) >= 32
     with pytest.raises(Refused):
-        Office.lend_broker(None, call=LocalCall(uid=4711))  # type: ignore[arg-type]
+        QueueParts.lend_broker(None, call=LocalCall(uid=4711))  # type: ignore[arg-type]
     core.stop()
     token = lent["token"].encode()
     assert [p for p in owl.home.root.rglob("*") if p.is_file() and token in p.read_bytes()] == []

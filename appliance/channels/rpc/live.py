@@ -25,13 +25,20 @@ LOOK_S = 1.0  # at what another process writes into the thread on the screen
 class Live:
     """The method table of open screens."""
 
-    def __init__(self, runs: Runs, notices: Notices, outbox: Outbox, deliver: Callable[[], object]) -> None:
-        """`deliver` sends what is due where nobody else does."""
+    def __init__(
+        self,
+        runs: Runs,
+        notices: Notices,
+        outbox: Outbox,
+        deliver: Callable[[], object],
+        look_s: Callable[[], float] = lambda: LOOK_S,
+    ) -> None:
+        """`deliver` sends what is due where nobody else does; `look_s` is how often to look at what other processes write."""
         self._runs = runs
         self._notices = notices
         self._outbox = outbox
         self._deliver = deliver
-        self.look_s: Callable[[], float] = lambda: LOOK_S  # set by whoever knows the configuration
+        self._look_s = look_s
 
     @method("thread.follow", access="own", is_long=True, is_quiet=True)
     def follow(
@@ -51,7 +58,7 @@ class Live:
         try:
             watched.tell(call)
             while not box.is_closed:
-                item = box.take(self.look_s() if watched.is_elsewhere() else None)
+                item = box.take(self._look_s() if watched.is_elsewhere() else None)
                 if isinstance(item, Notice):
                     call.notify("notice", to_plain(item))
                     self._outbox.see(box.person, [item.key])

@@ -78,7 +78,7 @@ class Trial:
             "task": {t.id: f"{t.name} {t.description}" for t in tasks},
             "done": {t.id: t.name for t in tasks if t.status == "complete"},
             "schedule": {
-                s.id: f"{s.name} {s.description}" for s in core.hours.timetable.rows.listing(limit=1000) if s.type != "system"
+                s.id: f"{s.name} {s.description}" for s in core.schedules.timetable.rows.listing(limit=1000) if s.type != "system"
             },
             "memory": memory,
             "note": {str(path): text for path, text in notes.items()},
@@ -100,7 +100,7 @@ class Trial:
         if missing := [word for word in item.get("holds", ()) if word.lower() not in held.lower()]:
             return f"{wanted} without {', '.join(missing)}"
         if "due" in item:
-            due_ms = next(s.state.next_ms for s in self._core.hours.timetable.rows.listing(limit=1000) if s.id == key)
+            due_ms = next(s.state.next_ms for s in self._core.schedules.timetable.rows.listing(limit=1000) if s.id == key)
             if due_ms is None or datetime.fromtimestamp(due_ms / 1000).strftime("%H:%M") != item["due"]:
                 return "due at another time"
         return ""

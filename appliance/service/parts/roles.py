@@ -2,7 +2,7 @@
 
 Here stands what follows from what: a role that is added becomes a profile to be asked for, a run's role decides its
 tools, a job that ends is told. Owns no table. Apart from `service.core`, which builds everything else, as
-`service.queue_parts` is for the queue.
+`service.parts.queue` is for the queue.
 """
 
 from collections.abc import Callable
@@ -18,15 +18,16 @@ from appliance.policy import modes
 from appliance.prompt import roles
 from appliance.prompt.packet_types import Scene
 from appliance.prompt.roles import ASSISTANT, SHIPPED, Role, Roles
-from appliance.records import LoopEnded, Part, RunSettings, ToolSpec
+from appliance.records import Part, RunSettings, ToolSpec
+from appliance.runtime.events import Events
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.methods import method
 from appliance.runtime.settings import Config
 from appliance.runtime.signatures import Range
 from appliance.sessions.outbox import Outbox
-from appliance.sessions.runs import Loop, Runs
+from appliance.sessions.runs import Runs
 from appliance.store.database import Store
-from appliance.work.delegation import Delegation, Means
+from appliance.work.delegation import Delegation
 from appliance.work.jobs import Jobs
 
 LOCAL = "local"  # the door of whoever owns the box
@@ -42,6 +43,7 @@ class Stage(Struct, frozen=True):
     runs: Runs
     outbox: Outbox
     hooks: Hooks
+    events: Events
     is_lasting: bool = True
 
 
@@ -51,7 +53,7 @@ class Troupe:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.roles = Roles(stage.box, stage.settings, self._is_shared)
-        self.jobs = Jobs(stage.store, stage.runs.process)
+        self.jobs = Jobs(stage.store, stage.runs.process, stage.events)
         self.delegation: Delegation | None = None
         self._toolbox: Toolbox | None = None
 
@@ -62,32 +64,16 @@ class Troupe:
     def tie(self, loops: Loops, toolbox: Toolbox) -> None:
         """Have work done with these."""
         stage, self._toolbox = self._stage, toolbox
-        means = Means(
-            stage.store,
-            stage.runs,
-            self.jobs,
-            self.roles,
-            loops,
-            stage.outbox,
-            bounds=lambda: stage.settings().delegation,
-            is_reading=toolbox.is_read_only,
+        self.delegation = Delegation(
+            *(stage.runs, self.jobs, self.roles, loops, stage.outbox, lambda: stage.settings().delegation),
+            is_lasting=stage.is_lasting,
         )
-        self.delegation = Delegation(means, is_lasting=stage.is_lasting)
         if not stage.settings().delegation.spawn:
             toolbox.remove("spawn")
             toolbox.remove("spawn_await")
         toolbox.adapt("delegate", lambda spec: _to_delegate(spec, [one.name for one in self.roles.helpers()]))
         toolbox.adapt("spawn", lambda spec: _among(spec, "profile", [one.name for one in self.roles.profiles()]))
         stage.hooks.add("packet.system", self._profiled, PROFILES_AT)
-
-    def ended(self, loop: Loop, end: LoopEnded) -> bool:
-        """Within the transaction that ended a loop: settles the job it was for; False when it was for none."""
-        return self.delegation is not None and self.delegation.ended(loop, end)
-
-    def heard(self, loop: Loop, end: LoopEnded) -> None:
-        """Within the same transaction, for every loop: what it waited for needs no letter any more."""
-        if self.delegation is not None:
-            self.delegation.heard(loop, end)
 
     def recover(self) -> None:
         """See to jobs that a process left behind which is gone, and forget those that nobody asks for any more."""

@@ -1,7 +1,7 @@
 """The parts that work with files and commands, built once and tied together: sandbox, workbench, channels, messages.
 
 Here stands what follows from what: a command that is accepted begins, one whose run is stopped ends, a chat that waited for
-one goes on. Owns no table. Apart from `service.core`, which builds everything else, as `service.queue_parts` is for the queue.
+one goes on. Owns no table. Apart from `service.core`, which builds everything else, as `service.parts.queue` is for the queue.
 """
 
 import logging
@@ -29,7 +29,7 @@ from appliance.runtime.settings import Config
 from appliance.runtime.subscriptions import Notice, Notices
 from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.sandbox.workspace import Workbench
-from appliance.service.policy_parts import Warden
+from appliance.service.parts.policy import Warden
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import STOPPED, Runs
 from appliance.store.database import Store

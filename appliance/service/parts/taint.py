@@ -1,6 +1,6 @@
 """The parts about texts of strangers, built once for a core and tied together: marks, the gate, what was let pass, grants.
 
-Owns no table and decides nothing. Apart from `service.core`, which builds everything else, as `service.command_parts`
+Owns no table and decides nothing. Apart from `service.core`, which builds everything else, as `service.parts.commands`
 is for commands.
 """
 
@@ -14,6 +14,7 @@ from appliance.runtime.hooks import Hooks
 from appliance.sessions.runs import Runs
 from appliance.skills.catalog import Skills
 from appliance.store.database import Store
+from appliance.work.work_events import TaskRunBegun
 
 SHOWN = "packet.user"  # the filter through which all goes that a run is shown as entries
 LAST = 95  # after every other one
@@ -37,3 +38,8 @@ class TaintParts:
         """Mark a run with what is shown with its message."""
         if accepted.relevant:
             self.origins.relevant(accepted.run, accepted.relevant)
+
+    def note_task(self, begun: TaskRunBegun) -> None:
+        """Mark the run of a task with what its first message holds."""
+        task = begun.task
+        self.origins.task(begun.run, task.id, task.blocked_by, task.context_ids, begun.relevant)

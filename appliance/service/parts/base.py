@@ -1,0 +1,52 @@
+"""The parts that every other part of a core stands on: the home, its configuration, the database, runs, events and hooks."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from appliance.channels import session_control
+from appliance.clock import this_process
+from appliance.runtime import config, log, paths, sd_notify
+from appliance.runtime.crash_points import Passed
+from appliance.runtime.events import Events
+from appliance.runtime.hooks import Hooks
+from appliance.runtime.paths import Home
+from appliance.runtime.settings import Config
+from appliance.sessions.runs import Runs
+from appliance.store.database import Store
+from appliance.store.process_registry import Leases
+
+
+class BaseParts(Struct, frozen=True):
+    """What every part is built from. `is_shared` is for the core that others talk to, `passed` for tests of crashes."""
+
+    home: Home
+    environ: Mapping[str, str]
+    runtime: Path
+    live: config.Live
+    redactor: log.Redactor
+    store: Store
+    leases: Leases
+    runs: Runs
+    events: Events
+    hooks: Hooks
+    passed: Passed
+    is_shared: bool
+
+    def settings(self) -> Config:
+        """The configuration as it is now."""
+        return self.live.current
+
+
+def build_base(
+    home: Home, environ: Mapping[str, str], live: config.Live, process: str, passed: Passed, *, is_shared: bool
+) -> BaseParts:
+    """Open the log and the database of a home."""
+    settings = live.current
+    redactor = log.Redactor(config.secrets(settings))
+    log.start(process, home.logs, settings.system.level, redactor, is_service=sd_notify.is_service(environ))
+    runtime = paths.runtime_folder(home, environ, make=True)
+    store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
+    runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current.sessions))
+    return BaseParts(*(home, environ, runtime, live, redactor, store, Leases(store), runs, Events(), Hooks(), passed, is_shared))

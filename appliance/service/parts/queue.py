@@ -1,0 +1,196 @@
+"""Builds the queue of one core: outbox, tasks, workers, channels and their delivery.
+
+A task that is added wakes idle workers, a worker that did something tells the core, a changed task nudges its worker. Owns no
+table, waits for nothing.
+"""
+
+import logging
+import os
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from msgspec import Struct
+
+from appliance.agent.loop_events import TaskReady
+from appliance.channels.connections import Connections
+from appliance.channels.delivery import Courier
+from appliance.channels.drop_folder import Drops
+from appliance.channels.local import LOCAL, Local
+from appliance.channels.preferred_channel import PreferredChannel
+from appliance.channels.quiet_hours import Quiet
+from appliance.channels.rpc.live import Live
+from appliance.errors import OwlError, Refused
+from appliance.records import Event
+from appliance.runtime.methods import Call, method
+from appliance.runtime.settings import Workers
+from appliance.runtime.signatures import Range
+from appliance.runtime.subscriptions import Notices
+from appliance.service import broker_lending
+from appliance.service.broker_lending import Lender
+from appliance.service.broker_process import Keeper
+from appliance.service.parts.base import BaseParts
+from appliance.sessions.outbox import Outbox, Patience
+from appliance.store.process_registry import Roster
+from appliance.store.process_registry import Worker as Buried
+from appliance.work.tasks import TaskAdded, TaskChanged, Tasks
+from appliance.work.tick import DueSchedules, TickParts, Ticks
+from appliance.work.work_events import WorkDone, WorkerIdle, WorkStarting
+from appliance.work.worker import Post, Shift
+from appliance.work.worker_control import Crew
+from appliance.work.worker_log import Phases
+
+LOG = logging.getLogger(__name__)
+Worker = Annotated[str, Range(1, 64), "its id, or the beginning or end of it"]
+
+
+class OthersWrote(Struct, frozen=True):
+    """Another process says that it did something: it may have written entries, and left work to this one."""
+
+
+class RemindersWanted(Struct, frozen=True):
+    """A person who asks is told of what became due, without a core that fires and sends it."""
+
+
+class QueueParts:
+    """Tasks, workers and notifications of one core."""
+
+    def __init__(self, base: BaseParts, broker: Keeper) -> None:
+        store, runs, settings = base.store, base.runs, base.settings
+        self._base = base
+        self._broker = broker
+        self.outbox = Outbox(store, runs.process, Patience(**asdict(settings().outbox)))
+        self.notices = Notices()
+        look_s = lambda: settings().orchestrator.result_poll_ms / 1000  # noqa: E731
+        self.live = Live(runs, self.notices, self.outbox, self._deliver, look_s)
+        store.on_commit(self.notices.stir)
+        self.tasks = Tasks(store, base.events, passed=base.passed)
+        self.roster = Roster(store, base.leases, base.runtime / "workers")
+        self.crew = Crew(base.home, base.environ, store, self.roster, self.tasks, self._pace)
+        self.channel = Local(self.outbox, runs, self.notices)
+        self.quiet = Quiet(store, lambda: settings().notifications)
+        preferred = PreferredChannel(base.home.box).find
+        self.courier = Courier(self.outbox, preferred=preferred, quiet=self.quiet, notices=self.notices, passed=base.passed)
+        self.courier.register(LOCAL, self.channel)
+        self.connections = Connections(self.courier)
+        self.drops = Drops(base.home.drop, store, runs, self.outbox, self.tasks, passed=base.passed)
+        base.events.subscribe(TaskAdded, lambda added: self.changed())
+        base.events.subscribe(TaskChanged, self._nudge)
+        base.events.subscribe(TaskReady, lambda ready: self.changed())
+        base.events.subscribe(WorkStarting, lambda starting: self._start_broker())
+        base.events.subscribe(WorkerIdle, lambda idle: self._rest_broker())
+        base.events.subscribe(WorkDone, lambda done: self._tell())
+
+    def build_shift(self, post: Post, phases: Phases, parts: TickParts, schedules: DueSchedules | None) -> Shift:
+        """A worker of these parts; run it from the main thread of its own process."""
+        ticks = Ticks(parts, self._pace, phases, schedules=schedules, passed=self._base.passed)
+        return Shift(post, self.roster, self.crew, self._base.runs, ticks, self._pace, phases)
+
+    @method("queue.counts", access="all", is_quiet=True)
+    def counts(self) -> dict[str, Any]:
+        """How many `tasks`, `workers` and `letters` there are in each state."""
+        return {"tasks": self.tasks.counts(), "workers": self.crew.counts(), "letters": self.outbox.counts()}
+
+    def changed(self) -> None:
+        """Something was added to the queue or has ended in it: idle workers look, letters leave."""
+        try:
+            self.crew.wake()
+        except OwlError as error:
+            LOG.warning("workers were not told of new work: %s", error)
+        self.outbox.bell()
+        self.notices.stir()
+
+    def take_drops(self) -> None:
+        """Do what was left as files, for the one core of a home; before `recover`, so that a late result finds its call open."""
+        self.drops.prepare()
+        try:
+            self.drops.take()
+        except OwlError as error:
+            LOG.error("not everything in drop/ could be taken: %s", error)
+        self.changed()  # told of a task before it was committed, a worker may have found nothing
+
+    def close(self) -> None:
+        """Begin to send nothing more, and wait for what is being sent."""
+        self.connections.close()
+        if not self.courier.close():
+            LOG.warning("a channel did not end in time")
+
+    # -- what follows from what -----------------------------------------------------------------------
+
+    def _pace(self) -> Workers:
+        return self._base.settings().workers
+
+    def _start_broker(self) -> None:
+        """A worker has a broker while there is something to do."""
+        if isinstance(self._broker, Lender):
+            self._broker.start()
+
+    def _rest_broker(self) -> None:
+        if isinstance(self._broker, Lender):
+            self._broker.rest()
+
+    def _nudge(self, changed: TaskChanged) -> None:
+        """A task is to be stopped, or may begin now."""
+        try:
+            self.crew.nudge(changed.task)
+        except OwlError as error:
+            LOG.warning("the worker of task %d was not told: %s", changed.task.id, error)
+        self.changed()
+
+    def _tell(self) -> None:
+        """As a worker: let the core know what changed, and without one the other workers."""
+        if not broker_lending.tell(self._base.home, self._base.environ):
+            self.changed()
+
+    # -- methods --------------------------------------------------------------------------------------
+
+    @method("queue.changed", access="all", is_quiet=True)
+    def hear_of_change(self) -> dict[str, Any]:
+        """Say that another process has stored notifications or tasks: idle workers and the sender look for them."""
+        self.changed()
+        self._base.events.publish(OthersWrote())
+        return {}
+
+    def _deliver(self) -> None:
+        """Without a core nobody has fired and sent what became due: a person who asks is told of it now."""
+        if not self.courier.is_started:
+            self._base.events.publish(RemindersWanted())
+            self.courier.flush()
+
+    @method("worker.stop")
+    def stop_worker(self, id: Worker) -> dict[str, Any]:
+        """Ask a worker to stop; it gives back what it holds. `state` is "stopping" when that takes longer than a moment."""
+        stopped = self.crew.stop(id)
+        self.changed()  # what it held is given back
+        return stopped
+
+    @method("worker.kill")
+    def kill_worker(self, id: Worker) -> dict[str, Any]:
+        """End a worker at once; what it held is pending again."""
+        killed = self.crew.kill(id)
+        self._base.runs.recover(_ignore)
+        self.changed()
+        return killed
+
+    @method("worker.reap")
+    def reap_workers(self) -> list[Buried]:
+        """Bury workers that have died or are silent for too long, and give back what they held; those buried."""
+        buried = self.crew.reap()
+        self._base.runs.recover(_ignore)
+        if buried:
+            self.changed()
+        return buried
+
+    @method("core.broker", access="all", is_quiet=True)
+    def lend_broker(
+        self, reason: Annotated[str, 'empty only asks; "needed" starts it; anything else says that it is sick'] = "", *, call: Call
+    ) -> dict[str, str]:
+        """Where the core's broker listens and what it asks for, for workers of the core's own user. Never kept anywhere."""
+        if call.uid != os.getuid():
+            raise Refused("the broker is lent to the core's own user alone", hint="ask the core instead")
+        if reason:
+            self._broker.revive(reason)
+        return {"socket": str(self._broker.socket), "token": self._broker.token}
+
+
+def _ignore(event: Event) -> None:
+    """Nobody listens to what a dead worker left."""
