@@ -41,6 +41,7 @@ from appliance.secrets.vault_client import Strongbox
 from appliance.service.core import Core
 from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
+from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.heartbeat import HeartbeatParts
 from appliance.service.parts.mcp_servers import Harbor
 from appliance.service.parts.queue import QueueParts
@@ -84,7 +85,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: commands that run", (CommandOutput,)),
     ("Core: grants", (Grants,)),
     ("Core: the vault", (Strongbox,)),
-    ("Core: usage and models", (Accounts, Models, LocalModels)),
+    ("Core: usage and models", (Accounts, Models, LocalModels, ModelOffers)),
     ("Core: the queue", (QueueParts, Crew, Outbox)),
     ("Core: other agents", (Guests,)),
     ("Core: MCP servers", (Hub, Harbor)),

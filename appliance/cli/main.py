@@ -448,6 +448,8 @@ def _ask(args: argparse.Namespace, home: Home) -> int:
         except Lost as lost:
             way = _another(lost, home)
             answer, result = terminal.ask(way, params, out, aside)
+        if not args.json and not args.later and sys.stderr.isatty():
+            terminal.offer(way, sys.stderr)
     if args.json:
         say_json({**result, "answer": answer.text, "notices": told})
     elif args.later:

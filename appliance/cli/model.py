@@ -28,7 +28,8 @@ from appliance.runtime.settings import Config
 
 # As the local model chooses its window and measures itself; a test compares the two.
 SMALLEST_WINDOW, WINDOW_STEP = 512, 256
-TALKS = 8.0  # tokens/s that one can read along with, as `service.model_check` has it; a test compares the two
+TALKS = 8.0  # tokens/s that one can read along with, as `service.bench.model_check` has it; a test compares the two
+HOW_TO_ANSWER = "owlbox model offer yes fetches it, owlbox model offer no ends the question."
 CACHE_PARTS = {"f16": 1.0, "q8_0": 34 / 64}
 FIT_WORDS = {"yes": "yes", "tight": "with a smaller window", "no": "no"}
 # ggml tensor types by the names people know.
@@ -82,6 +83,8 @@ def commands(command: Callable[..., Any], parser: type[argparse.ArgumentParser])
     made.add_argument("--yes", action="store_true", help="do not ask")
     made.add_argument("--force", action="store_true", help="even when it is in use")
     made.add_argument("--cache", action="store_true", help="its copy for other homes of this user too")
+    made = command("offer", offer, "the better model that fits this computer; say yes or no to it", known)
+    made.add_argument("answer", nargs="?", default="", choices=["", "yes", "no"], help="yes fetches it, no ends the question")
     made = command("use", use, "answer with this model, or find by meaning with this embedding model", known)
     made.add_argument("model", help="the name of an installed model")
     made = command("info", info, "everything about one model; reads the whole file", known)
@@ -120,6 +123,29 @@ def add(args: argparse.Namespace, home: Home) -> int:
     finally:
         progress.end()
     return show(args, {"model": path.stem, "path": str(path)}, f"{path.stem} is ready: {path}")
+
+
+def offer(args: argparse.Namespace, home: Home) -> int:
+    """Show what is offered and how far it is, or answer it; without a core that stays the download happens here."""
+    progress = terminal.Progress()
+    with connected(home) as way:
+        if not args.answer:
+            found = way.call("model.offer")
+            said = found["text"] or "No better model is offered: owlbox model list shows all, owlbox model add NAME fetches one."
+            if found["state"] in ("offered", "declined"):
+                said += " It was declined." if found["state"] == "declined" else f" {HOW_TO_ANSWER}"
+            return show(args, found, said)
+        found = way.call("model.answer_offer", {"is_wanted": args.answer == "yes"})
+        if found["is_left"]:
+            if not args.json:
+                say(found["text"])
+            try:
+                found = way.call(
+                    "model.fetch_offer", {}, lambda name, value: progress.show(value["step"], value["done"], value["steps"])
+                )
+            finally:
+                progress.end()
+    return show(args, found, str(found["text"]))
 
 
 def remove(args: argparse.Namespace, home: Home) -> int:

@@ -166,14 +166,15 @@ def find(home: Home, name: str) -> Model:
     )
 
 
-def add(home: Home, name_or_path: str, progress: Progress) -> Path:
+def add(home: Home, name_or_path: str, progress: Progress, *, at_s: float | None = None) -> Path:
     """The verified model file in models/, fetched or copied if it was not there.
 
-    `progress(stage, done_bytes, total_bytes)` is called often; a total of 0 is not known.
+    `progress(stage, done_bytes, total_bytes)` is called often; a total of 0 is not known. `at_s` is the time that a model of the
+    catalogue which was not there is given: one before that of the newest does not answer yet.
     """
     entry = entries(home).get(name_or_path)
     if entry is not None:
-        return _add_known(home, entry, progress)
+        return _add_known(home, entry, progress, at_s)
     path = Path(name_or_path).expanduser()
     if name_or_path.endswith(".gguf") or path.exists():
         return _add_file(home, path, progress)
@@ -276,7 +277,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "owlbox" / "models"
 
 
-def _add_known(home: Home, entry: Entry, progress: Progress) -> Path:
+def _add_known(home: Home, entry: Entry, progress: Progress, at_s: float | None = None) -> Path:
     if not entry.sha256:
         hint = f"write its sha256 into {home.models / OWN}, from a source that you trust"
         raise Refused(f"{entry.name} has no SHA-256 in the catalogue, so nobody could tell whether it is the right file", hint=hint)
@@ -301,7 +302,7 @@ def _add_known(home: Home, entry: Entry, progress: Progress) -> Path:
                 _require_room(cached.parent, 2 * entry.download_bytes + entry.size_bytes)
                 _fetch(entry, cached, progress)
         _sweep(home.models)
-        _share(cached, target, entry, progress)
+        _share(cached, target, entry, progress, at_s)
     return target
 
 
@@ -473,22 +474,29 @@ def digest(path: Path, stage: str, progress: Progress) -> str:
     return sha256.hexdigest()
 
 
-def _share(cached: Path, target: Path, entry: Entry, progress: Progress) -> None:
+def _share(cached: Path, target: Path, entry: Entry, progress: Progress, at_s: float | None) -> None:
     """Put the cached model into models/: a hard link where that works, else a copy."""
     part = target.with_name(f".{target.name}.{os.getpid()}{PART}")
     part.unlink(missing_ok=True)
     try:
+        if at_s is not None and cached.stat().st_nlink > 1:
+            raise FileExistsError(cached)  # another home uses it, where its time says which model answers
         os.link(cached, part)
+        if at_s is not None:
+            os.utime(part, (at_s, at_s))
     except OSError:
+        part.unlink(missing_ok=True)
         _require_room(target.parent, entry.size_bytes)
         with cached.open("rb") as source:
-            _write(target, source, cached.stat().st_size, "copy", progress, entry.sha256)
+            _write(target, source, cached.stat().st_size, "copy", progress, entry.sha256, at_s)
         return
     os.replace(part, target)
     paths.flush(target.parent)
 
 
-def _write(target: Path, source: BinaryIO, size: int, stage: str, progress: Progress, sha256: str = "") -> None:
+def _write(
+    target: Path, source: BinaryIO, size: int, stage: str, progress: Progress, sha256: str = "", at_s: float | None = None
+) -> None:
     """Copy `source` to `target` so that it appears complete, verified and flushed, or not at all."""
     seen, done = hashlib.sha256(), 0
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=PART, dir=target.parent)
@@ -506,6 +514,8 @@ def _write(target: Path, source: BinaryIO, size: int, stage: str, progress: Prog
             raise BadInput(
                 f"{target.name}: the {stage} has {done} bytes and the wrong SHA-256 or size, expected {size}", hint="try again"
             )
+        if at_s is not None:
+            os.utime(name, (at_s, at_s))
         os.replace(name, target)
         paths.flush(target.parent)
     finally:

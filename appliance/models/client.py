@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
+from msgspec.structs import replace
+
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, Lost, OwlError
 from appliance.models.failover import denied
@@ -39,10 +41,13 @@ class Models:
         silence_s: float = 30.0,
         health_s: float = HEALTH_S,
         account: Callable[[Route, Ask, Finish], object] | None = None,
-        only: str = "",
+        only: tuple[str, bool] = ("", False),
     ) -> None:
-        """`account` is told of every answer; where it fails the answer is none the worse. `only` is the one route of every pool."""
-        self._only = only
+        """`account` is told of every answer; where it fails the answer is none the worse.
+
+        `only` is the one route of every pool, "" for those of the configuration, and whether all is asked in the background.
+        """
+        self._only, self._is_background = only
         self._where = path
         self._token = token
         self._revive = revive
@@ -70,6 +75,7 @@ class Models:
 
     def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         """Pieces as they come, then one Finish. Closing the generator stops the model."""
+        ask = replace(ask, is_background=True) if self._is_background else ask
         end_s = monotonic_s() + ask.deadline_s
         losses = 0
         while True:

@@ -56,11 +56,12 @@ class Given:
     restarts = 0
     last_end = ""
 
-    def __init__(self, socket: Path, token: str = "", route: str = "") -> None:
-        """`route` is the only one that it is asked for, whatever the pools say; "" for any."""
+    def __init__(self, socket: Path, token: str = "", route: str = "", *, is_background: bool = False) -> None:
+        """`route` is the only one that it is asked for, whatever the pools say; `is_background` lets others go first."""
         self.socket = Path(jsonrpc.check_path(str(socket)))
         self.token = token
         self.route = route
+        self.is_background = is_background
 
     def is_running(self) -> bool:
         """True: the socket is there, and asking at it starts the broker if need be."""

@@ -83,6 +83,7 @@ from appliance.service.broker_process import Broker, Given, Keeper
 from appliance.service.broker_renewal import Renewal
 from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
+from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.base import build_base
 from appliance.service.parts.commands import Floor, Workshop
 from appliance.service.parts.heartbeat import HeartbeatParts
@@ -156,7 +157,7 @@ class Core:
             wait_s=settings.llm.broker_wait_s,
             silence_s=settings.orchestrator.health_interval_ms / 1000,
             account=accounts.add,
-            only=broker.route if broker is not None else "",
+            only=(broker.route, broker.is_background) if broker is not None else ("", False),
         )
         self.local = LocalModels(home, current, self.models, self.broker)
         self.strongbox = Strongbox(self.models.call, self.redactor)
@@ -204,6 +205,7 @@ class Core:
         )
         self.queue = QueueParts(base, self.broker)
         self.tasks, self.outbox = self.queue.tasks, self.queue.outbox
+        self.offers = ModelOffers(home, current, self.local, self.queue.tell, is_lasting=is_shared)
         self.events.subscribe(OthersWrote, lambda wrote: self._woke())
         floor = Floor(
             home, environ, self.runtime, current, self.store, self.runs, self.entries, self.views, self.verbs, self.warden
@@ -310,6 +312,7 @@ class Core:
         seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.of
         self.sight = Sight(*seen)
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
+        self.shutdown.component("offers", self.offers.close)
         self.shutdown.component("unasked", self.unasked.close)
         self.shutdown.component("scheduled messages", self.scheduled_messages.close)
         self.shutdown.component("schedules", self.schedules.close)
@@ -332,7 +335,7 @@ class Core:
             *(self, self.runs, made, made.branches, made.transcripts, undo, self.models, accounts, sizes, self.sight),
             *(self.skills, PromptDocuments(home.box), intake, self.strongbox, self.warden.ledger, self.warden.methods),
             *(self.taint.grants, self.local, self.workshop.methods, self.servers, self.servers.hub, guests, self.troupe, self.jobs),
-            *(self.queue, self.queue.crew, self.outbox, self.queue.live, self.unasked),
+            *(self.offers, self.queue, self.queue.crew, self.outbox, self.queue.live, self.unasked),
             *(ThreadMethods(self.inbox, self.runs), SessionMethods(made), SqlMethods(self.store), ToolMethods(self.toolbox)),
             EntryMethods(self.entries, self.runs, self.verbs, self.project, self.approvals, made),
             ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),

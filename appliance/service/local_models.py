@@ -20,11 +20,10 @@ from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
 from appliance.runtime.signatures import Range
-from appliance.service import model_check
-from appliance.service.bench import everyday_runs
+from appliance.service.bench import everyday_runs, model_check
 from appliance.service.bench.everyday_runs import Everyday, Way
+from appliance.service.bench.model_check import Calls, Progress
 from appliance.service.broker_process import Keeper
-from appliance.service.model_check import Calls, Progress
 
 NUMBERS_S = 180.0  # that speed and calls may take, and at most half of the time given
 GOOD, PASSABLE = 0.8, 0.5
@@ -87,15 +86,22 @@ class LocalModels:
 
         return self.bench(model, seconds, show, call.cancel)
 
-    def bench(self, model: str, seconds: float, progress: Progress, cancel: CancelToken) -> dict[str, Any]:
-        """Numbers, the everyday set and a verdict about a local model, "" for the one that answers; its tier is kept."""
+    def bench(
+        self, model: str, seconds: float, progress: Progress, cancel: CancelToken, *, is_background: bool = False
+    ) -> dict[str, Any]:
+        """Numbers, the everyday set and a verdict about a local model, "" for the one that answers; its tier is kept.
+
+        With `is_background` people's questions go first.
+        """
         end_s = monotonic_s() + seconds
         route = self._models.plan(f"{LOCAL}/{model}" if model else "")[0]
-        numbers = model_check.qualify(self._models, route, progress, cancel, seconds=min(seconds / 2, NUMBERS_S))
+        numbers = model_check.qualify(
+            self._models, route, progress, cancel, seconds=min(seconds / 2, NUMBERS_S), is_background=is_background
+        )
         path = None if route.provider != "llama" else self.tiers.file_of(route)
         if path is None:
             return {**to_plain(numbers), "everyday": [], "tier": "", "basis": "", "answers": []}
-        way = Way(self._home.models, self._broker.socket, self._broker.token, route.model)
+        way = Way(self._home.models, self._broker.socket, self._broker.token, route.model, is_background)
         notes = list(numbers.notes)
 
         def run(tier: Tier) -> Everyday:
@@ -121,10 +127,6 @@ class LocalModels:
         numbers = replace(numbers, notes=tuple(notes), verdict=(*told(found, numbers.calls, tier), *numbers.verdict))
         more = {"everyday": [to_plain(row) for row in found.rows()], "tier": tier, "basis": BASES[basis]}
         return {**to_plain(numbers), **more, "answers": [to_plain(one) for one in found.answers]}
-
-    def qualify(self, path_stem: str, seconds: float, cancel: CancelToken) -> dict[str, Any]:
-        """The same for a model that nobody waits for; OwlError when it cannot be loaded or asked."""
-        return self.bench(path_stem, seconds, lambda step, done, steps: None, cancel)
 
 
 def settle(found: Everyday, calls: Calls, run: Callable[[Tier], Everyday]) -> Everyday:

@@ -249,6 +249,7 @@ class Face(App[None]):
             self._panel.enter()
             self.weigh()
             self.chat.ask("notice.waiting", {}, self._waited)
+            self.chat.ask("model.first_offer", {}, self._offered, failed=lambda error: None)
             thread, prompt, self._thread, self._prompt = self._thread, self._prompt, "", ""
             if thread:
                 self.chat.resume(thread, prompt)
@@ -274,6 +275,11 @@ class Face(App[None]):
     def ring(self, text: str) -> None:
         """A banner with a bell, for what nobody asked for just now."""
         self.screen_stack[0].query_one(Banner).ring(text)
+
+    def _offered(self, found: dict[str, Any]) -> None:
+        """A better model fits this computer, which this person was not told yet."""
+        if found["text"]:
+            self.ring(f"{found['text']} /offer yes fetches it, /offer no ends the question.")
 
     def _waited(self, waiting: list[dict[str, Any]]) -> None:
         """What this person was told while no screen was open."""

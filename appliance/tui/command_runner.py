@@ -121,6 +121,7 @@ class Executor:
             "inject": lambda text: self._run("run.inject", lambda _: self._say("the owl hears it at its next step"), text=text),
             "approval": self._approval,
             "model": self._model,
+            "offer": self._offer,
             "sessions": lambda _: self._ask("session.list", {"limit": 100}, self._sessions),
             "archive": lambda _: self._ask("thread.view", {"id": self._thread, "after": MORE_PAGES}, self._archive),
         }
@@ -135,7 +136,11 @@ class Executor:
         if word == "/resume":
             wanted = [t for t in self._threads if t["id"] != self._thread and _fits(t, rest)]
             return tuple(Offer(f"/resume {t['id']}", ago(t["updated_ms"], now_ms()), shown=named(t)) for t in wanted)
-        choices = {"/approval": APPROVALS, "/model": dict.fromkeys(self._pools, "")}.get(word, {})
+        choices = {
+            "/approval": APPROVALS,
+            "/offer": {"yes": "fetch it", "no": "do not ask again"},
+            "/model": dict.fromkeys(self._pools, ""),
+        }.get(word, {})
         return tuple(Offer(f"{word} {one}", about) for one, about in choices.items() if one.startswith(rest) and one != rest)
 
     def prepare(self, text: str, then: Callable[[], None]) -> None:
@@ -271,6 +276,14 @@ class Executor:
             self._run("run.config", lambda _: self._say(told), settings={"model": pool})
         else:
             self._run("run.config", lambda run: self._say(f"answered by {run['settings'].get('model') or 'the default pool'}"))
+
+    def _offer(self, answer: str) -> None:
+        if answer in ("yes", "no"):
+            self._ask("model.answer_offer", {"is_wanted": answer == "yes"}, lambda done: self._say(done["text"]))
+        elif answer:
+            self._say(f"/offer {answer[:40]}: there is yes and no", True)
+        else:
+            self._ask("model.offer", {}, lambda found: self._say(found["text"] or "no better model is offered"))
 
     def _sessions(self, found: list[dict[str, Any]]) -> None:
         width = max((len(one["id"]) for one in found), default=0)

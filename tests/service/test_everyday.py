@@ -17,8 +17,8 @@ from appliance.records import Tier
 from appliance.runtime.paths import Home
 from appliance.service.bench import everyday
 from appliance.service.bench.everyday_runs import CATEGORIES, Answered, Everyday
+from appliance.service.bench.model_check import Calls
 from appliance.service.local_models import MEANING, settle, told
-from appliance.service.model_check import Calls
 
 ALL_CALLS = Calls(10, 10, 10, 9)
 NO_CALLS = Calls(10, 2, 1, 0)

@@ -25,8 +25,8 @@ from appliance.models.pool import Pool
 from appliance.records import Ask, Finish, Message, Part, ToolCall
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
-from appliance.service import model_check
-from appliance.service.model_check import Calls, Qualification, advise, counted, judge, unread
+from appliance.service.bench import model_check
+from appliance.service.bench.model_check import Calls, Qualification, advise, counted, judge, unread
 
 GOOD = Qualification(
     "owl-1b", "llama", "local", 4096,

@@ -1,1 +1,1 @@
-"""The everyday set: requests that a person makes, put to a model in a home of its own, and judged by program."""
+"""What a model is good for on this device: its speed and calls, and everyday requests put to it in a home of its own."""

@@ -25,12 +25,16 @@ CATEGORIES = ("talk", "notes", "unknown", "state", "act", "text")
 
 
 class Way(Struct, frozen=True):
-    """How a model is asked: the folder of its file, where the broker listens and what it knows us by, and the file's stem."""
+    """How a model is asked: the folder of its file, where the broker listens and what it knows us by, and the file's stem.
+
+    With `is_background` what people ask meanwhile goes first.
+    """
 
     models: Path
     socket: Path
     token: str
     stem: str
+    is_background: bool = False
 
 
 class Answered(Struct, frozen=True):
@@ -122,7 +126,7 @@ def run(way: Way, tier: Tier, seconds: float, tell: Callable[[int, int, str], ob
             clock.start()
             assert child.stdin is not None and child.stdout is not None and child.stderr is not None
             try:
-                child.stdin.write(json.dumps(asked | {"folder": folder}) + "\n")
+                child.stdin.write(json.dumps(asked | {"folder": folder, "is_background": way.is_background}) + "\n")
                 child.stdin.close()
             except BrokenPipeError:
                 pass  # it has ended, and says why

@@ -19,6 +19,7 @@ from appliance.channels.local import LOCAL, Local
 from appliance.channels.preferred_channel import PreferredChannel
 from appliance.channels.quiet_hours import Quiet
 from appliance.channels.rpc.live import Live
+from appliance.clock import new_id
 from appliance.errors import OwlError, Refused
 from appliance.records import Event
 from appliance.runtime.methods import Call, method
@@ -29,7 +30,7 @@ from appliance.service import broker_lending
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Keeper
 from appliance.service.parts.base import BaseParts
-from appliance.sessions.outbox import Outbox, Patience
+from appliance.sessions.outbox import Letter, Outbox, Patience
 from appliance.store.process_registry import Roster
 from appliance.store.process_registry import Worker as Buried
 from appliance.work.tasks import TaskAdded, TaskChanged, Tasks
@@ -89,6 +90,11 @@ class QueueParts:
     def counts(self) -> dict[str, Any]:
         """How many `tasks`, `workers` and `letters` there are in each state."""
         return {"tasks": self.tasks.counts(), "workers": self.crew.counts(), "letters": self.outbox.counts()}
+
+    def tell(self, person: str, text: str) -> None:
+        """A line for a person that nobody asked for just now, in their last thread and on their screen."""
+        self.outbox.put(Letter(f"told:{new_id()}", person, text, session=f"{LOCAL}:{person}", channel=LOCAL), durable=True)
+        self.changed()
 
     def changed(self) -> None:
         """Something was added to the queue or has ended in it: idle workers look, letters leave."""
