@@ -7,7 +7,6 @@ While it serves, nothing else of this process can write to the agent.
 
 import argparse
 import os
-import pwd
 import signal
 import socket
 import stat
@@ -28,6 +27,7 @@ from appliance.runtime import paths
 from appliance.runtime.jsonrpc import MAX_PATH_BYTES
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import STARTING_S, Client
+from appliance.runtime.users import user_name
 
 FINISH_S = 10.0  # for what was asked before the agent hung up
 CALL_S = 150.0  # as for any command: a search may have to load a model first
@@ -169,10 +169,7 @@ def _peer(number: int) -> str:
         raise BadInput("--peer needs a socket as standard input", hint="it is for owlbox-server@.service")
     with socket.socket(fileno=os.dup(number)) as sock:
         uid = _uid(sock) if sock.family == socket.AF_UNIX else os.getuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return user_name(uid)
 
 
 def _uid(sock: socket.socket) -> int:
