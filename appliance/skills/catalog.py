@@ -351,6 +351,12 @@ class Skills:
             self._remember()
         return one
 
+    def set_source(self, one: FoundSkill, source: str) -> None:
+        """Remember where a skill came from."""
+        self._records.set_source(one.owner, one.skill.name, source)
+        with self._guard:
+            self._remember()
+
     def count_use(self, one: FoundSkill) -> None:
         """Remember that a skill was read or called."""
         self._records.count_use(one.owner, one.skill.name)

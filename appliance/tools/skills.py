@@ -1,0 +1,128 @@
+"""Tools for skills: list, read, search, write, edit and delete them.
+
+What a model writes is checked like what a person writes. It stays untrusted: its description stands in no prompt until a person
+trusts it, because the words of a model may be those of a page that it has read.
+"""
+
+from typing import Annotated, Literal, TypedDict
+
+from appliance.agent.dispatch import actor_of
+from appliance.agent.tool_results import Reply
+from appliance.agent.toolbox import Caller, Needs, tool
+from appliance.errors import BadInput
+from appliance.policy.taint import Reach
+from appliance.runtime.signatures import Range
+from appliance.skills.arguments import usage_of
+from appliance.skills.catalog import Skills
+from appliance.skills.skill_file import Argument, normalise_name
+from appliance.skills.skill_service import SkillService
+from appliance.text.edits import LinePatch
+
+WRITES = Needs(reach=Reach("skill", target="name"))
+Name = Annotated[str, Range(1, 200), "the skill's name"]
+
+
+class ListedSkill(TypedDict):
+    name: str
+    description: str
+    missing: str
+
+
+class SkillList(TypedDict):
+    skills: list[ListedSkill]
+    total: int
+
+
+class SkillText(TypedDict):
+    name: str
+    text: str
+    files: list[str]
+
+
+class WrittenSkill(TypedDict):
+    name: str
+    path: str
+    created: bool
+
+
+@tool(group="skills", is_read_only=True, menu=())
+def skill_list(
+    limit: Annotated[int, Range(1, 200)] = 50, offset: Annotated[int, Range(0, 100_000)] = 0, *, skills: Skills
+) -> Reply[SkillList]:
+    """List the skills that there are, by name."""
+    found = skills.listing()
+    page = [ListedSkill(name=one.name, description=_shown(one.description, one.is_trusted), missing=one.missing) for one in found]
+    page = page[offset : offset + limit]
+    lines = [f"{one['name']}: {one['description']}{' (needs ' + one['missing'] + ')' if one['missing'] else ''}" for one in page]
+    rest = len(found) - offset - len(page)
+    if rest > 0:
+        lines.append(f"and {rest} more: offset={offset + len(page)}")
+    return Reply(SkillList(skills=page, total=len(found)), "\n".join(lines) or "No skills found.")
+
+
+@tool(group="skills", is_read_only=True, menu=(), needs=Needs(reads=("skill",)))
+def skill_read(
+    name: Name, path: Annotated[str, "a file beside it, such as references/x.md"] = "", *, skills: Skills, skill_service: SkillService
+) -> Reply[SkillText]:
+    """Read how a skill is done, or a file that belongs to it."""
+    found = skill_service.view(name, path)
+    one = skills.get(name)
+    skills.count_use(one)
+    rest = f"\n\nFiles beside it: {', '.join(found['files'])}" if found["files"] and not path else ""
+    return Reply(SkillText(name=one.skill.name, text=found["text"], files=found["files"]), found["text"] + rest)
+
+
+@tool(group="skills", is_read_only=True, menu=())
+def skill_search(query: str, top_k: Annotated[int, Range(1, 50)] = 10, *, skills: Skills) -> Reply[list[ListedSkill]]:
+    """Find skills by words."""
+    found = [skills.describe(skills.get(hit.skill.name)) for hit in skills.search(query, top_k)]
+    data = [ListedSkill(name=one.name, description=_shown(one.description, one.is_trusted), missing=one.missing) for one in found]
+    return Reply(data, "\n".join(f"{one['name']}: {one['description']}" for one in data) or f"No skill has {query!r} in it.")
+
+
+@tool(group="skills", menu=(), needs=WRITES)
+def skill_write(
+    name: Name,
+    description: Annotated[str, Range(1, 1024), "one sentence: what it does and when to use it"],
+    body: Annotated[str, "the steps, in Markdown"],
+    arguments: Annotated[tuple[Argument, ...], "words after /name"] = (),
+    on_conflict: Annotated[Literal["error", "overwrite"], "when there is one of this name"] = "error",
+    *,
+    skill_service: SkillService,
+    caller: Caller,
+) -> Reply[WrittenSkill]:
+    """Write a new skill, which can be called as /name from the next message on."""
+    one, is_new = skill_service.create(
+        name, description, body, arguments, is_overwriting=on_conflict == "overwrite", by=actor_of(caller)
+    )
+    text = f"{'Wrote' if is_new else 'Replaced'} the skill {one.skill.name}. {usage_of(one.skill)} uses it from the next message on."
+    return Reply(WrittenSkill(name=one.skill.name, path=str(one.skill.path), created=is_new), text)
+
+
+@tool(group="skills", menu=(), needs=WRITES)
+def skill_edit(
+    name: Name,
+    patches: Annotated[tuple[LinePatch, ...], "lines from 1, both included; end_line 0 inserts, empty content deletes"],
+    *,
+    skill_service: SkillService,
+    caller: Caller,
+) -> Reply[WrittenSkill]:
+    """Change lines of a skill's file; refused when the result is no skill any more."""
+    if not patches:
+        raise BadInput("no patch is given", outcome="invalid_arguments")
+    one = skill_service.edit(name, patches, by=actor_of(caller))
+    return Reply(
+        WrittenSkill(name=one.skill.name, path=str(one.skill.path), created=False), f"Changed the skill {one.skill.name}."
+    )
+
+
+@tool(group="skills", menu=(), needs=WRITES)
+def skill_delete(name: Name, *, skill_service: SkillService, caller: Caller) -> str:
+    """Delete a skill with its files."""
+    path = skill_service.delete(name, by=actor_of(caller))
+    return f"Deleted the skill {normalise_name(name) or name} ({path})."
+
+
+def _shown(description: str, is_trusted: bool) -> str:
+    """A description, or that nobody trusts it yet: a list is no place for a stranger's words."""
+    return description if is_trusted else "(not trusted: skill_read shows it)"
