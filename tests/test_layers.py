@@ -80,6 +80,7 @@ mcp.bridge_client: subprocess
 cli: argparse readline
 cli.screen: subprocess
 cli.document: subprocess
+cli.skill: subprocess
 nobody: sqlite3
 """
 # Parts of those that open no side door: data files of the package, versions of what is installed; records of msgspec.

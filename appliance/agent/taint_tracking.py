@@ -142,7 +142,8 @@ class Origins:
             if not path:
                 continue
             if path.startswith(SKILL):
-                name = path.removeprefix(SKILL).partition("/")[0]
+                parts = path.removeprefix(SKILL).split("/")
+                name = parts[2] if parts[0] in ("user", "group") and len(parts) == 3 else parts[0]
                 found += [] if self._skills is None or self._skills.is_ours(name) else [Mark("skill", name)]
             elif (mark := of_path(path)) is not None:
                 found.append(mark)

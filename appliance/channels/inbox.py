@@ -30,6 +30,8 @@ from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.sessions.outbox import Letter, Outbox
 from appliance.sessions.runs import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs, Start
 from appliance.sessions.sessions import NO_DOOR
+from appliance.skills.skill_service import Called, SkillService
+from appliance.store import visibility
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -69,15 +71,20 @@ class Inbox:
         relevant: Callable[[Inbound], str],
         outbox: Outbox,
         approvals: Approvals | None = None,
+        skills: SkillService | None = None,
         passed: Passed = nobody,
     ) -> None:
-        """`relevant` gives the passages that are shown with a message; without `approvals` nothing waits for a decision."""
+        """`relevant` gives the passages that are shown with a message; without `approvals` nothing waits for a decision.
+
+        Without `skills` a message that begins with a slash is text like any other.
+        """
         self._store = store
         self._runs = runs
         self._loops = loops
         self._relevant = relevant
         self._outbox = outbox
         self._approvals = approvals
+        self._skills = skills
         self._events = loops.events
         self._passed = passed
         self._guard = threading.Lock()
@@ -113,6 +120,9 @@ class Inbox:
         marks = list(inbound.marks)
         if inbound.own_chars is not None and 0 <= inbound.own_chars < len(inbound.text):
             marks.append(("document", "piped in with the message"))
+        if called := self._called(inbound):
+            shown |= {"rendered": called["text"], "own": 0}
+            marks += [] if called["is_trusted"] else [("skill", called["name"])]
         with self._store.write(durable=True) as execute:
             seen = execute(
                 "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)
@@ -148,6 +158,14 @@ class Inbox:
         if inbound.is_injected:
             self._loops.inject(run, loop)
         return Accepted(run, loop, event.seq, is_new=True)
+
+    def _called(self, inbound: Inbound) -> Called | None:
+        """What a message `/name words` stands for, None for any other; BadInput with the usage when a word is missing."""
+        if self._skills is None or not inbound.text.startswith("/"):
+            return None
+        session = self._runs.people.find(inbound.session)
+        with visibility.showing(session.context if session is not None else f"user:{inbound.sender_id}"):
+            return self._skills.expand(inbound.text)
 
     def _run_for(self, inbound: Inbound) -> str:
         title = " ".join(inbound.text.split())

@@ -235,17 +235,3 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadInput(f"--attributes {text[:60]} is no JSON object", hint=hint)
     return found
-
-
-def skills(args: argparse.Namespace, home: Home) -> int:
-    found = once(home, "skill.list", {})
-    if args.json:
-        return say_json(found)
-    for s in found:
-        words = ["[-]" if s["missing"] else "[+]", s["name"], "[always]" if s["always"] else "", s["description"]]
-        notes = [s["missing"], "" if s["is_trusted"] else "not trusted"]
-        words += [f"({note})" for note in notes if note]
-        say_line(" ".join(word for word in words if word))
-    if not found:
-        say("No skills found.")
-    return 0

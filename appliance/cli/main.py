@@ -195,8 +195,6 @@ def _knowing(command: Command) -> None:
     view.add_argument("--line", type=int, default=1, help="first line to show")
     view.add_argument("--limit", type=int, default=1000, help="how many lines")
     _verbs(command, known)
-    skills = command("skill", listings.skills, "what Owlbox knows how to do").add_subparsers(metavar="ACTION", parser_class=Parser)
-    command("list", listings.skills, "every skill, and why one cannot be used", skills)
 
 
 def _verbs(command: Command, known: Any) -> None:
@@ -322,6 +320,12 @@ def _mcp_serve(command: Command) -> None:
     mcp_serve.add(command)
 
 
+def _skills(command: Command) -> None:
+    from appliance.cli import skill
+
+    skill.add(command)
+
+
 def _casting(command: Command) -> None:
     from appliance.cli import role
 
@@ -380,7 +384,8 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("config",), _settings),
     (("init", "serve", "broker", "doctor", "maintain", "door", "docs"), _services),
     (("backup", "restore"), _saving),
-    (("entry", "skill"), _knowing),
+    (("entry",), _knowing),
+    (("skill",), _skills),
     (("model",), _models),
     (("thread", "session", "run"), _record),
     (("context",), _contexts),

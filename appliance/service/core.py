@@ -98,6 +98,7 @@ from appliance.service.pending_keys import Pending, Reloaded
 from appliance.service.undo import Undo
 from appliance.sessions.events import SPOKEN
 from appliance.sessions.history import History, Recall
+from appliance.skills.skill_service import SkillService
 from appliance.store import visibility
 from appliance.web.web_tools import Given as Outside
 from appliance.web.web_tools import Web
@@ -176,6 +177,9 @@ class Core:
         services: dict[str, Any] = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
         self.history = History(self.store, session_control.owners(settings.people))
         services |= {"passages": self.passages, "indexer": self.indexer, "history": self.history}
+        people = self.runs.people.contexts
+        skill_service = SkillService(self.skills, self.warden.ledger, people)
+        services |= {"skills": self.skills, "skill_service": skill_service}
         services["documents"] = Documents(home.box, self.runs.people.contexts, self.folder)
         services["overflow"] = Overflow(self.store, self.entries)
         kinds = Schemes()
@@ -288,6 +292,7 @@ class Core:
             relevant=self._relevant,
             outbox=self.outbox,
             approvals=self.approvals,
+            skills=skill_service,
             passed=passed,
         )
         scheduler = lambda: self.live.current.scheduler  # noqa: E731
@@ -333,7 +338,15 @@ class Core:
         # The objects whose marked functions a socket offers, and a command without a core calls.
         self.offered: tuple[object, ...] = (
             *(self, self.runs, made, made.branches, made.transcripts, undo, self.models, accounts, sizes, self.sight),
-            *(self.skills, PromptDocuments(home.box), intake, self.strongbox, self.warden.ledger, self.warden.methods),
+            *(
+                self.skills,
+                skill_service,
+                PromptDocuments(home.box),
+                intake,
+                self.strongbox,
+                self.warden.ledger,
+                self.warden.methods,
+            ),
             *(self.taint.grants, self.local, self.workshop.methods, self.servers, self.servers.hub, guests, self.troupe, self.jobs),
             *(self.offers, self.queue, self.queue.crew, self.outbox, self.queue.live, self.unasked),
             *(ThreadMethods(self.inbox, self.runs), SessionMethods(made), SqlMethods(self.store), ToolMethods(self.toolbox)),

@@ -225,7 +225,7 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
         elif event.kind == "compaction":
             messages.append(Message("user", f"(What was said before, in short: {event.content})", at_ms=event.at_ms))
         elif event.kind == "message" and event.role in ("user", "assistant"):
-            text = event.content
+            text = (event.input or {}).get("rendered") or event.content  # of a skill that was called by its name
             if event.role == "user" and event.input and event.input.get("relevant"):
                 text = f"{event.input['relevant']}\n\nQuestion: {text}"
             role: Any = event.role

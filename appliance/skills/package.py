@@ -104,7 +104,9 @@ def choose(files: Files, name: str, inner: str, source: str) -> Package:
 
 def check_files(files: Files) -> Files:
     """The same files, as long as their paths stay in the folder and they are within the bounds."""
-    return dict(_bounded((_checked(path), PackageFile(_limited(file.data, path), file.is_executable)) for path, file in files.items()))
+    return dict(
+        _bounded((_checked(path), PackageFile(_limited(file.data, path), file.is_executable)) for path, file in files.items())
+    )
 
 
 def _bounded(found: Iterator[tuple[str, PackageFile]]) -> Iterator[tuple[str, PackageFile]]:

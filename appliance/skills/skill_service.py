@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from appliance.errors import BadInput, Conflict, NotFound, Refused
+from appliance.errors import BadInput, Conflict, Refused
 from appliance.ingest.workspace_files import WorkspaceFiles
 from appliance.policy.audit_log import Ledger
 from appliance.runtime import paths
@@ -49,6 +49,7 @@ class Called(TypedDict):
 
     name: str
     text: str
+    is_trusted: bool
 
 
 class Offered(TypedDict):
@@ -99,7 +100,10 @@ class SkillService:
         found = (one.skill for one in self._skills.visible() if not one.skill.is_reserved)
         return [
             Offered(
-                name=skill.name, description=skill.description, usage=usage_of(skill), waits=bool(skill.arguments) or has_placeholders(skill)
+                name=skill.name,
+                description=skill.description,
+                usage=usage_of(skill),
+                waits=bool(skill.arguments) or has_placeholders(skill),
             )
             for skill in found
         ]
@@ -114,12 +118,30 @@ class SkillService:
             raise Refused(f"/{one.skill.name} cannot be used here: it needs {missing}", hint="install or set that first")
         text = render(one.skill, words)
         self._skills.count_use(one)
-        return Called(name=one.skill.name, text=text)
+        return Called(name=one.skill.name, text=text, is_trusted=self._skills.is_trusted(one))
+
+    def expand(self, message: str) -> Called | None:
+        """What a message stands for that calls a skill; None for one that does not, or names none that there is."""
+        word, _, words = (
+            message[1:].partition(" ") if message.startswith("/") and "\n" not in message.split(" ")[0] else ("", "", "")
+        )
+        name = word.lower()
+        if not name or name in RESERVED or all(one.skill.name != name for one in self._skills.visible()):
+            return None
+        return self.call(name, words)
 
     # -- changing ---------------------------------------------------------------------------------
 
     def create(
-        self, name: str, description: str, body: str, arguments: Sequence[Argument], *, is_overwriting: bool, by: str, owner: str = ""
+        self,
+        name: str,
+        description: str,
+        body: str,
+        arguments: Sequence[Argument],
+        *,
+        is_overwriting: bool,
+        by: str,
+        owner: str = "",
     ) -> tuple[FoundSkill, bool]:
         """Write a skill and trust it as its author does; gives it and whether it is new."""
         owner = self._owner(owner)
@@ -256,7 +278,9 @@ class SkillService:
         return one
 
     def _note(self, kind: str, name: str, owner: str, by: str, **more: object) -> None:
-        self._ledger.note(kind, actor=f"user:{by}" if ":" not in by else by, detail={"skill": name, "owner": owner or "all", **more})
+        self._ledger.note(
+            kind, actor=f"user:{by}" if ":" not in by else by, detail={"skill": name, "owner": owner or "all", **more}
+        )
 
 
 def _files_of(one: FoundSkill) -> list[str]:
@@ -294,7 +318,9 @@ def _skill_of(package: Package) -> Skill:
     front, _ = markdown.split(text)
     name = name_of(str(front.get("name") or package.name))
     skill = parse_skill(Path(name) / "SKILL.md", text)
-    if faults := [fault for fault in find_field_faults(front, text.split("---", 2)[1] if front else "", name) if "is missing" in fault]:
+    if faults := [
+        fault for fault in find_field_faults(front, text.split("---", 2)[1] if front else "", name) if "is missing" in fault
+    ]:
         raise BadInput(f"{package.source} is no skill: {'; '.join(faults)}", outcome="invalid_skill")
     return skill
 

@@ -6,7 +6,6 @@ trusts it, because the words of a model may be those of a page that it has read.
 
 from typing import Annotated, Literal, TypedDict
 
-from appliance.agent.dispatch import actor_of
 from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import BadInput
@@ -35,6 +34,7 @@ class SkillList(TypedDict):
 
 class SkillText(TypedDict):
     name: str
+    ref: str
     text: str
     files: list[str]
 
@@ -60,16 +60,20 @@ def skill_list(
     return Reply(SkillList(skills=page, total=len(found)), "\n".join(lines) or "No skills found.")
 
 
-@tool(group="skills", is_read_only=True, menu=(), needs=Needs(reads=("skill",)))
+@tool(group="skills", is_read_only=True, menu=())
 def skill_read(
-    name: Name, path: Annotated[str, "a file beside it, such as references/x.md"] = "", *, skills: Skills, skill_service: SkillService
+    name: Name,
+    path: Annotated[str, "a file beside it, such as references/x.md"] = "",
+    *,
+    skills: Skills,
+    skill_service: SkillService,
 ) -> Reply[SkillText]:
     """Read how a skill is done, or a file that belongs to it."""
     found = skill_service.view(name, path)
     one = skills.get(name)
     skills.count_use(one)
     rest = f"\n\nFiles beside it: {', '.join(found['files'])}" if found["files"] and not path else ""
-    return Reply(SkillText(name=one.skill.name, text=found["text"], files=found["files"]), found["text"] + rest)
+    return Reply(SkillText(name=one.skill.name, ref=one.ref, text=found["text"], files=found["files"]), found["text"] + rest)
 
 
 @tool(group="skills", is_read_only=True, menu=())
@@ -93,9 +97,11 @@ def skill_write(
 ) -> Reply[WrittenSkill]:
     """Write a new skill, which can be called as /name from the next message on."""
     one, is_new = skill_service.create(
-        name, description, body, arguments, is_overwriting=on_conflict == "overwrite", by=actor_of(caller)
+        name, description, body, arguments, is_overwriting=on_conflict == "overwrite", by=author_of(caller)
     )
-    text = f"{'Wrote' if is_new else 'Replaced'} the skill {one.skill.name}. {usage_of(one.skill)} uses it from the next message on."
+    text = (
+        f"{'Wrote' if is_new else 'Replaced'} the skill {one.skill.name}. {usage_of(one.skill)} uses it from the next message on."
+    )
     return Reply(WrittenSkill(name=one.skill.name, path=str(one.skill.path), created=is_new), text)
 
 
@@ -110,19 +116,22 @@ def skill_edit(
     """Change lines of a skill's file; refused when the result is no skill any more."""
     if not patches:
         raise BadInput("no patch is given", outcome="invalid_arguments")
-    one = skill_service.edit(name, patches, by=actor_of(caller))
-    return Reply(
-        WrittenSkill(name=one.skill.name, path=str(one.skill.path), created=False), f"Changed the skill {one.skill.name}."
-    )
+    one = skill_service.edit(name, patches, by=author_of(caller))
+    return Reply(WrittenSkill(name=one.skill.name, path=str(one.skill.path), created=False), f"Changed the skill {one.skill.name}.")
 
 
 @tool(group="skills", menu=(), needs=WRITES)
 def skill_delete(name: Name, *, skill_service: SkillService, caller: Caller) -> str:
     """Delete a skill with its files."""
-    path = skill_service.delete(name, by=actor_of(caller))
+    path = skill_service.delete(name, by=author_of(caller))
     return f"Deleted the skill {normalise_name(name) or name} ({path})."
 
 
 def _shown(description: str, is_trusted: bool) -> str:
     """A description, or that nobody trusts it yet: a list is no place for a stranger's words."""
     return description if is_trusted else "(not trusted: skill_read shows it)"
+
+
+def author_of(caller: Caller) -> str:
+    """Who writes, for the audit log: the run of a model, else the person at the command line."""
+    return f"run:{caller.run}" if caller.run else "local"
