@@ -52,6 +52,7 @@ from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.sessions.transcripts import Transcripts
 from appliance.skills.catalog import Skills
+from appliance.skills.skill_service import SkillService
 from appliance.store.migrations import LATEST, MIGRATIONS
 from appliance.text import tokens
 from appliance.work.jobs import Jobs
@@ -73,7 +74,7 @@ DIVISOR = 3.3
 
 
 SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
-    ("Core", (Core, Sizes, ToolMethods, Skills, SqlMethods)),
+    ("Core", (Core, Sizes, ToolMethods, Skills, SkillService, SqlMethods)),
     ("Core: threads", (ThreadMethods, Undo)),
     ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),
     ("Core: entries", (EntryMethods,)),

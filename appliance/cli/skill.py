@@ -32,7 +32,7 @@ def add(command: Command) -> None:
     show = command("show", skill, "the text of one, or of a file beside it", known)
     show.add_argument("name", help=NAME)
     show.add_argument("file", nargs="?", default="", help="such as references/x.md")
-    command("search", search, "skills that some words find, best first", known).add_argument("query", nargs="+")
+    command("search", search, "skills that some words find, best first", known).add_argument("query", nargs="+", help="words")
     made = command("create", create, "write a new one, and open it in an editor", known)
     made.add_argument("name", help="one to three words")
     made.add_argument("--description", default="", help="one sentence: what it does and when to use it")

@@ -13,6 +13,8 @@ from appliance.prompt.roles import ASSISTANT, Role, Roles
 from appliance.records import Ask, Message, ToolSpec
 from appliance.runtime import log
 from appliance.runtime.methods import method
+from appliance.skills.catalog import bundled
+from appliance.skills.skill_file import parse_skill
 from appliance.text import markdown
 
 
@@ -46,6 +48,8 @@ class Sizes:
                 groups["instructions"] += tokens
             elif name in ("tools", "skills"):
                 groups[name] += tokens
+            elif any(p.name == name and p.text == _shipped_skill(name) for p in system):
+                groups["skills"] += tokens
             elif any(p.name == name and shipped.get(name) == p.text for p in system):
                 groups["documents"] += tokens
             elif any(p.name == name for p in system):
@@ -61,3 +65,11 @@ class Sizes:
             "parts": measure.parts,
             "total": measure.total,
         }
+
+
+def _shipped_skill(part: str) -> str:
+    """The text of a skill that ships, by the name of its part of the prompt; "" for any other part."""
+    path = bundled() / part.removeprefix("skill ") / "SKILL.md"
+    if not part.startswith("skill ") or not path.is_file():
+        return ""
+    return parse_skill(path, path.read_text(encoding="utf-8")).body

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from process import Box, a_box  # noqa: F401
 
-from appliance.errors import BadInput
+from appliance.errors import OwlError
 from appliance.skills.skill_file import RESERVED
 from appliance.tui.commands import COMMANDS
 
@@ -87,7 +87,7 @@ def test_a_message_with_a_slash_is_what_the_skill_says(box: Box) -> None:
     events = core.call("thread.view", id=sent["run"])["events"]
     assert [event["content"] for event in events if event["role"] == "user"] == ['/Review "a b.py" speed']
     assert "Look over a b.py for speed." in json.dumps(core.call("run.copy", run=sent["run"]))
-    with pytest.raises(BadInput, match=r"Usage: /review <file> \[focus=bugs\]"):
+    with pytest.raises(OwlError, match=r"Usage: /review <file> \[focus=bugs\]"):
         core.call("message.send", text="/review")
     put(box.home.box / "skills/review/SKILL.md", REVIEW.replace("Look over", "Glance at"))
     assert core.call("skill.call", name="review", words="x")["text"] in ("Glance at x for bugs.", "Look over x for bugs.")
