@@ -541,10 +541,10 @@ def _prompt_size(args: argparse.Namespace, home: Home) -> int:
 
 
 def _door(args: argparse.Namespace, home: Home) -> int:
-    from appliance.cli import ssh
+    from appliance.channels import ssh_command
 
-    words = ssh.admit(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
-    if words and words[0] not in ssh.TALKING and not ssh.is_fed(sys.stdin.fileno()):
+    words = ssh_command.admit(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
+    if words and words[0] not in ssh_command.TALKING and not ssh_command.is_fed(sys.stdin.fileno()):
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     return main([*(["--home", args.home] if args.home else []), *words])
 

@@ -13,7 +13,7 @@ import pytest
 from needs import leave_out
 from process import LIMIT_S, Box, Core, a_box, a_shared_box, end, until
 
-from appliance.cli.ssh import FED_S
+from appliance.channels.ssh_command import FED_S
 
 __all__ = ["a_box", "a_shared_box"]
 LINE = '{"jsonrpc": "2.0", "id": %d, "method": "%s", "params": %s}\n'

@@ -16,7 +16,8 @@ from needs import needs
 from process import PLAY, Box, a_box, end, script, until
 from sshd import LAX, ROOT, SSHD, USER, Door, free_port, is_listening, looking, opened
 
-from appliance.cli import main, ssh
+from appliance.channels import ssh_command
+from appliance.cli import main
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput
 
@@ -52,7 +53,7 @@ pytestmark = needs("sshd", "ssh", "ssh-keygen")
     ],
 )
 def test_text_becomes_words_of_ours(text: str, words: list[str]):
-    assert ssh.admit(text) == words
+    assert ssh_command.admit(text) == words
     if words and "\0" not in text:
         args = main.parser(words).parse_args(words)
         assert args.home is None
@@ -112,16 +113,16 @@ def test_text_becomes_words_of_ours(text: str, words: list[str]):
 )
 def test_anything_else_is_refused_in_one_line(text: str):
     with pytest.raises(BadInput) as caught:
-        ssh.admit(text)
+        ssh_command.admit(text)
     assert caught.value.exit_code == 2
     assert len(str(caught.value).splitlines()) == 1 and caught.value.hint or "needs a value" in caught.value.message
 
 
 def test_every_offered_command_and_option_exists():
-    for command, options in ssh.ALLOWED.items():
+    for command, options in ssh_command.ALLOWED.items():
         helped = quick.run([sys.executable, "-m", "appliance", *command, "--help"], cwd=ROOT, env=quick.ENVIRON, text=True)
         assert helped.returncode == 0
-        assert [name for name in (*options, *ssh.EVERYWHERE) if name not in helped.stdout] == []
+        assert [name for name in (*options, *ssh_command.EVERYWHERE) if name not in helped.stdout] == []
 
 
 def test_the_door_runs_what_was_asked_and_nothing_else(box: Box):
