@@ -77,7 +77,7 @@ class Agent:
         return self.guests.listing(self.may_add)
 
     def call(self, name: str, arguments: Mapping[str, Any], agent: str, cancel: CancelToken) -> Outcome:
-        return self.guests.ask(self.person, agent, self.may_add, name, arguments, cancel)
+        return self.guests.call(Guest(self.person, agent, self.may_add), name, arguments, cancel)
 
     def say(self, *messages: object) -> list[Any]:
         """Everything that is answered to these."""
