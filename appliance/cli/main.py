@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance import __version__
-from appliance.cli import listings, service, terminal, tool_command
+from appliance.cli import COMMANDS, listings, service, terminal, tool_command
 from appliance.cli.connect import Reach, connected, reach
 from appliance.cli.terminal import say, say_json
 from appliance.clock import new_id
@@ -117,7 +117,35 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(words: list[str]) -> Parser:
-    """The command line as far as `words` need it: one group of commands, or all with the tools' for help."""
+    """The command line as far as `words` need it: the group of the command that they choose, else what commands there are.
+
+    Start-up time counts: no module of a command is imported but that of the chosen one; those of tools for a word that is none.
+    """
+    root, command, found = _root()
+    chosen = next((w for before, w in zip(["", *words], words) if not w.startswith("-") and before != "--home"), "")
+    group = next((add for names, add in GROUPS if chosen in names), None)
+    if group is not None:
+        group(command)
+        return root
+    if chosen:  # a tool's command, also of a tool that is not in the table, or a wrong word
+        _tools(command, {name for names, _ in GROUPS for name in names})
+    for name, text in COMMANDS:
+        if name not in found.choices:
+            command(name, _tui, text)
+    return root
+
+
+def whole_parser() -> Parser:
+    """The command line with every command and all of its arguments, for the reference pages."""
+    root, command, names = _root()
+    for _, add in GROUPS:
+        add(command)
+    _tools(command, set(names.choices))
+    return root
+
+
+def _root() -> "tuple[Parser, Command, argparse._SubParsersAction[Parser]]":
+    """The command line without commands, how one is added, and those that were."""
     root = _common(Parser(prog="owlbox", description=DESCRIPTION), None, False)
     root.add_argument("--version", action="version", version=f"owlbox {__version__}")
     root.set_defaults(handler=_tui, thread="", prompt="", plain=False)
@@ -128,14 +156,7 @@ def parser(words: list[str]) -> Parser:
         made.set_defaults(handler=handler)
         return made
 
-    chosen = next((w for before, w in zip(["", *words], words) if not w.startswith("-") and before != "--home"), "")
-    is_known = any(chosen in names for names, _ in GROUPS) and "--help" not in words and "-h" not in words
-    for names, add in GROUPS:
-        if not is_known or chosen in names:
-            add(command)
-    if not is_known:
-        _tools(command, set(words_of_all.choices))
-    return root
+    return root, command, words_of_all
 
 
 Command = Callable[..., Parser]
@@ -552,7 +573,7 @@ def _door(args: argparse.Namespace, home: Home) -> int:
 def _docs(args: argparse.Namespace, home: Home) -> int:
     from appliance.cli import docs
 
-    pages = docs.pages(parser(["--help"]))
+    pages = docs.pages(whole_parser())
     if args.write:
         for name, text in pages.items():
             (Path(args.write) / name).write_text(text, encoding="utf-8")

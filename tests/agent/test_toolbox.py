@@ -91,7 +91,7 @@ def test_one_definition_is_a_model_tool_a_command_and_a_function() -> None:
 
 @pytest.mark.parametrize("made", [t for t in map(read_tool, tools.load()) if t.mark.command], ids=lambda t: t.mark.name)
 def test_every_tool_with_a_command_takes_its_arguments_there(made: Any) -> None:
-    parser = main.parser(["--help"])
+    parser = main.whole_parser()
     words = made.mark.command.split()
     schema = made.spec.schema["properties"]
     needed = [f.name for f in made.signature.fields if f.is_required]

@@ -10,7 +10,7 @@ import pytest
 from appliance.cli import docs, main
 
 ROOT = Path(__file__).parents[2]
-PAGES = docs.pages(main.parser(["--help"]))
+PAGES = docs.pages(main.whole_parser())
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
@@ -79,4 +79,4 @@ def wordless(made: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def test_help_says_something_of_every_command_and_argument() -> None:
-    assert list(wordless(main.parser(["--help"]))) == []
+    assert list(wordless(main.whole_parser())) == []

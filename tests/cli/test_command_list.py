@@ -1,0 +1,62 @@
+"""What a command imports before it begins, and the table that answers --help without importing any command."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.cli import COMMANDS, main
+from appliance.errors import BadInput
+
+ROOT = Path(__file__).parents[2]
+# What every command line loads. A module more is start-up time of each command: add one only where none will do.
+ALWAYS = """
+__init__ cli.__init__ cli.connect cli.listings cli.main cli.service cli.terminal cli.tool_command clock errors
+runtime.__init__ runtime.jsonrpc runtime.paths runtime.rpc_client store.__init__ store.durability text.__init__ text.fences
+text.invisible
+""".split()
+HEAVY = {"msgspec", "apsw", "yaml", "asyncio", "urllib.request", "tomlkit", "appliance.runtime.config"}
+PROGRAM = """
+import sys
+from appliance.cli import main
+try:
+    main.main(sys.argv[1:])
+except SystemExit:
+    pass
+print("\\n".join(["", "loaded", *sys.modules]))
+"""
+
+
+def loaded(*words: str) -> set[str]:
+    """The modules that a command line has imported when it is done."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, cwd=ROOT, check=True, timeout=60)
+    return set(done.stdout.rpartition("\nloaded\n")[2].split())
+
+
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("--home", "x", "--help")], ids=" ".join)
+def test_no_command_is_imported_to_answer_for_all(words: tuple[str, ...]) -> None:
+    found = loaded(*words)
+    own = {name.removeprefix("appliance.") for name in found if name.startswith("appliance.")}
+    assert own - {name.removesuffix(".__init__") for name in ALWAYS} == set()
+    assert found & HEAVY == set()
+
+
+def test_help_of_a_command_imports_that_command_alone() -> None:
+    found = loaded("schedule", "--help")
+    assert "appliance.cli.schedule" in found
+    assert not found & {"appliance.cli.model", "appliance.cli.session", "appliance.models.catalogue", "appliance.tools.finding"}
+
+
+def test_a_wrong_word_is_answered_with_the_nearest_of_all_commands() -> None:
+    for wrong, near in (("stauts", "status"), ("serach", "search"), ("schedul", "schedule")):
+        with pytest.raises(BadInput) as error:
+            main.parser([wrong]).parse_args([wrong])
+        assert f"did you mean {near}?" in error.value.hint
+
+
+def test_the_table_of_commands_says_what_the_commands_say() -> None:
+    whole = main.whole_parser()
+    names = next(action for action in whole._actions if action.metavar == "COMMAND")
+    assert [(one.dest, one.help) for one in names._choices_actions] == list(COMMANDS)  # type: ignore[attr-defined]
+    assert main.parser(["--help"]).format_help() == whole.format_help()
