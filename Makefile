@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance everyday docs clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance everyday docs clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -79,6 +79,9 @@ everyday: dev model ## everyday prompts against a core with MODEL=FILE.gguf, whe
 	@test -e ../shared/lab/everyday/run.py || { echo "there is no ../shared/lab/everyday/run.py"; exit 1; }
 	$(python) ../shared/lab/everyday/run.py --owlbox $(bin)/owlbox --model "$${MODEL:-$$(ls $(cache)/models/SmolLM2*.gguf)}" \
 	    --model "$$(ls $(cache)/models/all-MiniLM*.gguf)"
+
+bench-hello: dev model ## what "hello" costs beside llama-cpp-python alone with the same file
+	$(python) tests/bench/bench_hello.py
 
 bench-queue: dev ## claims beside huey's SqliteHuey, and 16 processes over 5,000 tasks with dependencies
 	$(python) tests/bench/bench_queue.py

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Dispatch, Dispatched, Done, claim
 from appliance.agent.guide import Chat, Do, Grounded, Guide, Plan, Say
+from appliance.agent.instruction_echo import InstructionEcho
 from appliance.agent.loop_state import WORK, Talk
 from appliance.agent.loop_state import Limits as Limits
 from appliance.agent.loop_state import Work as Work
@@ -64,6 +65,7 @@ OF_ENTRIES = "run"  # the menu of a run that is shown its entries
 
 
 # Why an answer is not whole, and what is put under it then; the number is its length in tokens.
+RECITED = ("instructions", "style", "tools", "skills")  # parts of the system text that are not a person's own
 CUTS = {"length": " … [cut at {} tokens]", "repetition": " … [ended: it said the same over and over]"}
 
 
@@ -358,20 +360,26 @@ class Agent:
         if talk.plain is not None:
             return (yield from self._listen_plainly(talk, talk.plain, route, ask, seq))
         others = (talk.work.tools or self._tools).allowed(None)
-        showing = answer_parser.Showing(specs, others)
+        showing, echo = answer_parser.Showing(specs, others), InstructionEcho(_instructions(route, ask))
         self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
-        for piece in self._model.generate(route, ask, talk.cancel):
-            if talk.cancel.is_set():
-                raise Cancelled("stopped")
-            if isinstance(piece, Finish):
-                finish = piece
-            elif piece.is_reasoning:
-                thoughts += piece.text
-            else:
-                text += piece.text
-                if new := showing.more(piece.text):
-                    talk.said = showing.said
-                    yield Delta(new)
+        pieces = self._model.generate(route, ask, talk.cancel)
+        with closing(pieces) if isinstance(pieces, Generator) else nullcontext():
+            for piece in pieces:
+                if talk.cancel.is_set():
+                    raise Cancelled("stopped")
+                if isinstance(piece, Finish):
+                    finish = piece
+                elif piece.is_reasoning:
+                    thoughts += piece.text
+                else:
+                    text += piece.text
+                    if new := echo.feed(showing.more(piece.text)):
+                        talk.said = echo.said
+                        yield Delta(new)
+                if echo.is_over:  # closing the pieces stops the model, which then cannot say what it took
+                    size = 0 if talk.packet is None else talk.packet.tokens
+                    finish = Finish("repetition", (), "", route.provider, route.model, size, size, is_estimated=True)
+                    break
         yield TurnEnded(seq, finish)
         self.hooks.tell(hook_points.REQUEST_COMPLETED, talk.run, finish)
         text = self.hooks.filter(hook_points.RESPONSE, text, talk.run)
@@ -382,13 +390,19 @@ class Agent:
         if thoughts:
             tokens = finish.reasoning_tokens or None
             yield Event(talk.run, "thinking", "assistant", thoughts, tokens=tokens, correlation=log.correlation())
+        if echo.is_over:
+            said = echo.said.strip()
+            return Answer(said, (), ("the answer recited the instructions",), is_malformed=not said)
         is_cut, limit = finish.reason in CUTS, self.limits.max_commands
         answer = answer_parser.read(text, finish.tool_calls, specs, limit, is_cut=is_cut, others=others)
         if answer.warnings:
             LOG.warning("answer mended: %s", "; ".join(answer.warnings))
         if answer.is_malformed:
+            if held := echo.finish():
+                talk.said = echo.said
+                yield Delta(held)
             return answer
-        if rest := showing.rest(answer.text):
+        if rest := echo.feed(showing.rest(answer.text)) + echo.finish():
             yield Delta(rest)
         if is_cut and answer.text and not answer.calls:
             mark = CUTS[finish.reason].format(finish.output_tokens or ask.max_tokens)  # or it would look complete
@@ -530,6 +544,13 @@ def _waiting(talk: Talk, chance: Chance) -> Event:
 
 def _put_down(waits: Sequence[str]) -> Verdict:
     return Verdict(True, 202, "proposed", "; ".join(waits))
+
+
+def _instructions(route: Route, ask: Ask) -> list[str]:
+    """What a local model was told and nobody wants to hear: the program's own parts of the system text, and the tools."""
+    if route.is_remote:
+        return []
+    return [*(part.text for part in ask.system if part.name in RECITED), *(tool.description for tool in ask.tools)]
 
 
 def _deed(one: Done) -> Deed:

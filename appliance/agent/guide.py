@@ -180,7 +180,8 @@ class Guide:
             scene.text,
             about=scene.last_question if follows else "",
             subjects=subjects,
-            said=scene.statements if is_question else (),
+            # What was asked for is done, and may be undone since: it is no statement.
+            said=[text for text in scene.statements if self._router.cue(text) is None] if is_question else (),
         )
         kind = "notes" if is_own and kind != "talk" else kind
         shots = language.shots.get("question", ()) if scene.tier == "tiny" and is_question and kind != "talk" else ()

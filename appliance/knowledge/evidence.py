@@ -35,6 +35,7 @@ PLAIN = 0.85  # coverage from which nothing has to be looked for among near word
 UNNAMED = 0.15  # taken off for each thing that "what is ..." names and the sentence does not
 NAMELESS = 0.3  # taken off for a name in the question that the sentence and its note do not have
 MISFIT = 0.18  # taken off when the kind of thing that is asked for is missing
+NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
 SUBJECT = 0.12  # for the note that the talk is about
 ENDINGS = (
     *(
@@ -96,11 +97,8 @@ KINDS: tuple[tuple["re.Pattern[str]", "re.Pattern[str]"], ...] = (
         re.compile(r"\b(?:phone|telephone|call|telefon\w*|téléphone|teléfono)\b", re.IGNORECASE),
         re.compile(r"\d{2,}[-/ .]\d{2,}|\d{5,}"),
     ),
-    (
-        re.compile(r"^\W*(?:and |so )?(?:who|whose|wer|wem|wen|qui|quién|quiénes)\b", re.IGNORECASE),
-        re.compile(r"(?<=[\s:])[A-ZÄÖÜÉ][\w'’-]+"),
-    ),
 )
+WHO = re.compile(r"^\W*(?:and |so |und |et |y )?(?:who|wer|wem|wen|qui|quién|quiénes)\b", re.IGNORECASE)
 # "What is the ... of ...": the thing itself must be there, while a verb such as "collected" may be left out.
 NAMING = re.compile(
     r"^\W*(?:and |so |und |et |y )?(?:what|who|which|was|wer|wie|quel\w*|qui|cuál|quién|qué)"
@@ -298,6 +296,12 @@ class Finder:
                 missing.append(word)
         return (held / total if total else 0.0), tuple(missing)
 
+    def _adds_somebody(self, asked: _Question, one: Sentence) -> bool:
+        """Whether a sentence, or its title, has a word that may be somebody and that the question did not have."""
+        words = content_words(f"{one.title} {one.text}", self._ignored)
+        known = set(asked.stems.values())
+        return any(stem(word) not in known and not TIMES.search(word) and word not in MONTHS for word in words)
+
     def _weighed(
         self, asked: _Question, one: Sentence, nearness: float, found: Sequence[Sentence], subjects: Sequence[str]
     ) -> Sentence:
@@ -305,6 +309,8 @@ class Finder:
         score = BY_WORDS * coverage + BY_MEANING * nearness if nearness >= 0 else coverage
         if any(kind.search(asked.text) and not wanted.search(f": {one.text}") for kind, wanted in KINDS):
             score -= MISFIT
+        if WHO.match(asked.text) and not self._adds_somebody(asked, one):
+            score -= NOBODY
         of = OF.search(asked.text)
         if asked.is_naming or (of is not None and _plain(of[1].lower()) in missing):
             score -= UNNAMED * sum(word not in GENERIC and word not in asked.names for word in missing)

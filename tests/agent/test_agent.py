@@ -19,7 +19,7 @@ from appliance.channels.inbox import Inbox
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, OwlError, TooLarge, Unavailable
 from appliance.policy.policy_file import Policy
-from appliance.prompt.packet import Packets
+from appliance.prompt.packet import INSTRUCTIONS, Packets
 from appliance.prompt.roles import Role
 from appliance.records import (
     Ask,
@@ -564,6 +564,13 @@ def test_an_answer_that_was_cut_off_says_so() -> None:
 def test_an_answer_that_went_in_circles_says_so() -> None:
     steps, _ = think(["Owls owls owls", Finish("repetition", output_tokens=3)])
     assert shown(steps) == events(steps, "message")[0].content == "Owls owls owls … [ended: it said the same over and over]"
+
+
+def test_a_recital_of_the_instructions_reaches_nobody_and_is_asked_again() -> None:
+    model = PlayedModel([[INSTRUCTIONS[:30], INSTRUCTIONS[30:], " And more."], ["An owl."]])
+    tools = PlayedTools()
+    steps = list(agent(model, tools).loop("run", (LOCAL,), CancelToken()))
+    assert shown(steps) == "An owl." and len(model.asked) == 2
 
 
 @pytest.mark.covers("B-015", "B-052")

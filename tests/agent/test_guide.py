@@ -133,6 +133,21 @@ def test_what_was_said_before_is_known(ask: Any) -> None:
     assert text_of(steps) == "You told me: My name is Martin."
 
 
+def test_what_was_asked_for_before_is_no_statement(ask: Any) -> None:
+    steps, _, _ = ask("Remember that my hat is green", "Kept.", "Forget that my hat is green", "Forgotten.", "Is my hat green?")
+    assert "You told me" not in text_of(steps) and "nothing about that in your notes" in text_of(steps)
+
+
+def test_a_question_who_is_not_answered_with_what_it_says_itself(ask: Any) -> None:
+    assert "neighbour, has the spare key." in text_of(ask("Who has the spare key?")[0])
+    assert "nothing about that in your notes" in text_of(ask("Who serviced our garage code?")[0])
+
+
+def test_who_wrote_something_is_no_question_about_own_notes(ask: Any) -> None:
+    _, model, _ = ask("Who wrote Romeo and Juliet?", answers=[["William Shakespeare."]])
+    assert len(model.asked) == 1
+
+
 def test_a_task_is_looked_up_before_it_is_changed(ask: Any) -> None:
     def act(call: ToolCall) -> Outcome:
         return Outcome(200, "ok", "lines", data=TASKS) if call.name == "list_tasks" else Outcome(200, "ok", "done")
