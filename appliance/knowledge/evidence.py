@@ -62,6 +62,7 @@ ENDINGS = (
 WORD = re.compile(r"[^\W_]+(?:[-'’.@/][^\W_]+)*")
 NUMBER_WORDS = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|hundred|thousand|dozen|half|none|"
+    "once|twice|einmal|zweimal|dreimal|täglich|wöchentlich|monatlich|jährlich|une fois|deux fois|una vez|dos veces|"
     "eine?|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|deux|trois|quatre|cinq|six|sept|huit|neuf|dix|douze|"
     "dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|doce"
 )
@@ -109,6 +110,7 @@ OF = re.compile(r"['’]s? (\w[\w-]*)\W*$")  # what is asked of somebody: "when 
 GENERIC = frozenset(
     "number name code address time date nummer adresse numero nom nombre direccion exact current full whole person contact".split()
 )
+NOBODYS = frozenset("next last first due new old".split())
 MONTHS = frozenset(
     "january february march april may june july august september october november december januar februar marz mai juni juli "
     "oktober dezember".split()
@@ -300,7 +302,7 @@ class Finder:
         """Whether a sentence, or its title, has a word that may be somebody and that the question did not have."""
         words = content_words(f"{one.title} {one.text}", self._ignored)
         known = set(asked.stems.values())
-        return any(stem(word) not in known and not TIMES.search(word) and word not in MONTHS for word in words)
+        return any(stem(word) not in known and not TIMES.search(word) and word not in MONTHS | NOBODYS for word in words)
 
     def _weighed(
         self, asked: _Question, one: Sentence, nearness: float, found: Sequence[Sentence], subjects: Sequence[str]

@@ -31,6 +31,7 @@ TASKS = {"tasks": [{"id": 1, "name": "clear the gutter"}, {"id": 2, "name": "pai
 NOTES = {
     "box://notes/garage.md": ("Garage", "# Garage\n\nThe garage code is 4471. Ada, the neighbour, has the spare key.\n"),
     "box://notes/jonas.md": ("Jonas", "# Jonas\n\nMy son. His teacher is Mrs. Adeyemi. Shoe size 36.\n"),
+    "box://notes/plants.md": ("Plants", "# Plants\n\nThe fern gets water twice a week, the cactus once a month.\n"),
     "memory://notes/locker-pin-8215": ("The locker PIN is 8215.", "The locker PIN is 8215."),  # as `remember` keeps a fact
 }
 
@@ -141,6 +142,10 @@ def test_what_was_asked_for_before_is_no_statement(ask: Any) -> None:
 def test_a_question_who_is_not_answered_with_what_it_says_itself(ask: Any) -> None:
     assert "neighbour, has the spare key." in text_of(ask("Who has the spare key?")[0])
     assert "nothing about that in your notes" in text_of(ask("Who serviced our garage code?")[0])
+
+
+def test_how_often_is_answered_by_words_too(ask: Any) -> None:
+    assert "twice a week" in text_of(ask("How often does the fern get water?")[0])
 
 
 def test_who_wrote_something_is_no_question_about_own_notes(ask: Any) -> None:
