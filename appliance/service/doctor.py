@@ -239,10 +239,11 @@ def _vault(home: Home, environ: Mapping[str, str]) -> Finding:
     if plain := plaintext_migration.found(home, environ):
         keys = ", ".join(find.key for find in plain)
         return Finding("vault", "warning", f"in plain: {keys}", "the next start of the core moves them into the vault")
-    told = _asked(home, environ, "core.status").get("broker", {}).get("vault", {})
-    if problem := told.get("problem") or home_faults.emptied_vault(home):
+    broker = _asked(home, environ, "core.status").get("broker", {})
+    if problem := broker.get("vault", {}).get("problem") or home_faults.emptied_vault(home):
         return Finding("vault", "problem", problem, "what needs a key fails; everything else works")
-    status = _told_of_vault(home, environ)
+    # A core that only reads has no broker, and would wait for one.
+    status = _told_of_vault(home, environ) if broker.get("state") == "running" else {}
     if status.get("is_locked"):
         return Finding("vault", "warning", "locked: what needs a key cannot work", "owlbox secret unlock")
     kept = {secret["name"] for secret in status.get("secrets", ())}

@@ -380,10 +380,11 @@ class Arena:
     def settle(self, unfinished: list[str], is_same: Callable[["Arena"], bool]) -> None:
         """Wait until all is done, as long as anything moves. It is late by then: what was to be done at a time is due."""
         self._set_clock(86_400 * 5)
-        seen, moved_s = -1, monotonic_s()
+        seen, moved_s = [-1], monotonic_s()
         while not self.is_quiet(unfinished, is_same) and monotonic_s() < moved_s + CALM_S:
-            if (now := self._ask("SELECT MAX(id) FROM events")) != seen:
-                seen, moved_s = now, monotonic_s()
+            made = [self._ask("SELECT MAX(id) FROM events"), self._ask("SELECT COUNT(embedder) FROM chunks")]
+            if made != seen:
+                seen, moved_s = made, monotonic_s()
             sleep_s(0.3)
 
     def has_enough(self) -> bool:

@@ -92,7 +92,7 @@ def test_a_full_disk(small: Box) -> None:
         await says(seen, small, f"hello there (not sent) {fault}")
         await seen.until(lambda: last_line(seen).startswith("● disk full, /status"), "the last line says so")
         await seen.type("/status")
-        await says(seen, small, f"problem {fault}")
+        await says(seen, small, "problem disk full: nothing was written to HOME (free some space and try again)")
 
     show(ENVIRON, core.box.runtime, scenario)
 
