@@ -36,6 +36,7 @@ SYSTEM: Mapping[Tier, str] = {
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.0, "": 0.0, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
+LOOKED_UP = ("time", "date", "tasks", "reminders", "memories", "search", "about")  # what may be asked again at its times
 SAID = 0.6  # for what the person said before in the same conversation
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
@@ -315,6 +316,15 @@ class Guide:
         call = tool_call("remind", text=what or intent.text.strip(" .!?¡¿"), when=when)
         return Do(call, lambda outcome: answer_of(outcome, intent))
 
+    def _recurring(self, scene: "Scene", intent: Intent) -> Plan:
+        """A request that is put again at its times; only one that the program itself answers then."""
+        query = intent.parts["query"]
+        if self._router.cue(query, LOOKED_UP) is None:
+            return Say(intent.language.say("no_recurring"))
+        times = f"every {intent.parts['rest']}"
+        call = tool_call("create_schedule", name=query[:60], frequency=times, description=query, action="message")
+        return Do(call, lambda outcome: answer_of(outcome, intent))
+
     def _done(self, scene: "Scene", intent: Intent) -> Plan:
         return self._with_task(intent, lambda task: tool_call("finish_task", id=task["id"]))
 
@@ -443,6 +453,7 @@ MAKERS: Mapping[str, Maker] = {
     "remind": Guide._remind,
     "remind_late": Guide._remind,
     "alarm": Guide._remind,
+    "recurring": Guide._recurring,
     "remember_to": Guide._remind,
     "done": Guide._done,
     "drop_task": Guide._drop_task,

@@ -234,3 +234,15 @@ def test_nearest_examples_tell_kinds_apart() -> None:
     router = Router(LANGUAGES, embed)  # type: ignore[arg-type]
     assert router.kind("where is my key?", LANGUAGES.english) == "notes"
     assert Router(LANGUAGES, lambda texts: ()).kind("where is my key?", LANGUAGES.english) == ""
+
+
+@pytest.mark.parametrize(
+    ("prompt", "rest", "query"),
+    [
+        ("every morning at 8 tell me what is due", "morning at 8", "what is due"),
+        ("Tell me my open tasks every Monday at 9.", "Monday at 9", "my open tasks"),
+    ],
+)
+def test_a_look_at_its_times_is_told_from_a_reminder(prompt: str, rest: str, query: str) -> None:
+    found = ROUTER.cue(prompt)
+    assert found is not None and (found.name, found.parts["rest"], found.parts["query"]) == ("recurring", rest, query)

@@ -17,7 +17,21 @@ from appliance.prompt.routing.languages import Language, Languages, words_in
 
 # Looked at in this order: the first that fits is taken.
 ORDER = (
-    *("time", "date", "sum", "help", "tasks", "reminders", "memories", "remind_late", "alarm", "remind", "remember_to", "remember"),
+    *(
+        "time",
+        "date",
+        "sum",
+        "help",
+        "recurring",
+        "tasks",
+        "reminders",
+        "memories",
+        "remind_late",
+        "alarm",
+        "remind",
+        "remember_to",
+        "remember",
+    ),
     *(
         "priority",
         "task",
@@ -36,6 +50,7 @@ ORDER = (
 )
 EFFECTS = frozenset(
     {
+        "recurring",
         "remind_late",
         "alarm",
         "remind",
