@@ -11,6 +11,7 @@ import argparse
 import importlib.util
 import json
 import os
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,7 @@ def main() -> int:
         print(f"plain asking: left out, {args.everyday} is missing")
         return 0
     return measure(args.model, args.everyday, args.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
