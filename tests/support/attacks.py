@@ -193,11 +193,19 @@ def try_descriptors(world: World) -> str:
     return f"inherited {world['held']}"
 
 
+def is_one_of(path: str, files: list[os.stat_result]) -> bool:
+    """Whether it is one of these files; what the first has closed since it was listed is none."""
+    try:
+        return any(os.path.samestat(os.stat(path), one) for one in files)
+    except FileNotFoundError:
+        return False
+
+
 def try_descriptors_of_the_first(world: World) -> str:
     """Beyond the streams that it has from the same hands as we have."""
     held, ours = f"/proc/{world['first']}/fd", [os.fstat(number) for number in (0, 1, 2)]
     found = [f"{held}/{name}" for name in os.listdir(held)]
-    return openable(os.O_RDONLY, *(path for path in found if not any(os.path.samestat(os.stat(path), one) for one in ours)))
+    return openable(os.O_RDONLY, *(path for path in found if not is_one_of(path, ours)))
 
 
 def try_memory_of_the_first(world: World) -> str:
