@@ -335,3 +335,59 @@ def test_adapter_is_found_through_others(tmp_path: Path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.py").write_text(text)
     assert "tui.app" in reach("agent.agent", package(tmp_path))
+
+
+# -- one way to build ------------------------------------------------------------------------------------
+
+SERVICE = sorted((ROOT / "appliance" / "service").rglob("*.py"))
+
+
+def callables(record: ast.ClassDef, aliases: set[str]) -> list[str]:
+    """The fields of a class that hold something to be called."""
+    fields = [
+        (one.target.id, ast.unparse(one.annotation))
+        for one in record.body
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+    ]
+    return [name for name, kind in fields if "Callable" in kind or aliases & set(kind.replace("|", " ").split())]
+
+
+def aliases_of(tree: ast.Module) -> set[str]:
+    """The names that a module gives to types of functions."""
+    named = [one for one in tree.body if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)]
+    return {one.targets[0].id for one in named if ast.unparse(one.value).startswith("Callable[")}  # type: ignore[attr-defined]
+
+
+def test_no_record_is_a_bag_of_callables():
+    bags = []
+    for module, path in FILES.items():
+        tree = ast.parse(path.read_text("utf-8"))
+        aliases = aliases_of(tree)
+        classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
+        bags += [f"{module}.{one.name}: {', '.join(found)}" for one in classes if len(found := callables(one, aliases)) > 1]
+    assert not bags, f"hand over the objects that do the work: {bags}"
+
+
+def test_service_builds_in_functions_of_sixty_lines():
+    functions = [
+        (path.name, one)
+        for path in SERVICE
+        for one in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(one, ast.FunctionDef)
+    ]
+    long = [
+        f"{name}: {one.name}"
+        for name, one in functions
+        if one.name.startswith(("__init__", "build", "_build")) and (one.end_lineno or 0) - one.lineno >= 60
+    ]
+    assert not long, f"build it in two steps: {long}"
+
+
+def test_service_repairs_no_part_after_it_was_built():
+    repaired = []
+    for path in SERVICE:
+        for one in ast.walk(ast.parse(path.read_text("utf-8"))):
+            is_outside = isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store) and ast.unparse(one.value) != "self"
+            if is_outside and "compress_type" not in ast.unparse(one):  # of an entry of the standard library's zip files
+                repaired.append(f"{path.name}:{one.lineno} {ast.unparse(one)}")  # type: ignore[attr-defined]
+    assert not repaired, f"hand it to the constructor, or publish an event: {repaired}"

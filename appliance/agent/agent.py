@@ -94,6 +94,10 @@ class Agent:
         self.limits = limits
         self.hooks = packets.hooks
 
+    def configure(self, limits: Limits) -> None:
+        """Work within these limits from the next loop on."""
+        self.limits = limits
+
     def is_read_only(self, tool: str) -> bool:
         """Whether a tool changes nothing."""
         return self._tools.is_read_only(tool)

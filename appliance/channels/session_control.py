@@ -64,7 +64,9 @@ class Control:
         plan: Callable[[str], Sequence[object]],
         *,
         is_served: bool = True,
+        forget: Callable[[str], object] = lambda session: None,
     ) -> None:
+        """`forget` removes the files of a session that is deleted."""
         self.runs = runs
         self.inbox = inbox
         self.branches = branches
@@ -72,7 +74,7 @@ class Control:
         self.history = history
         self._plan = plan
         self._is_served = is_served
-        self.forget: Callable[[str], object] = lambda session: None  # the files of a session that is deleted
+        self._forget = forget
 
     @property
     def sessions(self) -> Sessions:
@@ -235,7 +237,7 @@ class Control:
         while runs := self.runs.listing(session=found.id, limit=100):
             count += sum(self.runs.delete(run.id) for run in runs)  # forks first: they are younger
         self.sessions.delete(found.id)
-        self.forget(found.id)
+        self._forget(found.id)
         return count
 
     def _busy(self, session: Session, until: int = RUNNING) -> list[Run]:
@@ -257,11 +259,12 @@ def build(
     *,
     history: History | None = None,
     is_served: bool = True,
+    forget: Callable[[str], object] = lambda session: None,
 ) -> Control:
     """All of this for one core, or with `is_served` False for one command."""
     history = history or History(store, owners(People()))
     parts = Branches(store, runs, views), Transcripts(store, runs), history
-    return Control(runs, inbox, *parts, plan, is_served=is_served)
+    return Control(runs, inbox, *parts, plan, is_served=is_served, forget=forget)
 
 
 def owners(people: People) -> tuple[Owner, ...]:

@@ -81,8 +81,13 @@ class Indexer:
         answer: Answer | None = None,
         options: Options = Options(),
         beside: Vss | None = None,
+        patient_embed: Embed | None = None,
     ) -> None:
-        """`beside` is an index of vectors that is made again when there are others."""
+        """`beside` is an index of vectors that is made again when there are others.
+
+        `patient_embed` computes them in the thread: it must not bring back a broker that has ended.
+        """
+        self._patient_embed = patient_embed or embed
         self._beside = beside
         self._passages = passages
         self._entries = entries
@@ -228,7 +233,8 @@ class Indexer:
                 self._passages.tidy()
                 return
             try:
-                model, vectors = self._embed([chunk.text for chunk in batch], BATCH_S, True)
+                embed = self._patient_embed if self.is_running else self._embed
+                model, vectors = embed([chunk.text for chunk in batch], BATCH_S, True)
                 self._passages.keep(model, list(zip(batch, vectors)))
             except (Conflict, Unavailable) as error:
                 if isinstance(error, Unavailable) and type(error) is not Unavailable:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -49,24 +49,22 @@ Name = Annotated[str, Range(1, 64), "the server's name"]
 Embed = Callable[[Sequence[str], float, bool], tuple[str, Sequence[Sequence[float]]]]
 
 
-class Safe(Struct, frozen=True):
-    """What the hub may do with the vault."""
+class Vault(Protocol):
+    """What the hub does with secrets; the real one asks the broker."""
 
-    get: Callable[[str], str]
-    put: Callable[[str, str], bool]
-    remove: Callable[[str], object]
+    def get(self, name: str) -> str: ...
+    def put(self, name: str, value: str) -> bool: ...
+    def remove(self, name: str) -> object: ...
 
 
-class Given(Struct, frozen=True):
+class HubParts(Struct, frozen=True):
     """What the hub stands on."""
 
     home: Home
     environ: Mapping[str, str]
-    settings: Callable[[], Config]
     offers: Offers
     ferry: Ferry
-    safe: Safe
-    embed: Embed
+    safe: Vault
     note: Note
 
 
@@ -97,7 +95,9 @@ class Entry(Struct, frozen=True):
 class Hub:
     """The servers of one core; safe to call from many threads."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: HubParts, settings: Callable[[], Config], embed: Embed) -> None:
+        self._settings = settings
+        self._embed = embed
         self._given = given
         self._offers = given.offers
         self._guard = threading.Lock()
@@ -110,7 +110,7 @@ class Hub:
     def servers(self) -> dict[str, Server]:
         """Every server that is configured, by name; ConfigError for files that cannot be used."""
         given = self._given
-        settings, stamp = given.settings().tools.mcp, server_config.stamp(given.home)
+        settings, stamp = self._settings().tools.mcp, server_config.stamp(given.home)
         if self._read is None or self._read[0] is not settings or self._read[1] != stamp:
             self._read = settings, stamp, server_config.read(given.home, settings, given.environ)
         return dict(self._read[2])
@@ -233,7 +233,7 @@ class Hub:
         if not model:
             return [], f"tools have no vectors yet: {INDEX} makes them, with an embedding model"
         try:
-            made, vectors = self._given.embed([query], QUERY_S, False)
+            made, vectors = self._embed([query], QUERY_S, False)
         except OwlError as error:
             return [], f"found by words alone: {error.message}"
         if made != model:
@@ -247,12 +247,12 @@ class Hub:
         made, note = 0, ""
         try:
             if found.wares:
-                model, _ = self._given.embed(["tools"], READ_S, False)
+                model, _ = self._embed(["tools"], READ_S, False)
                 unread = self._offers.unread(model)
                 for start in range(0, len(unread), BATCH):
                     batch = unread[start : start + BATCH]
                     texts = [f"{ware.name.replace('_', ' ')}: {ware.title} {ware.description[:1000]}" for ware in batch]
-                    _, vectors = self._given.embed(texts, READ_S, False)
+                    _, vectors = self._embed(texts, READ_S, False)
                     self._offers.learn(model, {ware.id: vector for ware, vector in zip(batch, vectors)})
                     made += len(batch)
         except OwlError as error:
@@ -353,7 +353,7 @@ class Hub:
     ) -> dict[str, Any]:
         """Configure a server; keys and tokens among its values go into the vault."""
         entries = server_config.load(self._given.home)
-        if (name in entries and not replace) or name in self._given.settings().tools.mcp:
+        if (name in entries and not replace) or name in self._settings().tools.mcp:
             raise BadInput(f"there is a server {name} already", hint=f"owlbox mcp remove {name} first, or choose another name")
         server = server_config.check(name, entry, self._given.environ)
         if server.transport == "stdio":
@@ -371,7 +371,7 @@ class Hub:
         """Forget a server with its index and its secrets."""
         entries = server_config.load(self._given.home)
         if name not in entries:
-            if name in self._given.settings().tools.mcp:
+            if name in self._settings().tools.mcp:
                 raise BadInput(f"server {name} stands in {self._given.home.config.name}", hint=f"remove [tools.mcp.{name}] there")
             server_config.pick(self.servers(), name)
         offer = self._offers.of(name)
@@ -486,7 +486,7 @@ class Hub:
             headers = {name: NAMED.sub(lambda m: self._given.safe.get(m[1]), value) for name, value in keys.headers.items()}
             client = {"client_id": keys.client_id, "client_secret": self._value(keys.client_secret)} if keys.client_id else {}
             client |= {"issuer": keys.issuer} if keys.issuer else {}
-            web = self._given.settings().tools.web
+            web = self._settings().tools.web
             reach = {"blocked": web.block_hosts, "allowed": web.allow_hosts, "networks": web.private_networks}
             made |= {"url": keys.url, "headers": headers, "client": client, "reach": reach}
         else:

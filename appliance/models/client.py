@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.clock import CancelToken, monotonic_s
@@ -16,6 +17,7 @@ from appliance.errors import Cancelled, DeadlineExceeded, Lost, OwlError
 from appliance.models.failover import denied
 from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_plain, to_plain
 from appliance.runtime import log
+from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.runtime.rpc_client import Client
 
@@ -28,8 +30,14 @@ SMALLER = "choose a smaller model or window: owlbox model list, models.context i
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
 
 
+class BrokerMet(Struct, frozen=True):
+    """A broker is about to be asked for the first time, or again after a minute."""
+
+    client: Client
+
+
 class Models:
-    """Model port of the core."""
+    """Model port of the core. Publishes `BrokerMet`."""
 
     def __init__(
         self,
@@ -42,10 +50,15 @@ class Models:
         health_s: float = HEALTH_S,
         account: Callable[[Route, Ask, Finish], object] | None = None,
         only: tuple[str, bool] = ("", False),
+        ended: Callable[[], str] = lambda: "",
+        is_local_only: Callable[[], bool] = lambda: False,
+        events: Events | None = None,
     ) -> None:
         """`account` is told of every answer; where it fails the answer is none the worse.
 
         `only` is the one route of every pool, "" for those of the configuration, and whether all is asked in the background.
+        `ended` says why the broker has ended, "" where it is not known: a connection that is cut does not say it. With
+        `is_local_only` no remote route is asked, whatever the broker thinks.
         """
         self._only, self._is_background = only
         self._where = path
@@ -54,13 +67,15 @@ class Models:
         self.wait_s = wait_s
         self.silence_s = silence_s
         self._health_s = health_s
-        # Told of a broker before it is asked the first time, and again each minute in which it is asked.
-        self.met: Callable[[Client], None] = lambda client: None
-        # Why the broker has ended, "" where it is not known or has not: a connection that is cut does not say it.
-        self.ended: Callable[[], str] = lambda: ""
+        self._ended = ended
         self._known: tuple[int, float] = (0, 0.0)  # the broker that was met last, and when
         self._account = account
-        self.is_local_only: Callable[[], bool] = lambda: False  # then no remote route is asked, whatever the broker thinks
+        self._is_local_only = is_local_only
+        self._events = events or Events()
+
+    def configure(self, wait_s: float, silence_s: float) -> None:
+        """Wait so long for a broker from now on, and take it for hung after so long a silence."""
+        self.wait_s, self.silence_s = wait_s, silence_s
 
     @property
     def _path(self) -> str:
@@ -79,7 +94,7 @@ class Models:
         end_s = monotonic_s() + ask.deadline_s
         losses = 0
         while True:
-            if route.is_remote and self.is_local_only():
+            if route.is_remote and self._is_local_only():
                 raise denied(route.name)
             has_begun = False
             try:
@@ -174,7 +189,7 @@ class Models:
         pid, now_s = int(client.server.get("pid") or 0), monotonic_s()
         if pid != self._known[0] or now_s - self._known[1] > MEET_S:
             self._known = (pid, now_s)
-            self.met(client)
+            self._events.publish(BrokerMet(client))
         return client
 
     def _watch(self) -> None:
@@ -186,7 +201,7 @@ class Models:
 
     def _explained(self, error: Lost) -> Lost:
         """The same, with why the broker ended where that is known."""
-        why = self.ended()
+        why = self._ended()
         return Lost(f"the model process {why}", hint=SMALLER if "memory" in why else error.hint) if why else error
 
     def _hung(self, error: OwlError) -> Lost:

@@ -92,6 +92,10 @@ class Blocks:
         self._guard = threading.Lock()
         self._held: OrderedDict[str, dict[int, tuple[Row, float, Item]]] = OrderedDict()
 
+    def configure(self, divisor: float) -> None:
+        """How many characters count as a token from now on."""
+        self.divisor = divisor
+
     def seen(self, run: str) -> Seen:
         """What the run sees now: neither archived nor waiting for a decision, and of no scheme that is hidden."""
         with self._guard:

@@ -26,6 +26,7 @@ from appliance.prompt.run_log import Chronicle, Line
 from appliance.records import Dialect, Message, Part, Route, Skills, ToolSpec
 from appliance.runtime import hook_points
 from appliance.runtime.hooks import Hooks
+from appliance.runtime.settings import Budget, Prompt
 from appliance.sessions.history import Owner, is_one_of, label
 from appliance.text import support, tokens
 from appliance.text.fences import foreign, quoted, safe
@@ -101,6 +102,12 @@ class Packets:
         self.hooks = self._more.hooks
         self.owners: Sequence[Owner] = ()
         self._offer()
+
+    def configure(self, prompt: Prompt, budget: Budget, owners: Sequence[Owner]) -> None:
+        """Take these keys of the configuration into use, and the owner's addresses."""
+        self.override = prompt.system_prompt_override
+        self.ceiling, self.divisor, self.strategy = budget.ceiling, budget.token_divisor, budget.pruning
+        self.owners = owners
 
     # -- system text --------------------------------------------------------------------------------
 

@@ -66,6 +66,10 @@ class Live:
         self.current = new
         return changed
 
+    def restore(self, old: Config) -> None:
+        """Put a configuration back in force: taking the newer one into use has failed."""
+        self.current = old
+
     def is_outdated(self) -> bool:
         """True when the file has changed since it was read last."""
         return self._stamp() != self._seen

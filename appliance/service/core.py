@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,23 +44,12 @@ from appliance.ingest import notes
 from appliance.ingest.notes import PromptDocuments
 from appliance.ingest.own_documents import Documents
 from appliance.ingest.receiver import Intake
-from appliance.ingest.sources import Sources
 from appliance.ingest.watcher import Watch, walk
 from appliance.ingest.workspace_sync import Project
-from appliance.knowledge import vss_index
-from appliance.knowledge.drives import Drives
-from appliance.knowledge.entries import Entries
-from appliance.knowledge.grep import Texts
-from appliance.knowledge.index import Passages
-from appliance.knowledge.indexer import Indexer, Options, answering, embedding
-from appliance.knowledge.known_names import Familiar
-from appliance.knowledge.schemes import Schemes
-from appliance.knowledge.search import Search
+from appliance.knowledge.indexer import embedding
 from appliance.knowledge.verbs import Verbs
-from appliance.knowledge.views import Actor, Views
+from appliance.knowledge.views import Actor
 from appliance.mcp.page_loader import Loading
-from appliance.models.client import Models
-from appliance.models.usage import Accounts
 from appliance.prompt.budget import Budget, Rows
 from appliance.prompt.compaction import Compactor
 from appliance.prompt.entry_blocks import Blocks
@@ -69,25 +59,23 @@ from appliance.prompt.run_log import Chronicle
 from appliance.prompt.sent_copies import Copies
 from appliance.prompt.static_size import Sizes
 from appliance.records import Ask, Event, Inbound, Part, Route, to_plain
-from appliance.runtime import config, hook_points, log, paths
+from appliance.runtime import config, hook_points, log
 from appliance.runtime.crash_points import Passed, nobody
 from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
-from appliance.runtime.rpc_client import Client
 from appliance.runtime.shutdown import Shutdown
-from appliance.secrets.vault_client import Strongbox
-from appliance.service import home_faults, skill_parts, small_models
+from appliance.service import home_faults, small_models
 from appliance.service.agent_limits import limits
 from appliance.service.broker_lending import Lender
-from appliance.service.broker_process import Broker, Given, Keeper
-from appliance.service.broker_renewal import Renewal
-from appliance.service.local_models import LocalModels
+from appliance.service.broker_process import Given
 from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.base import build_base
 from appliance.service.parts.commands import Floor, Workshop
 from appliance.service.parts.heartbeat import HeartbeatParts
+from appliance.service.parts.knowledge import build_knowledge
 from appliance.service.parts.mcp_servers import Harbor
+from appliance.service.parts.models import build_models
 from appliance.service.parts.policy import Warden
 from appliance.service.parts.queue import OthersWrote, QueueParts, RemindersWanted
 from appliance.service.parts.roles import Stage as Scenery
@@ -97,7 +85,7 @@ from appliance.service.parts.taint import TaintParts
 from appliance.service.pending_keys import Pending, Reloaded
 from appliance.service.undo import Undo
 from appliance.sessions.events import SPOKEN
-from appliance.sessions.history import History, Recall
+from appliance.sessions.history import Recall
 from appliance.skills.skill_service import SkillService
 from appliance.store import visibility
 from appliance.web.web_tools import Given as Outside
@@ -137,110 +125,108 @@ class Core:
         base = build_base(self.home, environ, self.live, process, passed, is_shared=is_shared)
         self.base, self.events, self.hooks, self.redactor, self.runtime = base, base.events, base.hooks, base.redactor, base.runtime
         self.store, self.leases, self.runs = base.store, base.leases, base.runs
-        settings = self.live.current
-        current, clean = (lambda: self.live.current), self.redactor.clean_all
-        self.warden = Warden(home, environ, current, self.store, clean, closed=[self.runtime])
-        self.passages = Passages(self.store, lambda: self.indexer.wake())
-        self.entries = Entries(self.store, self.passages.index)
-        second = vss_index.Vss(found) if is_shared and (found := vss_index.installed()) else None
-        known = Familiar(self.store).names
-        self.finder = Search(self.store, self.passages, known, embed=lambda text: self.indexer.brief(text), beside=second)
-        self.skills = skill_parts.build_skills(home, settings.skills, self.store, self.entries, environ)
-        self.folder = notes.Folder(home.box, self.entries, self.skills.is_skill)
+        self.warden = Warden(home, environ, base.settings, self.store, self.redactor.clean_all, closed=[self.runtime])
+        models = self.model_parts = build_models(base, process, broker)
+        self.broker, self.models, self.local = models.broker, models.models, models.local
+        self.strongbox, self.renewal = models.strongbox, models.renewal
+        knowledge = build_knowledge(base, models)
+        self.passages, self.entries = knowledge.passages, knowledge.entries
+        self.indexer, self.finder = knowledge.indexer, knowledge.finder
+        self.skills, self.folder, self.views, self.history = knowledge.skills, knowledge.folder, knowledge.views, knowledge.history
         self.watch = Watch(home.box, self.folder.known, self._take, beside=[home.drop] if is_shared else [])
-        self._environ, self._is_shared = environ, is_shared
-        self.broker: Keeper = broker or self._keeper(is_shared, is_worker=process == "worker")
-        accounts = Accounts(self.store)
-        self.models = Models(
-            lambda: str(self.broker.socket),
-            token=lambda: self.broker.token,
-            revive=self.broker.revive,
-            wait_s=settings.llm.broker_wait_s,
-            silence_s=settings.orchestrator.health_interval_ms / 1000,
-            account=accounts.add,
-            only=(broker.route, broker.is_background) if broker is not None else ("", False),
-        )
-        self.local = LocalModels(home, current, self.models, self.broker)
-        self.strongbox = Strongbox(self.models.call, self.redactor)
-        self.models.is_local_only = lambda: self.live.current.models.local_only
-        patient = Models(lambda: str(self.broker.socket), token=lambda: self.broker.token, revive=lambda reason: "", wait_s=0)
-        self.renewal = Renewal(self.broker, patient, self.models.is_local_only)
-        self.models.met, self.models.ended = self._met, self.broker.ended
-        self.indexer = Indexer(
-            self.passages,
-            self.entries,
-            embedding(self.models, patient, lambda: self.indexer.is_running),
-            answering(self.models, lambda: "small"),
-            Options(settings.context.chunker, settings.context.describe),
-            second,
-        )
         services: dict[str, Any] = {"entries": self.entries, "finder": self.finder, "runs": self.runs}
-        self.history = History(self.store, session_control.owners(settings.people))
         services |= {"passages": self.passages, "indexer": self.indexer, "history": self.history}
         people = self.runs.people.contexts
-        skill_service = SkillService(self.skills, self.warden.ledger, people)
-        services |= {"skills": self.skills, "skill_service": skill_service}
+        self.skill_service = SkillService(self.skills, self.warden.ledger, people)
+        services |= {"skills": self.skills, "skill_service": self.skill_service}
         services["documents"] = Documents(home.box, self.runs.people.contexts, self.folder)
         services["overflow"] = Overflow(self.store, self.entries)
-        kinds = Schemes()
-        drives = Drives(self.store, self.entries, kinds)
-        services |= {"drives": drives, "texts": Texts(self.store, kinds)}
-        sources = Sources(self.store, self.entries, drives)
-        self.views = Views(self.store)
+        services |= {"drives": knowledge.drives, "texts": knowledge.texts}
+        self.knowledge, self._services = knowledge, services
+        self._build_reach()
+        self._build_queue()
+        self._build_prompt()
+        self._build_agent()
+        self._build_channels()
+        self._build_control()
+        self._order_shutdown()
+
+    def _build_reach(self) -> None:
+        """What reaches the web and servers of tools, and the workspace."""
+        base, home, environ, settings = self.base, self.home, self.base.environ, self.live.current
+        knowledge, services = self.knowledge, self._services
         outside = Outside(self.store, self.entries, self.views, environ, self.warden.ledger.note, self.strongbox.get)
         self.web = Web(outside, settings.tools)
-        services |= self.web.services()
+        self._services |= self.web.services()
         self.loading = Loading(lambda: self.servers.hub, self.models, self.web.page, lambda route: self.local.is_able(route))
         load = self.loading.page
-        intake = services["intake"] = Intake(sources, home, environ, fetch=load, load=load)
-        reading = embedding(self.models, patient, lambda: False)
-        ashore = home, environ, self.runtime, current, self.store
+        self.intake = services["intake"] = Intake(knowledge.sources, home, environ, fetch=load, load=load)
+        reading = embedding(self.models, self.model_parts.patient, lambda: False)
+        ashore = home, environ, self.runtime, base.settings, self.store
         self.servers = Harbor(*ashore, self.strongbox, reading, self.warden.ledger.note)
         services["mcp"] = self.servers.hub
         self.verbs = services["verbs"] = Verbs(
-            *(self.store, self.entries, self.views, kinds),  # the workspace is made after the verbs that ask it
+            *(self.store, self.entries, self.views, self.knowledge.schemes),  # the workspace is made after the verbs that ask it
             files=lambda: self.project,
         )
         workspace = Path(settings.sandbox.workspace).expanduser() if settings.sandbox.workspace else None
         self.project = Project(
-            *(workspace, self.store, sources, self.verbs, intake.gather),
+            *(workspace, self.store, knowledge.sources, self.verbs, self.intake.gather),
             closed=[home.root],
             check_room=lambda actor, tokens: self.sight.require_room(actor.run, tokens),
         )
+
+    def _build_queue(self) -> None:
+        """Tasks, commands, roles and the taint gate, which runs and workers share."""
+        base, home = self.base, self.home
         self.queue = QueueParts(base, self.broker)
         self.tasks, self.outbox = self.queue.tasks, self.queue.outbox
-        self.offers = ModelOffers(home, current, self.local, self.queue.tell, is_lasting=is_shared)
+        self.offers = ModelOffers(home, self.base.settings, self.local, self.queue.tell, is_lasting=self.base.is_shared)
         self.events.subscribe(OthersWrote, lambda wrote: self._woke())
         floor = Floor(
-            home, environ, self.runtime, current, self.store, self.runs, self.entries, self.views, self.verbs, self.warden
+            home,
+            base.environ,
+            self.runtime,
+            base.settings,
+            self.store,
+            self.runs,
+            self.entries,
+            self.views,
+            self.verbs,
+            self.warden,
         )
         ties = self.hooks, self.outbox, self.queue.notices, self.skills.scripts
         self.workshop = Workshop(floor, *ties, self.events, clean=self.redactor.clean)
-        services |= {"tasks": self.tasks, "crew": self.queue.crew, **self.workshop.services()}
+        self._services |= {"tasks": self.tasks, "crew": self.queue.crew, **self.workshop.services()}
         self.troupe = Troupe(
-            Scenery(home.box, current, self.store, self.runs, self.outbox, self.hooks, self.events, is_lasting=is_shared)
+            Scenery(home.box, base.settings, self.store, self.runs, self.outbox, self.hooks, self.events, is_lasting=base.is_shared)
         )
         self.roles, self.jobs = self.troupe.roles, self.troupe.jobs
         held_calls = HeldCalls(self.runs, self.verbs, self.warden.ledger, self.outbox, self.workshop.executions)
         self.taint = TaintParts(self.store, self.runs, self.skills, held_calls, self.warden.ledger, self.hooks)
-        self.blocks = Blocks(self.store, self.entries, kinds, settings.budget.token_divisor, self.hooks)
+
+    def _build_prompt(self) -> None:
+        """What a model is sent, and the schedules that ask one."""
+        base, home, settings = self.base, self.home, self.live.current
+        self.blocks = Blocks(self.store, self.entries, self.knowledge.schemes, settings.budget.token_divisor, self.hooks)
         beside = More(self.hooks, self.blocks, Chronicle(self.store, self._branch), lambda about: notes.contextual(home.box, about))
         self.packets = Packets(
             self._documents,
             self.finder,
             self.skills,
-            override=settings.prompt.system_prompt_override,
-            ceiling=settings.budget.ceiling,
-            divisor=settings.budget.token_divisor,
             more=beside,
         )
-        self.packets.strategy, self.packets.owners = settings.budget.pruning, self.history.owners
+        self.packets.configure(settings.prompt, settings.budget, self.history.owners)
         self.schedules = ScheduleParts(
             base, self.outbox, self.tasks, self.models, self.packets.relevant, self.taint.origins.carried
         )
         self.task_notices = TaskNotices(self.runs, self.outbox, self.schedules.outcomes, self.events)
         self.events.subscribe(RemindersWanted, lambda wanted: self.schedules.runner.remind())
-        services |= {**self.troupe.services(), "timetable": self.schedules.timetable}
+        self._services |= {**self.troupe.services(), "timetable": self.schedules.timetable}
+
+    def _build_agent(self) -> None:
+        """Tools, what is decided about their calls, and the loops that call them."""
+        home, settings, services = self.home, self.live.current, self._services
         self.toolbox = Toolbox(
             tools.load(),
             services,
@@ -275,16 +261,20 @@ class Core:
             status=self.queue.channel,
             events=self.events,
             roles=self.roles,
-            passed=passed,
+            passed=self.base.passed,
         )
         self.events.subscribe(TurnStarting, self._before_turn)
         self.events.subscribe(MessageAccepted, self.taint.note_message)
         self.events.subscribe(TaskRunBegun, self.taint.note_task)
         self.events.subscribe(WorkStarting, lambda starting: self._refresh())
         self.events.subscribe(CallsAbandoned, lambda abandoned: self.recorder.mend(abandoned.run))
-        self.plugins = Plugins(Adding(home.box, self.hooks, kinds, self.toolbox, services), settings.plugins)
+        self.plugins = Plugins(Adding(home.box, self.hooks, self.knowledge.schemes, self.toolbox, services), settings.plugins)
         self.plugins.watch(self.entries, self.views, self.runs)
         self.troupe.tie(self.loops, self.toolbox)
+
+    def _build_channels(self) -> None:
+        """Messages of people and of schedules, and what is done unasked."""
+        base = self.base
         self.inbox = Inbox(
             self.store,
             self.runs,
@@ -292,8 +282,8 @@ class Core:
             relevant=self._relevant,
             outbox=self.outbox,
             approvals=self.approvals,
-            skills=skill_service,
-            passed=passed,
+            skills=self.skill_service,
+            passed=self.base.passed,
         )
         scheduler = lambda: self.live.current.scheduler  # noqa: E731
         lineage = self.schedules.timetable.lineage
@@ -305,17 +295,55 @@ class Core:
         self.schedules.firing.register("prompt", Effect(prompt, is_inside=False, needs_core=True))
         is_able = lambda: self._is_able(self.models.plan(self.live.current.models.pool)[0])  # noqa: E731
         self.unasked = HeartbeatParts(base, self.schedules, self.queue, self.jobs, is_able)
+
+    def _build_control(self) -> None:
+        """What people do with sessions and runs, and the methods that they call."""
+        home, settings, services, is_shared = self.home, self.live.current, self._services, self.base.is_shared
         self.shutdown = Shutdown(settings.system.shutdown_s, settings.system.hook_s)
         sizes = Sizes(self.models, self.packets, self.roles, self.troupe.menu, lambda: self.live.current.models.pool)
         made = session_control.build(
-            self.store, self.runs, self.inbox, self.views, self.models.plan, history=self.history, is_served=is_shared
+            self.store,
+            self.runs,
+            self.inbox,
+            self.views,
+            self.models.plan,
+            history=self.history,
+            is_served=is_shared,
+            forget=self.workshop.bench.forget,
         )
-        made.forget = self.workshop.bench.forget
         self.control = made
-        undo = Undo(self.store, self.entries, self.runs, lambda: (self.project, self.folder))
-        undo.changed = lambda: self.events.publish(ScheduleChanged())
+        undo = Undo(
+            *(self.store, self.entries, self.runs, lambda: (self.project, self.folder)),
+            changed=partial(self.events.publish, ScheduleChanged()),
+        )
         seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.of
         self.sight = Sight(*seen)
+
+        self.guests = guests = Guests(self.store, services, self.warden.rules, self.warden.ledger)
+        # The objects whose marked functions a socket offers, and a command without a core calls.
+        self.offered: tuple[object, ...] = (
+            *(
+                self,
+                self.runs,
+                made,
+                made.branches,
+                made.transcripts,
+                undo,
+                self.models,
+                self.model_parts.accounts,
+                sizes,
+                self.sight,
+            ),
+            *(self.skills, PromptDocuments(home.box), self.intake, self.strongbox, self.warden.ledger, self.warden.methods),
+            *(self.taint.grants, self.local, self.workshop.methods, self.servers, self.servers.hub, guests, self.troupe, self.jobs),
+            *(self.offers, self.queue, self.queue.crew, self.outbox, self.queue.live, self.unasked),
+            *(ThreadMethods(self.inbox, self.runs), SessionMethods(made), SqlMethods(self.store), ToolMethods(self.toolbox)),
+            EntryMethods(self.entries, self.runs, self.verbs, self.project, self.approvals, made),
+            ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
+        )
+
+    def _order_shutdown(self) -> None:
+        """What ends before what."""
         self.shutdown.component("inbox", lambda: self.inbox.close(self.shutdown.reason))
         self.shutdown.component("offers", self.offers.close)
         self.shutdown.component("unasked", self.unasked.close)
@@ -328,31 +356,12 @@ class Core:
         self.shutdown.component("courier", self.queue.close)
         self.shutdown.component("compactor", self.compactor.close)
         self.shutdown.component("titles", self.titles.close)
-        guests = Guests(self.store, services, self.warden.rules, self.warden.ledger)
-        self.shutdown.component("guests", guests.close)
+        self.shutdown.component("guests", self.guests.close)
         self.shutdown.component("toolbox", self.toolbox.close)
         self.shutdown.component("policy", self.warden.gate.stop)
         self.shutdown.component("indexer", self.indexer.stop)
         self.shutdown.component("broker", self.broker.stop)
         self.shutdown.component("sessions", self.runs.stop_sessions)
-        # The objects whose marked functions a socket offers, and a command without a core calls.
-        self.offered: tuple[object, ...] = (
-            *(self, self.runs, made, made.branches, made.transcripts, undo, self.models, accounts, sizes, self.sight),
-            *(
-                self.skills,
-                skill_service,
-                PromptDocuments(home.box),
-                intake,
-                self.strongbox,
-                self.warden.ledger,
-                self.warden.methods,
-            ),
-            *(self.taint.grants, self.local, self.workshop.methods, self.servers, self.servers.hub, guests, self.troupe, self.jobs),
-            *(self.offers, self.queue, self.queue.crew, self.outbox, self.queue.live, self.unasked),
-            *(ThreadMethods(self.inbox, self.runs), SessionMethods(made), SqlMethods(self.store), ToolMethods(self.toolbox)),
-            EntryMethods(self.entries, self.runs, self.verbs, self.project, self.approvals, made),
-            ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
-        )
 
     def recover(self) -> None:
         """Mend what a killed process left behind, read the skills; writes nothing when there is nothing to mend."""
@@ -365,7 +374,7 @@ class Core:
         for loop in self.runs.recover(_ignore):
             LOG.warning("run %s was interrupted and is marked so", loop.run)
             self.recorder.mend(loop.run)
-        self.workshop.recover(is_shared=self._is_shared)
+        self.workshop.recover(is_shared=self.base.is_shared)
         self.approvals.recover()
         self.troupe.recover()
         try:
@@ -412,16 +421,6 @@ class Core:
         self.indexer.wake()
         self.troupe.look()
         self.schedules.runner.wake()
-
-    def _keeper(self, is_shared: bool, *, is_worker: bool) -> Keeper:
-        """systemd's broker, or a child; a worker borrows the core's; a command without a core has its own, private one."""
-        given = self._environ.get("OWLBOX_BROKER_SOCKET", "") if is_shared or is_worker else ""
-        if given:
-            return Given(Path(given))
-        path = paths.broker_socket(self.runtime) if is_shared else self.runtime / f"broker-{os.getpid()}.sock"
-        if not is_worker:
-            return Broker(self.home, path, self._environ, self.leases)
-        return Lender(self.home, self._environ, lambda: Broker(self.home, path, self._environ, self.leases))
 
     # -- methods ------------------------------------------------------------------------------------
 
@@ -475,7 +474,7 @@ class Core:
         """Take a changed configuration and policy into use; ConfigError keeps the old ones. What was not taken is in `pending`."""
         with self._reloading:  # one at a time: one that fails would else bring back what another has replaced
             old = self.live.current
-            self.strongbox.settle(self.home, self._environ)  # what it read stays in our memory until we are started again
+            self.strongbox.settle(self.home, self.base.environ)  # what it read stays in our memory until we are started again
             try:
                 keys, settings = self.live.reload(), self.live.current
                 self.web.reload(settings.tools)
@@ -483,7 +482,7 @@ class Core:
                 if self.warden.gate.reload() == "skipped":
                     raise Busy("the policy is being read by somebody else", hint="reload once more")
             except OwlError as error:
-                self.live.current = old
+                self.live.restore(old)
                 self.web.reload(old.tools)  # else hosts of the new one could be reached
                 self.servers.reload()
                 LOG.error("configuration not reloaded: %s", error)
@@ -492,14 +491,12 @@ class Core:
                 raise ConfigError(f"configuration not reloaded, the old one stays: {error}") from None
             self.redactor.add(*config.secrets(settings))
             logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
-            self.agent.limits = self._limits()
-            self.packets.override = settings.prompt.system_prompt_override
-            self.packets.ceiling, self.packets.divisor = settings.budget.ceiling, settings.budget.token_divisor
-            self.blocks.divisor, self.packets.strategy = settings.budget.token_divisor, settings.budget.pruning
-            self.copies.kept = settings.runs.copies
+            self.agent.configure(self._limits())
+            self.packets.configure(settings.prompt, settings.budget, self.history.owners)
+            self.blocks.configure(settings.budget.token_divisor)
+            self.copies.configure(settings.runs.copies)
             self.toolbox.use(self.warden.gate.policy)  # also when only what is switched off has changed
-            self.models.wait_s = settings.llm.broker_wait_s
-            self.models.silence_s = settings.orchestrator.health_interval_ms / 1000
+            self.models.configure(settings.llm.broker_wait_s, settings.orchestrator.health_interval_ms / 1000)
             if not (isinstance(self.broker, Lender) and self.broker.is_borrowed):
                 self.renewal.begin(key for key in keys if config.described(key).is_broker)
             pending = self.pending()
@@ -514,11 +511,6 @@ class Core:
     def pending(self) -> Pending:
         """The keys that were changed and are not in force, and what they wait for."""
         return Pending(self.renewal.waiting(), self.live.waiting())
-
-    def _met(self, client: Client) -> None:
-        """A broker is about to be asked, for the first time or after a while."""
-        self.strongbox.learn(client.call)
-        self.renewal.meet(client)
 
     @method("core.shutdown")
     def shut_down(self, reason: str = "asked to") -> dict[str, Any]:

@@ -82,7 +82,14 @@ class _NothingDone(Exception):
 class Undo:
     """Takes runs back."""
 
-    def __init__(self, store: Store, entries: Entries, runs: Runs, files: Callable[[], Sequence[Followers]] = tuple) -> None:
+    def __init__(
+        self,
+        store: Store,
+        entries: Entries,
+        runs: Runs,
+        files: Callable[[], Sequence[Followers]] = tuple,
+        changed: Callable[[], object] = lambda: None,
+    ) -> None:
         self._store = store
         self._entries = entries
         self._runs = runs
@@ -91,7 +98,7 @@ class Undo:
         self._tasks = Tasks(store)
         self._schedules = Schedules(store)
         self._jobs = Jobs(store, "")
-        self.changed: Callable[[], None] = _nothing  # called when something came back or went
+        self._changed = changed
 
     @method("run.undo", access="own")
     def undo_for_caller(
@@ -132,7 +139,7 @@ class Undo:
         except _NothingDone:
             done = replace(done, by="")
         else:
-            self.changed()
+            self._changed()
         if done.later and not is_dry_run:
             raise _refusal(run, done.later)
         return done
@@ -290,10 +297,6 @@ def _schedules_changed(before: dict[int, Schedule], after: dict[int, Schedule]) 
         if (one := new or old) is not None and old != new:
             found.append(Restored(f"schedule {one.ref}: {one.name}", "", how, kind="schedule"))
     return tuple(found)
-
-
-def _nothing() -> None:
-    """Nobody needs to know."""
 
 
 def _titled(task: Task) -> str:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 from urllib.request import urlopen
@@ -26,7 +27,7 @@ from stores import new_store
 
 from appliance.errors import NotFound, Unavailable
 from appliance.mcp.bridge_client import Ferry
-from appliance.mcp.hub import Embed, Given, Hub, Safe
+from appliance.mcp.hub import Embed, Hub, HubParts
 from appliance.mcp.offers import Offers
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
@@ -102,8 +103,8 @@ def standing(folder: Path, embed: Embed = no_model, settings: Callable[[], Confi
     known = {**os.environ, **environ}
     ferry = Ferry(runtime / "b.sock", known, home.logs / "bridge", lambda: settings().tools.mcp_idle_s)
     offers = Offers(store)
-    safe = Safe(get, put, lambda name: void(vault.pop(name)))
-    hub = Hub(Given(home, known, settings, offers, ferry, safe, embed, lambda kind, **about: notes.append((kind, about))))
+    safe: Any = SimpleNamespace(get=get, put=put, remove=lambda name: void(vault.pop(name)))
+    hub = Hub(HubParts(home, known, offers, ferry, safe, lambda kind, **about: notes.append((kind, about))), settings, embed)
     try:
         yield Stand(hub, ferry, home, offers, notes, vault)
     finally:

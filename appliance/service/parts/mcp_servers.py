@@ -13,7 +13,7 @@ from appliance.agent.toolbox import Toolbox
 from appliance.errors import OwlError
 from appliance.mcp import hub, tools
 from appliance.mcp.bridge_client import Ferry
-from appliance.mcp.hub import Embed, Given, Hub, Safe
+from appliance.mcp.hub import Embed, Hub, HubParts
 from appliance.mcp.offers import Offers
 from appliance.mcp.tools import Stall
 from appliance.records import to_plain
@@ -41,8 +41,7 @@ class Harbor:
     ) -> None:
         self._settings = settings
         ferry = Ferry(runtime / f"bridge-{os.getpid()}.sock", environ, home.logs / "bridge", lambda: settings().tools.mcp_idle_s)
-        safe = Safe(strongbox.get, strongbox.put, strongbox.remove)
-        self.hub = Hub(Given(home, environ, settings, Offers(store), ferry, safe, embed, note))
+        self.hub = Hub(HubParts(home, environ, Offers(store), ferry, strongbox, note), settings, embed)
         self._stall: Stall | None = None
 
     def show(self, toolbox: Toolbox) -> None:

@@ -1,0 +1,74 @@
+"""Builds what the core knows and how it is found: entries, the index over them, search, skills, notes and history."""
+
+from functools import partial
+
+from msgspec import Struct
+
+from appliance.channels import session_control
+from appliance.ingest import notes
+from appliance.ingest.sources import Sources
+from appliance.knowledge import vss_index
+from appliance.knowledge.drives import Drives
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.grep import Texts
+from appliance.knowledge.index import Passages
+from appliance.knowledge.indexer import Indexer, Options, answering, embedding
+from appliance.knowledge.known_names import Familiar
+from appliance.knowledge.schemes import Schemes
+from appliance.knowledge.search import Search
+from appliance.knowledge.views import Views
+from appliance.service import skill_parts
+from appliance.service.parts.base import BaseParts
+from appliance.service.parts.models import ModelParts
+from appliance.sessions.history import History
+from appliance.skills.catalog import Skills
+
+
+class PassagesChanged(Struct, frozen=True):
+    """Entries were written: passages wait for their vectors."""
+
+
+class KnowledgeParts(Struct, frozen=True):
+    """What is known, and the ways to it."""
+
+    passages: Passages
+    entries: Entries
+    indexer: Indexer
+    finder: Search
+    views: Views
+    schemes: Schemes
+    drives: Drives
+    texts: Texts
+    sources: Sources
+    skills: Skills
+    folder: notes.Folder
+    history: History
+
+
+def build_knowledge(base: BaseParts, models: ModelParts) -> KnowledgeParts:
+    """The index is computed by the models; a write wakes it."""
+    store, settings, box = base.store, base.settings(), base.home.box
+    passages = Passages(store, partial(base.events.publish, PassagesChanged()))
+    entries = Entries(store, passages.index)
+    second = vss_index.Vss(found) if base.is_shared and (found := vss_index.installed()) else None
+    indexer = Indexer(
+        passages,
+        entries,
+        embedding(models.models, models.patient, lambda: False),
+        answering(models.models, lambda: "small"),
+        Options(settings.context.chunker, settings.context.describe),
+        second,
+        patient_embed=embedding(models.models, models.patient, lambda: True),
+    )
+    base.events.subscribe(PassagesChanged, lambda changed: indexer.wake())
+    finder = Search(store, passages, Familiar(store).names, embed=indexer.brief, beside=second)
+    skills = skill_parts.build_skills(base.home, settings.skills, store, entries, base.environ)
+    schemes = Schemes()
+    drives = Drives(store, entries, schemes)
+    return KnowledgeParts(
+        *(passages, entries, indexer, finder, Views(store), schemes, drives, Texts(store, schemes)),
+        sources=Sources(store, entries, drives),
+        skills=skills,
+        folder=notes.Folder(box, entries, skills.is_skill),
+        history=History(store, session_control.owners(settings.people)),
+    )

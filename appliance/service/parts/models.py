@@ -1,0 +1,69 @@
+"""Builds the core's way to models: the broker's keeper, its clients, the vault behind it, and what is known of local models."""
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from appliance.models.client import BrokerMet, Models
+from appliance.models.usage import Accounts
+from appliance.runtime import paths
+from appliance.secrets.vault_client import Strongbox
+from appliance.service.broker_lending import Lender
+from appliance.service.broker_process import Broker, Given, Keeper
+from appliance.service.broker_renewal import Renewal
+from appliance.service.local_models import LocalModels
+from appliance.service.parts.base import BaseParts
+
+
+class ModelParts(Struct, frozen=True):
+    """`patient` asks a broker that runs and waits for none; the others wait for one that is being started."""
+
+    broker: Keeper
+    models: Models
+    patient: Models
+    accounts: Accounts
+    local: LocalModels
+    strongbox: Strongbox
+    renewal: Renewal
+
+
+def build_models(base: BaseParts, process: str, broker: Given | None) -> ModelParts:
+    """The keeper that the process needs, or the given broker, with everything that asks it."""
+    settings, accounts = base.settings(), Accounts(base.store)
+    keeper = broker or choose_keeper(base, process)
+
+    def is_local_only() -> bool:
+        return base.settings().models.local_only
+
+    models = Models(
+        lambda: str(keeper.socket),
+        token=lambda: keeper.token,
+        revive=keeper.revive,
+        wait_s=settings.llm.broker_wait_s,
+        silence_s=settings.orchestrator.health_interval_ms / 1000,
+        account=accounts.add,
+        only=(broker.route, broker.is_background) if broker is not None else ("", False),
+        ended=keeper.ended,
+        is_local_only=is_local_only,
+        events=base.events,
+    )
+    patient = Models(lambda: str(keeper.socket), token=lambda: keeper.token, revive=lambda reason: "", wait_s=0)
+    strongbox = Strongbox(models.call, base.redactor)
+    renewal = Renewal(keeper, patient, is_local_only)
+    base.events.subscribe(BrokerMet, lambda met: strongbox.learn(met.client.call))
+    base.events.subscribe(BrokerMet, lambda met: renewal.meet(met.client))
+    local = LocalModels(base.home, base.settings, models, keeper)
+    return ModelParts(keeper, models, patient, accounts, local, strongbox, renewal)
+
+
+def choose_keeper(base: BaseParts, process: str) -> Keeper:
+    """systemd's broker, or a child; a worker borrows the core's; a command without a core has its own, private one."""
+    is_worker = process == "worker"
+    given = base.environ.get("OWLBOX_BROKER_SOCKET", "") if base.is_shared or is_worker else ""
+    if given:
+        return Given(Path(given))
+    path = paths.broker_socket(base.runtime) if base.is_shared else base.runtime / f"broker-{os.getpid()}.sock"
+    if not is_worker:
+        return Broker(base.home, path, base.environ, base.leases)
+    return Lender(base.home, base.environ, lambda: Broker(base.home, path, base.environ, base.leases))
