@@ -85,14 +85,14 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
     if form == "bytes":
         return as_bytes(name)
     if form == "pdf":
-        return _pdf(name, data, reader)
+        return _read_pdf(name, data, reader)
     if form == "html":
         title, text = html_text.page(data, charset)
-        return _checked(Reading(text, "text/html", reader, title), name)
+        return _check_reading(Reading(text, "text/html", reader, title), name)
     if form == "mail":
-        return _checked(_mail(data, reader), name)
+        return _check_reading(_read_mail(data, reader), name)
     try:
-        text = _text(data, form, charset)
+        text = _decode_text(data, form, charset)
     except (UnicodeDecodeError, LookupError) as error:
         where = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
         return as_bytes(name, f"not UTF-8 text{where}: kept as bytes, its words cannot be found", reader=reader)
@@ -100,13 +100,13 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
         return as_bytes(name, "a text with zero bytes: kept as bytes, its words cannot be found", reader=reader)
     title, description = "", ""
     if form == "markdown":
-        title = _heading(text)
+        title = _find_heading(text)
     elif form == "csv":
-        description = _columns(text, "\t" if name.lower().endswith(".tsv") else ",")
+        description = _describe_columns(text, "\t" if name.lower().endswith(".tsv") else ",")
     elif form in ("python", "code"):
         description = outline(text, name)
     mime = "text/csv" if form == "csv" and name.lower().endswith(".csv") else guess_mime(name, True)
-    return _checked(Reading(text, mime, reader, title, description), name)
+    return _check_reading(Reading(text, mime, reader, title, description), name)
 
 
 def as_bytes(name: str, note: str = "", mime: str = "", reader: str = "bytes/1") -> Reading:
@@ -127,7 +127,7 @@ def is_current(name: str, reader: str) -> bool:
 # -- the forms --------------------------------------------------------------------------------------
 
 
-def _text(data: bytes, form: str, charset: str = "") -> str:
+def _decode_text(data: bytes, form: str, charset: str = "") -> str:
     """The characters of a text; UnicodeDecodeError or LookupError when they are not what they should be."""
     for mark, name in MARKS:
         if data.startswith(mark):
@@ -138,7 +138,7 @@ def _text(data: bytes, form: str, charset: str = "") -> str:
     return data.decode(charset or "utf-8")
 
 
-def _heading(text: str) -> str:
+def _find_heading(text: str) -> str:
     """Title of the front matter, else the first heading."""
     head = text[:HEAD_CHARS]
     try:
@@ -149,7 +149,7 @@ def _heading(text: str) -> str:
     return str(named) if isinstance(named, str | int | float) and str(named).strip() else markdown.title(body)
 
 
-def _columns(text: str, comma: str) -> str:
+def _describe_columns(text: str, comma: str) -> str:
     """The columns of a table and how many rows it has."""
     first = text.partition("\n")[0]
     comma = ";" if first.count(";") > first.count(comma) else comma
@@ -162,7 +162,7 @@ def _columns(text: str, comma: str) -> str:
     return f"columns: {named}; {rows} row{'' if rows == 1 else 's'}" if named else ""
 
 
-def _mail(data: bytes, reader: str) -> Reading:
+def _read_mail(data: bytes, reader: str) -> Reading:
     message = message_from_bytes(data, policy=policy.default)
     assert isinstance(message, EmailMessage)
     subject = " ".join(str(message.get("subject", "")).split())
@@ -188,7 +188,7 @@ def _mail(data: bytes, reader: str) -> Reading:
     return Reading(text, "message/rfc822", reader, subject, " · ".join(lines[1:3]))
 
 
-def _pdf(name: str, data: bytes, reader: str) -> Reading:
+def _read_pdf(name: str, data: bytes, reader: str) -> Reading:
     try:
         import pypdf
     except ImportError:
@@ -207,17 +207,17 @@ def _pdf(name: str, data: bytes, reader: str) -> Reading:
             parts.append(page.extract_text().strip())
             size += len(parts[-1].encode("utf-8", "replace"))
             if size > MAX_BODY_BYTES:
-                break  # too long whole: `_checked` says so
+                break  # too long whole: `_check_reading` says so
     except (pypdf.errors.PyPdfError, *FAULTS) as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
         return as_bytes(name, f"a PDF that cannot be read, kept as bytes: {why}", "application/pdf", reader)
     text = "\n\n".join(part for part in parts if part)
     if not text:
         return as_bytes(name, "a PDF without any text (scanned?), kept as bytes", "application/pdf", reader)
-    return _checked(Reading(text, "application/pdf", reader, title), name)
+    return _check_reading(Reading(text, "application/pdf", reader, title), name)
 
 
-def _checked(found: Reading, name: str) -> Reading:
+def _check_reading(found: Reading, name: str) -> Reading:
     """The reading within the limits of an entry, with nothing that a database does not take."""
     text = (found.text or "").replace("\0", "").encode("utf-8", "replace")
     if len(text) > MAX_BODY_BYTES:
@@ -258,11 +258,11 @@ def main() -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         limit_s, most_s = int(used.ru_utime + used.ru_stime) + CPU_S, resource.getrlimit(resource.RLIMIT_CPU)[1]
         resource.setrlimit(resource.RLIMIT_CPU, (limit_s if most_s == resource.RLIM_INFINITY else min(limit_s, most_s), most_s))
-        answer.write(json.dumps(asdict(_answered(json.loads(line), source))).encode() + b"\n")
+        answer.write(json.dumps(asdict(_answer_request(json.loads(line), source))).encode() + b"\n")
         answer.flush()
 
 
-def _answered(asked: dict[str, str | int], source: BinaryIO) -> Reading:
+def _answer_request(asked: dict[str, str | int], source: BinaryIO) -> Reading:
     name, form, size = str(asked["name"]), str(asked["form"]), int(asked["size"])
     data = source.read(size)
     try:

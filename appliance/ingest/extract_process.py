@@ -36,11 +36,11 @@ class Clerk:
         """What a file says; its bytes and the reason when the child died over it or was late."""
         limit_s = self._deadline_s
         if self._child is None:
-            self._child = self._start()
+            self._child = self._start_child()
             limit_s += START_S
         asked = {"name": name, "form": form, "charset": charset, "size": len(data)}
         try:
-            line = self._exchange(self._child, json.dumps(asked).encode() + b"\n" + data, monotonic_s() + limit_s)
+            line = self._exchange_messages(self._child, json.dumps(asked).encode() + b"\n" + data, monotonic_s() + limit_s)
         except TimeoutError:
             self.close()
             return as_bytes(name, f"took longer than {self._deadline_s:g} s to read as {form}: kept as bytes", reader="")
@@ -66,7 +66,7 @@ class Clerk:
             if pipe is not None:
                 pipe.close()
 
-    def _start(self) -> "subprocess.Popen[bytes]":
+    def _start_child(self) -> "subprocess.Popen[bytes]":
         try:
             return subprocess.Popen(
                 [sys.executable, "-m", "appliance.ingest.extract"],
@@ -84,7 +84,7 @@ class Clerk:
             ) from None
 
     @staticmethod
-    def _exchange(child: "subprocess.Popen[bytes]", question: bytes, end_s: float) -> bytes:
+    def _exchange_messages(child: "subprocess.Popen[bytes]", question: bytes, end_s: float) -> bytes:
         """The child's answer in time; TimeoutError without one, EOFError or BrokenPipeError when it has gone."""
         if child.stdin is None or child.stdout is None:
             raise EOFError

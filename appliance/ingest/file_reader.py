@@ -186,12 +186,12 @@ def expand(text: str, rules: Rules, counts: Counts) -> Iterator[Wanted]:
         yield Wanted("", path, problem=str(error))
         return
     except OSError as error:
-        yield Wanted("", path, problem=_why(error))
+        yield Wanted("", path, problem=_describe_error(error))
         return
     if stat.S_ISDIR(info.st_mode):
         yield from walk(path, rules, counts)
     else:
-        yield _wanted(path, info)
+        yield _wanted_file(path, info)
 
 
 def walk(root: str, rules: Rules, counts: Counts) -> Iterator[Wanted]:
@@ -204,7 +204,7 @@ def walk(root: str, rules: Rules, counts: Counts) -> Iterator[Wanted]:
             with os.scandir(folder) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
         except OSError as error:
-            counts.problems.append(Wanted("", folder, problem=_why(error)))
+            counts.problems.append(Wanted("", folder, problem=_describe_error(error)))
             continue
         below = []
         for entry in entries:
@@ -240,12 +240,12 @@ def _is_taken(entry: "os.DirEntry[str]", is_folder: bool, scope: gitignore.Ignor
 
 def _looked_at(entry: "os.DirEntry[str]") -> Wanted:
     try:
-        return _wanted(entry.path, entry.stat(follow_symlinks=False))
+        return _wanted_file(entry.path, entry.stat(follow_symlinks=False))
     except OSError as error:
-        return Wanted("", entry.path, problem=_why(error))
+        return Wanted("", entry.path, problem=_describe_error(error))
 
 
-def _wanted(path: str, info: os.stat_result) -> Wanted:
+def _wanted_file(path: str, info: os.stat_result) -> Wanted:
     try:
         ref = ref_of(path)
     except BadInput as error:
@@ -269,7 +269,7 @@ def _check_closed(path: str, rules: Rules) -> None:
         raise BadInput(f"belongs to {min(inside)}, what version control keeps for itself", hint="add the files around it")
 
 
-def _why(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     return "no such file or folder" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
 
 
@@ -287,7 +287,7 @@ class Gather:
 
     def item(self, wanted: Wanted, known: Known | None = None) -> Item | None:
         """A file as it is to be kept, None when it says what is `known`; an OwlError says why it cannot be."""
-        data, form, mark = self._read(wanted.file)
+        data, form, mark = self._read_file(wanted.file)
         if (
             known is not None
             and known.is_as_read
@@ -312,7 +312,7 @@ class Gather:
         """End the children; reading files that need one fails from now on."""
         self._clerks.close()
 
-    def _read(self, path: str) -> tuple[bytes, str, str]:
+    def _read_file(self, path: str) -> tuple[bytes, str, str]:
         """All bytes of a file, its form and how it looked; Refused for a private key."""
         try:
             self._check_private(path)
@@ -327,12 +327,12 @@ class Gather:
                     raise Refused("holds a private key: whoever talks to the owl could read it", hint="leave it where it is")
                 form = extract.form_of(os.path.basename(path), head)
                 _check_size(before.st_size, form)
-                data = head + _rest(file, before.st_size - len(head) + 1)
+                data = head + _read_rest(file, before.st_size - len(head) + 1)
                 after = os.fstat(file.fileno())
         except FileNotFoundError:
             raise NotFound("is gone") from None
         except OSError as error:
-            raise BadInput("is a link, and links are not followed" if os.path.islink(path) else _why(error)) from None
+            raise BadInput("is a link, and links are not followed" if os.path.islink(path) else _describe_error(error)) from None
         if mark_of(before) != mark_of(after) or len(data) != before.st_size:
             raise BadInput("changed while it was read", hint="add it again")
         return data, form, mark_of(before)
@@ -348,7 +348,7 @@ class Gather:
                 continue
 
 
-def _rest(file: FileIO, size: int) -> bytes:
+def _read_rest(file: FileIO, size: int) -> bytes:
     parts, left = [], size
     while left > 0 and (part := file.read(left)):
         parts.append(part)

@@ -79,7 +79,7 @@ class PromptDocuments:
     @method("document.view", access="all")
     def view(self, name: Name) -> dict[str, Any]:
         """A document as its file is, "" for none."""
-        path = self._path(name)
+        path = self._document_path(name)
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -91,14 +91,14 @@ class PromptDocuments:
     @method("document.write")
     def write(self, name: Name, text: Annotated[str, "the whole document"], *, call: Call) -> dict[str, Any]:
         """Put this in the place of a document; it counts from the next message."""
-        path = self._path(name)
+        path = self._document_path(name)
         if len(text) > MAX_CHARS:
             raise TooLarge(f"{name} would have {len(text)} characters, more than {MAX_CHARS}", hint="put the rest into a note")
         paths.put(path, text.encode("utf-8", "replace"))
         LOG.info("document %s was written by user %d", name, call.uid)
         return {"name": name, "path": f"box/{path.name}"}
 
-    def _path(self, name: str) -> Path:
+    def _document_path(self, name: str) -> Path:
         if name not in SHIPPED:
             raise NotFound(f"no document {name}", hint=f"there are {', '.join(SHIPPED)}")
         return self._box / f"{name}.md"
@@ -111,10 +111,10 @@ def documents(box: Path) -> tuple[list[Part], list[str]]:
     file of the folder itself in, after ours.
     """
     parts, problems = [], []
-    extra = [path.stem for path, loading in _marked(box) if loading == "always" and path.stem not in SHIPPED]
+    extra = [path.stem for path, loading in _marked_files(box) if loading == "always" and path.stem not in SHIPPED]
     for name in (*ALWAYS, *extra, LAST):
         try:
-            front, text = _read(box / f"{name}.md")
+            front, text = _read_document(box / f"{name}.md")
         except BadInput as error:
             problems.append(f"{name}.md: {error.message}")
             continue
@@ -130,11 +130,11 @@ def contextual(box: Path, about: str) -> list[Part]:
     """
     words = [word for word in words_of(about, 500) if len(word) > 3]
     parts = []
-    for path, loading in _marked(box) if words else ():
+    for path, loading in _marked_files(box) if words else ():
         if loading != "contextual":
             continue
         try:
-            _, text = _read(path)
+            _, text = _read_document(path)
             ref = ref_of(box, path)
         except BadInput as error:
             LOG.warning("prompt document left out: %s: %s", path.name, error.message)
@@ -145,7 +145,7 @@ def contextual(box: Path, about: str) -> list[Part]:
     return parts
 
 
-def _marked(box: Path) -> Iterator[tuple[Path, str]]:
+def _marked_files(box: Path) -> Iterator[tuple[Path, str]]:
     """The Markdown files of the folder itself that say when they are loaded, by name; HEARTBEAT is loaded elsewhere."""
     try:
         found = [entry for entry in os.scandir(box) if entry.name.endswith(".md") and entry.is_file(follow_symlinks=False)]
@@ -159,24 +159,24 @@ def _marked(box: Path) -> Iterator[tuple[Path, str]]:
             with path.open("rb") as file:
                 if file.read(6).removeprefix(b"\xef\xbb\xbf")[:3] != b"---":
                     continue
-            loading = _split(path)[0].get("loading")
+            loading = _split_front_matter(path)[0].get("loading")
         except (OSError, BadInput):
             continue
         if isinstance(loading, str):
             yield path, loading
 
 
-def _read(path: Path) -> tuple[dict[str, Any], str]:
+def _read_document(path: Path) -> tuple[dict[str, Any], str]:
     """Front matter and the document's visible text, "" when there is nothing to say; BadInput when it is unreadable.
 
     What others than the box's own user could have written is not read: it would speak to every person of the box.
     """
     if why := trusted_files.problem(path, home=path.parent.parent):
         raise BadInput(f"not taken: {why}")
-    return _split(path)
+    return _split_front_matter(path)
 
 
-def _split(path: Path) -> tuple[dict[str, Any], str]:
+def _split_front_matter(path: Path) -> tuple[dict[str, Any], str]:
     """The same of any file, whoever wrote it."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -215,7 +215,7 @@ def check(box: Path) -> list[str]:
             ref_of(root, path)
             watcher.read_text(root, path, entries.MAX_BODY_BYTES)
         except (BadInput, Conflict) as error:
-            found.append(f"{_name(root, path)}: {error.message}")
+            found.append(f"{_shown_name(root, path)}: {error.message}")
     return found
 
 
@@ -249,8 +249,8 @@ class Folder:
         Writes nothing for a file whose size and time of change are as its entry says. `run` is the one that wrote the files.
         """
         changed = 0
-        for batch in _batches(sorted(paths), BATCH):
-            drafts, gone = self._compare(batch)
+        for batch in _batch_paths(sorted(paths), BATCH):
+            drafts, gone = self._compare_files(batch)
             if drafts or gone:
                 self._entries.mirror(list(drafts.values()), gone, writer=WRITER, run=run)
                 LOG.info("folder read", extra={"changed": len(drafts), "removed": len(gone), "refs": [*drafts, *gone][:5]})
@@ -261,7 +261,7 @@ class Folder:
 
     def look(self, refs: Sequence[str]) -> None:
         """Bring the entries of these references in line, as far as they are files here."""
-        self.take([self._path(ref, {}) for ref in refs if ref.startswith(SCHEME)])
+        self.take([self._file_path(ref, {}) for ref in refs if ref.startswith(SCHEME)])
 
     def restore(self, old: Entry | None, new: Entry | None) -> None:
         """Have the file of an entry that an undo brought back, changed or took away follow it; Conflict where it cannot."""
@@ -269,29 +269,29 @@ class Folder:
         was, now = (entry if entry is not None and _is_mirror(entry) else None for entry in (old, new))
         is_moved = was is not None and now is not None and was.path != now.path
         if was is not None and (now is None or is_moved):
-            path = self._path(was.path, was.attributes)
-            if (found := self._require(files, path, was)) is not None:
-                files.remove(_name(self.root, path), found[0])
+            path = self._file_path(was.path, was.attributes)
+            if (found := self._require_file(files, path, was)) is not None:
+                files.remove(_shown_name(self.root, path), found[0])
         if now is not None:
-            path = self._path(now.path, now.attributes)
-            found = self._require(files, path, None if is_moved else was)
+            path = self._file_path(now.path, now.attributes)
+            found = self._require_file(files, path, None if is_moved else was)
             seen, mode = (None, 0) if found is None else (found[0], found[1].st_mode)
-            files.write(_name(self.root, path), now.body.encode(), seen, mode)
+            files.write(_shown_name(self.root, path), now.body.encode(), seen, mode)
             if at_ns := now.attributes.get("mtime_ns"):  # as the entry knows it, which would else change once more
                 os.utime(path, ns=(at_ns, at_ns), follow_symlinks=False)
 
-    def _require(self, files: WorkspaceFiles, path: Path, was: Entry | None) -> tuple[bytes, os.stat_result] | None:
+    def _require_file(self, files: WorkspaceFiles, path: Path, was: Entry | None) -> tuple[bytes, os.stat_result] | None:
         """A file as it is, None for none; Conflict unless it holds what its entry held."""
         text = watcher.read_text(self.root, path, entries.MAX_BODY_BYTES)
         if text is not None and (was is None or text.text != was.body):
             raise Conflict(f"{path} has changed on the disk meanwhile and is left as it is", hint="change the file yourself")
-        return files.read(_name(self.root, path))
+        return files.read(_shown_name(self.root, path))
 
-    def _path(self, ref: str, attributes: Mapping[str, Any]) -> Path:
+    def _file_path(self, ref: str, attributes: Mapping[str, Any]) -> Path:
         """The file of a reference."""
         return self.root / str(attributes.get("file", ref.removeprefix(SCHEME)))
 
-    def _compare(self, paths: Sequence[Path]) -> tuple[dict[str, Draft], list[str]]:
+    def _compare_files(self, paths: Sequence[Path]) -> tuple[dict[str, Draft], list[str]]:
         """The entries to be written and those to be removed; what is wrong with a file is noted."""
         refs: dict[Path, str] = {}
         reasons = dict.fromkeys(paths, "")
@@ -315,11 +315,11 @@ class Folder:
             except Conflict:
                 continue  # it moves again: it is told again when it rests
             if found is not None:
-                drafts[ref] = self._draft(path, ref, found)
-            elif given is not None and given.get("file", _name(self.root, path)) == _name(self.root, path):
+                drafts[ref] = self._draft_entry(path, ref, found)
+            elif given is not None and given.get("file", _shown_name(self.root, path)) == _shown_name(self.root, path):
                 gone.append(ref)
         for path, reason in reasons.items():
-            self._note(_name(self.root, path), reason)
+            self._note_problem(_shown_name(self.root, path), reason)
         return drafts, [ref for ref in gone if ref not in drafts]
 
     def _is_same(self, path: Path, given: Mapping[str, Any]) -> bool:
@@ -331,16 +331,16 @@ class Folder:
         is_known = (given.get("size_bytes"), given.get("mtime_ns")) == (info.st_size, info.st_mtime_ns)
         return is_known and stat.S_ISREG(info.st_mode) and os.access(path, os.R_OK) and watcher.is_inside(self.root, path.parent)
 
-    def _draft(self, path: Path, ref: str, found: watcher.Text) -> Draft:
-        attributes: dict[str, Any] = {"size_bytes": found.size_bytes, "mtime_ns": found.mtime_ns, "mime": _mime(path)}
-        if ref != SCHEME + _name(self.root, path):
-            attributes["file"] = _name(self.root, path)  # the name on disk spells the same letters in another way
+    def _draft_entry(self, path: Path, ref: str, found: watcher.Text) -> Draft:
+        attributes: dict[str, Any] = {"size_bytes": found.size_bytes, "mtime_ns": found.mtime_ns, "mime": _guess_mime(path)}
+        if ref != SCHEME + _shown_name(self.root, path):
+            attributes["file"] = _shown_name(self.root, path)  # the name on disk spells the same letters in another way
         if path.parent == self.root and path.suffix == ".md" and path.stem in SHIPPED:
             attributes["is_document"] = path.stem in (*ALWAYS, LAST)  # HEARTBEAT is not in the prompt
             attributes["is_blank"] = not markdown.has_text(found.text)
-        return Draft(ref, _title(path, found.text), found.text, attributes, _owner(self.root, path))
+        return Draft(ref, _find_title(path, found.text), found.text, attributes, _owning_context(self.root, path))
 
-    def _note(self, name: str, reason: str) -> None:
+    def _note_problem(self, name: str, reason: str) -> None:
         """Remember a problem, or that it is over; each is logged once."""
         with self._guard:
             before = self._problems.pop(name, "")
@@ -354,19 +354,19 @@ def _is_mirror(entry: Entry) -> bool:
     return entry.path.startswith(SCHEME) and entry.scope == entries.PROJECT
 
 
-def _name(root: Path, path: Path) -> str:
+def _shown_name(root: Path, path: Path) -> str:
     """A file's name as it can be shown."""
     return os.fsencode(path.relative_to(root)).decode("utf-8", "backslashreplace")
 
 
-def _owner(root: Path, path: Path) -> str:
+def _owning_context(root: Path, path: Path) -> str:
     """The context whose file it is: what lies below users/ID and groups/ID is theirs alone."""
     parts = path.relative_to(root).parts
     kind = {"users": "user", "groups": "group"}.get(parts[0], "") if len(parts) > 2 else ""
     return f"{kind}:{parts[1]}" if kind else ""
 
 
-def _title(path: Path, text: str) -> str:
+def _find_title(path: Path, text: str) -> str:
     """Title of the front matter, else the first heading, else the file's name."""
     try:
         front, body = markdown.split(text)
@@ -378,9 +378,9 @@ def _title(path: Path, text: str) -> str:
     return " ".join(str(title or path.name).split())[:TITLE_CHARS]
 
 
-def _mime(path: Path) -> str:
+def _guess_mime(path: Path) -> str:
     return MIMES.get(path.suffix.lower()) or mimetypes.guess_type(path.name)[0] or "text/plain"
 
 
-def _batches(paths: Sequence[Path], size: int) -> Iterator[Sequence[Path]]:
+def _batch_paths(paths: Sequence[Path], size: int) -> Iterator[Sequence[Path]]:
     return (paths[i : i + size] for i in range(0, len(paths), size))

@@ -36,7 +36,7 @@ class Documents:
             hint = "use remember: notes are their own"
             raise Refused(f"{count} people and groups talk here, and all are shown {name}", hint=hint)
         path = self._box / f"{name}.md"
-        head, may_change = self._front(path)
+        head, may_change = self._read_front_matter(path)
         if not may_change:
             raise Refused(f"{path.name} says that the owl may not change it", hint="ask the person to write it")
         self._folder.take([self._folder.root / path.name])  # what a person wrote last is not this run's change
@@ -72,7 +72,7 @@ class Documents:
         raise BadInput(f"there are {MOST_SAME} notes called {title!r}", hint="choose another title")
 
     @staticmethod
-    def _front(path: Path) -> tuple[str, bool]:
+    def _read_front_matter(path: Path) -> tuple[str, bool]:
         """The front matter as it stands, and whether the owl may change the rest."""
         try:
             text = path.read_text(encoding="utf-8")

@@ -137,8 +137,8 @@ class Ingest:
     def add(self, inputs: Sequence[str], rules: Rules, on_conflict: OnConflict = "skip") -> Added:
         """Make an item of every file and page; PathConflict before anything is done where `on_conflict` is error."""
         counts = Counts()
-        wanted, failed = self._plan(inputs, rules, counts)
-        known = self._known(list(wanted))
+        wanted, failed = self._plan_inputs(inputs, rules, counts)
+        known = self._find_known(list(wanted))
         if on_conflict == "error" and known:
             names = ", ".join(display(ref) for ref in list(known)[:NAMED])
             more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
@@ -155,28 +155,28 @@ class Ingest:
                 items.append(Kept(one.ref, "unchanged") if is_same else Kept(one.ref, "skipped", THERE))
             else:
                 doubtful.append((one, there))
-        items += self._compare(doubtful)
-        items += self._work("adding", todo)
+        items += self._compare_doubtful(doubtful)
+        items += self._ingest_items("adding", todo)
         items = [replace(item, status="error", message="is gone") if item.status == "missing" else item for item in items]
         left_out = {what: getattr(counts, what) for what in ("hidden", "ignored", "secret", "links", "special")}
         return Added(tuple(items), {name: count for name, count in left_out.items() if count})
 
-    def _compare(self, doubtful: Sequence[tuple[Wanted, Known]]) -> list[Kept]:
+    def _compare_doubtful(self, doubtful: Sequence[tuple[Wanted, Known]]) -> list[Kept]:
         """Whether files that look otherwise than when they were read say the same; nothing is kept."""
         done = []
-        for wanted, known, found in self._readings(doubtful):
+        for wanted, known, found in self._read_ahead(doubtful):
             if isinstance(found, Item):
                 is_same = known is not None and known.is_as_read and found.sha256 == known.sha256
                 found = Kept(wanted.ref, "unchanged") if is_same else Kept(wanted.ref, "skipped", THERE)
             done.append(found)
         return done
 
-    def _plan(self, inputs: Sequence[str], rules: Rules, counts: Counts) -> tuple[dict[str, Wanted], list[Kept]]:
+    def _plan_inputs(self, inputs: Sequence[str], rules: Rules, counts: Counts) -> tuple[dict[str, Wanted], list[Kept]]:
         """Everything that is wanted, each once, and what is not even a file."""
         wanted: dict[str, Wanted] = {}
         failed: list[Kept] = []
         for text in dict.fromkeys(inputs):
-            found: Iterable[Wanted] = [_page(text)] if text.startswith(WEB) else expand(text, rules, counts)
+            found: Iterable[Wanted] = [_wanted_page(text)] if text.startswith(WEB) else expand(text, rules, counts)
             for one in found:
                 if one.problem:
                     failed.append(Kept(one.ref or shown(one.file), "error", one.problem))
@@ -188,7 +188,7 @@ class Ingest:
         failed += [Kept(shown(one.file), "error", one.problem) for one in counts.problems]
         return wanted, failed
 
-    def _known(self, refs: Sequence[str]) -> dict[str, Known]:
+    def _find_known(self, refs: Sequence[str]) -> dict[str, Known]:
         found: dict[str, Known] = {}
         for start in range(0, len(refs), ASKED):
             found |= self._shelf.known(refs[start : start + ASKED])
@@ -210,24 +210,26 @@ class Ingest:
         skipped = 0
         for ref in [""] if is_all else dict.fromkeys(refs):
             try:
-                for known, folder in self._chosen(ref):
+                for known, folder in self._iterate_chosen(ref):
                     folders += [folder] if folder not in folders else []
                     if known.ref in done:
                         continue
                     if not known.is_copy:
                         skipped += 1
                         continue
-                    verdict = self._look(known)
+                    verdict = self._check_item(known)
                     if isinstance(verdict, Wanted):
                         todo.append((verdict, known))
                     done[known.ref] = verdict if isinstance(verdict, Kept) else Kept(known.ref, "error")
             except (NotFound, BadInput) as error:
                 unresolved.append(f"{ref}: {error.message}")
-        for kept in self._work("reading", todo):
+        for kept in self._ingest_items("reading", todo):
             done[kept.ref] = replace(kept, status="error") if kept.status == "skipped" else kept
-        return self._told(tuple(done.values()), skipped, folders, tuple(unresolved))
+        return self._summarize_refresh(tuple(done.values()), skipped, folders, tuple(unresolved))
 
-    def _told(self, items: tuple[Kept, ...], skipped: int, folders: list[str], unresolved: tuple[str, ...]) -> Refreshed:
+    def _summarize_refresh(
+        self, items: tuple[Kept, ...], skipped: int, folders: list[str], unresolved: tuple[str, ...]
+    ) -> Refreshed:
         counts = Counter(item.status for item in items)
         updated = [item for item in items if item.status == "updated"]
         return Refreshed(
@@ -244,7 +246,7 @@ class Ingest:
             unresolved=unresolved,
         )
 
-    def _chosen(self, ref: str) -> Iterator[tuple[Known, str]]:
+    def _iterate_chosen(self, ref: str) -> Iterator[tuple[Known, str]]:
         after = ""
         while True:
             page = self._shelf.chosen(ref, after)
@@ -254,7 +256,7 @@ class Ingest:
                 return
             after = page.next_after
 
-    def _look(self, known: Known) -> Wanted | Kept:
+    def _check_item(self, known: Known) -> Wanted | Kept:
         """What has to be read again of an item, or what can be said without reading."""
         if scheme_of(known.ref) != "disk":
             if not known.source_url:
@@ -286,13 +288,13 @@ class Ingest:
 
     # -- the work -----------------------------------------------------------------------------------
 
-    def _work(self, stage: str, todo: Sequence[tuple[Wanted, Known | None]]) -> list[Kept]:
+    def _ingest_items(self, stage: str, todo: Sequence[tuple[Wanted, Known | None]]) -> list[Kept]:
         """Read everything, some at a time, and keep what is new; what became of each, in no particular order."""
-        total, read = sum(_weight(wanted) for wanted, _ in todo), 0
+        total, read = sum(_estimate_weight(wanted) for wanted, _ in todo), 0
         done: list[Kept] = []
         basket: list[Item] = []
-        for wanted, known, found in self._readings(todo):
-            read += _weight(wanted)
+        for wanted, known, found in self._read_ahead(todo):
+            read += _estimate_weight(wanted)
             if isinstance(found, Kept):
                 done.append(found)
             elif known is not None and known.is_as_read and (found.sha256, found.reader) == (known.sha256, known.reader):
@@ -310,7 +312,7 @@ class Ingest:
             done += self._shelf.keep(basket)
         return done
 
-    def _readings(self, todo: Sequence[tuple[Wanted, Known | None]]) -> Iterator[tuple[Wanted, Known | None, Item | Kept]]:
+    def _read_ahead(self, todo: Sequence[tuple[Wanted, Known | None]]) -> Iterator[tuple[Wanted, Known | None, Item | Kept]]:
         """Each thing with what was read of it, or the reason that nothing was; a few ahead of whoever takes them."""
         pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="ingest")
         begun: deque[tuple[Wanted, Known | None, Future[Item | Kept]]] = deque()
@@ -318,24 +320,24 @@ class Ingest:
         is_whole, ahead_bytes = False, 0
         try:
             while left or begun:
-                while left and len(begun) < AHEAD and (not begun or ahead_bytes + _weight(left[0][0]) <= AHEAD_BYTES):
+                while left and len(begun) < AHEAD and (not begun or ahead_bytes + _estimate_weight(left[0][0]) <= AHEAD_BYTES):
                     wanted, known = left.popleft()
-                    ahead_bytes += _weight(wanted)
-                    begun.append((wanted, known, pool.submit(self._read, wanted, known)))
+                    ahead_bytes += _estimate_weight(wanted)
+                    begun.append((wanted, known, pool.submit(self._read_item, wanted, known)))
                 self._check_stopped()
                 wanted, known, future = begun.popleft()
                 yield wanted, known, future.result()
-                ahead_bytes -= _weight(wanted)
+                ahead_bytes -= _estimate_weight(wanted)
             is_whole = True
         finally:
             if not is_whole:
                 self._gather.close()  # or the threads would finish their files first
             pool.shutdown(cancel_futures=True)
 
-    def _read(self, wanted: Wanted, known: Known | None) -> Item | Kept:
+    def _read_item(self, wanted: Wanted, known: Known | None) -> Item | Kept:
         """An item for what is wanted; an error is its own and nobody else's."""
         try:
-            found = self._fetched(wanted, known) if wanted.url else self._gather.item(wanted, known)
+            found = self._fetch_page(wanted, known) if wanted.url else self._gather.item(wanted, known)
             return found or Kept(wanted.ref, "unchanged")
         except NotFound as error:
             is_missing = bool(wanted.file) and not os.path.lexists(wanted.file)
@@ -345,7 +347,7 @@ class Ingest:
         except OwlError as error:
             return Kept(wanted.ref, "error", str(error))
 
-    def _fetched(self, wanted: Wanted, known: Known | None) -> Item:
+    def _fetch_page(self, wanted: Wanted, known: Known | None) -> Item:
         page = self._fetch(wanted.url)
         name = "page.md" if page.server else locator_of(wanted.ref).rstrip("/").rpartition("/")[2] or "page"
         form = "html" if page.mime.partition(";")[0].strip() in ("text/html", "application/xhtml+xml") else ""
@@ -365,14 +367,14 @@ class Ingest:
             raise Cancelled("stopped", hint="the same command goes on where it was stopped")
 
 
-def _page(url: str) -> Wanted:
+def _wanted_page(url: str) -> Wanted:
     try:
         return Wanted(parse_ref(route_url(url)), url=url)
     except OwlError as error:
         return Wanted("", url, problem=error.message)
 
 
-def _weight(wanted: Wanted) -> int:
+def _estimate_weight(wanted: Wanted) -> int:
     """How much there is to read of it; a file that is too large is not read."""
     return max(1, wanted.size_bytes) if wanted.size_bytes <= MAX_FILE_BYTES else 1
 

@@ -167,10 +167,10 @@ class Intake:
         call: Call,
     ) -> list[Kept]:
         """Keep what the caller has read, in one transaction: `ref`, `status` added, updated, unchanged or error, `message`."""
-        checked = [_checked(item) for item in items]
+        checked = [_check_item(item) for item in items]
         for given in checked:
             self._sources.check_write(given["ref"], CLIENT)  # Refused for a path that clients may not write
-        return self._sources.keep([self._item(given, call.uid) for given in checked], By(CLIENT), call.uid)
+        return self._sources.keep([self._build_item(given, call.uid) for given in checked], By(CLIENT), call.uid)
 
     def gather(self) -> Gather:
         """A reader of files with the rights of the core, which never opens the database; the caller closes it."""
@@ -187,7 +187,7 @@ class Intake:
         finally:
             gather.close()
 
-    def _item(self, given: Mapping[str, str], uid: int) -> Item:
+    def _build_item(self, given: Mapping[str, str], uid: int) -> Item:
         """The item with what has come in pieces under the names it gives."""
         came = {name: self._staging.take(uid, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
         try:
@@ -198,7 +198,7 @@ class Intake:
         return Item(given["ref"], body, came.get("blob"), came.get("original"), **about)
 
 
-def _checked(given: Mapping[str, Any]) -> dict[str, str]:
+def _check_item(given: Mapping[str, Any]) -> dict[str, str]:
     """An item that came as JSON; BadInput names what is wrong with it."""
     known = {"ref", "body", *(f"{name}_key" for name in PIECES), *ABOUT}
     hint = f"an item has ref, and texts as {', '.join(sorted(known - {'ref'}))}"

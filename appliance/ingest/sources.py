@@ -41,19 +41,19 @@ class Sources:
             f"WHERE e.scope = ? AND e.path IN (SELECT value FROM json_each(?)){visibility.only('e')}",
             (self._scope, json.dumps(list(refs))),
         )
-        return {str(row[0]): self._known(row) for row in rows}
+        return {str(row[0]): self._known_from_row(row) for row in rows}
 
     def chosen(self, ref: str, after: str = "", *, is_model: bool = False) -> Chosen:
         """The items that an id, a `drive:/path` or a folder means; every drive's for "". NotFound when there are none."""
         if not ref:
-            return self._page("", "", LAST, after, is_model)
+            return self._select_page("", "", LAST, after, is_model)
         stored, found = self._drives.find(ref, is_model=is_model)
         if found is not None and not found.is_folder and not self._drives.is_folder(found.path):
             return Chosen(tuple(self.known([found.path]).values()), folder=found.path)
         if found is None and not self._drives.is_folder(stored):
             raise self._drives.missing(stored)
         start = stored if stored.endswith("/") else f"{stored}/"
-        return self._page(stored, start, start[:-1] + "0", after, is_model)
+        return self._select_page(stored, start, start[:-1] + "0", after, is_model)
 
     def tree(self, folder: str, *, is_model: bool = False) -> str:
         """A picture of a folder, or of an item alone; of all drives for ""."""
@@ -64,7 +64,7 @@ class Sources:
     def keep(self, items: Sequence[Item], by: By, uid: int) -> list[Kept]:
         """Make an entry of each of these, all in one transaction; what is wrong with one does not stop the others."""
         with self._store.write(run=by.run, durable=True):
-            return [self._keep(item, by, uid) for item in items]
+            return [self._store_item(item, by, uid) for item in items]
 
     def looked(self, item: Item) -> None:
         """A file was read and says what it said before: remember how it looks now, nothing else."""
@@ -77,11 +77,11 @@ class Sources:
         """Refused for a path that a writer of this tier may not write."""
         self._drives.schemes.check_write(parse_ref(ref), tier)
 
-    def _keep(self, item: Item, by: By, uid: int) -> Kept:
+    def _store_item(self, item: Item, by: By, uid: int) -> Kept:
         try:
             path = parse_ref(item.ref)
             before = self.entries.find(path, scope=self._scope)
-            after = self.entries.put(path, _content(item), by, scope=self._scope)
+            after = self.entries.put(path, _build_content(item), by, scope=self._scope)
         except ONE_ITEM as error:
             return Kept(item.ref, "error", str(error))
         self.note(item, after, uid)
@@ -103,7 +103,7 @@ class Sources:
                 (entry.id, *values, now_ms()),
             )
 
-    def _page(self, folder: str, start: str, end: str, after: str, is_model: bool) -> Chosen:
+    def _select_page(self, folder: str, start: str, end: str, after: str, is_model: bool) -> Chosen:
         where = "e.path > ?3" if after else "e.path >= ?3"
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM entries e LEFT JOIN sources s ON s.entry = e.id "
@@ -112,10 +112,10 @@ class Sources:
             "ORDER BY e.path LIMIT ?5",
             (self._scope, start, after or start, end, PAGE + 1),
         )
-        shown = [self._known(row) for row in rows[:PAGE] if self._drives.is_visible(str(row[0]), is_model)]
+        shown = [self._known_from_row(row) for row in rows[:PAGE] if self._drives.is_visible(str(row[0]), is_model)]
         return Chosen(tuple(shown), str(rows[PAGE - 1][0]) if len(rows) > PAGE else "", folder)
 
-    def _known(self, row: Sequence[Any]) -> Known:
+    def _known_from_row(self, row: Sequence[Any]) -> Known:
         path, entry_hash, url, kept, sha256, mark, reader, file, uid = row
         scheme = scheme_of(path)
         is_copy = scheme in FETCHED or (scheme is not None and scheme not in {s.name for s in self._drives.schemes.listing()})
@@ -150,7 +150,7 @@ class Desk:
         return self._sources.tree(folder, is_model=self._is_model)
 
 
-def _content(item: Item) -> Content:
+def _build_content(item: Item) -> Content:
     return Content(
         body=item.body,
         blob=item.blob,

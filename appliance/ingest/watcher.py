@@ -171,7 +171,7 @@ class Watch:
 
     def start(self) -> None:
         """Begin with a full look, then follow changes."""
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -188,7 +188,7 @@ class Watch:
 
     # -- the thread ---------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         # Here and not at the top: watchfiles brings asyncio along, and a command that never watches
         # should not wait for it.
         from watchfiles import _rust_notify
@@ -197,9 +197,9 @@ class Watch:
         has_warned = False
         while not self._stop.is_set():
             if not self._root.is_dir():
-                self._miss()
+                self._note_missing()
                 continue
-            tree = self._look()
+            tree = self._poll_trees()
             try:
                 watcher = _rust_notify.RustNotify(list(tree.folders), False, False, 0, False, False)
             except (FileNotFoundError, NotADirectoryError):
@@ -208,20 +208,20 @@ class Watch:
                 if not has_warned:
                     LOG.warning("no change notifications for %s, looking every %g s instead: %s", self._root, POLL_S, error)
                 has_warned = True
-                self._pace("polling", POLL_S)
+                self._poll_after("polling", POLL_S)
                 continue
             with watcher:
                 self.state, has_warned = "watching", False
                 try:
-                    if self._look().folders == tree.folders:  # nothing slipped in before the watch was set
-                        self._follow(watcher.watch, tree)
+                    if self._poll_trees().folders == tree.folders:  # nothing slipped in before the watch was set
+                        self._follow_notifications(watcher.watch, tree)
                 except refused as error:  # a name that is no text, for one: look at everything again
                     LOG.debug("watching anew: %s", error)
 
-    def _follow(self, watch: Callable[..., set[tuple[int, str]] | str], tree: Tree) -> None:
+    def _follow_notifications(self, watch: Callable[..., set[tuple[int, str]] | str], tree: Tree) -> None:
         """Follow notifications until the set of folders has changed."""
         while not self._stop.is_set():
-            self._settle()
+            self._report_settled()
             step_ms, limit_ms = (BUSY_STEP_MS, BUSY_STEP_MS) if self._moving else (STEP_MS, 0)
             if self._retry_s > monotonic_s():
                 step_ms, limit_ms = STEP_MS, STEP_MS
@@ -229,11 +229,11 @@ class Watch:
             if isinstance(changes, str):
                 continue
             for _, path in changes:
-                self._note(path)
+                self._note_path(path)
             if len(changes) >= FLOOD or any(path in tree.folders or os.path.isdir(path) for _, path in changes):
                 return
 
-    def _miss(self) -> None:
+    def _note_missing(self) -> None:
         """The folder is not there: what it held is kept until it is back, for a mount may come late."""
         if self.state != "missing":
             LOG.warning("folder %s is missing; what was read from it is kept", self._root)
@@ -241,18 +241,18 @@ class Watch:
         self._moving.clear()
         self._stop.wait(MISSING_S)
 
-    def _pace(self, state: str, seconds: float) -> None:
+    def _poll_after(self, state: str, seconds: float) -> None:
         """Without notifications: settle what moves, then wait until the next look."""
         self.state = state
         end_s = monotonic_s() + seconds
-        self._settle()
+        self._report_settled()
         while self._moving and monotonic_s() < end_s and not self._stop.wait(BUSY_STEP_MS / 1000):
-            self._settle()
+            self._report_settled()
         self._stop.wait(max(0.0, end_s - monotonic_s()))
 
     # -- what changed -------------------------------------------------------------------------------
 
-    def _look(self) -> Tree:
+    def _poll_trees(self) -> Tree:
         """Walk the trees and note every difference to what was told."""
         trees = [walk(root) for root in self._roots]
         tree = Tree(
@@ -262,18 +262,18 @@ class Watch:
         )
         here = {*tree.files, *tree.closed}
         for path in here:
-            self._note(path, is_known=True)
+            self._note_path(path, is_known=True)
         gone = set(self._told) - here
         if not self._has_first:
             gone |= {str(path) for path in self._known()} - here
             self._has_first = True
         for path in gone:
-            self._note(path, is_known=True)
+            self._note_path(path, is_known=True)
         return tree
 
-    def _note(self, path: str, *, is_known: bool = False) -> None:
+    def _note_path(self, path: str, *, is_known: bool = False) -> None:
         """Follow this path until it has settled, if it differs from what was told."""
-        mark = _mark(path)
+        mark = _mark_of(path)
         if path in self._moving or (path in self._told and self._told[path] == mark):
             return
         if path not in self._told and not is_known and (mark is None or not self._is_ours(path)):
@@ -289,14 +289,14 @@ class Watch:
         is_folder = os.path.isdir(path) and not os.path.islink(path)
         return bool(parts) and not is_folder and not any(map(is_ignored, parts))
 
-    def _settle(self) -> None:
+    def _report_settled(self) -> None:
         """Tell about everything that has been still for long enough."""
         now_s = monotonic_s()
         if not self._moving or now_s < self._retry_s:
             return
         ready: dict[str, Mark | None] = {}
         for path, (before, since_s) in self._moving.items():
-            mark = _mark(path)
+            mark = _mark_of(path)
             if mark != before:
                 self._moving[path] = (mark, now_s)
             elif now_s - since_s >= SETTLE_S or _is_old(mark):
@@ -317,7 +317,7 @@ class Watch:
                 self._told[path] = mark
 
 
-def _mark(path: str) -> Mark | None:
+def _mark_of(path: str) -> Mark | None:
     """How a path looks now; None when there is nothing, or something that holds no text, or a link is on the way to it."""
     folder = os.path.dirname(path)
     if os.path.realpath(folder) != folder:

@@ -29,16 +29,16 @@ class WorkspaceFiles:
 
     def read(self, path: str) -> tuple[bytes, os.stat_result] | None:
         """What a file holds and how it looks; None when there is none. Refused for what is no plain file."""
-        with self._errors(path):
+        with self._translate_errors(path):
             try:
-                with self._folder(path, is_made=False) as (folder, name):
-                    return _content(folder, name)
+                with self._open_folder(path, is_made=False) as (folder, name):
+                    return _read_content(folder, name)
             except FileNotFoundError:
                 return None
 
     def write(self, path: str, data: bytes, seen: bytes | None, mode: int = 0) -> os.stat_result:
         """Put a file in place of what was `seen` there, None for nothing; Conflict when something else is there now."""
-        with self._errors(path), self._folder(path, is_made=True) as (folder, name):
+        with self._translate_errors(path), self._open_folder(path, is_made=True) as (folder, name):
             part = f".{name}{PART}"
             try:
                 handle = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, MODE, dir_fd=folder)
@@ -48,27 +48,27 @@ class WorkspaceFiles:
                     if mode:
                         os.fchmod(file.fileno(), stat.S_IMODE(mode))
                     os.fsync(file.fileno())
-                _require(path, folder, name, seen)
+                _require_content(path, folder, name, seen)
                 os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
-                _discard(part, folder)
+                _remove_file(part, folder)
                 raise
             os.fsync(folder)
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def remove(self, path: str, seen: bytes) -> None:
         """Remove a file that holds what was seen; nothing when it is gone already, Conflict when it holds something else."""
-        with self._errors(path):
+        with self._translate_errors(path):
             try:
-                with self._folder(path, is_made=False) as (folder, name):
-                    _require(path, folder, name, seen)
+                with self._open_folder(path, is_made=False) as (folder, name):
+                    _require_content(path, folder, name, seen)
                     os.unlink(name, dir_fd=folder)
                     os.fsync(folder)
             except FileNotFoundError:
                 pass
 
     @contextmanager
-    def _folder(self, path: str, *, is_made: bool) -> Iterator[tuple[int, str]]:
+    def _open_folder(self, path: str, *, is_made: bool) -> Iterator[tuple[int, str]]:
         """The folder of a file, open, and the file's name in it."""
         *folders, name = path.split("/")
         whole = f"{self._root}/{path}"
@@ -93,7 +93,7 @@ class WorkspaceFiles:
             os.close(handle)
 
     @contextmanager
-    def _errors(self, path: str) -> Iterator[None]:
+    def _translate_errors(self, path: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -103,7 +103,7 @@ class WorkspaceFiles:
             raise Refused(f"{path} was not changed: {why}", hint=f"see {self._root}/{path}") from None
 
 
-def _content(folder: int, name: str) -> tuple[bytes, os.stat_result] | None:
+def _read_content(folder: int, name: str) -> tuple[bytes, os.stat_result] | None:
     """What a file in an open folder holds; None when it is not there, ELOOP for what is no plain file."""
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -116,15 +116,15 @@ def _content(folder: int, name: str) -> tuple[bytes, os.stat_result] | None:
         return file.read(), info
 
 
-def _require(path: str, folder: int, name: str, seen: bytes | None) -> None:
-    now = _content(folder, name)
+def _require_content(path: str, folder: int, name: str, seen: bytes | None) -> None:
+    now = _read_content(folder, name)
     if (None if now is None else now[0]) != seen:
         raise Conflict(
             f"{path} has changed on the disk meanwhile and is left as it is", hint="look at it, then ask for the change again"
         )
 
 
-def _discard(name: str, folder: int) -> None:
+def _remove_file(name: str, folder: int) -> None:
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:

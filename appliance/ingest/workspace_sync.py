@@ -142,11 +142,13 @@ class Project:
             return (
                 Change()
                 if not seen
-                else self._sync({path: wanted for path, wanted in self._followed().items() if path in seen}, is_all=False)
+                else self._sync_files(
+                    {path: wanted for path, wanted in self._followed_files().items() if path in seen}, is_all=False
+                )
             )
-        followed = self._followed()
-        change = self._sync(followed)
-        self._show(actor, list(followed))
+        followed = self._followed_files()
+        change = self._sync_files(followed)
+        self._show_files(actor, list(followed))
         self._write_manifest(actor)
         return change
 
@@ -156,8 +158,8 @@ class Project:
         known = self._sources.known(paths) if paths else {}
         if all(self._is_as_known(path, known.get(path)) for path in paths):
             return
-        followed = self._followed()
-        self._sync({path: wanted for path, wanted in followed.items() if path in paths}, is_all=False)
+        followed = self._followed_files()
+        self._sync_files({path: wanted for path, wanted in followed.items() if path in paths}, is_all=False)
         with self._guard:
             self._remove_gone(followed)
 
@@ -181,7 +183,7 @@ class Project:
             raise Conflict(reason, hint="look at the file, then ask for the change again")
         like = like if self.has(like, PROJECT) else path
         there, model = self._on_disk(path), self._on_disk(like)
-        data = content if isinstance(content, bytes) else self._encoded(content, like, model)
+        data = content if isinstance(content, bytes) else self._encode_like(content, like, model)
         assert self._disk is not None
         if there is None or there[0] != data:
             looks = self._disk.write(path, data, None if there is None else there[0], model[1].st_mode if model else 0)
@@ -213,7 +215,7 @@ class Project:
     def _on_disk(self, path: str) -> "tuple[bytes, os.stat_result] | None":
         return None if self._disk is None else self._disk.read(path)
 
-    def _encoded(self, text: str, like: str, model: "tuple[bytes, os.stat_result] | None") -> bytes:
+    def _encode_like(self, text: str, like: str, model: "tuple[bytes, os.stat_result] | None") -> bytes:
         """A text as the file `like` has its own: with or without a mark at the beginning. Refused where text is all we know."""
         data, entry = text.encode(), self._entries.find(like, scope=PROJECT)
         if model is None or entry is None or not entry.is_textual or digest(model[0]) != self._source_hash(like):
@@ -248,30 +250,30 @@ class Project:
         path = self.constrain(pattern, kind).pattern
         if self.root is None:
             return Outcome(404, "not_found", "there is no workspace", "set sandbox.workspace in owlbox.toml")
-        followed = self._followed()
+        followed = self._followed_files()
         fitting = {name: wanted for name, wanted in followed.items() if name == path or patterns.compiled(path).matches(name)}
-        self._sync(followed if has_repo else fitting, is_all=has_repo)
+        self._sync_files(followed if has_repo else fitting, is_all=has_repo)
         if kind == "ignore":
             return Outcome(200, "ok", f"{path}: ignored from now on")
         shown = {view.path for view in self._views.of(actor.run, visibility="visible")}
-        self._check_room(actor, sum(tokens for name, tokens in self._sizes(list(fitting)) if name not in shown))
+        self._check_room(actor, sum(tokens for name, tokens in self._file_sizes(list(fitting)) if name not in shown))
         return self._verbs.get(actor, path)
 
-    def _followed(self) -> dict[str, Wanted]:
+    def _followed_files(self) -> dict[str, Wanted]:
         """The files that are followed, by their path in the workspace."""
         if self.root is None or not os.path.isdir(self.root):  # or it may not be looked into
             self._away = (".",)
             return {}
         self._away, rules = (), self.constraints()
-        found = dict(self._walked(rules, Rules(closed=self._closed)))
+        found = dict(self._walk_rules(rules, Rules(closed=self._closed)))
         if any(rule.kind != "ignore" for rule in rules):  # what would be left out may have been added by name
-            everything = self._walked(rules, Rules(has_hidden=True, has_ignored=True, has_secrets=True, closed=self._closed))
+            everything = self._walk_rules(rules, Rules(has_hidden=True, has_ignored=True, has_secrets=True, closed=self._closed))
             found |= {path: wanted for path, wanted in everything if _kind_of(path, rules)}
         if len(found) > MAX_FOLLOWED:
             LOG.warning("%d files in %s, the first %d are followed", len(found), self.root, MAX_FOLLOWED)
         return dict(sorted(found.items())[:MAX_FOLLOWED])
 
-    def _walked(self, rules: Sequence[Constraint], how: Rules) -> Iterator[tuple[str, Wanted]]:
+    def _walk_rules(self, rules: Sequence[Constraint], how: Rules) -> Iterator[tuple[str, Wanted]]:
         counts = Counts()
         for wanted in walk(str(self.root), how, counts):
             path = os.path.relpath(wanted.file, str(self.root))
@@ -281,12 +283,12 @@ class Project:
                 yield path, replace(wanted, ref=path)
         self._away += tuple(os.path.relpath(folder.file, str(self.root)) for folder in counts.problems)
 
-    def _sync(self, followed: Mapping[str, Wanted], *, is_all: bool = True) -> Change:
+    def _sync_files(self, followed: Mapping[str, Wanted], *, is_all: bool = True) -> Change:
         """Read what changed, remove what is gone; an unchanged file is not even opened."""
         with self._guard:
             known = self._sources.known(list(followed))
             todo = [wanted for path, wanted in followed.items() if self._is_new(wanted, known.get(path))]
-            read = self._read(todo, known) if todo else 0
+            read = self._read_changed(todo, known) if todo else 0
             removed = self._remove_gone(followed) if is_all else 0
         return Change(read, removed)
 
@@ -303,7 +305,7 @@ class Project:
             return known is None or not known.kept_hash
         return known is not None and known.mark == mark
 
-    def _read(self, todo: Sequence[Wanted], known: Mapping[str, Known]) -> int:
+    def _read_changed(self, todo: Sequence[Wanted], known: Mapping[str, Known]) -> int:
         """Keep what has another content than when it was read; what somebody changed here and not on the disk stays."""
         gather, count = self._gather(), 0
         basket: list[Item] = []
@@ -346,7 +348,7 @@ class Project:
 
     # -- what a run sees ----------------------------------------------------------------------------
 
-    def _show(self, actor: Actor, paths: Sequence[str]) -> None:
+    def _show_files(self, actor: Actor, paths: Sequence[str]) -> None:
         """The run sees followed files as archived, unless it sees them in another way already."""
         seen = {view.entry for view in self._views.of(actor.run)}
         rows = self._store.rows(
@@ -362,12 +364,12 @@ class Project:
         if self._views.find(actor.run, MANIFEST) is not None or self._entries.find(MANIFEST, scope=scope) is not None:
             return
         rows = [view.path for view in self._views.of(actor.run) if is_file_backed(view.path) and view.scope == PROJECT]
-        text = "".join(f"* {path} - {tokens} tokens\n" for path, tokens in self._sizes(rows))
+        text = "".join(f"* {path} - {tokens} tokens\n" for path, tokens in self._file_sizes(rows))
         with self._store.write(run=actor.run, durable=True):
             made = self._entries.put(MANIFEST, Content(body=text), By("system", actor.run), scope=scope)
             self._views.set_visibility(actor, [made.id], "visible")
 
-    def _sizes(self, paths: Sequence[str]) -> list[tuple[str, int]]:
+    def _file_sizes(self, paths: Sequence[str]) -> list[tuple[str, int]]:
         """Files with their tokens, by path; no text is loaded for it."""
         rows = self._store.rows(
             "SELECT path, length(body) FROM entries WHERE scope = ? AND path IN (SELECT value FROM json_each(?)) ORDER BY path",

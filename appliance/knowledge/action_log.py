@@ -107,16 +107,18 @@ class Actions:
 
     def note(self, actor: Actor, verb: str, subject: str, outcome: Outcome, attributes: Mapping[str, Any] | None = None) -> str:
         """One log entry for an action of a run; returns its path. Call inside a transaction."""
-        path = self._place(actor, verb, subject)
+        path = self._choose_log_path(actor, verb, subject)
         state: State = "failed" if outcome.is_error else "proposed" if outcome.status == 202 else "resolved"
-        entry = self._put(actor, path, _cut(outcome.message), {"action": verb, "subject": subject, **(attributes or {})})
+        entry = self._write_entry(
+            actor, path, _cut_text(outcome.message), {"action": verb, "subject": subject, **(attributes or {})}
+        )
         self._views.show(actor, entry.id, "visible", state, outcome.status, outcome.outcome if state == "failed" else "")
         return path
 
     def begin(self, actor: Actor, name: str, subject: str, attributes: Mapping[str, Any]) -> str:
         """One log entry for an action that has not begun; returns its path, for the actor's `log`. Call inside a transaction."""
-        path = self._free(actor, name, subject)
-        entry = self._put(actor, path, "", {"action": name, "subject": subject, **attributes})
+        path = self._find_free_path(actor, name, subject)
+        entry = self._write_entry(actor, path, "", {"action": name, "subject": subject, **attributes})
         self._views.show(actor, entry.id, "visible", "streaming", 102)
         return path
 
@@ -133,8 +135,8 @@ class Actions:
 
     def trouble(self, actor: Actor, kind: str, subject: str, outcome: Outcome) -> str:
         """One error entry for what failed and is no action; returns its path. Call inside a transaction."""
-        path = self._free(actor, kind, subject, scheme="error")
-        entry = self._put(actor, path, outcome.message, {"action": kind, "subject": subject})
+        path = self._find_free_path(actor, kind, subject, scheme="error")
+        entry = self._write_entry(actor, path, outcome.message, {"action": kind, "subject": subject})
         self._views.show(actor, entry.id, "visible", "failed", outcome.status, outcome.outcome)
         return path
 
@@ -154,14 +156,14 @@ class Actions:
     def propose(self, actor: Actor, proposal: Proposal) -> str:
         """Leave a change of a file to somebody's decision, in the open proposal for that file if there is one."""
         known = self.waiting(actor.run, proposal.target)
-        path = self._place(actor, proposal.verb, proposal.target) if known is None else known[0].path
+        path = self._choose_log_path(actor, proposal.verb, proposal.target) if known is None else known[0].path
         given = {name: value for name, value in struct_asdict(proposal).items() if name not in ("before", "after") and value}
         given |= {CHANGE: True, "action": proposal.verb, "subject": proposal.target, "patch": proposal.patch}
-        entry = self._put(actor, path, proposal.merge, given)
-        self._forget(actor, path)
-        self._put(actor, _text_path(path, "before"), proposal.before, {})
+        entry = self._write_entry(actor, path, proposal.merge, given)
+        self._remove_previews(actor, path)
+        self._write_entry(actor, _text_path(path, "before"), proposal.before, {})
         if proposal.after is not None:
-            self._put(actor, _text_path(path, "after"), proposal.after, {})
+            self._write_entry(actor, _text_path(path, "after"), proposal.after, {})
         self._views.show(actor, entry.id, "visible", "proposed", 202)
         return path
 
@@ -192,15 +194,15 @@ class Actions:
         options = tuple(map(str, given.get("options") or ()))
         return Shown(
             **struct_asdict(waiting),
-            text=_cut(entry.body),
+            text=_cut_text(entry.body),
             patch=patch,
             source=source,
             options=options,
             is_file_change=bool(given.get(CHANGE)),
-            digest=self._digest(entry),
+            digest=self._hash_proposal(entry),
         )
 
-    def _digest(self, entry: Entry) -> str:
+    def _hash_proposal(self, entry: Entry) -> str:
         """The SHA-256 of what is proposed: what is shown of it, the arguments that will be used, and both texts of a change."""
         kept = [self._entries.find(_text_path(entry.path, name), scope=entry.scope) for name in ("before", "after")]
         whole = [entry.body, dict(entry.attributes), *(one and one.body for one in kept)]
@@ -224,9 +226,9 @@ class Actions:
         """A proposal is over; what it showed stays, or gives way to a body, and its texts go."""
         if body is not None:
             given = dict(self._entries.get(view.path, scope=view.scope).attributes)
-            self._put(actor, view.path, _cut(body), given | ({REASON: _cut(body)} if state == "failed" else {}))
+            self._write_entry(actor, view.path, _cut_text(body), given | ({REASON: _cut_text(body)} if state == "failed" else {}))
         self._views.resolve(view.run, view.entry, state, status, outcome)
-        self._forget(actor, view.path)
+        self._remove_previews(actor, view.path)
 
     def result(self, run: str, path: str) -> tuple[View, str] | None:
         """How a proposal of a run stands, and what came of it, or why it was not done; None for one that left no entry."""
@@ -248,21 +250,21 @@ class Actions:
             raise Conflict(f"{path} does not wait: it is {view.state} with {view.status}", hint="what is decided stays so")
         return view
 
-    def _forget(self, actor: Actor, path: str) -> None:
+    def _remove_previews(self, actor: Actor, path: str) -> None:
         scope = f"run:{actor.run}"
         for name in ("before", "after"):
             if self._entries.find(_text_path(path, name), scope=scope) is not None:
                 self._entries.remove(_text_path(path, name), By(WRITER, actor.run), scope=scope)
 
-    def _place(self, actor: Actor, verb: str, subject: str) -> str:
+    def _choose_log_path(self, actor: Actor, verb: str, subject: str) -> str:
         """Where an action is noted: where it was recorded, unless that has its result already."""
-        return actor.log if self.is_open(actor) else self._free(actor, verb, subject)
+        return actor.log if self.is_open(actor) else self._find_free_path(actor, verb, subject)
 
-    def _free(self, actor: Actor, verb: str, subject: str, scheme: str = "log") -> str:
+    def _find_free_path(self, actor: Actor, verb: str, subject: str, scheme: str = "log") -> str:
         folder, scope = f"{scheme}://turn_{actor.turn}/{verb}/", f"run:{actor.run}"
         return folder + unique_slug(subject, lambda name: self._entries.find(folder + name, scope=scope) is not None)
 
-    def _put(self, actor: Actor, path: str, body: str, attributes: Mapping[str, Any]) -> Entry:
+    def _write_entry(self, actor: Actor, path: str, body: str, attributes: Mapping[str, Any]) -> Entry:
         content = Content(body=body, attributes=dict(attributes))
         return self._entries.put(path, content, By(WRITER, actor.run), scope=f"run:{actor.run}")
 
@@ -282,7 +284,7 @@ def since_proposed(name: str, was: str, now: str) -> str:
     return f"{name} has changed since it was proposed: its hash was {was or 'none'}, now it is {now or 'none'}"
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}\n[cut: {MAX_CHARS} of {len(text)} characters kept]"
 
 

@@ -65,16 +65,16 @@ def structured(text: str, *, is_prose: bool = True, target_chars: int = TARGET_C
         return []
     if len(text) < WHOLE_CHARS:
         return [Chunk(0, 0, len(text))]
-    lines = list(_lines(text))
-    speakers = _speakers(lines) if is_prose else frozenset[str]()
+    lines = list(_split_lines(text))
+    speakers = _find_speakers(lines) if is_prose else frozenset[str]()
     if speakers:
-        blocks = list(_messages(lines, speakers))
+        blocks = list(_split_messages(lines, speakers))
     elif is_prose:
-        blocks = list(_blocks(lines))
+        blocks = list(_split_blocks(lines))
     else:
-        blocks = list(_paragraphs(lines))
-    pieces = [piece for block in blocks for piece in _cut(text, block, target_chars)]
-    return _numbered(text, pieces if speakers else list(_packed(pieces, target_chars)))
+        blocks = list(_split_paragraphs(lines))
+    pieces = [piece for block in blocks for piece in _cut_block(text, block, target_chars)]
+    return _number_chunks(text, pieces if speakers else list(_pack_blocks(pieces, target_chars)))
 
 
 def proposed(text: str, ranges: Ranges, *, is_prose: bool = True) -> list[Chunk]:
@@ -82,19 +82,19 @@ def proposed(text: str, ranges: Ranges, *, is_prose: bool = True) -> list[Chunk]
 
     What lies between two ranges goes with the first of them; headings are those of the structure.
     """
-    lines = list(_lines(text))
+    lines = list(_split_lines(text))
     if not ranges or any(not 1 <= first <= last <= len(lines) for first, last in ranges):
         return []
     if any(first <= ranges[n][1] for n, (first, _) in enumerate(ranges[1:])):
         return []
     starts = [0, *(lines[first - 1].start for first, _ in ranges[1:]), len(text)]
-    headings = [block for block in _blocks(lines) if block.kind == "heading"] if is_prose else []
+    headings = [block for block in _split_blocks(lines) if block.kind == "heading"] if is_prose else []
     blocks = []
     for start, end in zip(starts, starts[1:]):
         above = [block.heading for block in headings if block.start <= start]
         whole = _Block("proposed", start, end, above[-1] if above else "")
-        blocks += list(_cut(text, whole)) if end - start > MAX_CHARS else [whole]
-    return _numbered(text, blocks)
+        blocks += list(_cut_block(text, whole)) if end - start > MAX_CHARS else [whole]
+    return _number_chunks(text, blocks)
 
 
 def by_model(text: str, propose: Callable[[str], Ranges], *, is_prose: bool = True) -> tuple[list[Chunk], str]:
@@ -137,14 +137,14 @@ def after(text: str, chunks: Sequence[Chunk], n: int) -> str:
 # -- lines and blocks -------------------------------------------------------------------------------
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def _split_lines(text: str) -> Iterator[_Line]:
     start = 0
     for line in text.split("\n"):
         yield _Line(start, start + len(line), line)
         start += len(line) + 1
 
 
-def _speakers(lines: Sequence[_Line]) -> frozenset[str]:
+def _find_speakers(lines: Sequence[_Line]) -> frozenset[str]:
     """Who speaks in a text that is a conversation; nobody in any other."""
     counts: dict[str, int] = {}
     others = 0
@@ -164,7 +164,7 @@ def _speakers(lines: Sequence[_Line]) -> frozenset[str]:
     return frozenset(names) if is_conversation else frozenset()
 
 
-def _messages(lines: Sequence[_Line], speakers: frozenset[str]) -> Iterator[_Block]:
+def _split_messages(lines: Sequence[_Line], speakers: frozenset[str]) -> Iterator[_Block]:
     """Each message with the lines that follow it; a heading goes with what comes after it."""
     path: list[tuple[int, str]] = []
     current: _Block | None = None
@@ -172,20 +172,20 @@ def _messages(lines: Sequence[_Line], speakers: frozenset[str]) -> Iterator[_Blo
         heading, found = HEADING.match(line.text), MESSAGE.match(line.text)
         who = found[1].strip() if found else ""
         if heading:
-            path = _path(path, len(heading[1]), _title(line.text))
+            path = _headings_above(path, len(heading[1]), _heading_text(line.text))
         if heading or who in speakers:
             if current is not None and current.who:
                 yield current
                 current = None
             start = line.start if current is None else current.start
-            current = _Block("message", start, line.end, _joined(path), who if who in speakers else "")
+            current = _Block("message", start, line.end, _join_headings(path), who if who in speakers else "")
         elif line.text.strip():
             current = replace(current, end=line.end) if current else _Block("message", line.start, line.end)
     if current is not None:
         yield current
 
 
-def _blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
+def _split_blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
     """The blocks of Markdown, or of plain text, which is Markdown without marks."""
     path: list[tuple[int, str]] = []
     n = 0
@@ -195,26 +195,26 @@ def _blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
         if not line.text.strip():
             n += 1
         elif mark == "#" and (heading := HEADING.match(line.text)):
-            path = _path(path, len(heading[1]), _title(line.text))
-            yield _Block("heading", line.start, line.end, _joined(path))
+            path = _headings_above(path, len(heading[1]), _heading_text(line.text))
+            yield _Block("heading", line.start, line.end, _join_headings(path))
             n += 1
         elif mark in "`~" and FENCE.match(line.text):
             end = _fence_end(lines, n)
-            yield _Block("code", line.start, lines[end].end, _joined(path))
+            yield _Block("code", line.start, lines[end].end, _join_headings(path))
             n = end + 1
         elif n + 1 < len(lines) and _is_underlined(line.text, lines[n + 1].text):
             level = 1 if "=" in lines[n + 1].text else 2
-            path = _path(path, level, line.text.strip())
-            yield _Block("heading", line.start, lines[n + 1].end, _joined(path))
+            path = _headings_above(path, level, line.text.strip())
+            yield _Block("heading", line.start, lines[n + 1].end, _join_headings(path))
             n += 2
         else:
             end = _paragraph_end(lines, n)
             kind = "table" if mark == "|" else "paragraph"
-            yield _Block(kind, line.start, lines[end].end, _joined(path))
+            yield _Block(kind, line.start, lines[end].end, _join_headings(path))
             n = end + 1
 
 
-def _paragraphs(lines: Sequence[_Line]) -> Iterator[_Block]:
+def _split_paragraphs(lines: Sequence[_Line]) -> Iterator[_Block]:
     """What blank lines set apart."""
     start: _Line | None = None
     last: _Line | None = None
@@ -228,17 +228,17 @@ def _paragraphs(lines: Sequence[_Line]) -> Iterator[_Block]:
         yield _Block("paragraph", start.start, last.end)
 
 
-def _title(line: str) -> str:
+def _heading_text(line: str) -> str:
     """A heading's text: without the marks before it, and without those that may close it."""
     return line.strip(" \t").lstrip("#").strip(" \t").rstrip("#").rstrip(" \t")[:MAX_HEADING]
 
 
-def _path(path: Sequence[tuple[int, str]], level: int, title: str) -> list[tuple[int, str]]:
+def _headings_above(path: Sequence[tuple[int, str]], level: int, title: str) -> list[tuple[int, str]]:
     """The headings above what follows a heading of this level, with itself."""
     return [*(part for part in path if part[0] < level), (level, title)]
 
 
-def _joined(path: Sequence[tuple[int, str]]) -> str:
+def _join_headings(path: Sequence[tuple[int, str]]) -> str:
     return " > ".join(text for _, text in path)[:MAX_HEADING]
 
 
@@ -274,19 +274,19 @@ def _paragraph_end(lines: Sequence[_Line], n: int) -> int:
 # -- cutting and packing ----------------------------------------------------------------------------
 
 
-def _cut(text: str, block: _Block, target_chars: int = TARGET_CHARS) -> Iterator[_Block]:
+def _cut_block(text: str, block: _Block, target_chars: int = TARGET_CHARS) -> Iterator[_Block]:
     """A block in pieces that are not too long."""
     longest = target_chars * (BLOCK if block.kind in ("code", "table") else LARGEST)
     start = block.start
     while block.end - start > longest:
-        end = _place(text, start, target_chars)
+        end = _find_cut(text, start, target_chars)
         yield replace(block, start=start, end=end)
         start = end
     if text[start : block.end].strip():
         yield replace(block, start=start)
 
 
-def _place(text: str, start: int, target_chars: int) -> int:
+def _find_cut(text: str, start: int, target_chars: int) -> int:
     """Where to cut what begins here: after a line, a sentence or a word, else wherever it is long enough."""
     least, most = start + target_chars // 2, start + target_chars
     line = text.rfind("\n", least, most)
@@ -299,7 +299,7 @@ def _place(text: str, start: int, target_chars: int) -> int:
     return word + 1 if word >= 0 else most
 
 
-def _packed(pieces: Sequence[_Block], target_chars: int) -> Iterator[_Block]:
+def _pack_blocks(pieces: Sequence[_Block], target_chars: int) -> Iterator[_Block]:
     """Neighbours put together while they are short, a heading always with what follows it."""
     current: list[_Block] = []
     has_text = False  # headings alone wait for what follows, up to a limit
@@ -311,12 +311,12 @@ def _packed(pieces: Sequence[_Block], target_chars: int) -> Iterator[_Block]:
             is_full = is_full and (has_text or piece.kind == "heading")
             if is_full or (is_section and length >= WHOLE_CHARS):
                 headings = _last_headings(current) if has_text else 0
-                yield _merged(current[: len(current) - headings])
+                yield _merge_blocks(current[: len(current) - headings])
                 current, has_text = current[len(current) - headings :], False
         current.append(piece)
         has_text = has_text or piece.kind != "heading"
     if current:
-        yield _merged(current)
+        yield _merge_blocks(current)
 
 
 def _last_headings(blocks: Sequence[_Block]) -> int:
@@ -326,13 +326,13 @@ def _last_headings(blocks: Sequence[_Block]) -> int:
     return count
 
 
-def _merged(blocks: Sequence[_Block]) -> _Block:
+def _merge_blocks(blocks: Sequence[_Block]) -> _Block:
     # Under which headings a chunk lies is told by its first text: its own headings are in it anyway.
     first = next((block for block in blocks if block.kind != "heading"), blocks[-1])
     return replace(first, start=blocks[0].start, end=blocks[-1].end)
 
 
-def _numbered(text: str, blocks: Sequence[_Block]) -> list[Chunk]:
+def _number_chunks(text: str, blocks: Sequence[_Block]) -> list[Chunk]:
     """Blocks as chunks, without white space around them; blank ones are left out."""
     found: list[Chunk] = []
     for block in blocks:

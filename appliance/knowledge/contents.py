@@ -98,7 +98,7 @@ def check(path: str, content: Content) -> None:
             raise BadInput(f"{path}: text and bytes at once", hint="give one of them")
         size = len(content.body)
         if size <= MAX_BODY_BYTES:  # only then is it worth encoding
-            size = len(_utf8(content.body, path, "body"))
+            size = len(_encode_text(content.body, path, "body"))
         if size > MAX_BODY_BYTES:
             raise TooLarge(f"{path}: the body has {size} bytes or more, the limit is {MAX_BODY_BYTES}", hint="split it")
     if content.original is not None and content.body is None:
@@ -110,7 +110,7 @@ def check(path: str, content: Content) -> None:
         text = getattr(content, name) or ""
         if len(text) > most:
             raise TooLarge(f"{path}: the {name} has {len(text)} characters, the limit is {most}", hint="shorten it")
-        _utf8(text, path, name)
+        _encode_text(text, path, name)
     if content.mime == FOLDER:
         raise BadInput(f"{path}: {FOLDER} is for folders", hint="make a folder instead")
     if content.attributes is not None:
@@ -128,7 +128,7 @@ def attributes_text(path: str, attributes: Mapping[str, Any]) -> str:
         text = json.dumps(dict(attributes), ensure_ascii=False, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise BadInput(f"{path}: the attributes are not JSON: {error}", hint=hint) from None
-    size = len(_utf8(text, path, "attributes"))
+    size = len(_encode_text(text, path, "attributes"))
     if size > MAX_ATTRIBUTES_BYTES:
         raise TooLarge(f"{path}: the attributes have {size} bytes, the limit is {MAX_ATTRIBUTES_BYTES}", hint="use the body")
     return text
@@ -160,7 +160,7 @@ def merged(before: Entry, content: Content) -> Entry:
     return after
 
 
-def _utf8(text: str, path: str, name: str) -> bytes:
+def _encode_text(text: str, path: str, name: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -167,12 +167,12 @@ class Drives:
     def count(self, folder: str) -> int:
         """How many items lie below a folder."""
         sql = f"SELECT COUNT(*) FROM entries WHERE scope = ? AND path > ? AND path < ?{visibility.only()}"
-        return int(self._store.value(sql, self._below(folder)))
+        return int(self._store.value(sql, self._path_bounds(folder)))
 
     def is_folder(self, path: str) -> bool:
         """Whether something lies below this path, or it is marked as a folder."""
         sql = f"SELECT 1 FROM entries WHERE scope = ? AND path > ? AND path < ?{visibility.only()} LIMIT 1"
-        if self._store.row(sql, self._below(path)):
+        if self._store.row(sql, self._path_bounds(path)):
             return True
         return self.is_folder_row(path)
 
@@ -183,7 +183,7 @@ class Drives:
 
     def paths(self, path: str, limit: int) -> list[str]:
         """The first so many stored paths at or below a path."""
-        scope, start, end = self._below(path)
+        scope, start, end = self._path_bounds(path)
         rows = self._store.rows(
             "SELECT path FROM entries "
             f"WHERE scope = ?1 AND path >= ?2 AND path < ?3 AND (path = ?2 OR path > ?4){visibility.only()} ORDER BY path LIMIT ?5",
@@ -197,7 +197,7 @@ class Drives:
 
     def children(self, folder: str, limit: int) -> tuple[list[Child], int]:
         """The first so many things in a folder, folders first, and how many there are."""
-        scope, start, end = self._below(folder)
+        scope, start, end = self._path_bounds(folder)
         rows = self._store.rows(CHILDREN.format(only=visibility.only()), (len(start) + 1, scope, start, end, limit))
         found = []
         for name, is_in, items, _ in rows:
@@ -226,8 +226,8 @@ class Drives:
 
     def size(self, path: str, *, is_recursive: bool = True) -> Size:
         """The size of an item or of everything in a folder; zero where nothing is."""
-        scope, start, end = self._below(path)
-        only = "" if is_recursive else self._direct(start)
+        scope, start, end = self._path_bounds(path)
+        only = "" if is_recursive else self._direct_children(start)
         row = self._store.row(
             f"SELECT COALESCE(SUM({BYTES}), 0), COUNT(*) FROM entries e "
             f"WHERE scope = ?1 AND path >= ?2 AND path < ?3 AND (path IN (?2, ?4) OR (path > ?5 {only})){visibility.only()}",
@@ -244,8 +244,8 @@ class Drives:
         self, folder: str = "", *, is_recursive: bool = True, limit: int = 100, offset: int = 0, is_model: bool = False
     ) -> tuple[list[Item], int]:
         """Items below a folder or at its very path, by path, and how many there are; on every drive without a folder."""
-        scope, start, end = self._below(folder) if folder else (self._scope, "", LAST)
-        only = "" if is_recursive or not folder else self._direct(start)
+        scope, start, end = self._path_bounds(folder) if folder else (self._scope, "", LAST)
+        only = "" if is_recursive or not folder else self._direct_children(start)
         hidden = json.dumps(self.schemes.hidden() if is_model else [])
         where = (
             f"scope = ?1 AND path >= ?2 AND path < ?3 AND (path = ?2 OR (path > ?4 {only})) "
@@ -264,11 +264,11 @@ class Drives:
         ]
         return found, int(total)
 
-    def _direct(self, start: str) -> str:
+    def _direct_children(self, start: str) -> str:
         """The condition that a path is in a folder itself, not in one below."""
         return f"AND NOT {CUT.replace('rest', f'substr(path, {len(start) + 1})')}"
 
-    def _below(self, folder: str) -> tuple[str, str, str]:
+    def _path_bounds(self, folder: str) -> tuple[str, str, str]:
         """Scope and the bounds of the paths below a folder."""
         start = folder if folder.endswith("/") else f"{folder}/"
         return self._scope, start, start[:-1] + AFTER_SLASH
@@ -293,7 +293,7 @@ class Drives:
             room -= sum(min(len(child.name), MAX_NAME_CHARS) + 2 * node.depth + 3 for child in found)
         cut = tuple(_cut_folders(root))
         hint = "ask again with path set to one of truncated_dirs, or with larger items_per_dir or max_depth" if cut else ""
-        return Tree("\n".join(_lines(root)), total, cut, hint)
+        return Tree("\n".join(_tree_lines(root)), total, cut, hint)
 
     def overview(self, *, is_model: bool = False) -> Tree:
         """Every drive as a line."""
@@ -356,7 +356,7 @@ def _cut_folders(node: _Node) -> Iterator[str]:
         yield from _cut_folders(child)
 
 
-def _lines(node: _Node) -> Iterator[str]:
+def _tree_lines(node: _Node) -> Iterator[str]:
     """The lines of a tree, each level indented by two."""
     margin = "  " * node.depth
     name = node.child.name
@@ -364,6 +364,6 @@ def _lines(node: _Node) -> Iterator[str]:
     is_shut = node.child.is_folder and node.child.items and not node.is_open
     yield f"{margin}{name}{f' ({counted(node.child.items)})' if is_shut else ''}"
     for child in node.children:
-        yield from _lines(child)
+        yield from _tree_lines(child)
     if node.hidden:
         yield f"{margin}  … (+{node.hidden} more)"

@@ -87,7 +87,7 @@ class Entries:
     # -- reading one ------------------------------------------------------------------------------
 
     def find(self, ref: str, *, scope: str = PROJECT) -> Entry | None:
-        return self._find("scope = ? AND path = ?", scope, parse_ref(ref))
+        return self._find_where("scope = ? AND path = ?", scope, parse_ref(ref))
 
     def get(self, ref: str, *, scope: str = PROJECT) -> Entry:
         """The entry; NotFound names up to five neighbours."""
@@ -104,13 +104,13 @@ class Entries:
 
     def by_uid(self, uid: str) -> Entry | None:
         """The entry with this uid, in whatever scope, or None."""
-        return self._find("uid = ?", uid)
+        return self._find_where("uid = ?", uid)
 
     def by_ids(self, ids: Iterable[int]) -> dict[int, Entry]:
         """Those of these entries that exist, by id; of very much text a part is left out."""
         found, left = {}, MAX_HELD
         for key in ids:
-            entry = self._find("id = ?", key)
+            entry = self._find_where("id = ?", key)
             if entry is not None:
                 left -= len(entry.body)
                 found[key] = entry if left >= 0 else replace(entry, body="")
@@ -161,20 +161,20 @@ class Entries:
         check_scope(scope)
         check(path, content)
         seen = self.find(path, scope=scope)
-        difference = _difference(path, seen, content)
+        difference = _diff_text(path, seen, content)
         with self._store.write(run=by.run, durable=True) as execute:
             before = self.find(path, scope=scope)
             if before is not None and if_exists == "error":
-                raise _collision(before)
+                raise _path_conflict(before)
             _check_unchanged(path, before, expected_hash)
-            after = merged(before or self._new(scope, path), content)
-            if before is not None and is_same(before, after) and content.original in (None, self._bytes(before)):
+            after = merged(before or self._new_entry(scope, path), content)
+            if before is not None and is_same(before, after) and content.original in (None, self._stored_bytes(before)):
                 return before
             if before != seen:
-                difference = _difference(path, before, content)  # somebody was quicker
+                difference = _diff_text(path, before, content)  # somebody was quicker
             keeps_bytes = content.body is None and content.blob is None
-            self._save(execute, after, by, content.original if content.blob is None else content.blob, keeps_bytes=keeps_bytes)
-            return self._told(execute, path, scope, by, before, difference)
+            self._save_row(execute, after, by, content.original if content.blob is None else content.blob, keeps_bytes=keeps_bytes)
+            return self._record_change(execute, path, scope, by, before, difference)
 
     def make_folder(self, ref: str, by: By = CLIENT, *, scope: str = PROJECT) -> tuple[Entry, bool]:
         """A folder and whether it is new; PathConflict when something else is there."""
@@ -183,34 +183,34 @@ class Entries:
         with self._store.write(run=by.run, durable=True) as execute:
             found = self.find(path, scope=scope)
             if found is not None and not found.is_folder:
-                raise _collision(found)
+                raise _path_conflict(found)
             if found is not None:
                 return found, False
-            made = replace(self._new(scope, path), mime=FOLDER, is_textual=False)
-            self._save(execute, made, by, None)
-            return self._told(execute, path, scope, by, None, ""), True
+            made = replace(self._new_entry(scope, path), mime=FOLDER, is_textual=False)
+            self._save_row(execute, made, by, None)
+            return self._record_change(execute, path, scope, by, None, ""), True
 
     def copy(self, source: str, target: str, by: By = CLIENT, *, scope: str = PROJECT, is_overwrite: bool = False) -> Entry:
         """Another entry with the same content; PathConflict when the target is there and may not be overwritten."""
         by = by.doing("cp")
         path = parse_ref(target)
         with self._store.write(run=by.run, durable=True) as execute:
-            found, there = self._pair(source, path, scope, is_overwrite)
-            kept = there or self._new(scope, path)
+            found, there = self._transfer_pair(source, path, scope, is_overwrite)
+            kept = there or self._new_entry(scope, path)
             names = ("title", "body", "attributes", "hash", "description", "mime", "source_url", "is_textual")
             made = replace(kept, **{name: getattr(found, name) for name in names})
-            data = self._bytes(found)
-            if there is not None and is_same(there, made) and self._bytes(there) == data:
+            data = self._stored_bytes(found)
+            if there is not None and is_same(there, made) and self._stored_bytes(there) == data:
                 return there
-            self._save(execute, replace(made, indexed_ms=None), by, data)
-            return self.inherit(self._told(execute, path, scope, by, there, patch(kept.body, found.body, path)), found)
+            self._save_row(execute, replace(made, indexed_ms=None), by, data)
+            return self.inherit(self._record_change(execute, path, scope, by, there, patch(kept.body, found.body, path)), found)
 
     def move(self, source: str, target: str, by: By = CLIENT, *, scope: str = PROJECT, is_overwrite: bool = False) -> Entry:
         """The same entry under another path, with its id, uid, birth and views; a folder without what is in it."""
         by = by.doing("mv")
         path = parse_ref(target)
         with self._store.write(run=by.run, durable=True) as execute:
-            found, there = self._pair(source, path, scope, is_overwrite)
+            found, there = self._transfer_pair(source, path, scope, is_overwrite)
             if there is not None:
                 execute("DELETE FROM entries WHERE id = ?", (there.id,))
             execute(
@@ -219,8 +219,8 @@ class Entries:
             )
             renamed = f"rename from {found.path}\nrename to {path}\n"
             self._changes.add(execute, scope, found.path, changed(by, found.hash, "", 0, renamed))
-            self._announce(found.path, scope, by, "moved")
-            return self.inherit(self._told(execute, path, scope, by, there, renamed), found)
+            self._announce_change(found.path, scope, by, "moved")
+            return self.inherit(self._record_change(execute, path, scope, by, there, renamed), found)
 
     def inherit(self, made: Entry, source: Entry) -> Entry:
         """The entry itself, marked as what it was made of: within the transaction that made it."""
@@ -234,7 +234,7 @@ class Entries:
         """Remove an entry; NotFound when there is none."""
         by = by.doing("rm")
         with self._store.write(run=by.run, durable=True) as execute:
-            self._remove(execute, self.get(ref, scope=scope), by)
+            self._remove_row(execute, self.get(ref, scope=scope), by)
 
     def restored(self, before: Mapping[int, Entry], ids: Iterable[int], by: By) -> list[Entry]:
         """Follow up on rows that were brought back to what they were: within the transaction that did so.
@@ -243,7 +243,7 @@ class Entries:
         the answer is each entry that is now another one, as it is now, or as it was when it is gone.
         """
         by = By(by.writer, by.run, "undo")
-        pairs = [(before.get(key), self._find("id = ?", key)) for key in ids]
+        pairs = [(before.get(key), self._find_where("id = ?", key)) for key in ids]
         pairs = [(old, new) for old, new in pairs if _is_other(old, new)]
         with self._store.write(run=by.run, durable=True) as execute:
             for old, new in pairs:  # first what goes, so that its name is free for what comes
@@ -259,7 +259,7 @@ class Entries:
                         self._index(execute, new)
             for entry in (new or old for old, new in pairs):
                 if entry is not None:
-                    self._announce(entry.path, entry.scope, by, "restored")
+                    self._announce_change(entry.path, entry.scope, by, "restored")
         return [new or old for old, new in pairs if new or old]  # type: ignore[misc]
 
     # -- many -------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Entries:
             for path in gone:
                 found = self.find(path, scope=scope)
                 if found is not None:
-                    self._remove(execute, found, by)
+                    self._remove_row(execute, found, by)
             for draft in drafts:
                 self._mirror_one(execute, draft, by, scope)
 
@@ -358,11 +358,11 @@ class Entries:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _find(self, where: str, *bindings: str | int) -> Entry | None:
+    def _find_where(self, where: str, *bindings: str | int) -> Entry | None:
         row = self._store.row(f"SELECT {COLUMNS} FROM entries WHERE {where}{visibility.only()}", bindings)
-        return None if row is None else _entry(row)
+        return None if row is None else _entry_from_row(row)
 
-    def _new(self, scope: str, path: str) -> Entry:
+    def _new_entry(self, scope: str, path: str) -> Entry:
         """An empty entry that is not stored; BadInput without a name, Refused for a run's own copy of what is the same for all."""
         if not locator_of(path):
             raise BadInput(f"{path} names no entry", hint="add a name, as in memory://notes/garden")
@@ -372,19 +372,19 @@ class Entries:
             raise Refused(f"{path} cannot be used", hint="choose another path", outcome="path_taken")
         return Entry(0, scope, path, "", "", hash=digest(b""))
 
-    def _pair(self, source: str, target: str, scope: str, is_overwrite: bool) -> tuple[Entry, Entry | None]:
+    def _transfer_pair(self, source: str, target: str, scope: str, is_overwrite: bool) -> tuple[Entry, Entry | None]:
         """The entry to copy or move, and what is at the target and will be replaced."""
         check_scope(scope)
         found, there = self.get(source, scope=scope), self.find(target, scope=scope)
         if found.path == target:
             raise BadInput(f"{target} is source and target", hint="name another target")
         if there is not None and (not is_overwrite or there.is_folder != found.is_folder):
-            raise _collision(there)
+            raise _path_conflict(there)
         if there is None:
-            self._new(scope, target)  # refuses what may not be made
+            self._new_entry(scope, target)  # refuses what may not be made
         return found, there
 
-    def _save(self, execute: Execute, entry: Entry, by: By, blob: bytes | None, *, keeps_bytes: bool = False) -> None:
+    def _save_row(self, execute: Execute, entry: Entry, by: By, blob: bytes | None, *, keeps_bytes: bool = False) -> None:
         """Write the row of an entry, a new one when its id is 0, and its bytes; a text loses those of the text before it."""
         names = ("scope", "path", "title", "body", "hash", "description", "mime", "source_url", "indexed_ms")
         values = {name: getattr(entry, name) for name in names} | {
@@ -413,44 +413,44 @@ class Entries:
                 (entry.scope, entry.path, blob),
             )
 
-    def _told(self, execute: Execute, path: str, scope: str, by: By, before: Entry | None, difference: str) -> Entry:
+    def _record_change(self, execute: Execute, path: str, scope: str, by: By, before: Entry | None, difference: str) -> Entry:
         """The entry as it now is, after its change has been put into the history."""
         after = self.get(path, scope=scope)
         told = changed(by, before.hash if before else "", after.hash, self._size_bytes(after), difference)
         self._changes.add(execute, scope, path, told)
         is_text = before is not None and before.hash != after.hash
-        self._announce(path, scope, by, "created" if before is None else "body" if is_text else "attributes")
+        self._announce_change(path, scope, by, "created" if before is None else "body" if is_text else "attributes")
         if self._index is None:
             return after
         return replace(after, indexed_ms=self._index(execute, after))
 
-    def _remove(self, execute: Execute, entry: Entry, by: By) -> None:
+    def _remove_row(self, execute: Execute, entry: Entry, by: By) -> None:
         execute("DELETE FROM entries WHERE id = ?", (entry.id,))
         self._changes.add(execute, entry.scope, entry.path, changed(by, entry.hash, "", 0, patch(entry.body, "", entry.path)))
-        self._announce(entry.path, entry.scope, by, "removed")
+        self._announce_change(entry.path, entry.scope, by, "removed")
 
-    def _announce(self, path: str, scope: str, by: By, kind: Kind) -> None:
+    def _announce_change(self, path: str, scope: str, by: By, kind: Kind) -> None:
         if self.news is not None:
             self._store.after(partial(self.news, EntryNews(path, kind, by.run, scope, by.writer)))
 
     def _mirror_one(self, execute: Execute, draft: Draft, by: By, scope: str) -> None:
         before = self.find(draft.path, scope=scope)
-        old = before or self._new(scope, draft.path)
+        old = before or self._new_entry(scope, draft.path)
         after = merged(replace(old, mime="") if old.is_folder else old, Content(draft.body, title=draft.title))
         if before is not None and (after.hash, after.title) == (before.hash, before.title):
             text = attributes_text(draft.path, draft.attributes)
             if text != attributes_text(draft.path, before.attributes):
                 execute("UPDATE entries SET attributes = ? WHERE id = ?", (text, before.id))
-                self._announce(draft.path, scope, by, "attributes")
+                self._announce_change(draft.path, scope, by, "attributes")
             return
-        self._save(execute, replace(after, attributes=dict(draft.attributes)), by, None)
+        self._save_row(execute, replace(after, attributes=dict(draft.attributes)), by, None)
         if draft.audience:
             execute("UPDATE entries SET audience = ? WHERE scope = ? AND path = ?", (draft.audience, scope, draft.path))
         # A new file's text is in the file; what a text was before is nowhere else.
         difference = patch(old.body, draft.body, draft.path) if before else ""
-        self._told(execute, draft.path, scope, by, before, difference)
+        self._record_change(execute, draft.path, scope, by, before, difference)
 
-    def _bytes(self, entry: Entry) -> bytes | None:
+    def _stored_bytes(self, entry: Entry) -> bytes | None:
         """The bytes that are kept of an entry, None when there are none."""
         data = self._store.value("SELECT data FROM blobs WHERE entry = ?", (entry.id,)) if entry.id else None
         return None if data is None else bytes(data)
@@ -461,7 +461,7 @@ class Entries:
         return int(self._store.value("SELECT octet_length(data) FROM blobs WHERE entry = ?", (entry.id,)) or 0)
 
 
-def _entry(row: Row) -> Entry:
+def _entry_from_row(row: Row) -> Entry:
     values = list(row)
     values[5] = json.loads(values[5])
     values[8] = values[8] or ""
@@ -486,14 +486,14 @@ def _undone_patch(old: Entry | None, new: Entry | None) -> str:
     return patch(old.body if old else "", new.body if new else "", path)
 
 
-def _difference(path: str, before: Entry | None, content: Content) -> str:
+def _diff_text(path: str, before: Entry | None, content: Content) -> str:
     """What the content would change in the text, as a patch."""
     old = before.body if before else ""
     new = old if content.body is None and content.blob is None else content.body or ""
     return patch(old, new, path)
 
 
-def _collision(there: Entry) -> PathConflict:
+def _path_conflict(there: Entry) -> PathConflict:
     what = "a folder" if there.is_folder else "an entry"
     return PathConflict(
         f"{there.path} is there already: {what} with id {there.uid}",

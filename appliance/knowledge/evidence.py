@@ -182,18 +182,18 @@ class Finder:
         """The best sentences for a question. `about` is the question before one that follows it up, `subjects` are references
         of the notes that the talk is about, `said` what the person said before in it."""
         words = content_words(question, self._ignored)
-        found = self._candidates(f"{about} {question}" if about else question, subjects) if words else []
+        found = self._find_candidates(f"{about} {question}" if about else question, subjects) if words else []
         words = words or content_words(question, self._least)  # such as name, which says nothing about a note
         found = [*found, *(Sentence(one, "", "") for text in said for one in sentences.split(text) if not one.endswith("?"))]
         asked = self._taken_apart(question, words)
         if not found:
-            return Evidence((), tuple(words), self._unknown(question, words, asked))
-        roughly = sorted(found, key=lambda one: -self._coverage(asked, one, found)[0])[:MOST_SENTENCES]
+            return Evidence((), tuple(words), self._unknown_names(question, words, asked))
+        roughly = sorted(found, key=lambda one: -self._measure_coverage(asked, one, found)[0])[:MOST_SENTENCES]
         self._add_vectors(asked, roughly)
-        near = _nearness(roughly, self._vectors(question, roughly))
-        weighed = [self._weighed(asked, one, number, found, subjects) for one, number in zip(roughly, near)]
+        near = _measure_nearness(roughly, self._embed_sentences(question, roughly))
+        weighed = [self._weigh_sentence(asked, one, number, found, subjects) for one, number in zip(roughly, near)]
         best = sorted(weighed, key=lambda one: -one.score)
-        return Evidence(tuple(best[:6]), tuple(words), self._unknown(question, words, asked))
+        return Evidence(tuple(best[:6]), tuple(words), self._unknown_names(question, words, asked))
 
     def central(self, text: str) -> str:
         """The sentence of a text that is nearest to all of it, the first where nothing tells; "" for a text without any."""
@@ -209,13 +209,13 @@ class Finder:
     def collect(self, query: str, least: float = ALL_OF_IT) -> list[Sentence]:
         """The sentences of all notes that speak of something, note by note, each in the order of its note."""
         words = content_words(query, self._ignored) or content_words(query, self._least)
-        found = self._candidates(query, (), MOST_NOTES) if words else []
+        found = self._find_candidates(query, (), MOST_NOTES) if words else []
         asked = self._taken_apart(query, words)
-        return [one for one in found if self._coverage(asked, one, found)[0] >= least]
+        return [one for one in found if self._measure_coverage(asked, one, found)[0] >= least]
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _candidates(self, query: str, subjects: Sequence[str], most: int = HITS) -> list[Sentence]:
+    def _find_candidates(self, query: str, subjects: Sequence[str], most: int = HITS) -> list[Sentence]:
         looks = Looks(snippet_chars=PASSAGE_CHARS, per_item=2, has_context=True)
         hits = self._search.find(query, limit=most, has_documents=False, looks=looks)
         texts: dict[str, tuple[str, str]] = {}
@@ -246,27 +246,27 @@ class Finder:
         stems = {word: stem(word) for word in words}
         return _Question(question, words, stems, weights, (), names, bool(NAMING.match(question)))
 
-    def _unknown(self, question: str, words: Sequence[str], asked: _Question) -> tuple[str, ...]:
+    def _unknown_names(self, question: str, words: Sequence[str], asked: _Question) -> tuple[str, ...]:
         """Names that no note has: words with a capital letter inside a sentence, and words with digits."""
         counts = self._search.passages.frequencies(words)
         found = []
         for match in WORD.finditer(question):
             word = match[0].lower()
-            if match.start() > 0 and match[0][0].isupper() and any(_plain(word).startswith(w[:4]) for w in words):
-                known = [w for w in words if _plain(word).startswith(w)]
+            if match.start() > 0 and match[0][0].isupper() and any(_strip_accents(word).startswith(w[:4]) for w in words):
+                known = [w for w in words if _strip_accents(word).startswith(w)]
                 if known and not counts.get(known[0], 0):
                     found.append(known[0])
         return tuple(dict.fromkeys(found))
 
-    def _vectors(self, question: str, found: Sequence[Sentence]) -> Sequence[Sequence[float]]:
+    def _embed_sentences(self, question: str, found: Sequence[Sentence]) -> Sequence[Sequence[float]]:
         return self._embed([question, *(f"{one.title}: {one.text}" if one.title else one.text for one in found)])
 
     def _add_vectors(self, asked: _Question, found: Sequence[Sentence]) -> None:
         """How near the words of the question are to other words of the best sentences, where they do not stand there themselves."""
-        if self._coverage(asked, found[0], found)[0] >= PLAIN:
+        if self._measure_coverage(asked, found[0], found)[0] >= PLAIN:
             return
         near = found[:6]
-        missing = [w for w in asked.words if not any(_holds(asked.stems[w], one.text) for one in near[:2])]
+        missing = [w for w in asked.words if not any(_has_stem(asked.stems[w], one.text) for one in near[:2])]
         others = list(
             dict.fromkeys(w for one in near for w in content_words(f"{one.title} {one.text}", self._ignored) if w.isalpha())
         )[:MOST_WORDS]
@@ -278,20 +278,20 @@ class Finder:
         for word, vector in zip(missing, vectors):
             asked.near[word] = {other: dot(vector, theirs) for other, theirs in zip(others, vectors[len(missing) :])}
 
-    def _coverage(self, asked: _Question, one: Sentence, found: Sequence[Sentence]) -> tuple[float, tuple[str, ...]]:
+    def _measure_coverage(self, asked: _Question, one: Sentence, found: Sequence[Sentence]) -> tuple[float, tuple[str, ...]]:
         total, held, missing = sum(asked.weights.values()), 0.0, []
         theirs = content_words(f"{one.title} {one.text}", ()) if asked.near else []
         for word in asked.words:
             share = 0.0
-            if _holds(asked.stems[word], one.text):
+            if _has_stem(asked.stems[word], one.text):
                 share = 1.0
-            elif _holds(asked.stems[word], one.title):
+            elif _has_stem(asked.stems[word], one.title):
                 share = TITLE
             else:
                 near = max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
                 if near >= NEAR_WORD:
                     share = near * NEAR_SHARE
-                if one.ref and any(_holds(asked.stems[word], other.text) for other in found if other.ref == one.ref):
+                if one.ref and any(_has_stem(asked.stems[word], other.text) for other in found if other.ref == one.ref):
                     share = max(share, NEARBY)
             held += share * asked.weights[word]
             if share < NEARBY:
@@ -304,17 +304,17 @@ class Finder:
         known = set(asked.stems.values())
         return any(stem(word) not in known and not TIMES.search(word) and word not in MONTHS | NOBODYS for word in words)
 
-    def _weighed(
+    def _weigh_sentence(
         self, asked: _Question, one: Sentence, nearness: float, found: Sequence[Sentence], subjects: Sequence[str]
     ) -> Sentence:
-        coverage, missing = self._coverage(asked, one, found)
+        coverage, missing = self._measure_coverage(asked, one, found)
         score = BY_WORDS * coverage + BY_MEANING * nearness if nearness >= 0 else coverage
         if any(kind.search(asked.text) and not wanted.search(f": {one.text}") for kind, wanted in KINDS):
             score -= MISFIT
         if WHO.match(asked.text) and not self._adds_somebody(asked, one):
             score -= NOBODY
         of = OF.search(asked.text)
-        if asked.is_naming or (of is not None and _plain(of[1].lower()) in missing):
+        if asked.is_naming or (of is not None and _strip_accents(of[1].lower()) in missing):
             score -= UNNAMED * sum(word not in GENERIC and word not in asked.names for word in missing)
         score -= NAMELESS * sum(word in asked.names for word in missing)
         if one.ref and one.ref in subjects:
@@ -322,7 +322,7 @@ class Finder:
         return replace(one, score=score, coverage=coverage, nearness=max(0.0, nearness), missing=missing)
 
 
-def _nearness(found: Sequence[Sentence], vectors: Sequence[Sequence[float]]) -> list[float]:
+def _measure_nearness(found: Sequence[Sentence], vectors: Sequence[Sequence[float]]) -> list[float]:
     """How near each sentence is to the question, whose vector comes first; -1 where nobody knows."""
     return [max(0.0, dot(vectors[0], vector)) for vector in vectors[1:]] if len(vectors) == len(found) + 1 else [-1.0] * len(found)
 
@@ -340,7 +340,7 @@ def content_words(text: str, ignored: Collection[str]) -> list[str]:
         word = re.sub(r"^(?:[cdjlmnst]|qu)'(?=\w{2})", "", word)
         if word in ignored or word.removesuffix("'s") in ignored:
             continue
-        word = _plain(word.removesuffix("'s").removesuffix("'"))
+        word = _strip_accents(word.removesuffix("'s").removesuffix("'"))
         if len(word) > 1 or word.isdigit():
             found.append(word)
     return list(dict.fromkeys(found))
@@ -356,10 +356,10 @@ def stem(word: str) -> str:
     return word
 
 
-def _holds(stemmed: str, text: str) -> bool:
+def _has_stem(stemmed: str, text: str) -> bool:
     """Whether a text has a word of this stem."""
     for match in WORD.finditer(text):
-        word = _plain(match[0].lower())
+        word = _strip_accents(match[0].lower())
         if stem(word) == stemmed or (len(stemmed) >= 4 and word.startswith(stemmed) and len(word) <= len(stemmed) + 5):
             return True
         if "-" in word and any(stem(part) == stemmed for part in word.split("-")):
@@ -373,9 +373,11 @@ def _holds(stemmed: str, text: str) -> bool:
 
 def _is_name(question: str, word: str) -> bool:
     """Whether a word has a capital letter inside a sentence."""
-    found = [match for match in WORD.finditer(question) if _plain(match[0].lower().removesuffix("'s").removesuffix("’s")) == word]
+    found = [
+        match for match in WORD.finditer(question) if _strip_accents(match[0].lower().removesuffix("'s").removesuffix("’s")) == word
+    ]
     return any(match.start() > 0 and match[0][0].isupper() and not match[0].isupper() for match in found)
 
 
-def _plain(word: str) -> str:
+def _strip_accents(word: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn")

@@ -76,9 +76,9 @@ class Needle:
         elif kind == "glob":
             self._line = Pattern(folded(text) if is_any_case else text)
         else:
-            self._line = _regular(text, "i" if is_any_case else "")
+            self._line = _compile_regex(text, "i" if is_any_case else "")
             if not any(mark in text for mark in PER_LINE):
-                self._whole = _regular(text, "im" if is_any_case else "m")
+                self._whole = _compile_regex(text, "im" if is_any_case else "m")
 
     def is_in(self, body: str) -> bool:
         """False only when no line of a text holds it: one look at the whole is quicker than one at each line."""
@@ -113,9 +113,9 @@ class Texts:
             "ORDER BY updated_ms DESC, id DESC",
             (self._scope,),
         )
-        for uid, path, title, body, updated_ms in self._texts([r for r in rows if self._is_visible(r[1], is_model)], stop):
+        for uid, path, title, body, updated_ms in self._load_texts([r for r in rows if self._is_visible(r[1], is_model)], stop):
             if wanted in folded(title) or wanted in folded(body):
-                found.append(Preview(display(path), uid, title, int(updated_ms), _preview(body, wanted)))
+                found.append(Preview(display(path), uid, title, int(updated_ms), _preview_match(body, wanted)))
                 if len(found) == limit:
                     break
         return found
@@ -123,14 +123,14 @@ class Texts:
     def grep(self, needle: Needle, where: Where, stop: Stop = lambda: False) -> list[Match]:
         """Lines that match, by reference and line, one more than `where.limit` when there are more."""
         found: list[Match] = []
-        for _, path, _, body, _ in self._texts(self._within(where, stop), stop):
+        for _, path, _, body, _ in self._load_texts(self._select_rows(where, stop), stop):
             if needle.is_in(body):
-                found += _matches(display(path), body, needle, where.context, where.limit + 1 - len(found))
+                found += _find_matches(display(path), body, needle, where.context, where.limit + 1 - len(found))
             if len(found) > where.limit:
                 break
         return found
 
-    def _within(self, where: Where, stop: Stop) -> list[Row]:
+    def _select_rows(self, where: Where, stop: Stop) -> list[Row]:
         """The texts that a grep looks through, by path."""
         start = where.folder if where.folder.endswith("/") or not where.folder else f"{where.folder}/"
         end = start[:-1] + AFTER_SLASH if start else LAST
@@ -149,9 +149,9 @@ class Texts:
             and (named is None or named.matches(locator_of(row[1]) if "/" in where.glob else row[1].rpartition("/")[2]))
         ]
 
-    def _texts(self, rows: Sequence[Row], stop: Stop) -> Iterator[Row]:
+    def _load_texts(self, rows: Sequence[Row], stop: Stop) -> Iterator[Row]:
         """(uid, path, title, body, updated) of rows (id, path, bytes) in their order, a few megabytes at a time."""
-        for batch in _batches(rows):
+        for batch in _batch_rows(rows):
             ids = [row[0] for row in batch]
             found = self._store.rows(
                 "SELECT id, uid, path, title, body, updated_ms FROM entries WHERE id IN (SELECT value FROM json_each(?))",
@@ -172,7 +172,7 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
 
 
-def _regular(text: str, flags: str) -> Pattern:
+def _compile_regex(text: str, flags: str) -> Pattern:
     """A regular expression as a pattern: written between slashes, its own slashes escaped."""
     escaped, is_after_backslash = "", False
     for letter in text:
@@ -187,7 +187,7 @@ def _regular(text: str, flags: str) -> Pattern:
         raise BadInput(error.message, hint=error.hint, outcome="invalid_arguments") from None
 
 
-def _matches(ref: str, body: str, needle: Needle, context: int, limit: int) -> list[Match]:
+def _find_matches(ref: str, body: str, needle: Needle, context: int, limit: int) -> list[Match]:
     """The first so many lines of a text that hold it."""
     found: list[Match] = []
     lines = body.split("\n")
@@ -196,15 +196,17 @@ def _matches(ref: str, body: str, needle: Needle, context: int, limit: int) -> l
             break
         if needle.is_on(line):
             before, after = lines[max(0, n - context) : n], lines[n + 1 : n + 1 + context]
-            found.append(Match(ref, n + 1, _short(line), tuple(map(_short, before)), tuple(map(_short, after))))
+            found.append(
+                Match(ref, n + 1, _shorten_line(line), tuple(map(_shorten_line, before)), tuple(map(_shorten_line, after)))
+            )
     return found
 
 
-def _short(line: str) -> str:
+def _shorten_line(line: str) -> str:
     return line if len(line) <= LINE_CHARS else f"{line[: LINE_CHARS - 1]}…"
 
 
-def _preview(body: str, wanted: str) -> str:
+def _preview_match(body: str, wanted: str) -> str:
     """The beginning of a text, or from shortly before what was found when that comes later."""
     whole = folded(body)
     end = whole.find(wanted) + len(wanted)
@@ -216,7 +218,7 @@ def _preview(body: str, wanted: str) -> str:
     return f"…{body[start : start + PREVIEW_CHARS - 1]}"
 
 
-def _batches(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def _batch_rows(rows: Sequence[Row]) -> Iterator[list[Row]]:
     """Rows (id, path, bytes) in groups that fit into memory."""
     batch: list[Row] = []
     size = 0

@@ -86,15 +86,15 @@ class Passages:
 
     def index(self, execute: Execute, entry: Entry) -> int | None:
         """Index an entry as it now is, within the transaction that changed it; when that was, None for what has no text."""
-        found = self._structured(entry)
-        return self._replace(execute, entry, found, STRUCTURE)
+        found = self._chunk_by_structure(entry)
+        return self._replace_chunks(execute, entry, found, STRUCTURE)
 
     def replace(self, entry: Entry, found: Sequence[Chunk], chunker: str) -> bool:
         """Give an entry other chunks, in one transaction; False when its text is not the same any more."""
         with self._store.write() as execute:
             if self._store.value("SELECT hash FROM entries WHERE id = ?", (entry.id,)) != entry.hash:
                 return False
-            self._replace(execute, entry, found, chunker)
+            self._replace_chunks(execute, entry, found, chunker)
             return True
 
     def catch_up(self, is_stopped: Callable[[], bool] = lambda: False, *, is_hurried: bool = False) -> int:
@@ -108,7 +108,7 @@ class Passages:
                 break
             with self._store.write(is_hurried=is_hurried) as execute:
                 size = 0
-                for entry in self._entries(self._pending()):
+                for entry in self._load_entries(self._pending_keys()):
                     self.index(execute, entry)
                     count, size = count + 1, size + len(entry.body)
                     if size > BATCH_BYTES:
@@ -120,10 +120,10 @@ class Passages:
         with self._store.write():
             pass
 
-    def _pending(self) -> list[int]:
+    def _pending_keys(self) -> list[int]:
         return [int(row[0]) for row in self._store.rows("SELECT entry FROM pending ORDER BY entry DESC LIMIT ?", (BATCH,))]
 
-    def _structured(self, entry: Entry) -> list[Chunk]:
+    def _chunk_by_structure(self, entry: Entry) -> list[Chunk]:
         """An entry's chunks by structure; an entry of words in its name alone has one that is empty."""
         if not entry.is_textual or entry.is_folder or entry.attributes.get("is_blank") is True:
             return []
@@ -132,7 +132,7 @@ class Passages:
         found = chunking.structured(entry.body, is_prose=is_prose(entry), target_chars=self._chunk_chars)
         return found or [Chunk(0, 0, 0)]
 
-    def _replace(self, execute: Execute, entry: Entry, found: Sequence[Chunk], chunker: str) -> int | None:
+    def _replace_chunks(self, execute: Execute, entry: Entry, found: Sequence[Chunk], chunker: str) -> int | None:
         """New rows for an entry; a chunk of the same text as before keeps its number, and with it its vector."""
         old: dict[bytes, list[int]] = {}
         for key, digest in execute("SELECT id, hash FROM chunks WHERE entry = ? ORDER BY seq DESC", (entry.id,)):
@@ -159,9 +159,9 @@ class Passages:
             execute("INSERT INTO chunks_fts (rowid, head, text, near) VALUES (?, ?, ?, ?)", (key, *words(entry, found, chunk.seq)))
         if old:
             execute("DELETE FROM chunks WHERE entry = ? AND seq < 0", (entry.id,))
-        return self._note(execute, entry, is_waiting)
+        return self._note_pending(execute, entry, is_waiting)
 
-    def _note(self, execute: Execute, entry: Entry, is_waiting: bool) -> int | None:
+    def _note_pending(self, execute: Execute, entry: Entry, is_waiting: bool) -> int | None:
         execute("DELETE FROM pending WHERE entry = ?", (entry.id,))
         if not entry.is_textual:
             return None
@@ -175,7 +175,7 @@ class Passages:
 
     def of(self, entry: Entry) -> list[Chunk]:
         """The chunks of an entry as they are indexed, in order."""
-        return [chunk for chunk, _ in self._rows(entry.id)]
+        return [chunk for chunk, _ in self._chunk_rows(entry.id)]
 
     def vectors_of(self, entry: Entry) -> int:
         """How many chunks of an entry have a vector."""
@@ -212,7 +212,7 @@ class Passages:
             "SELECT DISTINCT entry FROM chunks WHERE chunker IN (?, ?) AND seq = 1 ORDER BY entry DESC LIMIT ?",
             (STRUCTURE, EARLIER, limit),
         )
-        return list(self._entries(int(row[0]) for row in rows)) if chunker != STRUCTURE else []
+        return list(self._load_entries(int(row[0]) for row in rows)) if chunker != STRUCTURE else []
 
     def undescribed(self, chars: int) -> Iterator[Entry]:
         """Texts longer than this that nobody has described, newest first, the first thousand; read one by one."""
@@ -221,18 +221,18 @@ class Passages:
             "WHERE e.description = '' AND c.stop > ? ORDER BY c.entry DESC LIMIT 1000",
             (chars,),
         )
-        return self._entries(int(row[0]) for row in rows)
+        return self._load_entries(int(row[0]) for row in rows)
 
-    def _rows(self, entry: int) -> list[tuple[Chunk, Row]]:
+    def _chunk_rows(self, entry: int) -> list[tuple[Chunk, Row]]:
         rows = self._store.rows(
             "SELECT seq, start, stop, heading, who, id, hash, embedder, chunker FROM chunks WHERE entry = ? ORDER BY seq", (entry,)
         )
         return [(Chunk(*row[:5]), row[5:]) for row in rows]
 
-    def _entries(self, keys: Iterable[int]) -> Iterator[Entry]:
-        return (entry for key in keys if (entry := self._entry(key)) is not None)
+    def _load_entries(self, keys: Iterable[int]) -> Iterator[Entry]:
+        return (entry for key in keys if (entry := self._load_entry(key)) is not None)
 
-    def _entry(self, key: int) -> Entry | None:
+    def _load_entry(self, key: int) -> Entry | None:
         """What an index needs to know of an entry; None when it has gone meanwhile."""
         names = ("id", "scope", "path", "title", "body", "attributes", "hash", "description", "mime", "is_textual")
         row = self._store.row(f"SELECT {', '.join(names)} FROM entries WHERE id = ?", (key,))
@@ -281,7 +281,7 @@ class Passages:
         rows = self._store.rows("SELECT id, entry FROM chunks WHERE embedder IS NULL ORDER BY id DESC LIMIT ?", (limit,))
         found: dict[int, Waiting] = {}
         for key in dict.fromkeys(int(row[1]) for row in rows):
-            entry, known = self._entry(key), self._rows(key)
+            entry, known = self._load_entry(key), self._chunk_rows(key)
             if entry is None:
                 continue
             all_of_it = [chunk for chunk, _ in known]
@@ -373,11 +373,11 @@ class Passages:
         for what, sql in checks.items():
             if count := int(self._store.value(f"SELECT COUNT(*) FROM ({sql})")):
                 found.append(f"the search index does not agree with the entries: {count} {what}")
-        if wrong := self._wrong_among(sample) if sample else self._wrong():
+        if wrong := self._wrong_among(sample) if sample else self._wrongly_indexed():
             found.append(f"the search index does not agree with the entries: {len(wrong)} indexed otherwise, as {wrong[0]}")
         return found
 
-    def _wrong(self) -> list[str]:
+    def _wrongly_indexed(self) -> list[str]:
         """Paths of entries that are indexed otherwise than their texts ask for; of very many, some.
 
         All words are indexed once more beside, and both indexes compared as wholes: to look up each text would take
@@ -388,14 +388,14 @@ class Passages:
         try:
             for statement in BESIDE:
                 self._store.rows(statement)
-            for keys in _batches(rows):
+            for keys in _batch_keys(rows):
                 with self._store.write() as execute:
-                    suspects |= self._expect(execute, keys)
+                    suspects |= self._index_expected(execute, keys)
             terms = self._odd_terms()
             some = sorted(suspects | self._odd_entries(terms))[:SUSPECTS]
             with self._store.write() as execute:
                 execute("INSERT INTO temp.expected(expected) VALUES ('delete-all')")
-                wrong = self._expect(execute, some) | (self._odd_entries(terms) & set(some))
+                wrong = self._index_expected(execute, some) | (self._odd_entries(terms) & set(some))
                 wrong -= {int(row[0]) for row in execute("SELECT entry FROM pending")}
         finally:
             for name in ("expected_words", "indexed_words", "expected"):
@@ -413,11 +413,11 @@ class Passages:
             return [str(path) for key, path in suspects if key not in waiting and not self._is_right(int(key))]
 
     def _is_right(self, key: int) -> bool:
-        entry, rows = self._entry(key), self._rows(key)
+        entry, rows = self._load_entry(key), self._chunk_rows(key)
         if entry is None:
             return True
         known = [chunk for chunk, _ in rows]
-        if known != self._structured(entry) and all(row[3] == STRUCTURE for _, row in rows):
+        if known != self._chunk_by_structure(entry) and all(row[3] == STRUCTURE for _, row in rows):
             return False
         for chunk, (number, digest, _, _) in rows:
             if bytes(digest) != hash_of(embedded(entry, known, chunk.seq)):
@@ -428,15 +428,15 @@ class Passages:
                 return False
         return True
 
-    def _expect(self, execute: Execute, keys: Iterable[int]) -> set[int]:
+    def _index_expected(self, execute: Execute, keys: Iterable[int]) -> set[int]:
         """Index the words of entries beside; those whose chunks are not what their texts give."""
         wrong = set()
         for key in keys:
-            entry, rows = self._entry(key), self._rows(key)
+            entry, rows = self._load_entry(key), self._chunk_rows(key)
             if entry is None:
                 continue
             known = [chunk for chunk, _ in rows]
-            is_right = known == self._structured(entry) or any(row[3] != STRUCTURE for _, row in rows)
+            is_right = known == self._chunk_by_structure(entry) or any(row[3] != STRUCTURE for _, row in rows)
             for chunk, (number, digest, _, _) in rows:
                 is_right = is_right and bytes(digest) == hash_of(embedded(entry, known, chunk.seq))
                 values = (number, *words(entry, known, chunk.seq))
@@ -512,7 +512,7 @@ def packed(vector: Sequence[float]) -> bytes:
     return array("b", [max(-127, min(127, round(x * scale))) for x in vector]).tobytes()
 
 
-def _batches(rows: Iterable[Row]) -> Iterator[list[int]]:
+def _batch_keys(rows: Iterable[Row]) -> Iterator[list[int]]:
     """Keys of entries (key, path, bytes) as they are indexed in one transaction."""
     batch, size = list[int](), 0
     for key, _, size_bytes in rows:

@@ -111,7 +111,7 @@ class Indexer:
 
     def start(self) -> None:
         """Begin with what waits, and go on with what comes."""
-        self._thread = threading.Thread(target=self._run, name="indexer", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="indexer", daemon=True)
         self._bell.set()
         self._thread.start()
 
@@ -140,7 +140,7 @@ class Indexer:
         state = self._trouble or (f"tries again soon: {self._delay}" if self._delay and not self._is_working else state)
         return Status(state, counts.chunks, counts.vectors, counts.pending, known.model if known else "", self._silence)
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         pause_s: float | None = None
         while True:
             self._bell.wait(pause_s)
@@ -263,22 +263,22 @@ class Indexer:
                 if not found:
                     break
                 for entry in found:
-                    made, how = chunking.by_model(entry.body, self._propose, is_prose=is_prose(entry))
+                    made, how = chunking.by_model(entry.body, self._propose_ranges, is_prose=is_prose(entry))
                     self._passages.replace(entry, made, how if how == "model" else "fallback")
             if self._options.describe:
-                self._describe(is_stopped)
+                self._describe_texts(is_stopped)
         except Lost:
             raise
         except Unavailable as error:
             self._silence = f"no model for chunks and descriptions: {error}"
             LOG.info("%s", self._silence)
 
-    def _propose(self, numbered: str) -> list[tuple[int, int]]:
+    def _propose_ranges(self, numbered: str) -> list[tuple[int, int]]:
         if self._answer is None or len(numbered) > PROPOSE_CHARS:
             raise BadInput("the text is too long for the small model")
         return ranges_of(self._answer(CUT, numbered))
 
-    def _describe(self, is_stopped: Callable[[], bool]) -> None:
+    def _describe_texts(self, is_stopped: Callable[[], bool]) -> None:
         """A sentence about each text that has none; what a model could not describe is left for the next start."""
         for entry in self._passages.undescribed(chunking.WHOLE_CHARS):
             if is_stopped() or self._answer is None:

@@ -25,10 +25,10 @@ class Familiar:
 
     def names(self) -> list[str]:
         """Full names and first names, each once."""
-        found = [name for known in (*self._documented(), *self._senders()) if (name := spoken(known))]
+        found = [name for known in (*self._documented_people(), *self._list_senders()) if (name := spoken(known))]
         return list(dict.fromkeys(part for name in found for part in (name, name.split()[0])))
 
-    def _documented(self) -> Iterable[str]:
+    def _documented_people(self) -> Iterable[str]:
         """People that have a folder or a document of their own: its title when that is a name, else what it is called."""
         for folder in FOLDERS:
             rows = self._store.rows(
@@ -39,7 +39,7 @@ class Familiar:
                 name, _, below = str(path)[len(folder) :].partition("/")
                 yield name.removesuffix(".md") if below or not spoken(str(title)) else str(title)
 
-    def _senders(self) -> Iterable[str]:
+    def _list_senders(self) -> Iterable[str]:
         rows = self._store.rows("SELECT person FROM sessions UNION SELECT sender_id FROM sessions LIMIT ?", (MOST,))
         return (str(row[0]) for row in rows)
 

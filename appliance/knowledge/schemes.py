@@ -42,7 +42,7 @@ class Scheme(Struct, frozen=True):
     hint: str = ""  # what to do instead of a write that is refused
 
 
-def _known() -> Iterable[Scheme]:
+def _builtin_schemes() -> Iterable[Scheme]:
     """The schemes that come with the product."""
     yield Scheme(BARE, category="data", scope="project")
     for name in ("known", "sh", "env", "http", "https"):
@@ -70,7 +70,7 @@ class Schemes:
     """The declared schemes of one process."""
 
     def __init__(self) -> None:
-        self._schemes = {scheme.name: scheme for scheme in _known()}
+        self._schemes = {scheme.name: scheme for scheme in _builtin_schemes()}
 
     def register(self, scheme: Scheme) -> None:
         """Declare a scheme; once declared it stays as it is."""

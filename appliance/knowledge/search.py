@@ -186,24 +186,24 @@ class Search:
         size = POOL
         while True:
             found = self._by_words(words, where, size) if words else {}
-            lists = self._lists(query, found, nearest, where, names)
+            lists = self._load_lists(query, found, nearest, where, names)
             if not where.is_narrow and len(nearest) == POOL and len(lists.meaning) < DEPTH:
                 # Others' entries are nearer: look again among those that count, which takes longer.
                 note, nearest = self._by_meaning(vector, where, is_filtered=True)
-                lists = self._lists(query, found, nearest, where, names)
-            best = _by_entry(lists, _fused(lists, looks.fusion), looks.per_item)
+                lists = self._load_lists(query, found, nearest, where, names)
+            best = _by_entry(lists, _fuse_lists(lists, looks.fusion), looks.per_item)
             if len(best) >= looks.limit or len(found) < size or size >= MAX_POOL:
                 break
             size *= 8  # one long text must not keep others out: more words never find fewer entries (B-107)
         chosen = [(key, score) for key, score in best if round(score, 3) >= looks.least]
-        hits = tuple(islice(self._shown(chosen, lists, words, looks), looks.limit))
+        hits = tuple(islice(self._build_hits(chosen, lists, words, looks), looks.limit))
         return Found(hits, "; ".join(filter(None, (late, note))))
 
     def ranked(self, query: str, vector: Vector | None = None, *, fusion: Fusion = "convex") -> list[tuple[int, float]]:
         """Chunks by their score, best first, several of one entry too: for measuring."""
         words = words_of(query)
         found = self._by_words(words, Where(), POOL) if words else {}
-        return _fused(self._lists(query, found, self._by_meaning(vector, Where())[1], Where(), self.names()), fusion)
+        return _fuse_lists(self._load_lists(query, found, self._by_meaning(vector, Where())[1], Where(), self.names()), fusion)
 
     def names(self) -> list[str]:
         """Names of people: those that the owl knows, and those who speak in what it keeps."""
@@ -242,7 +242,7 @@ class Search:
                 (match, size),
             )
             return {int(key): float(score) for key, score in rows}
-        condition, bindings = _condition(where)
+        condition, bindings = _sql_condition(where)
         rows = self._store.rows(
             f"SELECT f.rowid, -bm25(chunks_fts, {WEIGHTS}) AS score "
             "FROM chunks_fts f CROSS JOIN chunks c ON c.id = f.rowid CROSS JOIN entries e ON e.id = c.entry "
@@ -267,16 +267,16 @@ class Search:
         sql = "SELECT rowid, distance FROM chunks_vec WHERE embedding MATCH vec_int8(:vector) AND k = :size"
         bindings: dict[str, object] = {"vector": values, "size": POOL}
         if is_filtered:
-            condition, more = _condition(where)
+            condition, more = _sql_condition(where)
             sql += f" AND rowid IN (SELECT c.id FROM entries e JOIN chunks c ON c.entry = e.id WHERE {condition})"
             bindings |= more
         rows = self._store.rows(sql, bindings)
         return "", {int(key): 1.0 - distance for key, distance in rows if distance is not None}
 
-    def _lists(self, query: str, words: Scores, meaning: Scores, where: Where, names: Sequence[str]) -> _Lists:
+    def _load_lists(self, query: str, words: Scores, meaning: Scores, where: Where, names: Sequence[str]) -> _Lists:
         """Both lists with what is known of each chunk, without chunks outside of `where`."""
         lists = _Lists(words, meaning)
-        condition, bindings = _condition(where)
+        condition, bindings = _sql_condition(where)
         rows = self._store.rows(
             "SELECT c.id, c.entry, c.who, e.updated_ms FROM json_each(:keys) k CROSS JOIN chunks c ON c.id = k.value "
             f"CROSS JOIN entries e ON e.id = c.entry WHERE {condition}",
@@ -285,10 +285,10 @@ class Search:
         lists.rows = {int(key): tuple(rest) for key, *rest in rows}
         lists.words = {key: score for key, score in lists.words.items() if key in lists.rows}
         lists.meaning = {key: score for key, score in lists.meaning.items() if key in lists.rows}
-        self._prefer(lists, query, names)
+        self._prefer_sender(lists, query, names)
         return lists
 
-    def _prefer(self, lists: _Lists, query: str, names: Sequence[str]) -> None:
+    def _prefer_sender(self, lists: _Lists, query: str, names: Sequence[str]) -> None:
         """Raise the messages of the person that the query names, when it names one."""
         named = [name for name in names if name in query and re.search(rf"\b{re.escape(name)}\b", query)]
         if len({name.split()[0] for name in named}) != 1:
@@ -297,9 +297,9 @@ class Search:
         lists.words = {key: score * (NAMED_WORDS if key in theirs else 1) for key, score in lists.words.items()}
         lists.meaning = {key: score + (NAMED_MEANING if key in theirs else 0) for key, score in lists.meaning.items()}
 
-    def _shown(self, chosen: Sequence[tuple[int, float]], lists: _Lists, words: Sequence[str], looks: Looks) -> Iterator[Hit]:
+    def _build_hits(self, chosen: Sequence[tuple[int, float]], lists: _Lists, words: Sequence[str], looks: Looks) -> Iterator[Hit]:
         """The hits for the best chunks, in order."""
-        kinds, seen = _kinds(lists), dict[int, list[tuple[int, int]]]()
+        kinds, seen = _hit_kinds(lists), dict[int, list[tuple[int, int]]]()
         for key, score in chosen:
             row = self._store.row(
                 "SELECT e.id, e.path, e.title, e.updated_ms, c.start, c.stop, "
@@ -315,10 +315,10 @@ class Search:
             spare = max(0, looks.snippet_chars - (stop - start)) // 2 if looks.has_context else 0
             place = max(0, start - spare), stop + spare
             seen.setdefault(entry, []).append(place)
-            text, line = self._text(entry, place, (start, stop), line)
+            text, line = self._read_snippet(entry, place, (start, stop), line)
             yield Hit(path, title, round(score, 3), snippet(text, words, looks), kinds[entry], line, at_ms)
 
-    def _text(self, entry: int, place: tuple[int, int], chunk: tuple[int, int], line: int) -> tuple[str, int]:
+    def _read_snippet(self, entry: int, place: tuple[int, int], chunk: tuple[int, int], line: int) -> tuple[str, int]:
         """What an entry says at a place around a chunk, in whole words, and the chunk's line."""
         sql = "SELECT substr(body, ? + 1, ?), length(body) FROM entries WHERE id = ?"
         text, length = self._store.row(sql, (place[0], place[1] - place[0], entry)) or ("", 0)
@@ -335,16 +335,16 @@ class Search:
 def snippet(text: str, words: Sequence[str], looks: Looks = Looks()) -> str:
     """The part of a text in which most of the words are, on one line, with marks around them."""
     flat = " ".join(text.split())
-    stems = {_stem(word) for word in words}
+    stems = {_stem_word(word) for word in words}
     starts = {stem[:2] for stem in stems}  # most words are not even looked at: this runs for every hit
     places = [
         found.span()
         for found in re.finditer(r"\w+", flat)
-        if (found[0][:2].lower() in starts or not found[0].isascii()) and _stem(found[0].lower()) in stems
+        if (found[0][:2].lower() in starts or not found[0].isascii()) and _stem_word(found[0].lower()) in stems
     ]
     start = 0
     if len(flat) > looks.snippet_chars:
-        start = _window(flat, places, looks.snippet_chars)
+        start = _place_window(flat, places, looks.snippet_chars)
     end = min(len(flat), start + looks.snippet_chars)
     if end < len(flat) and (space := flat.rfind(" ", start + looks.snippet_chars // 2, end)) > 0:
         end = space
@@ -358,13 +358,13 @@ def snippet(text: str, words: Sequence[str], looks: Looks = Looks()) -> str:
     return f"{'… ' if start else ''}{shown}{' …' if end < len(flat) else ''}"
 
 
-def _window(flat: str, places: Sequence[tuple[int, int]], size: int) -> int:
+def _place_window(flat: str, places: Sequence[tuple[int, int]], size: int) -> int:
     """Where to begin so that most different places fit, with a few words before the first."""
     best, start, last = 0, 0, 0
     for n, (first, _) in enumerate(places):
         while last < len(places) and places[last][1] <= first + size * 4 // 5:
             last += 1
-        distinct = len({_stem(flat[a:b].lower()) for a, b in places[n:last]})
+        distinct = len({_stem_word(flat[a:b].lower()) for a, b in places[n:last]})
         if distinct > best:
             best, start = distinct, first
     start = max(0, min(start - size // 8, len(flat) - size))
@@ -373,7 +373,7 @@ def _window(flat: str, places: Sequence[tuple[int, int]], size: int) -> int:
     return start
 
 
-def _stem(word: str) -> str:
+def _stem_word(word: str) -> str:
     """About what full text takes a word for; only what is marked and shown depends on it."""
     word = "".join(c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn")
     for ending in ENDINGS:
@@ -383,7 +383,7 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
 
 
-def _condition(where: Where) -> tuple[str, dict[str, object]]:
+def _sql_condition(where: Where) -> tuple[str, dict[str, object]]:
     """The SQL for an entry `e` to be looked at."""
     parts = [f"e.scope IN (SELECT value FROM json_each(:scopes)){visibility.only('e')}"]
     bindings: dict[str, object] = {"scopes": json.dumps(list(where.scopes))}
@@ -407,7 +407,7 @@ def _condition(where: Where) -> tuple[str, dict[str, object]]:
     return " AND ".join(parts), bindings
 
 
-def _scaled(scores: Scores, floor: float) -> Scores:
+def _scale_scores(scores: Scores, floor: float) -> Scores:
     """The best so many scores as 0 to 1; what a list that is not full leaves out counts as the floor."""
     top = sorted(scores.items(), key=lambda item: -item[1])[:DEPTH]
     if not top:
@@ -417,18 +417,18 @@ def _scaled(scores: Scores, floor: float) -> Scores:
     return {key: (score - low) / span if span > 0 else 1.0 for key, score in top}
 
 
-def _ranked(scores: Scores) -> Scores:
+def _rank_scores(scores: Scores) -> Scores:
     top = sorted(scores.items(), key=lambda item: -item[1])[:DEPTH]
     return {key: 1 / (RANK_CONSTANT + rank) for rank, (key, _) in enumerate(top, 1)}
 
 
-def _fused(lists: _Lists, fusion: Fusion) -> list[tuple[int, float]]:
+def _fuse_lists(lists: _Lists, fusion: Fusion) -> list[tuple[int, float]]:
     """Chunks by their joined score, best first; of equal ones the newest."""
     if fusion == "rrf":
-        words, meaning = _ranked(lists.words), _ranked(lists.meaning)
+        words, meaning = _rank_scores(lists.words), _rank_scores(lists.meaning)
         shares = (1.0, 1.0)
     elif fusion == "convex":
-        words, meaning = _scaled(lists.words, 0.0), _scaled(lists.meaning, 0.0)
+        words, meaning = _scale_scores(lists.words, 0.0), _scale_scores(lists.meaning, 0.0)
         shares = (BY_WORDS, BY_MEANING) if lists.meaning else (1.0, 0.0)
     else:
         raise BadInput(f"there is no fusion {fusion!r}", hint="use convex or rrf")
@@ -450,7 +450,7 @@ def _by_entry(lists: _Lists, ranked: Sequence[tuple[int, float]], most: int) -> 
     return best
 
 
-def _kinds(lists: _Lists) -> Mapping[int, Kind]:
+def _hit_kinds(lists: _Lists) -> Mapping[int, Kind]:
     """How each entry was found."""
     by_words = {lists.rows[key][0] for key in lists.words}
     by_meaning = {lists.rows[key][0] for key, cosine in lists.meaning.items() if cosine >= LEAST_COSINE}

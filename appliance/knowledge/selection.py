@@ -66,14 +66,14 @@ class Selection:
         view = self._views.find(actor.run, path) if actor.run else None
         if view is not None:
             return self._entries.find(path, scope=view.scope)
-        return next((e for scope in self._scopes(actor) if (e := self._entries.find(path, scope=scope)) is not None), None)
+        return next((e for scope in self._visible_scopes(actor) if (e := self._entries.find(path, scope=scope)) is not None), None)
 
     def get(self, actor: Actor, path: str) -> Entry:
         """The entry with this stored path as the actor sees it; NotFound names what is near."""
         found = self.find(actor, path)
         if found is not None:
             return found
-        near = next((n for scope in self._scopes(actor) if (n := self._entries.neighbours(path, scope))), [])
+        near = next((n for scope in self._visible_scopes(actor) if (n := self._entries.neighbours(path, scope))), [])
         near = [path for path in near if self._may_see(actor, path)]
         raise NotFound(f"no entry {path}", hint=f"nearby: {', '.join(near)}" if near else "search finds entries by their words")
 
@@ -94,7 +94,7 @@ class Selection:
             "SELECT e.id, e.path FROM entries e WHERE (e.scope IN (SELECT value FROM json_each(?1)) "
             f"OR e.id IN (SELECT entry FROM views WHERE run = ?2)) AND e.path >= ?3 AND e.path < ?4{visibility.only('e')} "
             "ORDER BY e.path, e.scope",
-            (json.dumps(self._scopes(actor)), actor.run, start, start + MAX_CODE),
+            (json.dumps(self._visible_scopes(actor)), actor.run, start, start + MAX_CODE),
         )
         chosen = []
         for entry, name in rows:
@@ -132,7 +132,7 @@ class Selection:
         return actor.tier != "model" or self._schemes.of(path).is_visible_to_model
 
     @staticmethod
-    def _scopes(actor: Actor) -> list[str]:
+    def _visible_scopes(actor: Actor) -> list[str]:
         scopes = [f"run:{actor.run}"] if actor.run else []
         return [*scopes, *([f"project:{actor.project}"] if actor.project is not None else []), "global"]
 

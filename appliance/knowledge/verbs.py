@@ -83,27 +83,27 @@ class Verbs:
 
     def set(self, actor: Actor, ref: str, write: Write) -> Outcome:
         """Write an entry, every entry of a pattern, or only how the run sees them."""
-        return self._act(actor, "set", ref, lambda: self._set(actor, ref, write))
+        return self._run_verb(actor, "set", ref, lambda: self._set_entries(actor, ref, write))
 
     def get(self, actor: Actor, ref: str, look: Look = WHOLE) -> Outcome:
         """The text of an entry, which the run sees in full from now on; of a pattern a listing."""
-        return self._act(actor, "get", ref, lambda: self._get(actor, ref, look))
+        return self._run_verb(actor, "get", ref, lambda: self._get_entries(actor, ref, look))
 
     def rm(self, actor: Actor, ref: str, look: Look = WHOLE) -> Outcome:
         """Remove an entry or every entry of a pattern; content that other runs see stays."""
-        return self._act(actor, "rm", ref, lambda: self._rm(actor, ref, look))
+        return self._run_verb(actor, "rm", ref, lambda: self._remove_entries(actor, ref, look))
 
     def cp(self, actor: Actor, source: str, target: str, visibility: Visibility | None = None) -> Outcome:
         """Copy an entry to another path."""
-        return self._act(actor, "cp", source, lambda: self._transfer(actor, "cp", source, target, visibility))
+        return self._run_verb(actor, "cp", source, lambda: self._transfer_entries(actor, "cp", source, target, visibility))
 
     def mv(self, actor: Actor, source: str, target: str, visibility: Visibility | None = None) -> Outcome:
         """Move an entry to another path."""
-        return self._act(actor, "mv", source, lambda: self._transfer(actor, "mv", source, target, visibility))
+        return self._run_verb(actor, "mv", source, lambda: self._transfer_entries(actor, "mv", source, target, visibility))
 
     def update(self, actor: Actor, text: str, status: int = 102) -> Outcome:
         """Record how the run stands: 102 goes on, 200 and 204 are done, 422 cannot be done."""
-        return self._act(actor, "update", text, lambda: self._update(actor, text, status))
+        return self._run_verb(actor, "update", text, lambda: self._update_status(actor, text, status))
 
     # -- what waits ---------------------------------------------------------------------------------
 
@@ -117,7 +117,9 @@ class Verbs:
 
     def resolve(self, actor: Actor, ref: str, is_accepted: bool, body: str | None = None) -> Outcome:
         """Accept or reject what waits in the actor's run, with what is to be stored for it; 409 when the file has changed since."""
-        return self._act(actor, "resolve", ref, lambda: self._resolve(actor, parse_ref(ref), is_accepted, body), is_noted=False)
+        return self._run_verb(
+            actor, "resolve", ref, lambda: self._resolve_proposal(actor, parse_ref(ref), is_accepted, body), is_noted=False
+        )
 
     def refuse(self, actor: Actor, ref: str, outcome: Outcome) -> None:
         """What waits in the actor's run has failed, with this outcome as its body."""
@@ -159,21 +161,21 @@ class Verbs:
 
     # -- set ----------------------------------------------------------------------------------------
 
-    def _set(self, actor: Actor, ref: str, write: Write) -> Outcome:
+    def _set_entries(self, actor: Actor, ref: str, write: Write) -> Outcome:
         write, warnings = checked(actor, write)
         path = self._knowledge_path(actor, ref, write) if write.kind == "known" else parse_ref(ref)
         self.writes.look_at(path)
         matches = None
         if self._selection.is_many(actor, path) or write.wanted:
-            matches = self._several(actor, path, write)
+            matches = self._match_several(actor, path, write)
         with self._store.write(run=actor.run, durable=True):
             if matches is None:
                 done = [self._set_one(actor, path, self._selection.find(actor, path), write)]
             else:
-                done = [self._set_one(actor, entry.path, entry, write) for entry in self._each(matches)]
-            return self._finish(actor, "set", path, done, warnings)
+                done = [self._set_one(actor, entry.path, entry, write) for entry in self._iterate_entries(matches)]
+            return self._finish_verb(actor, "set", path, done, warnings)
 
-    def _several(self, actor: Actor, path: str, write: Write) -> list[Match] | None:
+    def _match_several(self, actor: Actor, path: str, write: Write) -> list[Match] | None:
         """The entries of a pattern; None for a new name that only looks like one."""
         if write.expected_hash is not None:
             raise BadInput(f"an expected hash for the pattern {path}", hint="name one entry")
@@ -186,22 +188,22 @@ class Verbs:
         if not write.has_content:
             if entry is None:
                 raise NotFound(f"no entry {path}", hint="set it with a body first")
-            self._show(actor, entry.id, write.visibility, write.summary)
+            self._show_entry(actor, entry.id, write.visibility, write.summary)
             return _Done(path, f"{path}: {write.visibility or 'described'}")
         self._check_write(actor, path, entry)
         check_hash(path, entry, write.expected_hash)
-        if self._waits(actor, path):
+        if self._needs_decision(actor, path):
             return self._propose_text(actor, path, entry, write)
         edited = rewrite(path, None if entry is None else entry.body, write)
         if edited is not None:
             check_knowledge(path, edited.text)
-            if entry is None and (asked := self._asked(actor, path, edited.text)) is not None:
+            if entry is None and (asked := self._find_question(actor, path, edited.text)) is not None:
                 self._views.wrote(actor, asked.id)
-                self._show(actor, asked.id, write.visibility, write.summary)
+                self._show_entry(actor, asked.id, write.visibility, write.summary)
                 return _Done(asked.path, f"{asked.path}: asks this already")
         content = replace(write.content, body=None if edited is None else edited.text, blob=None)
         stored = self.writes.put(actor, path, entry, content, "set" if entry is None or edited is None else "edit")
-        self._show(actor, stored.id, write.visibility, write.summary)
+        self._show_entry(actor, stored.id, write.visibility, write.summary)
         return _Done(
             path,
             f"{path}: {'written' if entry is None else 'changed'}, {estimate(stored.body)} tokens",
@@ -209,7 +211,7 @@ class Verbs:
             () if edited is None else edited.warnings,
         )
 
-    def _asked(self, actor: Actor, path: str, body: str) -> Entry | None:
+    def _find_question(self, actor: Actor, path: str, body: str) -> Entry | None:
         """The open question with this text that the actor's run sees under another path: a question is stored once."""
         if self._schemes.of(path).category != "unknown":
             return None
@@ -237,7 +239,7 @@ class Verbs:
             summary=write.summary or (before.summary if before else None),
         )
         if entry is not None:
-            self._show(actor, entry.id, write.visibility, write.summary)
+            self._show_entry(actor, entry.id, write.visibility, write.summary)
         where = self.actions.propose(actor, proposal)
         return _Done(path, f"{path}: waits for a decision as {where}", where, () if edited is None else edited.warnings)
 
@@ -255,30 +257,30 @@ class Verbs:
 
     # -- get ----------------------------------------------------------------------------------------
 
-    def _get(self, actor: Actor, ref: str, look: Look) -> Outcome:
+    def _get_entries(self, actor: Actor, ref: str, look: Look) -> Outcome:
         is_part = look.line is not None or look.limit is not None
         if is_part and (look.wanted or self._selection.is_many(actor, ref)):
             raise BadInput(f"lines of {ref}, which may be many entries", hint="name one entry, without a filter")
         matches, is_search = self._selection.chosen(actor, ref, look.wanted)
-        data = self._about([m.path for m in matches]) | {"tokens": sum(m.tokens for m in matches)}
+        data = self._outcome_data([m.path for m in matches]) | {"tokens": sum(m.tokens for m in matches)}
         found = listing(matches)
         if look.is_preview:
-            return self._found(actor, ref, f"PREVIEW\n{found}", f"PREVIEW\n{found}", data)
+            return self._show_result(actor, ref, f"PREVIEW\n{found}", f"PREVIEW\n{found}", data)
         if is_search:
-            return self._found(actor, ref, found, found, data, matches)
+            return self._show_result(actor, ref, found, found, data, matches)
         entry = self._entries.get(matches[0].path, scope=matches[0].scope)
         data |= {"title": entry.title, "mime": entry.mime, "hash": entry.hash, "is_textual": entry.is_textual}
         if not entry.is_textual:
             text = f"{entry.path} holds no text: {entry.mime}"
-            return self._found(actor, ref, text, text, data, matches)
+            return self._show_result(actor, ref, text, text, data, matches)
         if is_part:
             part = window(entry.body, look.line, look.limit)
             text = f"{part.header()}\n{part.text}"
             data |= {"line": part.first, "last": part.last, "total_lines": part.total}
-            return self._found(actor, ref, text, f"{entry.path} {text}", data)
-        return self._found(actor, ref, entry.body, found, data, matches)
+            return self._show_result(actor, ref, text, f"{entry.path} {text}", data)
+        return self._show_result(actor, ref, entry.body, found, data, matches)
 
-    def _found(
+    def _show_result(
         self, actor: Actor, ref: str, text: str, told: str, data: dict[str, Any], shown: list[Match] | None = None
     ) -> Outcome:
         """What a run has read becomes visible, and its log says so; reading outside of one writes nothing."""
@@ -291,19 +293,19 @@ class Verbs:
 
     # -- rm, cp, mv ---------------------------------------------------------------------------------
 
-    def _rm(self, actor: Actor, ref: str, look: Look) -> Outcome:
+    def _remove_entries(self, actor: Actor, ref: str, look: Look) -> Outcome:
         self.writes.look_at(ref)
         matches, _ = self._selection.chosen(actor, ref, look.wanted)
         if look.is_preview:
             found = f"PREVIEW\n{listing(matches)}"
-            return self._found(actor, ref, found, found, self._about([match.path for match in matches]))
+            return self._show_result(actor, ref, found, found, self._outcome_data([match.path for match in matches]))
         with self._store.write(run=actor.run, durable=True):
-            done = [self._rm_one(actor, entry) for entry in self._each(matches)]
-            return self._finish(actor, "rm", ref, done)
+            done = [self._rm_one(actor, entry) for entry in self._iterate_entries(matches)]
+            return self._finish_verb(actor, "rm", ref, done)
 
     def _rm_one(self, actor: Actor, entry: Entry) -> _Done:
         self._check_write(actor, entry.path, entry)
-        if self._waits(actor, entry.path):
+        if self._needs_decision(actor, entry.path):
             where = self.actions.propose(actor, Proposal("rm", entry.path, actor.tier, entry.body, entry.hash))
             return _Done(entry.path, f"{entry.path}: its removal waits for a decision as {where}", where)
         is_gone = self._take_away(actor, entry, "rm")
@@ -321,7 +323,7 @@ class Verbs:
         self.writes.remove(actor, entry, verb)
         return not has_others
 
-    def _transfer(self, actor: Actor, verb: Verb, source: str, target: str, visibility: Visibility | None) -> Outcome:
+    def _transfer_entries(self, actor: Actor, verb: Verb, source: str, target: str, visibility: Visibility | None) -> Outcome:
         check_visibility(actor, visibility)
         if not target.strip():
             raise BadInput(f"{verb} {source} to nowhere", hint="name the destination, as attribute or as body")
@@ -343,14 +345,14 @@ class Verbs:
             self._check_write(actor, path, there)
             if verb == "mv":
                 self._check_write(actor, entry.path, entry)
-            if self._waits(actor, path) or (verb == "mv" and self._waits(actor, entry.path)):
+            if self._needs_decision(actor, path) or (verb == "mv" and self._needs_decision(actor, entry.path)):
                 done = self._propose_transfer(actor, verb, entry, there, path, visibility)
             else:
                 self._transfer_now(actor, verb, entry, there, path, visibility)
                 done = _Done(path, f"{entry.path}: {'moved' if verb == 'mv' else 'copied'} to {path}")
             if there is not None:
                 done = replace(done, warnings=(f"{path} was there and {'would be' if done.proposal else 'is'} overwritten",))
-            return self._finish(actor, verb, entry.path, [done])
+            return self._finish_verb(actor, verb, entry.path, [done])
 
     def _propose_transfer(
         self, actor: Actor, verb: Verb, entry: Entry, there: Entry | None, path: str, visibility: Visibility | None
@@ -384,11 +386,11 @@ class Verbs:
             moved = self._entries.inherit(made, entry)
             if verb == "mv":
                 self._take_away(actor, entry, verb)
-        self._show(actor, moved.id, visibility, None)
+        self._show_entry(actor, moved.id, visibility, None)
 
     # -- update and resolve -------------------------------------------------------------------------
 
-    def _update(self, actor: Actor, text: str, status: int) -> Outcome:
+    def _update_status(self, actor: Actor, text: str, status: int) -> Outcome:
         check_run(actor, "update")
         if status not in STATUSES:
             raise BadInput(f"status {status}", hint=f"use one of {', '.join(map(str, STATUSES))}")
@@ -401,7 +403,7 @@ class Verbs:
             self._views.show(actor, entry.id, "visible", "resolved", status)
         return Outcome(200, "ok", f"noted with {status}", data={"paths": [entry.path], "status": status, "warnings": []})
 
-    def _resolve(self, actor: Actor, path: str, is_accepted: bool, body: str | None) -> Outcome:
+    def _resolve_proposal(self, actor: Actor, path: str, is_accepted: bool, body: str | None) -> Outcome:
         check_run(actor, "resolve")
         if actor.tier == "model":
             raise Refused(f"{actor.tier} may not decide about {path}", hint="a person decides")
@@ -413,17 +415,17 @@ class Verbs:
             if not is_accepted:
                 self.actions.decide(actor, view, "failed", 403, "rejected", body=body)
                 return Outcome(200, "ok", f"{path}: rejected", data=data)
-            if reason := self._vetoed(view):
+            if reason := self._find_veto(view):
                 self.actions.decide(actor, view, "failed", 403, "permission")
                 return Outcome(403, REFUSED, f"{path}: {reason}", "the constraint can be released", data=data)
-            reason = self._accept(actor, view)
+            reason = self._accept_proposal(actor, view)
             if reason:
                 self.actions.decide(actor, view, "failed", 409, "conflict", body=reason)
                 return Outcome(409, "conflict", f"{path}: {reason}", "ask for the change again", data=data)
             self.actions.decide(actor, view, "resolved", 200, body=body)
             return Outcome(200, "ok", f"{path}: accepted", data=data)
 
-    def _vetoed(self, view: View) -> str:
+    def _find_veto(self, view: View) -> str:
         """Why what was proposed may not be done, "" when it may; what is only read of another file is no change of it."""
         proposal = self.actions.proposal(view)
         if proposal is None:
@@ -431,7 +433,7 @@ class Verbs:
         changed = [proposal.target, *([proposal.source] if proposal.verb == "mv" and proposal.source else [])]
         return next((why for path in changed if (why := self._files().veto(path))), "")
 
-    def _accept(self, actor: Actor, view: View) -> str:
+    def _accept_proposal(self, actor: Actor, view: View) -> str:
         """Do what was proposed; the reason when that is not possible any more."""
         proposal = self.actions.proposal(view)
         if proposal is None:
@@ -458,12 +460,12 @@ class Verbs:
         elif proposal.after is not None:
             content = Content(body=proposal.after, **proposal.content)
             stored = self.writes.put(author, proposal.target, there, content, "set" if there is None else "edit")
-            self._show(author, stored.id, proposal.visibility if there is None else None, proposal.summary)
+            self._show_entry(author, stored.id, proposal.visibility if there is None else None, proposal.summary)
         return ""
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _act(self, actor: Actor, verb: str, subject: str, work: Callable[[], Outcome], *, is_noted: bool = True) -> Outcome:
+    def _run_verb(self, actor: Actor, verb: str, subject: str, work: Callable[[], Outcome], *, is_noted: bool = True) -> Outcome:
         """The outcome of some work: errors that a caller can do something about are outcomes, and are noted in the run."""
         try:
             return work()
@@ -479,16 +481,16 @@ class Verbs:
         return outcome
 
     @staticmethod
-    def _about(paths: list[str]) -> dict[str, Any]:
+    def _outcome_data(paths: list[str]) -> dict[str, Any]:
         """The data of an outcome about these entries; `count` tells when there are more than `paths` names."""
         return {"paths": kept(paths), "count": len(paths), "warnings": []}
 
-    def _finish(self, actor: Actor, verb: str, subject: str, done: list[_Done], warnings: tuple[str, ...] = ()) -> Outcome:
+    def _finish_verb(self, actor: Actor, verb: str, subject: str, done: list[_Done], warnings: tuple[str, ...] = ()) -> Outcome:
         """One outcome and, in a run, one log entry for everything that was done; what waits has its own."""
         proposals = [d.proposal for d in done if d.proposal]
         warnings = (*warnings, *(warning for d in done for warning in d.warnings))
         notes = [f"warning: {warning}" for warning in warnings]
-        data = self._about([d.path for d in done]) | {"proposals": kept(proposals), "warnings": kept(warnings)}
+        data = self._outcome_data([d.path for d in done]) | {"proposals": kept(proposals), "warnings": kept(warnings)}
         at_once = [d for d in done if not d.proposal]
         if actor.run and at_once:
             text = "\n".join([*(d.text for d in at_once), *notes])
@@ -496,7 +498,7 @@ class Verbs:
         message = "\n".join([*told([d.text for d in done]), *told(notes)])
         return Outcome(202 if proposals else 200, "proposed" if proposals else "ok", message, data=data)
 
-    def _each(self, matches: Sequence[Match]) -> Iterator[Entry]:
+    def _iterate_entries(self, matches: Sequence[Match]) -> Iterator[Entry]:
         """The entries of these matches that are still there, one at a time: together their texts may be more than memory."""
         until_s = monotonic_s() + HELD_S
         for match in matches:
@@ -512,7 +514,7 @@ class Verbs:
         if actor.run and entry is not None and self._views.is_waiting(actor.run, entry.id):
             raise Conflict(f"{path} waits for a decision", hint="leave it until it is accepted or rejected")
 
-    def _waits(self, actor: Actor, path: str) -> bool:
+    def _needs_decision(self, actor: Actor, path: str) -> bool:
         """Whether a change of this path waits for a decision: a model's, of a file. Refused where its run may change none."""
         is_waiting = self._is_proposing and actor.tier == "model" and bool(actor.run) and is_file(path)
         if is_waiting and actor.bars_files:
@@ -520,7 +522,7 @@ class Verbs:
             raise Refused(f"{path} was not changed: {actor.bars_files}", hint=hint)
         return is_waiting
 
-    def _show(self, actor: Actor, entry: int, visibility: Visibility | None, summary: str | None) -> None:
+    def _show_entry(self, actor: Actor, entry: int, visibility: Visibility | None, summary: str | None) -> None:
         if visibility is not None:
             self._views.set_visibility(actor, [entry], visibility)
         if summary is not None:

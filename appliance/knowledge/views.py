@@ -73,7 +73,7 @@ class Views:
 
     def of(self, run: str, *, prefix: str = "", visibility: str = "", state: str = "") -> list[View]:
         """What a run sees, by path; only what begins with `prefix`, only of one visibility or state."""
-        return self._views(
+        return self._select_views(
             "v.run = ?1 AND e.path >= ?2 AND e.path < ?3 AND ?4 IN ('', v.visibility) AND ?5 IN ('', v.state) "
             "ORDER BY e.path, e.scope",
             (run, prefix, prefix + MAX_CODE, visibility, state),
@@ -81,7 +81,7 @@ class Views:
 
     def find(self, run: str, path: str) -> View | None:
         """How a run sees the entry with this path, its own one first; None when it does not."""
-        found = self._views("v.run = ?1 AND e.path = ?2 ORDER BY e.scope <> 'run:' || ?1, e.scope LIMIT 1", (run, path))
+        found = self._select_views("v.run = ?1 AND e.path = ?2 ORDER BY e.scope <> 'run:' || ?1, e.scope LIMIT 1", (run, path))
         return found[0] if found else None
 
     def get(self, run: str, path: str) -> View:
@@ -93,15 +93,15 @@ class Views:
 
     def proposals(self, run: str) -> list[View]:
         """What waits for a decision in a run, oldest first."""
-        return self._views("v.run = ?1 AND v.state = 'proposed' ORDER BY v.id", (run,))
+        return self._select_views("v.run = ?1 AND v.state = 'proposed' ORDER BY v.id", (run,))
 
     def all_proposals(self, limit: int) -> list[View]:
         """What waits for a decision in any run, oldest first."""
-        return self._views("v.state = 'proposed' ORDER BY v.id LIMIT ?1", (limit,))
+        return self._select_views("v.state = 'proposed' ORDER BY v.id LIMIT ?1", (limit,))
 
     def streaming(self, run: str = "") -> list[View]:
         """What still grows, in one run or in all, oldest first."""
-        return self._views("v.state = 'streaming' AND ?1 IN ('', v.run) ORDER BY v.id", (run,))
+        return self._select_views("v.state = 'streaming' AND ?1 IN ('', v.run) ORDER BY v.id", (run,))
 
     def is_waiting(self, run: str, entry: int) -> bool:
         """Whether an entry waits for a decision in a run."""
@@ -128,7 +128,7 @@ class Views:
                 "visibility = ?3, state = ?4, status = ?5, outcome = ?6, loop = ?7, turn = ?8, updated_ms = ?9",
                 (actor.run, entry, view, state, status, outcome, actor.loop, actor.turn, now_ms()),
             )
-            self._announce(actor.run, [entry], "status")
+            self._announce_views(actor.run, [entry], "status")
 
     def promote(self, actor: Actor, entries: Sequence[int]) -> None:
         """Make entries visible: what the actor's run sees in full from its present turn on."""
@@ -139,7 +139,7 @@ class Views:
                 "ON CONFLICT (run, entry) DO UPDATE SET visibility = 'visible', loop = ?3, turn = ?4, updated_ms = ?5",
                 (actor.run, json.dumps(list(entries)), actor.loop, actor.turn, now_ms()),
             )
-            self._announce(actor.run, entries, "visibility")
+            self._announce_views(actor.run, entries, "visibility")
 
     def demote(self, actor: Actor, entries: Sequence[int], to: Visibility = "archived") -> None:
         """Lower entries without touching their state, status or turn; those the run does not see stay unseen."""
@@ -148,24 +148,24 @@ class Views:
                 "UPDATE views SET visibility = ?3, updated_ms = ?4 WHERE run = ?1 AND entry IN (SELECT value FROM json_each(?2))",
                 (actor.run, json.dumps(list(entries)), to, now_ms()),
             )
-            self._announce(actor.run, entries, "visibility")
+            self._announce_views(actor.run, entries, "visibility")
 
     def set_visibility(self, actor: Actor, entries: Sequence[int], visibility: Visibility) -> None:
         """Give entries a visibility, those that the run did not see included."""
         with self._store.write():
-            self.promote(actor, entries) if visibility == "visible" else self._admit(actor, entries)
+            self.promote(actor, entries) if visibility == "visible" else self._admit_entries(actor, entries)
             if visibility != "visible":
                 self.demote(actor, entries, visibility)
 
     def summarize(self, actor: Actor, entries: Sequence[int], summary: str) -> None:
         """Describe entries in at most 80 characters; the text survives every change of visibility."""
         with self._store.write() as execute:
-            self._admit(actor, entries)
+            self._admit_entries(actor, entries)
             execute(
                 "UPDATE views SET summary = ?3, updated_ms = ?4 WHERE run = ?1 AND entry IN (SELECT value FROM json_each(?2))",
                 (actor.run, json.dumps(list(entries)), summary, now_ms()),
             )
-            self._announce(actor.run, entries, "summary")
+            self._announce_views(actor.run, entries, "summary")
 
     def wrote(self, actor: Actor, entry: int) -> None:
         """The actor's run has written an entry: one write more, its visibility stays, a new one is summarized."""
@@ -184,12 +184,12 @@ class Views:
                 "UPDATE views SET state = ?, status = ?, outcome = ?, updated_ms = ? WHERE run = ? AND entry = ?",
                 (state, status, outcome, now_ms(), run, entry),
             )
-            self._announce(run, [entry], "status")
+            self._announce_views(run, [entry], "status")
 
     def drop(self, run: str, entries: Sequence[int]) -> None:
         """A run sees these entries no longer."""
         with self._store.write() as execute:
-            self._announce(run, entries, "visibility")
+            self._announce_views(run, entries, "visibility")
             execute(
                 "DELETE FROM views WHERE run = ? AND entry IN (SELECT value FROM json_each(?))", (run, json.dumps(list(entries)))
             )
@@ -218,7 +218,7 @@ class Views:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _announce(self, run: str, entries: Sequence[int], kind: Change) -> None:
+    def _announce_views(self, run: str, entries: Sequence[int], kind: Change) -> None:
         """Paths are looked up now, while those that are about to go are there."""
         if self.news is None:
             return
@@ -227,7 +227,7 @@ class Views:
         ):
             self._store.after(partial(self.news, EntryNews(str(path), kind, run, str(scope))))
 
-    def _admit(self, actor: Actor, entries: Sequence[int]) -> None:
+    def _admit_entries(self, actor: Actor, entries: Sequence[int]) -> None:
         """Rows for the entries that the run does not see yet, as archived."""
         with self._store.write() as execute:
             execute(
@@ -237,10 +237,10 @@ class Views:
                 (actor.run, json.dumps(list(entries)), actor.loop, actor.turn, now_ms()),
             )
 
-    def _views(self, where: str, bindings: Sequence[object]) -> list[View]:
+    def _select_views(self, where: str, bindings: Sequence[object]) -> list[View]:
         rows = self._store.rows(f"SELECT {COLUMNS} FROM views v JOIN entries e ON e.id = v.entry WHERE {where}", bindings)
-        return [_view(row) for row in rows]
+        return [_view_from_row(row) for row in rows]
 
 
-def _view(row: Row) -> View:
+def _view_from_row(row: Row) -> View:
     return View(*row)

@@ -49,9 +49,11 @@ class Vss:
     def make(self, state: State, vectors: Sequence[tuple[int, bytes]]) -> None:
         """Stand for these vectors (keys, and numbers of a byte each) from now on; Unavailable when the libraries do not load."""
         started_s = monotonic_s()
-        db = self._loaded(len(vectors[0][1]))
+        db = self._load_extension(len(vectors[0][1]))
         with db:
-            db.executemany("INSERT INTO vectors (rowid, numbers) VALUES (?, ?)", ((key, _unit(packed)) for key, packed in vectors))
+            db.executemany(
+                "INSERT INTO vectors (rowid, numbers) VALUES (?, ?)", ((key, _unit_vector(packed)) for key, packed in vectors)
+            )
         with self._guard:
             old, self._db, self._state = self._db, db, state
         self._next_s = monotonic_s() + PAUSE * (monotonic_s() - started_s)
@@ -65,7 +67,7 @@ class Vss:
                 return None
             rows: list[tuple[Any, ...]] = self._db.execute(
                 "SELECT rowid, distance FROM vectors WHERE vss_search(numbers, vss_search_params(?, ?))",
-                (_unit(packed), min(limit, state.count)),
+                (_unit_vector(packed), min(limit, state.count)),
             ).fetchall()
         return {int(key): 1 - distance / 2 for key, distance in rows}  # squared, of unit vectors
 
@@ -76,7 +78,7 @@ class Vss:
                 self._db.close()
             self._db = self._state = None
 
-    def _loaded(self, dimension: int) -> apsw.Connection:
+    def _load_extension(self, dimension: int) -> apsw.Connection:
         db = apsw.Connection(":memory:")
         try:
             db.enable_load_extension(True)
@@ -95,7 +97,7 @@ def installed() -> Path | None:
     return next((place for path in sys.path if (place := Path(path or ".", "sqlite_vss")).is_dir()), None)
 
 
-def _unit(packed: bytes) -> bytes:
+def _unit_vector(packed: bytes) -> bytes:
     """Numbers of a byte each as a unit vector of floats."""
     values = array("b", packed)
     size = sqrt(float(sum(value * value for value in values))) or 1.0

@@ -59,18 +59,18 @@ class Budget:
         """The packet for a call, made to fit; TooLarge (413) when nothing that may be lowered is left."""
         scene = replace(scene, recovery=scene.before.recovery if scene.before is not None else scene.recovery)
         if scene.layout == "chat":
-            return _fitting(self._chat(scene))
-        packet = self._counted(self._packets.assemble(scene), scene)
+            return _require_fit(self._assemble_chat(scene))
+        packet = self._count_packet(self._packets.assemble(scene), scene)
         if scene.recovery.is_prompt_short:
-            packet, scene = self._recovered(packet, scene)
+            packet, scene = self._recover_prompt(packet, scene)
         if not packet.is_over:
             return packet
-        packet = self._lowered(scene, scene.turn - 1) or packet
+        packet = self._summarize_opened(scene, scene.turn - 1) or packet
         if packet.is_over and not scene.recovery.is_prompt_short:
-            packet, scene = self._shortened(packet, scene)
+            packet, scene = self._shorten_prompt(packet, scene)
         if packet.is_over and scene.has_history:
             packet = self._without_history(packet, scene)
-        return _fitting(packet)
+        return _require_fit(packet)
 
     def answered(self, scene: Scene, packet: Packet, text: str, thoughts: str, finish: Finish) -> None:
         """The model has answered: learn how its route counts, and keep a copy of what was sent and said."""
@@ -88,18 +88,18 @@ class Budget:
         if scene.layout == "chat" or packet.ceiling is None:
             return ()
         after = replace(scene, before=packet, measured=finish.prompt_tokens or None, recovery=packet.recovery)
-        if not self._counted(self._packets.assemble(after), after).is_over:
+        if not self._count_packet(self._packets.assemble(after), after).is_over:
             return ()
-        before = {view.path for view in self._opened(scene, scene.turn)}
-        self._lowered(after, scene.turn)
+        before = {view.path for view in self._opened_views(scene, scene.turn)}
+        self._summarize_opened(after, scene.turn)
         return tuple(sorted(before))
 
-    def _chat(self, scene: Scene) -> Packet:
+    def _assemble_chat(self, scene: Scene) -> Packet:
         """A conversation, of which nothing is left out because of a mere guess, nor too little."""
         packet = self._packets.assemble(scene)
         for _ in range(ROUNDS):
             is_guessed = bool(packet.notes) and self._packets.is_guessed(scene.route)
-            counted = self._counted(packet, scene, is_wanted=is_guessed)
+            counted = self._count_packet(packet, scene, is_wanted=is_guessed)
             if counted is packet:
                 break
             packet = self._packets.assemble(scene)  # now that it is known how the route counts
@@ -109,29 +109,29 @@ class Budget:
 
     # -- the steps --------------------------------------------------------------------------------------
 
-    def _lowered(self, scene: Scene, turn: int) -> Packet | None:
+    def _summarize_opened(self, scene: Scene, turn: int) -> Packet | None:
         """Summarize what was opened or touched in a turn, whatever its scheme; None when there was nothing."""
-        views = self._opened(scene, turn)
+        views = self._opened_views(scene, turn)
         if not views:
             return None
-        actor = self._actor(scene)
+        actor = self._system_actor(scene)
         self._rows.views.demote(actor, [view.entry for view in views], to="summarized")
-        text = f"Too long for the model. Summarized again: {_named([view.path for view in views])}. Open less at once."
-        self._note(scene, "opened" if turn < scene.turn else "dispatched", text)
-        return self._counted(self._packets.assemble(scene), scene)
+        text = f"Too long for the model. Summarized again: {_name_paths([view.path for view in views])}. Open less at once."
+        self._log_note(scene, "opened" if turn < scene.turn else "dispatched", text)
+        return self._count_packet(self._packets.assemble(scene), scene)
 
-    def _shortened(self, packet: Packet, scene: Scene) -> tuple[Packet, Scene]:
+    def _shorten_prompt(self, packet: Packet, scene: Scene) -> tuple[Packet, Scene]:
         """Show the prompt in part."""
         short = replace(scene, recovery=Recovery(True, 0, packet.tokens))
-        self._note(
+        self._log_note(
             scene, "prompt", "Too long for the model. The prompt is shown in part until there is room: close what you do not need."
         )
-        return self._counted(self._packets.assemble(short), short), short
+        return self._count_packet(self._packets.assemble(short), short), short
 
-    def _recovered(self, packet: Packet, scene: Scene) -> tuple[Packet, Scene]:
+    def _recover_prompt(self, packet: Packet, scene: Scene) -> tuple[Packet, Scene]:
         """A prompt that is shown in part: whole again when it fits; TooLarge after too many turns that freed nothing."""
         whole = replace(scene, recovery=Recovery())
-        full = self._counted(self._packets.assemble(whole), whole)
+        full = self._count_packet(self._packets.assemble(whole), whole)
         if not full.is_over:
             return full, whole
         was = scene.recovery
@@ -147,14 +147,14 @@ class Budget:
     def _without_history(self, packet: Packet, scene: Scene) -> Packet:
         """Leave out what was said before, which is kept in the record."""
         short = replace(scene, has_history=False)
-        made = self._counted(self._packets.assemble(short), short)
+        made = self._count_packet(self._packets.assemble(short), short)
         if made.tokens >= packet.tokens:
             return packet
         return replace(made, notes=(*made.notes, "the earlier conversation was left out"))
 
     # -- inside -----------------------------------------------------------------------------------------
 
-    def _counted(self, packet: Packet, scene: Scene, *, is_wanted: bool = False) -> Packet:
+    def _count_packet(self, packet: Packet, scene: Scene, *, is_wanted: bool = False) -> Packet:
         """A packet that an estimate calls too long, or that may be longer than it seems, counted by the route itself."""
         is_wanted = is_wanted or (packet.is_over and not scene.measured) or self._may_be_over(packet, scene)
         if not is_wanted or self._count is None:
@@ -173,27 +173,27 @@ class Budget:
         ceiling, density = packet.ceiling, self._packets.density(scene.route)
         if ceiling is None or packet.is_over or packet.chars * 4 <= ceiling:
             return False
-        most = tokens.at_most(_text(packet), density)
+        most = tokens.at_most(_packet_text(packet), density)
         if scene.measured and scene.before is not None:  # only what is new can be such
-            most = scene.measured + max(0, most - tokens.at_most(_text(scene.before), density))
+            most = scene.measured + max(0, most - tokens.at_most(_packet_text(scene.before), density))
         return most > ceiling
 
-    def _opened(self, scene: Scene, turn: int) -> list[View]:
+    def _opened_views(self, scene: Scene, turn: int) -> list[View]:
         """What a run sees in full since a turn, whatever its scheme and status; of what failed its line in the log stays."""
         return [view for view in self._rows.views.of(scene.run, visibility="visible") if view.turn == turn]
 
-    def _note(self, scene: Scene, what: str, text: str) -> None:
+    def _log_note(self, scene: Scene, what: str, text: str) -> None:
         """A line in the run's log that says what was done about its size."""
         path = f"error://turn_{scene.turn}/budget/{what}"
         entry = self._rows.entries.put(path, Content(body=text), By("system", scene.run), scope=f"run:{scene.run}")
-        self._rows.views.show(self._actor(scene), entry.id, "visible", "failed", 413, TooLarge.outcome)
+        self._rows.views.show(self._system_actor(scene), entry.id, "visible", "failed", 413, TooLarge.outcome)
 
     @staticmethod
-    def _actor(scene: Scene) -> Actor:
+    def _system_actor(scene: Scene) -> Actor:
         return Actor("system", scene.run, scene.loop, scene.turn)
 
 
-def _fitting(packet: Packet) -> Packet:
+def _require_fit(packet: Packet) -> Packet:
     """The packet; TooLarge with its overflow when it does not fit."""
     if not packet.is_over:
         return packet
@@ -211,11 +211,11 @@ def _fitting(packet: Packet) -> Packet:
     )
 
 
-def _text(packet: Packet) -> str:
+def _packet_text(packet: Packet) -> str:
     """Everything that is sent as text."""
     return "".join([*(part.text for part in packet.system), *(message.content for message in packet.messages)])
 
 
-def _named(paths: Sequence[str]) -> str:
+def _name_paths(paths: Sequence[str]) -> str:
     more = len(paths) - MAX_NAMED
     return ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

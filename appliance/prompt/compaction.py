@@ -93,7 +93,7 @@ class Compactor:
             if run in self._due or self._cancel.is_set() or not self._is_automatic():
                 return False
             self._due.add(run)
-        self._thread.submit(self._work, run)
+        self._thread.submit(self._compact_run, run)
         return True
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Compactor:
         self._cancel.set()
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _work(self, run: str) -> None:
+    def _compact_run(self, run: str) -> None:
         try:
             event = self.compact(run, is_background=True)
             LOG.info("a conversation was summarized", extra={"run": run, "covers": len((event.input or {})["covers"])})
@@ -113,7 +113,7 @@ class Compactor:
 
     def _by_model(self, events: Sequence[Event], is_background: bool) -> str:
         """The summary as the small pool words it; "" when it cannot, or says what was never said."""
-        told = _told(events)
+        told = _render_events(events)
         try:
             routes = self._model.plan(self._pool)
             route = routes[0]
@@ -128,7 +128,7 @@ class Compactor:
             )
             if route.window and estimate(told, 4) > route.window // 2:
                 return ""
-            said = _listen(self._model, routes, ask, self._cancel)
+            said = _read_answer(self._model, routes, ask, self._cancel)
         except (OwlError, IndexError) as error:
             LOG.info("a summary is made by rule: %s", error)
             return ""
@@ -168,9 +168,9 @@ def is_faithful(summary: str, text: str) -> bool:
     return bool(said) and strange <= OWN_WORDS * len(said)
 
 
-def _told(events: Sequence[Event]) -> str:
+def _render_events(events: Sequence[Event]) -> str:
     """What there is to summarize, within its limit: the summary before, which stands for all that it covers, and the newest."""
-    lines = [line for event in events if (line := _spoken(event))]
+    lines = [line for event in events if (line := _render_event(event))]
     head = lines[:1] if events and events[0].kind == "compaction" else []
     room = TAKEN_CHARS - sum(map(len, head))
     rest: list[str] = []
@@ -182,14 +182,14 @@ def _told(events: Sequence[Event]) -> str:
     return "\n".join([*head, *reversed(rest)])
 
 
-def _spoken(event: Event) -> str:
+def _render_event(event: Event) -> str:
     """One line of what there is to summarize; "" for nothing."""
     who = {"user": "Person", "assistant": "Owl", "tool": "Result", "system": "Before"}
     text = event.content if event.kind != "tool_use" else f"calls {event.tool} {json.dumps(event.input or {}, ensure_ascii=False)}"
     return f"{who.get(event.role, event.role)}: {text[:SPOKEN_CHARS]}" if text else ""
 
 
-def _listen(model: Model, routes: Sequence[Route], ask: Ask, cancel: Cancel) -> str:
+def _read_answer(model: Model, routes: Sequence[Route], ask: Ask, cancel: Cancel) -> str:
     text = ""
     for piece in failover.generate(model, routes, ask, cancel):
         if isinstance(piece, Piece) and not piece.is_reasoning:

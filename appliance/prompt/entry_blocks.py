@@ -105,7 +105,7 @@ class Blocks:
         now = {key: known for key, row in rows.items() if (known := before.get(key)) and known[:2] == (row, divisor)}
         late = [key for key, row in rows.items() if key not in now and self._schemes.of(str(row[1])).is_visible_to_model]
         self.counts.reused += len(now)
-        for key, item in self._items(rows, late).items():
+        for key, item in self._render_items(rows, late).items():
             now[key] = rows[key], divisor, item
             self.counts.rendered += 1
         with self._guard:
@@ -122,20 +122,20 @@ class Blocks:
         found.unknowns.sort(key=lambda item: item.changed)
         return found
 
-    def _items(self, rows: Mapping[int, Row], keys: Sequence[int]) -> dict[int, Item]:
+    def _render_items(self, rows: Mapping[int, Row], keys: Sequence[int]) -> dict[int, Item]:
         """Entries rendered anew, each read by itself, since many texts at once are cut; folders are none."""
         read = (entry for key in keys for entry in self._entries.by_ids([key]).values())
-        return {entry.id: self._item(rows[entry.id], entry) for entry in read if not entry.is_folder}
+        return {entry.id: self._render_item(rows[entry.id], entry) for entry in read if not entry.is_folder}
 
-    def _item(self, row: Row, entry: Entry) -> Item:
+    def _render_item(self, row: Row, entry: Entry) -> Item:
         scheme = scheme_of(entry.path) or BARE
         category = self._schemes.of(entry.path).category
         short = self._hooks.filter(f"{SUMMARIZED}{scheme}", projection(entry, str(row[5]), scheme), entry)
         entry = replace(entry, body=self._hooks.filter(f"{VISIBLE}{scheme}", entry.body, entry))
-        more = of_chars(len(entry.body) + (_frame(entry, scheme) if category == "data" else 0), self.divisor)
+        more = of_chars(len(entry.body) + (_frame_chars(entry, scheme) if category == "data" else 0), self.divisor)
         if category != "data":  # there once, long or short: open data keeps its line in the summary beside its text
             more = max(0, more - of_chars(len(short), self.divisor))
-        line, full = _rendered(entry, scheme, row, short, more, is_data=category == "data")
+        line, full = _render_entry(entry, scheme, row, short, more, is_data=category == "data")
         cost = of_chars(len(line), self.divisor)
         return Item(
             entry=int(row[0]),
@@ -153,7 +153,7 @@ class Blocks:
         )
 
 
-def _rendered(entry: Entry, scheme: str, row: Row, short: str, more: int, *, is_data: bool) -> tuple[str, str]:
+def _render_entry(entry: Entry, scheme: str, row: Row, short: str, more: int, *, is_data: bool) -> tuple[str, str]:
     """An entry's line in a summary, and its whole text where it is visible."""
     _, _, visibility, status, outcome, summary, turn, since_turn, *_ = row
     head = f'<{scheme} path="{quoted(entry.path)}"'
@@ -183,13 +183,13 @@ def projection(entry: Entry, summary: str = "", scheme: str = "") -> str:
     if not entry.is_textual:
         return summary or entry.description or f"[{entry.mime}]"
     if scheme in FILES:
-        return _short(entry.description, OUTLINED) or summary or _short(entry.body)
+        return _shorten_text(entry.description, OUTLINED) or summary or _shorten_text(entry.body)
     if scheme in PAGES:
-        return _short(entry.description) or _short(_paragraph(entry.body)) or summary
-    return _short(entry.body) or summary or _short(entry.description)
+        return _shorten_text(entry.description) or _shorten_text(_first_paragraph(entry.body)) or summary
+    return _shorten_text(entry.body) or summary or _shorten_text(entry.description)
 
 
-def _frame(entry: Entry, scheme: str) -> int:
+def _frame_chars(entry: Entry, scheme: str) -> int:
     """About how many characters stand around an open text: its tag, and its fence where it has several lines."""
     tags = len(f'<{scheme} path="{entry.path}" visibility="visible" turn="99" tokens="999"></{scheme}>\n')
     return tags + (2 * len(entry.path) + 10 if "\n" in entry.body else 0)
@@ -200,7 +200,7 @@ def of(items: Sequence[Item], *, is_full: bool = False) -> str:
     return "\n".join(item.full if is_full and item.full else item.summary for item in items)
 
 
-def _paragraph(text: str) -> str:
+def _first_paragraph(text: str) -> str:
     """The first part of a text that is long enough to say something."""
     for part in text.split("\n\n"):
         words = " ".join(part.split())
@@ -209,7 +209,7 @@ def _paragraph(text: str) -> str:
     return text
 
 
-def _short(text: str, limit: int = PROJECTED) -> str:
+def _shorten_text(text: str, limit: int = PROJECTED) -> str:
     text = text.strip()
     if len(text) <= limit:
         return text

@@ -51,7 +51,7 @@ class Sight:
         `tokens` and `table` count tokens, `ceiling` is how many it may have; `part_chars` counts the characters of each named part.
         """
         found = self._runs.get(run)
-        scene = self._scene(found)
+        scene = self._scene_of_run(found)
         packet = self._packets.assemble(scene)
         return {
             "run": found.id,
@@ -87,7 +87,7 @@ class Sight:
         if run.settings.layout != "entries":
             return
         try:
-            packet = self._packets.assemble(self._scene(run))
+            packet = self._packets.assemble(self._scene_of_run(run))
         except Unavailable:
             return  # no model can be asked at all
         if packet.ceiling is not None and tokens > (free := max(0, packet.ceiling - packet.tokens)):
@@ -101,7 +101,7 @@ class Sight:
         given = event.input or {}
         return {"run": event.run, "seq": event.seq, "covers": len(given["covers"]), "by": given["by"], "summary": event.content}
 
-    def _scene(self, run: Run) -> Scene:
+    def _scene_of_run(self, run: Run) -> Scene:
         messages = tuple(self._runs.recent(run.id, HISTORY))
         loop, turn = self._runs.moment(run.id)
         layout = run.settings.layout

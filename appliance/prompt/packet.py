@@ -101,7 +101,7 @@ class Packets:
         self._densities: dict[str, float] = {}
         self.hooks = self._more.hooks
         self.owners: Sequence[Owner] = ()
-        self._offer()
+        self._register_sections()
 
     def configure(self, prompt: Prompt, budget: Budget, owners: Sequence[Owner]) -> None:
         """Take these keys of the configuration into use, and the owner's addresses."""
@@ -118,20 +118,23 @@ class Packets:
         """
         scene = Scene("", Route("", "", "", window, dialect), tuple(tools), role=role.name, about=role.text)
         scene = replace(scene, documents=role.documents, has_skills=role.has_skills, is_child=role.is_child)
-        return self._system(scene)
+        return self._system_parts(scene)
 
-    def _system(self, scene: Scene) -> tuple[Part, ...]:
+    def _system_parts(self, scene: Scene) -> tuple[Part, ...]:
         nothing: tuple[Part, ...] = ()
-        return (*_parts(self.hooks.filter(hook_points.SYSTEM, nothing, scene)), Part("style", STYLE))  # last, whatever others add
+        return (
+            *_only_parts(self.hooks.filter(hook_points.SYSTEM, nothing, scene)),
+            Part("style", STYLE),
+        )  # last, whatever others add
 
-    def _offer(self) -> None:
+    def _register_sections(self) -> None:
         """The sections that come with the product; others come between them by their priorities."""
         for priority, section in (
-            (10, self._documented),
-            (20, self._instructed),
-            (30, self._skilled),
-            (40, self._tooled),
-            (50, self._owned),
+            (10, self._add_documents),
+            (20, self._add_instructions),
+            (30, self._add_skills),
+            (40, self._add_tools),
+            (50, self._add_persona),
         ):
             self.hooks.add(hook_points.SYSTEM, section, priority)
         for priority, name, block in (
@@ -144,28 +147,28 @@ class Packets:
         ):
             self.hooks.add(hook_points.USER, sections.section(name, block), priority)
 
-    def _documented(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_documents(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
         documents = [part for part in self._documents() if scene.documents is None or part.name in scene.documents]
         if scene.window:
             documents = cut(documents, int(scene.window * DOCUMENTS * self.divisor))
         return (*parts, *documents)
 
     @staticmethod
-    def _instructed(parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_instructions(parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
         usual = WORKING if scene.role == WORKER else ENTRIES if scene.layout == "entries" else INSTRUCTIONS
         return (*parts, Part("instructions", scene.about or usual))
 
-    def _skilled(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_skills(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
         lines = self._skills.lines() if scene.has_skills else ()
         return (*parts, Part("skills", "\n".join([SKILLS, *lines]))) if lines else parts
 
     @staticmethod
-    def _tooled(parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_tools(parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
         if not scene.specs or scene.route.dialect == "native":
             return parts
         return (*parts, Part("tools", "\n".join([CALLING, *(tool_line(t) for t in scene.specs)])))
 
-    def _owned(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_persona(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
         """Persona, the person's own words, and, in a talk with a person, what is to be asked first."""
         first = [p for p in parts if p.name == "BOOTSTRAP"]
         last = first if scene.layout == "chat" and scene.role == ASSISTANT else []
@@ -180,13 +183,13 @@ class Packets:
 
         `said` is what the same person said and was told at other doors meanwhile, and in which thread.
         """
-        told = (Part(part.name, _line(part.text, SAID_CHARS)) for part in said)
-        shown = (*told, *self._found(prompt, HITS, HIT_CHARS))
+        told = (Part(part.name, _single_line(part.text, SAID_CHARS)) for part in said)
+        shown = (*told, *self._find_passages(prompt, HITS, HIT_CHARS))
         return "\n".join([NOTES, *(f"- {part.text} [{part.name}]" for part in shown)]) if shown else ""
 
-    def _found(self, prompt: str, limit: int, chars: int, known: frozenset[str] = frozenset()) -> tuple[Part, ...]:
+    def _find_passages(self, prompt: str, limit: int, chars: int, known: frozenset[str] = frozenset()) -> tuple[Part, ...]:
         """Documents that share a word with a prompt, then passages that fit it; each reference once, and none that is known."""
-        documents = [Part(p.name, _line(p.text, CONTEXT_CHARS)) for p in self._more.contextual(prompt)]
+        documents = [Part(p.name, _single_line(p.text, CONTEXT_CHARS)) for p in self._more.contextual(prompt)]
         names = known | {part.name for part in documents}
         most = limit + min(len(names), MORE_HITS * 2)  # so that what is left out makes room for the next
         looks = Looks(snippet_chars=chars, per_item=PER_ITEM, has_context=True)
@@ -218,20 +221,20 @@ class Packets:
         """The packet of a turn. Within a loop the system text and what was found stay as they were in its first turn."""
         if scene.plain is not None:
             fitted = self.fit(scene.plain.messages, scene.plain.system, (), scene.route)
-            packet = Packet(scene.plain.system, tuple(fitted), scene.key, ceiling=self._ceiling(scene))
-            return self._measured(packet, replace(scene, specs=()))
+            packet = Packet(scene.plain.system, tuple(fitted), scene.key, ceiling=self._ceiling_of(scene))
+            return self._measure_packet(packet, replace(scene, specs=()))
         before = scene.before if scene.before is not None and scene.before.key == scene.key else None
-        system = before.system if before is not None else self._system(scene)
+        system = before.system if before is not None else self._system_parts(scene)
         if scene.layout == "chat":
-            return self._chat(scene, system)
-        return self._blocks(replace(scene, prompt=asked(scene.prompt)), system, before)
+            return self._chat_packet(scene, system)
+        return self._blocks_packet(replace(scene, prompt=asked(scene.prompt)), system, before)
 
     def fit(self, messages: Sequence[Message], system: Sequence[Part], tools: Sequence[ToolSpec], route: Route) -> list[Message]:
         """The messages that leave room for the answer: the first and the newest, never half of a call.
 
         The last user message is always kept; if even that is too long, the model's own error says so.
         """
-        return self._fitted(Scene("", route, tuple(tools), tuple(messages)), system).messages
+        return self._prune_messages(Scene("", route, tuple(tools), tuple(messages)), system).messages
 
     def learn(self, route: Route, chars: int, counted: int) -> None:
         """A provider has counted a prompt: how many characters one of its tokens has is known from now on."""
@@ -247,71 +250,73 @@ class Packets:
         """Whether none of a route's prompts was counted yet."""
         return route.name not in self._densities
 
-    def _chat(self, scene: Scene, system: tuple[Part, ...]) -> Packet:
-        ceiling, density, spare = self._ceiling(scene), self.density(scene.route), 0
-        taken = tokens.of_chars(_chars(system, [], scene), density)
+    def _chat_packet(self, scene: Scene, system: tuple[Part, ...]) -> Packet:
+        ceiling, density, spare = self._ceiling_of(scene), self.density(scene.route), 0
+        taken = tokens.of_chars(_count_chars(system, [], scene), density)
         while True:
-            fitted = self._fitted(scene, system, spare)
+            fitted = self._prune_messages(scene, system, spare)
             spoken = sum(pruning.size_of(m, density) for m in fitted.messages)
             table = Table((tokens.Line("conversation", len(fitted.messages), spoken),), 0, 0, taken, ceiling)
             notes = (f"{fitted.dropped} earlier messages were left out",) if fitted.dropped else ()
             packet = Packet(system, tuple(fitted.messages), scene.key, ceiling=ceiling, table=table, notes=notes)
-            packet = self._measured(packet, scene)
+            packet = self._measure_packet(packet, scene)
             if not packet.is_over or len(fitted.messages) <= 2 or spare > scene.window:
                 return packet
             spare += packet.tokens - (ceiling or 0)  # it was counted higher than estimated
 
-    def _fitted(self, scene: Scene, system: Sequence[Part], spare: int = 0) -> pruning.Pruned:
+    def _prune_messages(self, scene: Scene, system: Sequence[Part], spare: int = 0) -> pruning.Pruned:
         density = self.density(scene.route)
         window = self.windows.of(scene.route.model, scene.window)
-        taken = tokens.of_chars(_chars(system, [], scene), density)
+        taken = tokens.of_chars(_count_chars(system, [], scene), density)
         room = pruning.room_of(window, taken + spare, self.ceiling, scene.max_output_tokens)
         cut_ones = pruning.cut_results(pruning.settled(scene.messages, scene.remembered))
-        told = pruning.labelled([_apart(message) for message in cut_ones], self._spoke)
+        told = pruning.labelled([_fence_message(message) for message in cut_ones], self._sender_label)
         return pruning.prune(told, room, lambda m: pruning.size_of(m, density), self.strategy)
 
-    def _spoke(self, channel: str, sender: str) -> str:
+    def _sender_label(self, channel: str, sender: str) -> str:
         """The label of a message, in which no sender's name looks like the end of it."""
         is_owner = is_one_of(channel, sender, self.owners)
         return label(channel, sender if is_owner else " ".join(re.sub(r"[\[\]]", " ", sender).split()), self.owners)
 
-    def _blocks(self, scene: Scene, system: tuple[Part, ...], before: Packet | None) -> Packet:
+    def _blocks_packet(self, scene: Scene, system: tuple[Part, ...], before: Packet | None) -> Packet:
         seen = self._more.blocks.seen(scene.run) if self._more.blocks is not None else Seen()
         found = before.found if before is not None and before.found is not None else None
         if found is None:
             open_now = frozenset(item.path for item in seen.data if item.is_visible)
-            found = self._found(scene.prompt, MORE_HITS, MORE_CHARS, open_now)
-        said = self._said(scene, seen.log)
+            found = self._find_passages(scene.prompt, MORE_HITS, MORE_CHARS, open_now)
+        said = self._spoken_lines(scene, seen.log)
         nothing: tuple[Part, ...] = ()
         shown = tuple(Part(quoted(part.name), safe(part.text)) for part in found)
-        parts = _parts(self.hooks.filter(hook_points.USER, nothing, Stage(scene, seen, sections.joined(seen.log, said), shown)))
-        fixed = _chars(system, [], scene) + len(scene.prompt) + sum(len(line.text) for line in said) + FRAME
+        parts = _only_parts(
+            self.hooks.filter(hook_points.USER, nothing, Stage(scene, seen, sections.joined(seen.log, said), shown))
+        )
+        fixed = _count_chars(system, [], scene) + len(scene.prompt) + sum(len(line.text) for line in said) + FRAME
         fixed += sum(len(part.text) for part in parts if part.name not in OF_ENTRIES)
-        table = self._table(scene, seen, fixed)
+        table = self._budget_table(scene, seen, fixed)
         figures = before.figures if before is not None else (scene.turn, table.usage, table.free)
         parts = (sections.prompt(scene, figures), *parts, sections.budget(table))
         message = Message("user", "\n\n".join(part.text for part in parts))
-        packet = Packet(system, (message,), scene.key, ceiling=self._ceiling(scene), table=table, blocks=parts)
-        return self._measured(replace(packet, figures=figures, found=found, recovery=scene.recovery), scene)
+        packet = Packet(system, (message,), scene.key, ceiling=self._ceiling_of(scene), table=table, blocks=parts)
+        return self._measure_packet(replace(packet, figures=figures, found=found, recovery=scene.recovery), scene)
 
-    def _table(self, scene: Scene, seen: Seen, fixed: int) -> Table:
+    def _budget_table(self, scene: Scene, seen: Seen, fixed: int) -> Table:
         """What fills a packet, in tokens as the route has been found to count them."""
         made = tokens.table(
             ((item.scheme, item.is_visible, item.share) for item in seen.all()),
             tokens.of_chars(fixed, self.divisor),
-            self._ceiling(scene),
+            self._ceiling_of(scene),
         )
         return made.scaled(self.divisor / self.density(scene.route))
 
-    def _said(self, scene: Scene, log: Sequence[Item]) -> list[Line]:
+    def _spoken_lines(self, scene: Scene, log: Sequence[Item]) -> list[Line]:
         if self._more.chronicle is None or not scene.has_history:
             return []
-        noted = {_folder(item.path) for item in log}
+        noted = {_log_folder(item.path) for item in log}
         return self._more.chronicle.lines(scene.run, noted)
 
-    def _measured(self, packet: Packet, scene: Scene) -> Packet:
+    def _measure_packet(self, packet: Packet, scene: Scene) -> Packet:
         """The packet with its size: from what was counted for the one before, or else estimated."""
-        chars = _chars(packet.system, packet.messages, scene)
+        chars = _count_chars(packet.system, packet.messages, scene)
         density = self.density(scene.route)
         size = tokens.of_chars(chars, density)
         if scene.before is not None and scene.measured and scene.before.key == scene.key:
@@ -319,7 +324,7 @@ class Packets:
             size = max(0, scene.measured + round((chars - scene.before.chars) / density))
         return replace(packet, chars=chars, tokens=size)
 
-    def _ceiling(self, scene: Scene) -> int | None:
+    def _ceiling_of(self, scene: Scene) -> int | None:
         return tokens.ceiling_of(scene.window, self.ceiling)
 
 
@@ -332,12 +337,12 @@ class More(Struct, frozen=True):
     contextual: Callable[[str], Sequence[Part]] = lambda prompt: ()
 
 
-def _apart(message: Message) -> Message:
+def _fence_message(message: Message) -> Message:
     """A message whose text strangers may have written, in its fence: made last, so that nothing can cut its end off."""
     return replace(message, content=foreign(message.origin, message.content)) if message.origin else message
 
 
-def _parts(given: Sequence[Any]) -> tuple[Part, ...]:
+def _only_parts(given: Sequence[Any]) -> tuple[Part, ...]:
     """What the filters gave, without what is no part."""
     return tuple(part for part in given if isinstance(part, Part))
 
@@ -350,7 +355,7 @@ def asked(prompt: str) -> str:
     return question if is_ours else prompt
 
 
-def _chars(system: Sequence[Part], messages: Sequence[Message], scene: Scene) -> int:
+def _count_chars(system: Sequence[Part], messages: Sequence[Message], scene: Scene) -> int:
     """Characters of what is sent, with the schemas that a native provider gets apart."""
     size = sum(len(p.text) for p in system)
     if scene.route.dialect == "native":
@@ -361,14 +366,14 @@ def _chars(system: Sequence[Part], messages: Sequence[Message], scene: Scene) ->
     return size
 
 
-def _folder(path: str) -> str:
+def _log_folder(path: str) -> str:
     """Where in the log an action like that of this entry is: `log://turn_1/get/`, also for an update's own scheme."""
     scheme, _, rest = path.partition("://")
     parts = rest.split("/")
     return f"log://{parts[0]}/{parts[1] if scheme == 'log' and len(parts) > 1 else scheme}/"
 
 
-def _line(text: str, limit: int) -> str:
+def _single_line(text: str, limit: int) -> str:
     words = " ".join(text.split())
     return words if len(words) <= limit else f"{words[:limit].rstrip()}…"
 
@@ -379,10 +384,10 @@ def cut(parts: Sequence[Part], room_chars: int) -> list[Part]:
     while sizes and sizes[0] * len(sizes) <= left:
         left -= sizes.pop(0)
     level = left // len(sizes) if sizes else room_chars
-    return [p if len(p.text) <= level else Part(p.name, _shortened(p.text, level)) for p in parts]
+    return [p if len(p.text) <= level else Part(p.name, _shorten_text(p.text, level)) for p in parts]
 
 
-def _shortened(text: str, chars: int) -> str:
+def _shorten_text(text: str, chars: int) -> str:
     note = f"\n[cut: {len(text)} characters are too many for this model]"
     return text[: max(0, chars - len(note))].rstrip() + note
 
@@ -392,9 +397,9 @@ def tool_line(tool: ToolSpec) -> str:
     required = tool.schema.get("required", [])
     arguments = []
     for name, schema in tool.schema.get("properties", {}).items():
-        arguments.append(name if name in required else f"{name}={_default(schema)}")
+        arguments.append(name if name in required else f"{name}={_default_json(schema)}")
     return f"{tool.name}({', '.join(arguments)}): {tool.description}"
 
 
-def _default(schema: dict[str, Any]) -> str:
+def _default_json(schema: dict[str, Any]) -> str:
     return json.dumps(schema.get("default"), ensure_ascii=False)

@@ -67,7 +67,7 @@ class Windows:
 
 def cut_results(messages: Sequence[Message], limit: int = RESULT_CHARS) -> list[Message]:
     """The messages with every tool result within its limit; a cut one says so."""
-    return [_cut(m, limit) if m.role == "tool" and len(m.content) > limit else m for m in messages]
+    return [_cut_message(m, limit) if m.role == "tool" and len(m.content) > limit else m for m in messages]
 
 
 def settled(messages: Sequence[Message], limit: int) -> list[Message]:
@@ -110,11 +110,11 @@ def prune(messages: Sequence[Message], room: int, size: Size = size_of, strategy
     room -= sum(map(size, system))
     groups = exchanges(told)
     if strategy == "important":
-        chosen = _important(groups, room, size)
+        chosen = _take_important(groups, room, size)
     elif strategy == "ends":
-        chosen = _ends(groups, room, size)
+        chosen = _take_ends(groups, room, size)
     else:
-        chosen = _newest(groups, room, size, keeps_first=strategy == "opening")
+        chosen = _take_newest(groups, room, size, keeps_first=strategy == "opening")
     left = [*system, *(m for group in chosen for m in group)]
     return Pruned(left, len(kept) - len(left))
 
@@ -130,25 +130,25 @@ def exchanges(messages: Sequence[Message]) -> list[list[Message]]:
     return groups
 
 
-def _newest(groups: Sequence[list[Message]], room: int, size: Size, *, keeps_first: bool) -> list[list[Message]]:
+def _take_newest(groups: Sequence[list[Message]], room: int, size: Size, *, keeps_first: bool) -> list[list[Message]]:
     first: list[list[Message]] = []
     if keeps_first and len(groups) > 1:
         opening = [groups[0][0]]
-        if _sum(opening, size) <= room // 4:  # a first message that fills the window would starve all others
+        if _sum_sizes(opening, size) <= room // 4:  # a first message that fills the window would starve all others
             first = [opening]
-            room -= _sum(opening, size)
-    sizes = [_sum(group, size) for group in groups[:-1]]
+            room -= _sum_sizes(opening, size)
+    sizes = [_sum_sizes(group, size) for group in groups[:-1]]
     if keeps_first and first:
-        sizes[0] -= _sum(first[0], size)
-    last = _sum(groups[-1], size) if groups else 0
-    begin = _begin([*sizes, last], room)
+        sizes[0] -= _sum_sizes(first[0], size)
+    last = _sum_sizes(groups[-1], size) if groups else 0
+    begin = _find_begin([*sizes, last], room)
     tail = [list(group) for group in groups[begin:]]
     if len(tail) == 1:
-        tail = [_steps(tail[0], room, size)]
+        tail = [_newest_steps(tail[0], room, size)]
     return [*first, *tail] if begin else tail
 
 
-def _begin(sizes: Sequence[int], room: int) -> int:
+def _find_begin(sizes: Sequence[int], room: int) -> int:
     """From where on the pieces fit, in large enough strides that the place seldom moves; the last one always stays."""
     excess = sum(sizes) - room
     if excess <= 0 or not sizes:
@@ -162,7 +162,7 @@ def _begin(sizes: Sequence[int], room: int) -> int:
     return len(sizes) - 1
 
 
-def _steps(group: list[Message], room: int, size: Size) -> list[Message]:
+def _newest_steps(group: list[Message], room: int, size: Size) -> list[Message]:
     """The newest exchange within the room: its prompt, and the newest of its steps."""
     said = [m for m in group if m.role == "user"]
     steps: list[list[Message]] = []
@@ -171,48 +171,52 @@ def _steps(group: list[Message], room: int, size: Size) -> list[Message]:
             steps.append([message])
         elif message.role == "tool" and steps:
             steps[-1].append(message)
-    if not steps or _sum(group, size) <= room:
+    if not steps or _sum_sizes(group, size) <= room:
         return group
-    kept = {id(m) for step in steps[_begin([_sum(step, size) for step in steps], room - _sum(said, size)) :] for m in step}
+    kept = {
+        id(m)
+        for step in steps[_find_begin([_sum_sizes(step, size) for step in steps], room - _sum_sizes(said, size)) :]
+        for m in step
+    }
     return [m for m in group if m.role == "user" or id(m) in kept]
 
 
-def _ends(groups: Sequence[list[Message]], room: int, size: Size) -> list[list[Message]]:
+def _take_ends(groups: Sequence[list[Message]], room: int, size: Size) -> list[list[Message]]:
     """The first two messages and the newest, at most ten of them in whole exchanges."""
     head: list[list[Message]] = [groups[0][:FIRST]] if groups and len(groups) > 1 else []
     if head and any(m.tool_calls for m in head[0]):
         head = [groups[0]]  # a call without its result would be no valid conversation
     tail: list[list[Message]] = []
-    room -= sum(_sum(group, size) for group in head)
+    room -= sum(_sum_sizes(group, size) for group in head)
     count = 0
     for group in reversed(groups[1:] if head else groups):
-        if tail and (count + len(group) > LAST or _sum(group, size) > room):
+        if tail and (count + len(group) > LAST or _sum_sizes(group, size) > room):
             break
-        tail.insert(0, group if tail else _steps(group, room, size))
+        tail.insert(0, group if tail else _newest_steps(group, room, size))
         count += len(group)
-        room -= _sum(group, size)
+        room -= _sum_sizes(group, size)
     return [*head, *tail] if room >= 0 else tail
 
 
-def _important(groups: Sequence[list[Message]], room: int, size: Size) -> list[list[Message]]:
+def _take_important(groups: Sequence[list[Message]], room: int, size: Size) -> list[list[Message]]:
     """The newest exchange, then those in which most was done, newer ones first, in their order."""
     if not groups:
         return []
-    last = _steps(groups[-1], room, size)
-    left = room - _sum(last, size)
+    last = _newest_steps(groups[-1], room, size)
+    left = room - _sum_sizes(last, size)
     ranked = sorted(range(len(groups) - 1), key=lambda n: (sum(m.role == "tool" for m in groups[n]), n), reverse=True)
     chosen = []
     for number in ranked:
-        if (amount := _sum(groups[number], size)) <= left:
+        if (amount := _sum_sizes(groups[number], size)) <= left:
             chosen.append(number)
             left -= amount
     return [*(groups[number] for number in sorted(chosen)), last]
 
 
-def _sum(group: Sequence[Message], size: Size) -> int:
+def _sum_sizes(group: Sequence[Message], size: Size) -> int:
     return sum(map(size, group))
 
 
-def _cut(message: Message, limit: int) -> Message:
+def _cut_message(message: Message, limit: int) -> Message:
     note = f"\n[cut: {limit} of {len(message.content)} characters shown]"
     return replace(message, content=message.content[:limit] + note)

@@ -108,12 +108,12 @@ class Roles:
 
     def get(self, name: str) -> Role:
         """The role as it is now, with its caps and what its prompt file says; NotFound names those there are."""
-        found = self._find(name)
+        found = self._find_role(name)
         if found is None:
             hint = f"there are {', '.join(one.name for one in self.listing())}; box/{FOLDER}/NAME.md adds one"
             raise NotFound(f"no role {name}", hint=hint)
-        text = "\n\n".join(part for part in (self._prompt(found), found.text) if part)
-        return replace(self._capped(found), text=text)
+        text = "\n\n".join(part for part in (self._read_prompt(found), found.text) if part)
+        return replace(self._apply_caps(found), text=text)
 
     def of(self, name: str, is_queue: bool = False) -> Role:
         """The role of a run, by the name it was begun with; the assistant's for none and for one that is gone."""
@@ -152,8 +152,8 @@ class Roles:
 
     def listing(self) -> list[Role]:
         """Every role, those that ship first, each as it holds now but without the text of its prompt file."""
-        names = [*SHIPPED, *sorted(name for name in self._own() if name not in SHIPPED)]
-        return [self._capped(found) for name in names if (found := self._find(name)) is not None]
+        names = [*SHIPPED, *sorted(name for name in self._read_own() if name not in SHIPPED)]
+        return [self._apply_caps(found) for name in names if (found := self._find_role(name)) is not None]
 
     def helpers(self) -> list[Role]:
         """The roles that work can be handed to: not whom people talk with, and not the one that the core alone sets to work."""
@@ -166,26 +166,26 @@ class Roles:
     @property
     def problems(self) -> list[str]:
         """What is wrong with which file, one line each."""
-        self._own()
+        self._read_own()
         with self._guard:
             return [f"{FOLDER}/{name}.md: {known.problem}" for name, known in sorted(self._known.items()) if known.problem]
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _find(self, name: str) -> Role | None:
-        own = self._own()
+    def _find_role(self, name: str) -> Role | None:
+        own = self._read_own()
         if (known := own.get(name)) is not None and known.role is not None:
             return known.role
-        return self._ship(name) if name in SHIPPED else None
+        return self._load_shipped(name) if name in SHIPPED else None
 
-    def _ship(self, name: str) -> Role:
+    def _load_shipped(self, name: str) -> Role:
         with self._guard:
             if name not in self._shipped:
                 text = (resources.files("appliance") / "box" / FOLDER / f"{name}.md").read_text(encoding="utf-8")
                 self._shipped[name] = parse(name, text)
             return self._shipped[name]
 
-    def _own(self) -> Mapping[str, _Known]:
+    def _read_own(self) -> Mapping[str, _Known]:
         """The files of the home as they are now; each is read when it has changed."""
         found: dict[str, Path] = {}
         try:
@@ -199,10 +199,10 @@ class Roles:
             for name in [name for name in self._known if name not in found]:
                 del self._known[name]
             for name, path in found.items():
-                self._look(name, path)
+                self._read_role_file(name, path)
             return dict(self._known)
 
-    def _look(self, name: str, path: Path) -> None:
+    def _read_role_file(self, name: str, path: Path) -> None:
         """Read one file if it is not as it was; what was good before stays when it is not good now."""
         before = self._known.get(name)
         try:
@@ -235,7 +235,7 @@ class Roles:
         if pool and pool not in known and pool.partition("/")[0] not in {*settings.providers, LOCAL}:
             raise ConfigError(f"pool {pool} is not configured", key="pool", hint=f"there are {', '.join(sorted(settings.pools))}")
 
-    def _capped(self, role: Role) -> Role:
+    def _apply_caps(self, role: Role) -> Role:
         """With what the configuration says about the role, where its file does not."""
         caps = self._settings().agents.get(role.name, Caps())
         temperature = role.temperature if role.temperature is not None else caps.temperature
@@ -249,7 +249,7 @@ class Roles:
             timeout_s=role.timeout_s or (caps.timeout_s if role.name in self._settings().agents else 0),
         )
 
-    def _prompt(self, role: Role) -> str:
+    def _read_prompt(self, role: Role) -> str:
         """What a role's prompt file says now; "" for none and for one that cannot be read (S-092)."""
         if not role.prompt_file:
             return ""

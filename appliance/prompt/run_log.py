@@ -43,19 +43,19 @@ class Chronicle:
         """The last lines of a run; not the results of those actions whose folder in the log is in `noted`."""
         branch = self._branch(run)
         meant = {e.call_id: str((e.input or {}).get("tool", e.tool)) for e in branch if e.kind == "tool_use" and e.tool == DETOUR}
-        events = _newest([e for e in branch if e.kind in ("message", "tool_result")], limit)
-        turns, prompts, skipped = self._turns({e.run for e in events} | {run}, run)
+        events = _newest_events([e for e in branch if e.kind in ("message", "tool_result")], limit)
+        turns, prompts, skipped = self._number_turns({e.run for e in events} | {run}, run)
         found = []
         for event in events:
             number = prompts.get(event.id) or turns.get(event.turn or 0, 0)
             name = meant.get(event.call_id, event.tool)
             if event.id in skipped or (event.kind == "tool_result" and f"log://turn_{number}/{name}/" in noted):
                 continue
-            if (line := _line(event, number)) is not None:
+            if (line := _line_of_event(event, number)) is not None:
                 found.append(line)
         return sorted(found, key=lambda line: line.place)
 
-    def _turns(self, runs: set[str], run: str) -> tuple[dict[int, int], dict[int, int], set[int]]:
+    def _number_turns(self, runs: set[str], run: str) -> tuple[dict[int, int], dict[int, int], set[int]]:
         """The number of each turn, the turn in which each prompt was begun, and the prompts that are not earlier ones."""
         marks = ", ".join("?" * len(runs))
         rows = self._store.rows(
@@ -81,7 +81,7 @@ class Chronicle:
         return turns, prompts, skipped | ({newest} if newest is not None else set())
 
 
-def _newest(events: Sequence[Event], limit: int) -> Sequence[Event]:
+def _newest_events(events: Sequence[Event], limit: int) -> Sequence[Event]:
     """The newest events, at most so many, beginning at the same one until a good piece more has come."""
     cut = len(events) - limit
     if cut <= 0:
@@ -90,17 +90,17 @@ def _newest(events: Sequence[Event], limit: int) -> Sequence[Event]:
     return events[next(begins, cut) :]
 
 
-def _line(event: Event, turn: int) -> Line | None:
+def _line_of_event(event: Event, turn: int) -> Line | None:
     if event.kind == "tool_result":
-        short, origin = _short(event.content, RESULT_CHARS), origin_of(event)
+        short, origin = _shorten_text(event.content, RESULT_CHARS), origin_of(event)
         text = foreign(origin, short) if origin else exact(event.tool, short)
         return Line((turn, DONE, 1, event.seq), f'<log action="{event.tool}" status="{event.status}" turn="{turn}">{text}</log>')
     if event.role == "user":
-        return Line((turn, PROMPT, 1, event.seq), f'<prompt turn="{turn}">{safe(_short(event.content))}</prompt>')
+        return Line((turn, PROMPT, 1, event.seq), f'<prompt turn="{turn}">{safe(_shorten_text(event.content))}</prompt>')
     if event.role == "assistant" and event.content:
-        return Line((turn, SAID, 1, event.seq), f'<answer turn="{turn}">{safe(_short(event.content))}</answer>')
+        return Line((turn, SAID, 1, event.seq), f'<answer turn="{turn}">{safe(_shorten_text(event.content))}</answer>')
     return None
 
 
-def _short(text: str, limit: int = SAID_CHARS) -> str:
+def _shorten_text(text: str, limit: int = SAID_CHARS) -> str:
     return text if len(text) <= limit else f"{text[:limit].rstrip()}…"

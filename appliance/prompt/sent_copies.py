@@ -59,10 +59,10 @@ class Copies:
         """Keep a turn, if turns of its kind are kept; the last one of a turn that was asked twice stays."""
         if self.kept == "none" or (self.kept == "entries" and scene.layout != "entries"):
             return
-        parts = [*_sent(packet), Part("answer", answer), *([Part("reasoning", reasoning)] if reasoning else [])]
+        parts = [*_sent_parts(packet), Part("answer", answer), *([Part("reasoning", reasoning)] if reasoning else [])]
         try:
             with self._store.write() as execute:
-                known = [[name, self._text(text)] for part in parts for name, text in _pieces(part)]
+                known = [[name, self._store_text(text)] for part in parts for name, text in _split_pieces(part)]
                 execute(
                     "INSERT INTO copies (run, turn, route, parts, tokens, at_ms) VALUES (?, ?, ?, ?, ?, ?) "
                     "ON CONFLICT (run, turn) DO UPDATE SET route = excluded.route, parts = excluded.parts, "
@@ -100,7 +100,7 @@ class Copies:
             execute("DELETE FROM copied_texts WHERE id NOT IN (SELECT p.value ->> 1 FROM copies, json_each(copies.parts) p)")
         return gone
 
-    def _text(self, text: str) -> int:
+    def _store_text(self, text: str) -> int:
         data = text.encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(data).digest()
         found = self._store.value("SELECT id FROM copied_texts WHERE hash = ?", (digest,))
@@ -112,7 +112,7 @@ class Copies:
             return int(execute(sql, (digest, len(text), packed))[0][0])
 
 
-def _sent(packet: Packet) -> Iterator[Part]:
+def _sent_parts(packet: Packet) -> Iterator[Part]:
     """What was sent, in the pieces that stay the same from turn to turn."""
     for part in packet.system:
         yield Part(f"system/{part.name}", part.text)
@@ -120,10 +120,10 @@ def _sent(packet: Packet) -> Iterator[Part]:
         yield from (Part(f"user/{part.name}", part.text) for part in packet.blocks)
         return
     for number, message in enumerate(packet.messages, 1):
-        yield Part(f"user/{number} {message.role}", _told(message))
+        yield Part(f"user/{number} {message.role}", _message_text(message))
 
 
-def _pieces(part: Part) -> Iterator[tuple[str, str]]:
+def _split_pieces(part: Part) -> Iterator[tuple[str, str]]:
     """A text in pieces, the first with its name: where one ends depends on its lines, not on what stands before them."""
     name, lines, size = part.name, [], 0
     for line in part.text.splitlines(keepends=True):
@@ -136,6 +136,6 @@ def _pieces(part: Part) -> Iterator[tuple[str, str]]:
         yield name, "".join(lines)
 
 
-def _told(message: Message) -> str:
+def _message_text(message: Message) -> str:
     calls: Sequence[ToolCall] = message.tool_calls
     return message.content + "".join(f"\n{json.dumps(to_plain(call), ensure_ascii=False)}" for call in calls)

@@ -535,7 +535,7 @@ def test_what_is_away_is_not_forgotten_and_what_is_gone_is(desk: Desk):
         desk.root.parent.chmod(0o755)
         os.seteuid(65534)  # root may read everything
     try:
-        followed = desk.project._followed()
+        followed = desk.project._followed_files()
     finally:
         os.seteuid(user)
         (desk.root / "sub").chmod(0o755)

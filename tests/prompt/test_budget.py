@@ -23,7 +23,7 @@ from appliance.prompt.inspection import telemetry
 from appliance.prompt.packet import More, Packets
 from appliance.prompt.packet_types import Packet, Scene
 from appliance.prompt.run_log import Chronicle
-from appliance.prompt.sent_copies import Copies, _pieces
+from appliance.prompt.sent_copies import Copies, _split_pieces
 from appliance.records import Ask, Event, Finish, Inbound, Message, Part, Route, ToolCall, ToolSpec
 from appliance.runtime.paths import Home
 from appliance.sessions.runs import Runs
@@ -510,7 +510,7 @@ def test_a_turn_of_a_long_run_costs_what_is_new_in_it(desk: Desk) -> None:
 @settings(max_examples=20, deadline=None)
 def test_pieces_are_the_whole_text(texts: list[str]) -> None:
     for text in texts:
-        pieces = list(_pieces(Part("x", text)))
+        pieces = list(_split_pieces(Part("x", text)))
         assert "".join(piece for _, piece in pieces) == text and [name for name, _ in pieces] == ["x", *[""] * (len(pieces) - 1)]
 
 

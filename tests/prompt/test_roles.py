@@ -345,12 +345,12 @@ def test_a_policy_that_names_the_role_chat_still_holds_for_the_assistant(tmp_pat
 def test_a_run_without_a_persona_gets_one_that_teaches_seven_steps_behind_its_tools(stage: Stage) -> None:
     core = stage.core
     scene = Scene("", Route("", "", "", 8192, "grammar"), tuple(core.toolbox.specs("run")), layout="entries")
-    parts = {part.name: part.text for part in core.packets._system(scene)}
+    parts = {part.name: part.text for part in core.packets._system_parts(scene)}
     assert list(parts).index("persona") > list(parts).index("tools")
     assert re.findall(r"\b(\d)\. ", parts["persona"]) == list("1234567")
-    own = {part.name: part.text for part in core.packets._system(replace(scene, persona="You are a poet."))}
+    own = {part.name: part.text for part in core.packets._system_parts(replace(scene, persona="You are a poet."))}
     assert own["persona"] == "You are a poet."
-    assert all(part.name != "persona" for part in core.packets._system(replace(scene, layout="chat")))
+    assert all(part.name != "persona" for part in core.packets._system_parts(replace(scene, layout="chat")))
     run = core.runs.begin("local:ada", "chat", start=Start(settings=replace(ENTRIES, persona="You are a poet.")))
     with pytest.raises(BadInput, match="keeps the persona"):
         core.runs.configure(run.id, {"persona": "You are a judge."})

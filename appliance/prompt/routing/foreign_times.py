@@ -34,7 +34,7 @@ def parted(text: str, language: Language) -> tuple[str, str]:
                 what = f"{text[:start].strip(' ,')} {text[end:].strip(' ,')}".strip(" ,.!?")
                 while (shorter := LAST.sub("", EDGE.sub("", what)).strip(" ,")) != what:
                     what = shorter
-                return what, _whole(when)
+                return what, _add_prepositions(when)
     return text, ""
 
 
@@ -46,8 +46,8 @@ def translated(text: str, language: Language) -> str:
             at += 1
             continue
         for pattern, english in language.times:
-            if (found := _compiled(pattern).match(text, at)) is not None and found.end() > at:
-                made.append(_filled(english, found))
+            if (found := _compile_pattern(pattern).match(text, at)) is not None and found.end() > at:
+                made.append(_fill_template(english, found))
                 at = found.end()
                 break
         else:
@@ -59,19 +59,19 @@ def translated(text: str, language: Language) -> str:
     return re.sub(r"\b(\w+) next\b", r"next \1", " ".join(" ".join(made).split()))
 
 
-def _compiled(pattern: str) -> "re.Pattern[str]":
+def _compile_pattern(pattern: str) -> "re.Pattern[str]":
     is_word = "(?=" not in pattern and (pattern[-1].isalnum() or pattern[-1] in ")?")
     return re.compile(rf"(?:{pattern})(?!\w)" if is_word else pattern, re.IGNORECASE)
 
 
-def _filled(english: str, found: "re.Match[str]") -> str:
+def _fill_template(english: str, found: "re.Match[str]") -> str:
     text = english.replace("{-1}", str((int(found[1]) - 1) or 12) if "{-1}" in english else "")
     for number in range(1, (found.re.groups or 0) + 1):
         text = text.replace(f"{{{number}}}", found[number] or "")
     return text
 
 
-def _whole(when: str) -> str:
+def _add_prepositions(when: str) -> str:
     """The words for time with what English puts before them."""
     when = re.sub(r"\bon every\b", "every", re.sub(r"\bin in\b", "in", when))
     when = re.sub(r"\bat on\b", "on", when)

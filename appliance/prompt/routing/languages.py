@@ -47,7 +47,7 @@ class Language(Struct, frozen=True, dict=True):
         """What asks for something, by intent."""
         before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
         return {
-            name: tuple(self._pattern(one, before, "" if name in TEXTS else after) for one in given)
+            name: tuple(self._compile_template(one, before, "" if name in TEXTS else after) for one in given)
             for name, given in self.sentences.items()
         }
 
@@ -55,9 +55,9 @@ class Language(Struct, frozen=True, dict=True):
     def refusals(self) -> Mapping[str, tuple["re.Pattern[str]", ...]]:
         """What only looks like it, by intent."""
         before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
-        return {name: tuple(self._pattern(one, before, after) for one in given) for name, given in self.exceptions.items()}
+        return {name: tuple(self._compile_template(one, before, after) for one in given) for name, given in self.exceptions.items()}
 
-    def _pattern(self, template: str, before: str, after: str) -> "re.Pattern[str]":
+    def _compile_template(self, template: str, before: str, after: str) -> "re.Pattern[str]":
         return sentence_templates.compiled(template, self.rules, before, after)
 
     def level(self, text: str) -> str:
@@ -84,7 +84,7 @@ class Languages:
         names = list(SHIPPED)
         folder = home / FOLDER if home is not None else None
         own = sorted(path.stem for path in folder.glob("*.toml")) if folder is not None and folder.is_dir() else []
-        self.all = [self._load(name, folder) for name in dict.fromkeys([*names, *own])]
+        self.all = [self._load_language(name, folder) for name in dict.fromkeys([*names, *own])]
         self.english = self.all[0]
 
     def detect(self, text: str) -> list[Language]:
@@ -101,7 +101,7 @@ class Languages:
         """Those of them that ask for something or point to somebody."""
         return frozenset().union(*(one.words["question"] | one.words["own"] | one.words["again"] for one in self.all))
 
-    def _load(self, name: str, folder: Path | None) -> Language:
+    def _load_language(self, name: str, folder: Path | None) -> Language:
         shipped: dict[str, Any] = {}
         if name in SHIPPED:
             source = resources.files("appliance") / "prompt" / "routing" / "languages" / f"{name}.toml"
@@ -111,22 +111,22 @@ class Languages:
         if path is not None and path.is_file():
             try:
                 own = tomllib.loads(path.read_text(encoding="utf-8"))
-                _check(own)
-                made = _made(name, shipped, own)
+                _check_tables(own)
+                made = _build_language(name, shipped, own)
                 made.patterns, made.refusals  # noqa: B018 - compiled now, so that a wrong template is told now
                 return made
             except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, BadInput) as error:
                 self.problems.append(f"{FOLDER}/{path.name}: {error}")
-        return _made(name, shipped, {})
+        return _build_language(name, shipped, {})
 
 
-def _check(own: Mapping[str, Any]) -> None:
+def _check_tables(own: Mapping[str, Any]) -> None:
     for table, rows in own.items():
         if table not in TABLES or not isinstance(rows, dict):
             raise BadInput(f"{table!r} is no table of it", hint=f"there are {', '.join(TABLES)}")
 
 
-def _made(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any]) -> Language:
+def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any]) -> Language:
     def both(table: str) -> list[Mapping[str, Any]]:
         return [given.get(table, {}) for given in (shipped, own)]
 
@@ -140,10 +140,10 @@ def _made(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any]) -> Lang
         name,
         words,
         {key: str(value) for rows in both("rules") for key, value in rows.items()},
-        _lists(both("sentences")),
-        _lists(both("not")),
-        _lists(both("examples")),
-        _lists(both("shots")),
+        _merge_lists(both("sentences")),
+        _merge_lists(both("not")),
+        _merge_lists(both("examples")),
+        _merge_lists(both("shots")),
         {key: str(value) for rows in both("phrases") for key, value in rows.items()},
         levels,
         {key.lower(): str(value) for rows in both("signs") for key, value in rows.items()},
@@ -151,7 +151,7 @@ def _made(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any]) -> Lang
     )
 
 
-def _lists(tables: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+def _merge_lists(tables: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for rows in tables:
         for key, value in rows.items():

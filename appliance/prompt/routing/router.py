@@ -102,13 +102,13 @@ class Router:
         if len(said) > 2 and (said[0], said[-1]) in QUOTED and said[0] not in said[1:-1]:
             said = said[1:-1].strip()
         for language in self.languages.detect(said):
-            if (found := self._cue(said, language, order)) is not None:
+            if (found := self._cue_intent(said, language, order)) is not None:
                 return found
         return None
 
     def kind(self, text: str, language: Language) -> str:
         """`talk`, `world` or `notes` by the nearest examples; "" where they do not tell."""
-        known = self._known(language)
+        known = self._example_vectors(language)
         vectors = self._embed([text[:MAX_EXAMPLE_CHARS]]) if known else ()
         if not vectors:
             return ""
@@ -118,7 +118,7 @@ class Router:
         scores = sorted(((sum(sorted(all_, reverse=True)[:NEAREST]) / NEAREST, name) for name, all_ in near.items()), reverse=True)
         return scores[0][1] if len(scores) < 2 or scores[0][0] - scores[1][0] >= MARGIN else ""
 
-    def _cue(self, said: str, language: Language, order: Sequence[str]) -> Intent | None:
+    def _cue_intent(self, said: str, language: Language, order: Sequence[str]) -> Intent | None:
         words = words_in(said[:200])
         is_question = said.endswith("?") and not set(words[:4]) & language.words["asks"]
         for name in order:
@@ -143,7 +143,7 @@ class Router:
                 return Intent(name, language, parts, said)
         return None
 
-    def _known(self, language: Language) -> list[tuple[str, Sequence[float]]]:
+    def _example_vectors(self, language: Language) -> list[tuple[str, Sequence[float]]]:
         """The examples of a language with their vectors, made at the first need."""
         with self._guard:
             if language.name not in self._examples:

@@ -21,14 +21,14 @@ DASHES = str.maketrans({"’": "'", "‘": "'", "–": "-", "—": "-"})
 
 
 @lru_cache(maxsize=4096)
-def _compiled(expression: str) -> "re.Pattern[str]":
+def _compile_expression(expression: str) -> "re.Pattern[str]":
     return re.compile(expression, re.IGNORECASE | re.DOTALL)
 
 
 def compiled(template: str, rules: Mapping[str, str], before: str = "", after: str = "") -> "re.Pattern[str]":
     """The pattern of a template for whole messages, with those that may stand before and after; BadInput says what is wrong."""
     parts = [expression(part, rules) for part in (before, template, after)]
-    return _compiled(rf"[\s¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z")
+    return _compile_expression(rf"[\s¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z")
 
 
 def expression(template: str, rules: Mapping[str, str], depth: int = 0) -> str:
@@ -60,12 +60,12 @@ def expression(template: str, rules: Mapping[str, str], depth: int = 0) -> str:
         elif token in (":", "?", "!"):
             made.append(rf"\s*{re.escape(token)}")
         else:
-            made.append(_word(token))
+            made.append(_word_pattern(token))
     if closing:
         raise BadInput(f"{template!r} leaves {closing[-1]} open", hint="count its brackets")
     return "".join(made)
 
 
-def _word(token: str) -> str:
+def _word_pattern(token: str) -> str:
     found = re.escape(token.translate(DASHES)).replace("'", "['’‘]?").replace(r"\-", "[-–—\\s]?")
     return (r"\b" if token[0].isalnum() else "") + found + (r"\b" if token[-1].isalnum() else "")
