@@ -45,7 +45,7 @@ def decide(args: argparse.Namespace, home: Home) -> int:
     """Decide, then show how the answer goes on."""
     answer = terminal.Answer(None if args.json else sys.stdout, None if args.json else sys.stderr)
     with connected(home) as way:
-        ref, run = (args.ref, args.thread) if args.ref else _only(way, args.thread)
+        ref, run = (args.ref, args.thread) if args.ref else _find_only(way, args.thread)
         params = {"ref": ref, "run": run, "action": args.action, "output": args.output, "wait": not args.no_wait}
         params |= {"remember": args.remember} if getattr(args, "remember", "") else {}
         done: dict[str, Any] = way.call("run.resolve", params, answer.listen)
@@ -63,7 +63,7 @@ def decide(args: argparse.Namespace, home: Home) -> int:
     return 1 if is_undone or done["status"] in (499, 500) else 0
 
 
-def _only(way: Reach, thread: str) -> tuple[str, str]:
+def _find_only(way: Reach, thread: str) -> tuple[str, str]:
     """The one thing that waits."""
     found = way.call("entry.waiting", {"run": thread, "limit": 2})
     if not found:
@@ -94,7 +94,9 @@ def listing(args: argparse.Namespace, home: Home) -> int:
     """The grants."""
     found = once(home, "grant.list", {"all": bool(getattr(args, "all", False))})
     heads = ["grant", "kind", "target", "from", "person", "until"]
-    rows = [[str(one["id"]), one["kind"], one["target"], ", ".join(one["origins"]), one["person"], _until(one)] for one in found]
+    rows = [
+        [str(one["id"]), one["kind"], one["target"], ", ".join(one["origins"]), one["person"], _describe_end(one)] for one in found
+    ]
     return show(
         args,
         found,
@@ -105,20 +107,20 @@ def listing(args: argparse.Namespace, home: Home) -> int:
 def grant(args: argparse.Namespace, home: Home) -> int:
     """A new one."""
     names = ("kind", "target", "origins", "lasts", "person")
-    return _said(args, once(home, "grant.add", {name: getattr(args, name) for name in names}), "granted")
+    return _print_decision(args, once(home, "grant.add", {name: getattr(args, name) for name in names}), "granted")
 
 
 def revoke(args: argparse.Namespace, home: Home) -> int:
     """One less."""
-    return _said(args, once(home, "grant.revoke", {"id": args.id}), "revoked")
+    return _print_decision(args, once(home, "grant.revoke", {"id": args.id}), "revoked")
 
 
-def _said(args: argparse.Namespace, one: dict[str, Any], word: str) -> int:
+def _print_decision(args: argparse.Namespace, one: dict[str, Any], word: str) -> int:
     what = f"{one['kind']} {one['target']}, from {', '.join(one['origins'])}"
-    return show(args, one, f"{word}: grant {one['id']}, {what}, {_until(one)}")
+    return show(args, one, f"{word}: grant {one['id']}, {what}, {_describe_end(one)}")
 
 
-def _until(one: dict[str, Any]) -> str:
+def _describe_end(one: dict[str, Any]) -> str:
     if one["revoked_ms"]:
         return f"revoked {iso(one['revoked_ms'])[:16]}"
     return f"{'expired' if one['expires_ms'] <= now_ms() else 'until'} {iso(one['expires_ms'])[:16]}"

@@ -44,7 +44,10 @@ def backup(args: argparse.Namespace, home: Home) -> int:
         elif not found:
             say(f"no backups in {folder}: owlbox backup makes one")
         else:
-            rows = [[one.path.name, _when(one.made_ms), _size(one.size_bytes), one.version, _counts(one.counts)] for one in found]
+            rows = [
+                [one.path.name, _format_time(one.made_ms), _format_size(one.size_bytes), one.version, _format_counts(one.counts)]
+                for one in found
+            ]
             terminal.table(rows, ["file", "saved", "size", "version", "holds"], sys.stdout, cut=["holds"])
         return 0
     progress = terminal.Progress()
@@ -55,7 +58,7 @@ def backup(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say_json({**made.backup.plain(), "is_new": made.is_new, "removed": made.removed})
     elif made.is_new:
-        say(f"saved {made.backup.path} ({_size(made.backup.size_bytes)}; {_counts(made.backup.counts)})")
+        say(f"saved {made.backup.path} ({_format_size(made.backup.size_bytes)}; {_format_counts(made.backup.counts)})")
         if made.removed:
             say(f"removed {len(made.removed)} old: {', '.join(made.removed)}")
     else:
@@ -86,14 +89,14 @@ def restore(args: argparse.Namespace, home: Home) -> int:
             lock.release()
     if args.json:
         return say_json({**change.plain(), "is_restored": aside is not None, "aside": str(aside or "")})
-    say("\n".join(_lines(change)))
+    say("\n".join(_change_lines(change)))
     say("nothing was changed, because of --dry-run" if aside is None else f"restored; what was there before is in {aside}")
     return 0
 
 
-def _lines(change: Change) -> list[str]:
+def _change_lines(change: Change) -> list[str]:
     """What changes, for people."""
-    saved = f"saved {_when(change.made_ms)}" + (f" by version {change.version}" if change.version else "")
+    saved = f"saved {_format_time(change.made_ms)}" + (f" by version {change.version}" if change.version else "")
     now = "cannot be read" if change.database_version_now is None else f"version {change.database_version_now}"
     lines = [f"backup       {change.file}, {saved}", f"database     {now} -> version {change.database_version}"]
     for name, count in change.rows.items():
@@ -106,13 +109,13 @@ def _lines(change: Change) -> list[str]:
     return lines
 
 
-def _when(at_ms: int) -> str:
+def _format_time(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000).astimezone():%Y-%m-%d %H:%M}"
 
 
-def _size(size_bytes: int) -> str:
+def _format_size(size_bytes: int) -> str:
     return f"{size_bytes / MB:.1f} MB"
 
 
-def _counts(counts: dict[str, int]) -> str:
+def _format_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -112,12 +112,12 @@ def _read_again(args: argparse.Namespace, home: Home) -> int:
 
 def call(args: argparse.Namespace, home: Home) -> int:
     """Call the tool with the arguments and print what it answers."""
-    return _print(args, tool_command.ask_once(home, args.tool, _arguments(args)))
+    return _print_outcome(args, tool_command.ask_once(home, args.tool, _tool_arguments(args)))
 
 
 def read(args: argparse.Namespace, home: Home) -> int:
     """Print a text exactly as it is kept, however long; a terminal gets a line break after it."""
-    given, parts, left = _arguments(args), [], args.limit
+    given, parts, left = _tool_arguments(args), [], args.limit
     while True:
         data = tool_command.ask_once(home, args.tool, given)["data"]
         parts.append(data["content"])
@@ -137,10 +137,10 @@ def read(args: argparse.Namespace, home: Home) -> int:
 
 def write(args: argparse.Namespace, home: Home) -> int:
     """Keep what was given as an argument, by a pipe or in a file; what is not UTF-8 text is kept as bytes."""
-    given = _arguments(args)
+    given = _tool_arguments(args)
     if args.file and args.text is not None:
         raise BadInput("both a text and --file are given", hint="give one of them")
-    data = Path(args.file).read_bytes() if args.file else _content(args.text)
+    data = Path(args.file).read_bytes() if args.file else _read_content(args.text)
     text = data if isinstance(data, str) else _as_text(data)
     if text is not None:
         given["content"] = text
@@ -148,12 +148,12 @@ def write(args: argparse.Namespace, home: Home) -> int:
         raise TooLarge(f"{len(data)} bytes that are not text, the limit is {BINARY}", hint="keep a smaller file")
     else:
         given["content_base64"] = base64.b64encode(data if isinstance(data, bytes) else b"").decode()
-    return _print(args, tool_command.ask_once(home, args.tool, given))
+    return _print_outcome(args, tool_command.ask_once(home, args.tool, given))
 
 
 def edit(args: argparse.Namespace, home: Home) -> int:
     """Change some lines: one place as arguments, several as JSON, or exact text."""
-    given = _arguments(args)
+    given = _tool_arguments(args)
     patches: list[Any] = []
     if args.patches:
         try:
@@ -163,19 +163,19 @@ def edit(args: argparse.Namespace, home: Home) -> int:
     elif args.start is not None:
         if args.end is None:
             raise BadInput("the last line is missing", hint="owlbox context edit REF FIRST LAST TEXT; LAST 0 inserts before FIRST")
-        content = _content(args.text)
+        content = _read_content(args.text)
         text = content if isinstance(content, str) else _as_text(content)
         if text is None:
             raise BadInput("what was read is not UTF-8 text", hint="only text can be edited in")
         patches = [{"start_line": args.start, "end_line": args.end, "content": text}]
     edits = [{"old": old, "new": new} for old, new in args.replace or ()]
-    return _print(args, tool_command.ask_once(home, args.tool, {**given, "patches": patches, "edits": edits}))
+    return _print_outcome(args, tool_command.ask_once(home, args.tool, {**given, "patches": patches, "edits": edits}))
 
 
 def exists(args: argparse.Namespace, home: Home) -> int:
     """Print whether it is there; the exit code says so too."""
-    outcome = tool_command.ask_once(home, args.tool, _arguments(args))
-    _print(args, outcome)
+    outcome = tool_command.ask_once(home, args.tool, _tool_arguments(args))
+    _print_outcome(args, outcome)
     return 0 if outcome["data"]["exists"] else NotFound.exit_code
 
 
@@ -185,7 +185,7 @@ HANDLERS: dict[str, Callable[[argparse.Namespace, Home], int]] = {"read": read, 
 # -- inside -----------------------------------------------------------------------------------------
 
 
-def _arguments(args: argparse.Namespace) -> dict[str, Any]:
+def _tool_arguments(args: argparse.Namespace) -> dict[str, Any]:
     values = {name: getattr(args, name) for name in args.fields}
     values = {name: " ".join(value) if isinstance(value, list) else value for name, value in values.items()}
     if getattr(args, "folder", ""):
@@ -196,7 +196,7 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
     return values
 
 
-def _print(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
+def _print_outcome(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
     """What a tool answered: as data, or as text for people, which is not cut as the model's is."""
     data = outcome["data"]
     if args.json:
@@ -232,7 +232,7 @@ def _print(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
     return 0
 
 
-def _content(given: str | None) -> str | bytes:
+def _read_content(given: str | None) -> str | bytes:
     """The content that was given as an argument, else what comes through standard input."""
     if given is not None and given != "-":
         return given

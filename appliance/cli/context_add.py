@@ -55,35 +55,35 @@ class Post:
         parcels: list[dict[str, Any]] = []
         size = 0
         for item in items:
-            parcel = self._parcel(item)
+            parcel = self._item_as_json(item)
             if parcels and size + len(parcel.get("body", "")) > FRAME_CHARS:
-                done += self._send(parcels)
+                done += self._send_items(parcels)
                 parcels, size = [], 0
             parcels.append(parcel)
             size += len(parcel.get("body", "")) + 2000
-        return [*done, *self._send(parcels)]
+        return [*done, *self._send_items(parcels)]
 
     def tree(self, folder: str) -> str:
         """A picture of a folder."""
         return str(self._call("ingest.tree", {"folder": folder})["tree"])
 
-    def _send(self, parcels: list[dict[str, Any]]) -> list[Kept]:
+    def _send_items(self, parcels: list[dict[str, Any]]) -> list[Kept]:
         return [Kept(**values) for values in self._call("ingest.keep", {"items": parcels})]
 
-    def _parcel(self, item: Item) -> dict[str, Any]:
+    def _item_as_json(self, item: Item) -> dict[str, Any]:
         """An item as JSON; what is large goes ahead of it, in pieces."""
         given = {name: value for name, value in asdict(item).items() if isinstance(value, str) and value}
         if item.body is not None:
             given["body"] = item.body  # an empty text is one
         if item.body is not None and len(item.body) > INLINE_CHARS:
-            given["body_key"] = self._pieces(given.pop("body").encode())
+            given["body_key"] = self._upload_pieces(given.pop("body").encode())
         if item.blob is not None:
-            given["blob_key"] = self._pieces(item.blob)
+            given["blob_key"] = self._upload_pieces(item.blob)
         if item.original is not None:
-            given["original_key"] = self._pieces(item.original)
+            given["original_key"] = self._upload_pieces(item.original)
         return given
 
-    def _pieces(self, data: bytes) -> str:
+    def _upload_pieces(self, data: bytes) -> str:
         key = new_id()
         for start in range(0, max(1, len(data)), PIECE_BYTES):
             part = base64.b64encode(data[start : start + PIECE_BYTES]).decode()
@@ -112,7 +112,7 @@ def page(home: Home, way: Reach, url: str, addition: str = "") -> Fetched:
 def add(args: argparse.Namespace, home: Home) -> int:
     """Add what was named; 1 when nothing of it could be."""
     rules = Rules(args.hidden, args.no_ignore, closed=(str(home.root.resolve()),))
-    done = _with(args, home, lambda work: work.add(args.inputs, rules, args.on_conflict))
+    done = _run_with_core(args, home, lambda work: work.add(args.inputs, rules, args.on_conflict))
     counts = done.counts
     if args.json:
         items = [{"ref": display(i.ref), "status": i.status, "message": i.message} for i in done.items]
@@ -123,7 +123,7 @@ def add(args: argparse.Namespace, home: Home) -> int:
         ("skipped", "skipped", sys.stdout),
         ("error", "failed", sys.stderr),
     ):
-        _list([i for i in done.items if i.status == status and i.message], word, stream)
+        _list_items([i for i in done.items if i.status == status and i.message], word, stream)
     words = {"added": "added", "updated": "updated", "unchanged": "unchanged", "skipped": "skipped", "error": "failed"}
     told = ", ".join(f"{count} {words[status]}" for status, count in counts.items() if count) or "nothing to add"
     left = ", ".join(f"{count} {name}" for name, count in done.left_out.items())
@@ -134,7 +134,7 @@ def add(args: argparse.Namespace, home: Home) -> int:
 def refresh(args: argparse.Namespace, home: Home) -> int:
     """Read again what was named; 1 when none of the references means anything, or nothing could be read."""
     refs = [ref if _is_reference(ref) else f"disk:{absolute(ref)}" for ref in args.refs]
-    done: Refreshed = _with(args, home, lambda work: work.refresh(refs, is_all=args.is_all))
+    done: Refreshed = _run_with_core(args, home, lambda work: work.refresh(refs, is_all=args.is_all))
     for reason in done.unresolved:
         terminal.complain(f"not refreshed: {reason}")
     if args.json:
@@ -146,7 +146,7 @@ def refresh(args: argparse.Namespace, home: Home) -> int:
     return 1 if is_nothing or (done.checked and done.errors == done.checked) else 0
 
 
-def _with(args: argparse.Namespace, home: Home, act: Callable[[Ingest], Any]) -> Any:
+def _run_with_core(args: argparse.Namespace, home: Home, act: Callable[[Ingest], Any]) -> Any:
     """Do something with a way to the core, a reader of files and a bar on a terminal; Ctrl+C keeps what was done."""
     bar = terminal.Progress(sys.stderr)
     tell: Progress = bar.show if sys.stderr.isatty() and not args.json else lambda stage, done, total: None
@@ -168,7 +168,7 @@ def _is_reference(text: str) -> bool:
     return text.startswith(WEB) or DRIVE.match(text) is not None or IDENTIFIER.fullmatch(text) is not None
 
 
-def _list(items: Sequence[Kept], word: str, stream: Any) -> None:
+def _list_items(items: Sequence[Kept], word: str, stream: Any) -> None:
     for item in items[:SHOWN]:
         say(f"{word}: {display(item.ref)}: {item.message}", stream)
     if len(items) > SHOWN:

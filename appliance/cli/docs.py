@@ -149,29 +149,31 @@ def pages(parser: Any) -> dict[str, str]:
     """Every page by its file name; `parser` is the whole command line."""
     return {
         "configuration.md": config.reference(),
-        "commands.md": _commands(parser),
-        "tools.md": _tools(),
-        "methods.md": _methods(),
-        "tables.md": _tables(),
-        "names.md": _names(),
-        "moments.md": _moments(),
+        "commands.md": _write_commands(parser),
+        "tools.md": _write_tools(),
+        "methods.md": _write_methods(),
+        "tables.md": _write_tables(),
+        "names.md": _write_names(),
+        "moments.md": _write_moments(),
     }
 
 
-def _moments() -> str:
+def _write_moments() -> str:
     lines = ["# Moments\n", MADE, "What plugins may listen to, decide or change; [plugins.md](plugins.md) shows how.\n"]
     lines.append("| name | kind | handed over | when |\n|---|---|---|---|")
     lines += [f"| `{one.name}` | {one.kind} | {one.given} | {one.when} |" for one in hook_points.MOMENTS]
     return "\n".join(lines) + "\n"
 
 
-def _commands(parser: Any) -> str:
+def _write_commands(parser: Any) -> str:
     lines = ["# Commands\n", MADE, "Every command takes `--home DIR` and `--json`.\n"]
     lines.append("Exit codes: 0 ok, 1 failed, 2 bad usage, 3 not found, 4 refused by policy, 5 busy or unavailable.\n")
-    for name, sub in _walk(parser, "owlbox"):
+    for name, sub in _walk_commands(parser, "owlbox"):
         lines.append(f"## `{name}`\n\n{sub.description or ''}\n")
         rows = [
-            _argument(a) for a in sub._actions if a.dest not in ("help", "home", "json", "version") and not a.choices_are_commands
+            _describe_argument(a)
+            for a in sub._actions
+            if a.dest not in ("help", "home", "json", "version") and not a.choices_are_commands
         ]
         lines += [row for row in rows if row]
         if any(rows):
@@ -179,7 +181,7 @@ def _commands(parser: Any) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _walk(parser: Any, name: str) -> Iterator[tuple[str, Any]]:
+def _walk_commands(parser: Any, name: str) -> Iterator[tuple[str, Any]]:
     for action in parser._actions:
         action.choices_are_commands = isinstance(action.choices, dict)
     if name != "owlbox":
@@ -187,10 +189,10 @@ def _walk(parser: Any, name: str) -> Iterator[tuple[str, Any]]:
     for action in parser._actions:
         if action.choices_are_commands:
             for word, sub in action.choices.items():
-                yield from _walk(sub, f"{name} {word}")
+                yield from _walk_commands(sub, f"{name} {word}")
 
 
-def _argument(action: Any) -> str:
+def _describe_argument(action: Any) -> str:
     name = ", ".join(action.option_strings) or action.dest
     text = action.help or ""
     default = (
@@ -199,7 +201,7 @@ def _argument(action: Any) -> str:
     return f"- `{name}` {text}{default}".rstrip()
 
 
-def _tools() -> str:
+def _write_tools() -> str:
     made = sorted(map(read_tool, tools.load()), key=lambda tool: (tool.mark.group, tool.mark.name))
     shelf = tool_manuals.Shelf()
     lines = ["# Tools\n", MADE]
@@ -219,12 +221,12 @@ def _tools() -> str:
         lines.append(f"| `{m.name}` | {m.group} | {command} | {changes} | {counts} | `{line}` |")
     for one in made:
         lines.append(f"\n## `{one.mark.name}`\n\n`{tool_manuals.syntax(one.mark.name, one.signature)}`\n\n{one.description}\n")
-        lines += _arguments(one.signature)
-        lines += _manual(shelf.of(one.mark.name, one.mark.group))
+        lines += _argument_rows(one.signature)
+        lines += _manual_lines(shelf.of(one.mark.name, one.mark.group))
     return "\n".join(lines) + "\n"
 
 
-def _manual(manual: tool_manuals.Manual) -> list[str]:
+def _manual_lines(manual: tool_manuals.Manual) -> list[str]:
     """Examples and rules of a tool, each with its reason."""
     lines = [f"\nWhy it is there: {manual.why}."] if manual.why else []
     if manual.examples:
@@ -236,7 +238,7 @@ def _manual(manual: tool_manuals.Manual) -> list[str]:
     return lines
 
 
-def _methods() -> str:
+def _write_methods() -> str:
     lines = ["# Methods of the sockets\n", MADE, METHODS]
     for title, owners in SECTIONS:
         lines.append(f"## {title}\n")
@@ -244,11 +246,11 @@ def _methods() -> str:
         for name, method in sorted(found.items()):
             access = {"admin": ""}.get(method.mark.access, f" · {method.mark.access}")
             lines.append(f"### `{name}`{access}\n\n{method.doc}\n")
-            lines += [*_arguments(method.signature), *_answer(method), ""]
+            lines += [*_argument_rows(method.signature), *_describe_answer(method), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _answer(method: Method) -> list[str]:
+def _describe_answer(method: Method) -> list[str]:
     """The notifications that a method sends before its result, and what the result is, read from its code and annotation."""
     tree = ast.parse(dedent(getsource(method.function)))
     sent: list[str] = []
@@ -258,10 +260,10 @@ def _answer(method: Method) -> list[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "notify":
             sent += [str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant)]
     told = [f"- *sends* {', '.join(f'`{name}`' for name in dict.fromkeys(sent))}"] if sent else []
-    return [*told, f"- *result* {_described(method.signature.returns, tree)}"]
+    return [*told, f"- *result* {_describe_result(method.signature.returns, tree)}"]
 
 
-def _described(returns: Any, tree: ast.AST) -> str:
+def _describe_result(returns: Any, tree: ast.AST) -> str:
     """What a result is: the keys of the dictionary that the code returns, or the fields of the record that is annotated."""
     is_list = get_origin(returns) in (list, tuple)
     kind = get_args(returns)[0] if is_list else returns
@@ -277,7 +279,7 @@ def _described(returns: Any, tree: ast.AST) -> str:
     return f"{what} with {named}{' and more' if is_open else ''}" if named else what
 
 
-def _arguments(sign: Signature) -> list[str]:
+def _argument_rows(sign: Signature) -> list[str]:
     schema = sign.schema()["properties"]
     rows = []
     for f in sign.fields:
@@ -290,7 +292,7 @@ def _arguments(sign: Signature) -> list[str]:
     return rows
 
 
-def _tables() -> str:
+def _write_tables() -> str:
     lines = ["# Tables\n", MADE, f"The database is of version {LATEST}; `PRAGMA user_version` says so in the file.\n"]
     for number, statements in enumerate(MIGRATIONS, 1):
         lines.append(f"## Migration {number}\n\n```sql")
@@ -301,7 +303,7 @@ def _tables() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _names() -> str:
+def _write_names() -> str:
     lines = [
         "# Names\n",
         MADE,

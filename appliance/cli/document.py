@@ -45,7 +45,7 @@ def listing(args: argparse.Namespace, home: Home) -> int:
 
 def view(args: argparse.Namespace, home: Home) -> int:
     """The text."""
-    found = once(home, "document.view", {"name": _name(args.name)})
+    found = once(home, "document.view", {"name": _document_name(args.name)})
     return show(args, found, found["text"].rstrip("\n"))
 
 
@@ -58,12 +58,12 @@ def put(args: argparse.Namespace, home: Home) -> int:
         raise BadInput(f"{args.file}: {error.strerror}", hint="name a file that you may read") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{args.file} is not UTF-8 at byte {error.start}", hint="convert it first") from None
-    return _write(args, home, text)
+    return _write_document(args, home, text)
 
 
 def edit(args: argparse.Namespace, home: Home) -> int:
     """Let the person's editor change a copy, and write that."""
-    name = _name(args.name)
+    name = _document_name(args.name)
     before = once(home, "document.view", {"name": name})["text"]
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "nano"
     with tempfile.TemporaryDirectory(prefix="owlbox-") as folder:  # private: mode 0700
@@ -79,14 +79,14 @@ def edit(args: argparse.Namespace, home: Home) -> int:
     if after == before:
         say("nothing was changed")
         return 0
-    return _write(args, home, after)
+    return _write_document(args, home, after)
 
 
-def _write(args: argparse.Namespace, home: Home, text: str) -> int:
-    done = once(home, "document.write", {"name": _name(args.name), "text": text})
+def _write_document(args: argparse.Namespace, home: Home, text: str) -> int:
+    done = once(home, "document.write", {"name": _document_name(args.name), "text": text})
     return show(args, done, [f"wrote {done['path']}; it counts from the next message"])
 
 
-def _name(given: str) -> str:
+def _document_name(given: str) -> str:
     """A document by its name or the name of its file."""
     return given.removesuffix(".md").upper()

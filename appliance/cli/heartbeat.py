@@ -21,7 +21,7 @@ def heartbeat(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         say_json(found)
     elif args.list:
-        _list(found)
+        _list_schedules(found)
     elif not found["beats"]:
         say("nothing to look after")
     else:
@@ -30,13 +30,13 @@ def heartbeat(args: argparse.Namespace, home: Home) -> int:
     return 1 if any(beat["outcome"] == "failed" for beat in found.get("beats", ())) else 0
 
 
-def _list(found: dict[str, object]) -> None:
+def _list_schedules(found: dict[str, object]) -> None:
     schedules = found["schedules"]
     assert isinstance(schedules, list)
     if not found["enabled"]:
         say("the heartbeat is off (heartbeat.enabled)")
     for one in schedules:
-        when = _moment(one["next_ms"]) if one["next_ms"] else "never"
+        when = _format_moment(one["next_ms"]) if one["next_ms"] else "never"
         say_line(f"{one['id']}  {when}  {one['name'].removeprefix('Heartbeat: ')} ({one['frequency']})")
     if found["enabled"] and not schedules:
         say("nothing to look after: write it into HEARTBEAT.md")
@@ -61,9 +61,9 @@ def mute(args: argparse.Namespace, home: Home) -> int:
     return show(
         args,
         {"until_ms": until_ms},
-        f"nothing unasked until {_moment(until_ms)}; owlbox mute off ends it" if until_ms else "nothing is held back",
+        f"nothing unasked until {_format_moment(until_ms)}; owlbox mute off ends it" if until_ms else "nothing is held back",
     )
 
 
-def _moment(at_ms: int) -> str:
+def _format_moment(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000).strftime("%a %d %b %H:%M")

@@ -33,11 +33,11 @@ def undo(args: argparse.Namespace, home: Home) -> int:
     rows = [[c["how"], c["path"]] for c in done["changes"] if c not in noted]
     if done["later"]:
         say_line(f"thread {done['run']} cannot be taken back, these were changed since:")
-        terminal.table([[_last(c), c["path"]] for c in done["later"]], ["change", "reference"], sys.stdout)
+        terminal.table([[_last_change(c), c["path"]] for c in done["later"]], ["change", "reference"], sys.stdout)
     elif not done["changes"] and not done["by"]:
         say(f"nothing to undo: thread {done['run']} has changed no entries or tasks")
     else:
-        count = _counted([c["kind"] for c in done["changes"] if c not in noted])
+        count = _count_kinds([c["kind"] for c in done["changes"] if c not in noted])
         more = f", and {len(noted)} in its own log" if noted else ""
         say(f"{'would take back' if args.dry_run else 'took back'} {count}{more}")
         for helper in done["helpers"]:
@@ -49,7 +49,7 @@ def undo(args: argparse.Namespace, home: Home) -> int:
     return code
 
 
-def _counted(kinds: list[str]) -> str:
+def _count_kinds(kinds: list[str]) -> str:
     """So many entries and tasks."""
     tasks = kinds.count("task")
     entries = len(kinds) - tasks
@@ -57,7 +57,7 @@ def _counted(kinds: list[str]) -> str:
     return " and ".join([*said, *([f"{tasks} {'task' if tasks == 1 else 'tasks'}"] if tasks else [])])
 
 
-def _last(change: dict[str, Any]) -> str:
+def _last_change(change: dict[str, Any]) -> str:
     """What was done to an entry since, and by whom."""
     thread = f" in {change['run'][-8:]}" if change["run"] else ""
     when = f", {iso(change['at_ms'])[:16]}" if change["at_ms"] else ""
@@ -74,14 +74,16 @@ def history(args: argparse.Namespace, home: Home) -> int:
         say("no changes are remembered")
     elif args.patch:
         for change in found:
-            say_line(f"{'  '.join(cell for cell in _row(change) if cell)} bytes")
+            say_line(f"{'  '.join(cell for cell in _change_row(change) if cell)} bytes")
             say("(left out, it is too much at once)" if change.get("is_cut") else change["patch"].rstrip("\n"))
     else:
-        terminal.table([_row(change) for change in found], ["changed", "how", "by", "thread", "bytes"], sys.stdout, cut=["by"])
+        terminal.table(
+            [_change_row(change) for change in found], ["changed", "how", "by", "thread", "bytes"], sys.stdout, cut=["by"]
+        )
     return 0
 
 
-def _row(change: dict[str, Any]) -> list[str]:
+def _change_row(change: dict[str, Any]) -> list[str]:
     when = iso(change["at_ms"])[:19].replace("T", " ")
     return [when, change["verb"], change["writer"], change["run"][-8:], str(change["size_bytes"])]
 
@@ -96,13 +98,13 @@ def sql(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "sql.query", {"sql": query, "limit": args.limit})
     columns, rows = found["columns"], found["rows"]
     if args.json:
-        names = _different(columns)
+        names = _unique_columns(columns)
         say_json([dict(zip(names, row, strict=True)) for row in rows])
     elif len(columns) == 1:
         for row in rows:
-            say(_text(row[0]))
+            say(_cell_text(row[0]))
     else:
-        shown = [[_text(value) for value in row] for row in rows]
+        shown = [[_cell_text(value) for value in row] for row in rows]
         most = CELL if query.strip() else MAX_SQL
         terminal.table([[terminal.clipped(v, most) for v in row] for row in shown], columns, sys.stdout, cut=columns)
         if not query.strip():
@@ -114,13 +116,13 @@ def sql(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _text(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if isinstance(value, dict):
         return f"({value['size_bytes']} bytes)"
     return "" if value is None else str(value)
 
 
-def _different(names: list[str]) -> list[str]:
+def _unique_columns(names: list[str]) -> list[str]:
     """The names of columns, each once: a repeated one gets a number."""
     found: list[str] = []
     for name in names:

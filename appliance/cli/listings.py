@@ -135,21 +135,23 @@ def entry_set(args: argparse.Namespace, home: Home) -> int:
     if args.text is not None:
         params["body"] = _given_text() if args.text == "-" else args.text
     if args.attributes is not None:
-        params["attributes"] = _object(args.attributes)
+        params["attributes"] = _parse_object(args.attributes)
     _require_yes(args, home, "changes")
-    return _verb(args, home, "set", {**params, "wanted": args.wanted, "is_literal": args.is_literal})
+    return _call_verb(args, home, "set", {**params, "wanted": args.wanted, "is_literal": args.is_literal})
 
 
 def entry_get(args: argparse.Namespace, home: Home) -> int:
     if args.persist:
-        return _verb(args, home, "get", {"persist": args.persist})
-    return _verb(args, home, "get", {"wanted": args.wanted, "line": args.line, "limit": args.limit, "is_preview": args.preview})
+        return _call_verb(args, home, "get", {"persist": args.persist})
+    return _call_verb(
+        args, home, "get", {"wanted": args.wanted, "line": args.line, "limit": args.limit, "is_preview": args.preview}
+    )
 
 
 def entry_rm(args: argparse.Namespace, home: Home) -> int:
     if not args.preview:
         _require_yes(args, home, "removes")
-    return _verb(args, home, "rm", {"wanted": args.wanted, "is_preview": args.preview})
+    return _call_verb(args, home, "rm", {"wanted": args.wanted, "is_preview": args.preview})
 
 
 def _require_yes(args: argparse.Namespace, home: Home, what: str) -> None:
@@ -167,7 +169,7 @@ def _require_yes(args: argparse.Namespace, home: Home, what: str) -> None:
 
 
 def entry_transfer(args: argparse.Namespace, home: Home) -> int:
-    return _verb(args, home, args.verb, {"target": args.target, "visibility": args.visibility})
+    return _call_verb(args, home, args.verb, {"target": args.target, "visibility": args.visibility})
 
 
 def entry_update(args: argparse.Namespace, home: Home) -> int:
@@ -209,7 +211,7 @@ def entry_decide(args: argparse.Namespace, home: Home) -> int:
     return show(args, done, done["message"])
 
 
-def _verb(args: argparse.Namespace, home: Home, verb: str, params: dict[str, Any]) -> int:
+def _call_verb(args: argparse.Namespace, home: Home, verb: str, params: dict[str, Any]) -> int:
     done = once(home, f"entry.{verb}", {"ref": args.ref, "run": args.thread, **params})
     return show(args, done, done["message"].removesuffix("\n"))  # say ends the line
 
@@ -225,7 +227,7 @@ def _given_text() -> str:
         raise BadInput(f"standard input is not UTF-8 at byte {error.start}", hint="convert it first") from None
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     """A JSON object in an argument."""
     hint = 'give an object such as {"tags": ["garden"]}'
     try:

@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except OwlError as error:
-        _complain(error, is_json)
+        _print_error(error, is_json)
         return error.exit_code
     except KeyboardInterrupt:
         print("owlbox: stopped", file=sys.stderr)
@@ -56,12 +56,12 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _complain(OwlError(f"{where}{error.strerror or error}", hint="owlbox doctor looks the home over"), is_json)
+        _print_error(OwlError(f"{where}{error.strerror or error}", hint="owlbox doctor looks the home over"), is_json)
         return 1
     except Exception as error:  # the last boundary: a person never sees a traceback
         if os.environ.get("OWLBOX__SYSTEM__DEBUG"):
             raise
-        _complain(
+        _print_error(
             OwlError(f"internal error: {type(error).__name__}: {error}", hint="OWLBOX__SYSTEM__DEBUG=true shows more"), is_json
         )
         return 1
@@ -80,7 +80,7 @@ def _open_streams() -> None:
             stream.reconfigure(errors=errors)
 
 
-def _complain(error: OwlError, is_json: bool) -> None:
+def _print_error(error: OwlError, is_json: bool) -> None:
     if is_json:
         print(escape_invisible(json.dumps({"error": terminal.plain(error)}, ensure_ascii=False)), file=sys.stderr)
     else:
@@ -121,38 +121,38 @@ def parser(words: list[str]) -> Parser:
 
     Start-up time counts: no module of a command is imported but that of the chosen one; those of tools for a word that is none.
     """
-    root, command, found = _root()
+    root, command, found = _root_parser()
     chosen = next((w for before, w in zip(["", *words], words) if not w.startswith("-") and before != "--home"), "")
     group = next((add for names, add in GROUPS if chosen in names), None)
     if group is not None:
         group(command)
         return root
     if chosen:  # a tool's command, also of a tool that is not in the table, or a wrong word
-        _tools(command, {name for names, _ in GROUPS for name in names})
+        _add_tools(command, {name for names, _ in GROUPS for name in names})
     for name, text in COMMANDS:
         if name not in found.choices:
-            command(name, _tui, text)
+            command(name, _open_screen, text)
     return root
 
 
 def whole_parser() -> Parser:
     """The command line with every command and all of its arguments, for the reference pages."""
-    root, command, names = _root()
+    root, command, names = _root_parser()
     for _, add in GROUPS:
         add(command)
-    _tools(command, set(names.choices))
+    _add_tools(command, set(names.choices))
     return root
 
 
-def _root() -> "tuple[Parser, Command, argparse._SubParsersAction[Parser]]":
+def _root_parser() -> "tuple[Parser, Command, argparse._SubParsersAction[Parser]]":
     """The command line without commands, how one is added, and those that were."""
-    root = _common(Parser(prog="owlbox", description=DESCRIPTION), None, False)
+    root = _add_common(Parser(prog="owlbox", description=DESCRIPTION), None, False)
     root.add_argument("--version", action="version", version=f"owlbox {__version__}")
-    root.set_defaults(handler=_tui, thread="", prompt="", plain=False)
+    root.set_defaults(handler=_open_screen, thread="", prompt="", plain=False)
     words_of_all = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, handler: Handler, text: str, where: Any = words_of_all) -> Parser:
-        made = _common(where.add_parser(name, help=text, description=text), argparse.SUPPRESS, argparse.SUPPRESS)
+        made = _add_common(where.add_parser(name, help=text, description=text), argparse.SUPPRESS, argparse.SUPPRESS)
         made.set_defaults(handler=handler)
         return made
 
@@ -162,20 +162,20 @@ def _root() -> "tuple[Parser, Command, argparse._SubParsersAction[Parser]]":
 Command = Callable[..., Parser]
 
 
-def _common(made: Parser, home: Any, is_json: Any) -> Parser:
+def _add_common(made: Parser, home: Any, is_json: Any) -> Parser:
     """The options that may stand before or after the command: only the root has defaults for them."""
     made.add_argument("--home", default=home, metavar="DIR", help="the home folder (or OWLBOX_HOME)")
     made.add_argument("--json", action="store_true", default=is_json, help="print JSON for programs")
     return made
 
 
-def _talking(command: Command) -> None:
-    ask = command("ask", _ask, "ask one question; text from a pipe is added to it")
+def _add_talk(command: Command) -> None:
+    ask = command("ask", _ask_once, "ask one question; text from a pipe is added to it")
     ask.add_argument("text", nargs="*", help="the question")
     ask.add_argument("--thread", default="", metavar="ID", help="continue this thread")
     ask.add_argument("--later", action="store_true", help="only hand it in: it is answered when the core runs")
     for name, text in (("chat", "talk, on the full screen of a terminal or line by line"), ("tui", "the full screen")):
-        chat = command(name, _talk if name == "chat" else _tui, text)
+        chat = command(name, _open_talk if name == "chat" else _open_screen, text)
         chat.add_argument("--thread", "--thread-id", default="", metavar="ID", help="continue this thread")
         chat.add_argument("-p", "--prompt", default="", metavar="TEXT", help="say this first")
         chat.add_argument("--plain", action="store_true", help="lines instead of the full screen")
@@ -184,7 +184,7 @@ def _talking(command: Command) -> None:
     size.add_argument("--role", default="", metavar="NAME", help="as this role would send it; the assistant without")
 
 
-def _services(command: Command) -> None:
+def _add_services(command: Command) -> None:
     init = command("init", service.init, "make a home")
     init.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
     init.add_argument("--new-database", action="store_true", help="begin with an empty one where the old one is gone")
@@ -195,17 +195,17 @@ def _services(command: Command) -> None:
     doctor.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
     maintain = command("maintain", service.maintain, "one round of maintenance; ends at once when nothing is due")
     maintain.add_argument("--now", action="store_true", help="check the database although it was checked today")
-    command("door", _door, "what sshd runs for user owl: the terminal interface, or the command that was asked for")
-    docs = command("docs", _docs, "the reference documents, made from the code")
+    command("door", _serve_ssh, "what sshd runs for user owl: the terminal interface, or the command that was asked for")
+    docs = command("docs", _write_docs, "the reference documents, made from the code")
     docs.add_argument("--write", default="", metavar="DIR", help="write them into this folder")
 
 
-def _looking(command: Command) -> None:
+def _add_status(command: Command) -> None:
     command("status", service.status, "what runs and what it is doing")
     command("reload", service.reload, "make the running core read its configuration again")
 
 
-def _knowing(command: Command) -> None:
+def _add_entries(command: Command) -> None:
     known = command("entry", listings.entries, "what Owlbox knows").add_subparsers(metavar="ACTION", parser_class=Parser)
     listing = command("list", listings.entries, "entries by reference", known)
     listing.add_argument("prefix", nargs="?", default="", help="only references that begin so, such as box://notes/")
@@ -215,10 +215,10 @@ def _knowing(command: Command) -> None:
     view.add_argument("ref", help="its reference, as `entry list` or `search` shows it")
     view.add_argument("--line", type=int, default=1, help="first line to show")
     view.add_argument("--limit", type=int, default=1000, help="how many lines")
-    _verbs(command, known)
+    _add_verbs(command, known)
 
 
-def _verbs(command: Command, known: Any) -> None:
+def _add_verbs(command: Command, known: Any) -> None:
     write = command("set", listings.entry_set, "write or edit an entry, or every entry of a pattern", known)
     write.add_argument("ref", help="scheme://path, or a pattern with * or **")
     write.add_argument("text", nargs="?", help="its text, or edits such as s/old/new/; - reads it from a pipe")
@@ -272,63 +272,63 @@ def _verbs(command: Command, known: Any) -> None:
         known.choices[name].add_argument("--visibility", choices=words, help="how the thread sees it")
 
 
-def _models(command: Command) -> None:
+def _add_models(command: Command) -> None:
     from appliance.cli import model, usage
 
     usage.add_remote(command, model.commands(command, Parser))
 
 
-def _record(command: Command) -> None:
+def _add_sessions(command: Command) -> None:
     from appliance.cli import session
 
     session.add(command, Parser)
 
 
-def _contexts(command: Command) -> None:
+def _add_context(command: Command) -> None:
     from appliance.cli import context
 
     context.add(command)
 
 
-def _tasks(command: Command) -> None:
+def _add_tasks(command: Command) -> None:
     from appliance.cli import task
 
     task.add(command)
 
 
-def _schedules(command: Command) -> None:
+def _add_schedules(command: Command) -> None:
     from appliance.cli import schedule
 
     schedule.add(command)
 
 
-def _workers(command: Command) -> None:
+def _add_workers(command: Command) -> None:
     from appliance.cli import worker
 
     worker.add(command)
 
 
-def _packets(command: Command) -> None:
+def _add_packets(command: Command) -> None:
     from appliance.cli import packet, usage
 
     packet.add(command)
     usage.add(command)
 
 
-def _policing(command: Command) -> None:
+def _add_policy(command: Command) -> None:
     from appliance.cli import policy, secret
 
     policy.add(command)
     secret.add(command)
 
 
-def _borrowing(command: Command) -> None:
+def _add_mcp(command: Command) -> None:
     from appliance.cli import mcp
 
     mcp.add(command)
 
 
-def _deciding(command: Command) -> None:
+def _add_approvals(command: Command) -> None:
     from appliance.cli import approve
 
     approve.add(command)
@@ -341,31 +341,31 @@ def _mcp_serve(command: Command) -> None:
     mcp_serve.add(command)
 
 
-def _skills(command: Command) -> None:
+def _add_skills(command: Command) -> None:
     from appliance.cli import skill
 
     skill.add(command)
 
 
-def _casting(command: Command) -> None:
+def _add_roles(command: Command) -> None:
     from appliance.cli import role
 
     role.add(command)
 
 
-def _settings(command: Command) -> None:
+def _add_config(command: Command) -> None:
     from appliance.cli import config
 
     config.add(command)
 
 
-def _documents(command: Command) -> None:
+def _add_documents(command: Command) -> None:
     from appliance.cli import document
 
     document.add(command)
 
 
-def _past(command: Command) -> None:
+def _add_history(command: Command) -> None:
     from appliance.cli import history as past
 
     undo = command("undo", past.undo, "take back everything a thread changed in entries, or nothing of it")
@@ -383,7 +383,7 @@ def _past(command: Command) -> None:
 
 
 # The groups of commands by their words: only the one that is asked for is built, because start-up time counts.
-def _manners(command: Command) -> None:
+def _add_heartbeat(command: Command) -> None:
     from appliance.cli import heartbeat
 
     beat = command("heartbeat", heartbeat.heartbeat, "look after what HEARTBEAT.md says, as far as it is due")
@@ -393,39 +393,39 @@ def _manners(command: Command) -> None:
     mute.add_argument("length", nargs="*", help="30m, 2h, 1d, or off; nothing shows until when")
 
 
-def _saving(command: Command) -> None:
+def _add_backup(command: Command) -> None:
     from appliance.cli import backup
 
     backup.add(command)
 
 
 GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
-    (("ask", "chat", "tui", "prompt-size"), _talking),
-    (("status", "reload"), _looking),
-    (("config",), _settings),
-    (("init", "serve", "broker", "doctor", "maintain", "door", "docs"), _services),
-    (("backup", "restore"), _saving),
-    (("entry",), _knowing),
-    (("skill",), _skills),
-    (("model",), _models),
-    (("thread", "session", "run"), _record),
-    (("context",), _contexts),
-    (("task",), _tasks),
-    (("schedule", "cron", "remind"), _schedules),
-    (("worker",), _workers),
-    (("packet", "usage"), _packets),
-    (("undo", "history", "sql"), _past),
-    (("approve", "reject", "grants"), _deciding),
-    (("policy", "tool", "secret"), _policing),
-    (("role", "job"), _casting),
-    (("document",), _documents),
-    (("mcp",), _borrowing),
+    (("ask", "chat", "tui", "prompt-size"), _add_talk),
+    (("status", "reload"), _add_status),
+    (("config",), _add_config),
+    (("init", "serve", "broker", "doctor", "maintain", "door", "docs"), _add_services),
+    (("backup", "restore"), _add_backup),
+    (("entry",), _add_entries),
+    (("skill",), _add_skills),
+    (("model",), _add_models),
+    (("thread", "session", "run"), _add_sessions),
+    (("context",), _add_context),
+    (("task",), _add_tasks),
+    (("schedule", "cron", "remind"), _add_schedules),
+    (("worker",), _add_workers),
+    (("packet", "usage"), _add_packets),
+    (("undo", "history", "sql"), _add_history),
+    (("approve", "reject", "grants"), _add_approvals),
+    (("policy", "tool", "secret"), _add_policy),
+    (("role", "job"), _add_roles),
+    (("document",), _add_documents),
+    (("mcp",), _add_mcp),
     (("mcp-serve",), _mcp_serve),
-    (("heartbeat", "mute"), _manners),
+    (("heartbeat", "mute"), _add_heartbeat),
 )
 
 
-def _tools(command: Command, taken: set[str]) -> None:
+def _add_tools(command: Command, taken: set[str]) -> None:
     """One command for every tool that names one; arguments come from the tool's signature (B-058)."""
     from appliance import tools
     from appliance.agent.toolbox import read_tool
@@ -452,15 +452,15 @@ def _tools(command: Command, taken: set[str]) -> None:
 # -- talking ----------------------------------------------------------------------------------------
 
 
-def _piped() -> str:
+def _read_pipe() -> str:
     """What comes through a pipe or a file, "" on a terminal."""
     if sys.stdin.isatty():
         return ""
     return sys.stdin.buffer.read(2_000_000).decode("utf-8", "replace")
 
 
-def _ask(args: argparse.Namespace, home: Home) -> int:
-    typed, piped = " ".join(args.text).strip(), _piped().strip()
+def _ask_once(args: argparse.Namespace, home: Home) -> int:
+    typed, piped = " ".join(args.text).strip(), _read_pipe().strip()
     text = "\n\n".join(part for part in (typed, piped) if part)
     if not text:
         raise BadInput("nothing to ask", hint='owlbox ask "your question"')
@@ -472,7 +472,7 @@ def _ask(args: argparse.Namespace, home: Home) -> int:
         try:
             answer, result = terminal.ask(way, params, out, aside)
         except Lost as lost:
-            way = _another(lost, home)
+            way = _reach_again(lost, home)
             answer, result = terminal.ask(way, params, out, aside)
         if not args.json and not args.later and sys.stderr.isatty():
             terminal.offer(way, sys.stderr)
@@ -486,7 +486,7 @@ def _ask(args: argparse.Namespace, home: Home) -> int:
     return 0 if error is None else error.exit_code
 
 
-def _another(error: Lost, home: Home) -> Reach:
+def _reach_again(error: Lost, home: Home) -> Reach:
     """Who answers now that the core is gone; the error that said so when nobody does."""
     try:
         return reach(home, os.environ)
@@ -494,10 +494,10 @@ def _another(error: Lost, home: Home) -> Reach:
         raise error from None
 
 
-def _talk(args: argparse.Namespace, home: Home) -> int:
+def _open_talk(args: argparse.Namespace, home: Home) -> int:
     """The full screen or lines, once something can answer (B-136); the bare screen opens without, to look around."""
     _require_model(home)
-    return _tui(args, home)
+    return _open_screen(args, home)
 
 
 def _require_model(home: Home) -> None:
@@ -515,17 +515,17 @@ def _require_model(home: Home) -> None:
         catalogue.require_model(home.require(), config.load(home, os.environ))
 
 
-def _tui(args: argparse.Namespace, home: Home) -> int:
+def _open_screen(args: argparse.Namespace, home: Home) -> int:
     """The full screen; lines where there is no terminal for it, and for a program that reads them as JSON."""
     is_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     if args.plain or args.json or not is_screen:
-        return _chat(args, home)
+        return _open_chat(args, home)
     from appliance.cli import screen
 
     return screen.screen(home, os.environ, thread=args.thread, prompt=args.prompt)
 
 
-def _chat(args: argparse.Namespace, home: Home) -> int:
+def _open_chat(args: argparse.Namespace, home: Home) -> int:
     _require_model(home)
     with connected(home) as way:
         if args.thread:
@@ -537,10 +537,10 @@ def _chat(args: argparse.Namespace, home: Home) -> int:
         paper = terminal.Paper(sys.stdout, sys.stderr, args.json)
         if args.prompt:
             args.thread = terminal.converse(way, args.prompt, args.thread, paper)
-        return terminal.chat(way, args.thread, input if sys.stdin.isatty() else _line, paper)
+        return terminal.chat(way, args.thread, input if sys.stdin.isatty() else _read_line, paper)
 
 
-def _line(prompt: str) -> str:
+def _read_line(prompt: str) -> str:
     """A line of a pipe, without a prompt."""
     line = sys.stdin.readline()
     if not line:
@@ -561,7 +561,7 @@ def _prompt_size(args: argparse.Namespace, home: Home) -> int:
 # -- services ---------------------------------------------------------------------------------------
 
 
-def _door(args: argparse.Namespace, home: Home) -> int:
+def _serve_ssh(args: argparse.Namespace, home: Home) -> int:
     from appliance.channels import ssh_command
 
     words = ssh_command.admit(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
@@ -570,7 +570,7 @@ def _door(args: argparse.Namespace, home: Home) -> int:
     return main([*(["--home", args.home] if args.home else []), *words])
 
 
-def _docs(args: argparse.Namespace, home: Home) -> int:
+def _write_docs(args: argparse.Namespace, home: Home) -> int:
     from appliance.cli import docs
 
     pages = docs.pages(whole_parser())

@@ -39,7 +39,7 @@ def add(command: Command) -> None:
     made.add_argument("server", nargs="?", default="", help="only of this server")
     made.add_argument("--fresh", action="store_true", help="ask all of them anew")
     command("ping", ping, "whether a server answers, and how fast", known).add_argument("server", nargs="?", default="")
-    _adding(command("add", put, "configure a server", known))
+    _add_options(command("add", put, "configure a server", known))
     made = command("remove", remove, "forget a server with its index and its secrets", known)
     made.add_argument("name", help="as `mcp servers` shows it")
     made.add_argument("--dry-run", action="store_true", help="only say what would go")
@@ -77,7 +77,7 @@ def add(command: Command) -> None:
     made.add_argument("task", nargs="?", default="", help="its id")
 
 
-def _adding(made: argparse.ArgumentParser) -> None:
+def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("name", help="how you call it: letters, digits, - and _")
     made.add_argument("--command", dest="program", default="", metavar="PROGRAM", help="a program to start: its name or path")
     made.add_argument("--url", default="", metavar="ADDRESS", help="or where it is")
@@ -114,7 +114,7 @@ def servers(args: argparse.Namespace, home: Home) -> int:
     rows = []
     for one in found["servers"]:
         state = "running" if running.get(one["name"], {}).get("is_open") else one["state"]
-        row = one["name"], one["transport"], str(one["tools"]), _short(state), _when(one["listed_ms"]), one["where"]
+        row = one["name"], one["transport"], str(one["tools"]), _shorten_text(state), _format_time(one["listed_ms"]), one["where"]
         rows.append(list(row))
     terminal.table(rows, ["name", "by", "tools", "state", "listed", "where"], sys.stdout, cut=["state", "where"])
     return 0
@@ -127,7 +127,7 @@ def tools(args: argparse.Namespace, home: Home) -> int:
         return say_json(found)
     if not found["wares"] and not found["note"]:
         say("no tools")
-    return _wares(found)
+    return _print_tools(found)
 
 
 def search(args: argparse.Namespace, home: Home) -> int:
@@ -138,7 +138,7 @@ def search(args: argparse.Namespace, home: Home) -> int:
         return say_json(found)
     if not found["wares"]:
         say(f"no tool for {asked['query']!r}")
-    return _wares(found)
+    return _print_tools(found)
 
 
 def ping(args: argparse.Namespace, home: Home) -> int:
@@ -181,7 +181,7 @@ def info(args: argparse.Namespace, home: Home) -> int:
         say(about["instructions"])
     for kind, key in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")):
         for one in about.get(kind) or ():
-            say_line(f"{kind[:-1]} {one.get(key)}: {_short(one.get('description') or one.get('name') or '', 100)}")
+            say_line(f"{kind[:-1]} {one.get(key)}: {_shorten_text(one.get('description') or one.get('name') or '', 100)}")
     return 0
 
 
@@ -195,10 +195,10 @@ def put(args: argparse.Namespace, home: Home) -> int:
     entry: dict[str, Any] = {"command": args.program} if args.program else {"url": args.url}
     if args.transport:
         entry["transport"] = args.transport
-    listed = [*_split(args.args), *args.arg]
-    headers = dict(_pair(text, ":", "--header") for text in args.header)
-    environ = dict(_pair(text, "=", "--env") for text in _split(args.env))
-    folders = {"mounts": _absolute(args.mount), "writable": _absolute(args.writable)}
+    listed = [*_split_list(args.args), *args.arg]
+    headers = dict(_split_pair(text, ":", "--header") for text in args.header)
+    environ = dict(_split_pair(text, "=", "--env") for text in _split_list(args.env))
+    folders = {"mounts": _absolute_paths(args.mount), "writable": _absolute_paths(args.writable)}
     secret = os.environ.get(args.client_secret_env, "") if args.client_secret_env else ""
     if args.client_secret_env and not secret:
         raise BadInput(f"variable {args.client_secret_env} is not set", hint="export it first")
@@ -213,7 +213,7 @@ def put(args: argparse.Namespace, home: Home) -> int:
     entry |= {"timeout_s": args.timeout} if args.timeout else {}
     with connected(home) as way:
         made = way.call("mcp.add", {"name": args.name, "entry": entry, "replace": args.replace})
-        listed_tools, problem = _listed(way, args.name) if not args.no_index else (None, "")
+        listed_tools, problem = _count_tools(way, args.name) if not args.no_index else (None, "")
     if args.json:
         return say_json({**made, "tools": listed_tools, "problem": problem})
     say_line(f"{args.name} is configured" + (f": {listed_tools} tools" if listed_tools is not None else ""))
@@ -224,7 +224,7 @@ def put(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _listed(way: Any, name: str) -> tuple[int | None, str]:
+def _count_tools(way: Any, name: str) -> tuple[int | None, str]:
     try:
         return len(way.call("mcp.tools", {"server": name})["wares"]), ""
     except OwlError as error:
@@ -258,7 +258,7 @@ def take(args: argparse.Namespace, home: Home) -> int:
                     raise
                 continue
             for name, entry in entries.items():
-                lines.append({"name": name, "file": str(path), "result": _taken(way, name, entry, taken, args.dry_run)})
+                lines.append({"name": name, "file": str(path), "result": _import_server(way, name, entry, taken, args.dry_run)})
                 taken.add(name)
     if args.json:
         return say_json(lines)
@@ -269,7 +269,7 @@ def take(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _taken(way: Any, name: str, entry: dict[str, Any], taken: set[str], is_trial: bool) -> str:
+def _import_server(way: Any, name: str, entry: dict[str, Any], taken: set[str], is_trial: bool) -> str:
     if name in taken:
         return "is there already"
     if is_trial:
@@ -297,7 +297,7 @@ def index(args: argparse.Namespace, home: Home) -> int:
 
 def execute(args: argparse.Namespace, home: Home) -> int:
     """Call a tool; its text goes to stdout, an error is ours."""
-    asked = {"server": args.server, "tool": args.tool, "arguments": _object(args.arguments)}
+    asked = {"server": args.server, "tool": args.tool, "arguments": _parse_object(args.arguments)}
     done = once(home, "mcp.exec", asked)
     if done["status"] >= 400 and not args.json:
         is_wrong = done["outcome"] == "input_error" and "mcp_info" in done["hint"]  # else the hint names the tools there are
@@ -313,7 +313,7 @@ def execute(args: argparse.Namespace, home: Home) -> int:
 def resource(args: argparse.Namespace, home: Home) -> int:
     """Read a resource, or list those there are."""
     if not args.uri:
-        return _offered(args, home, ("resources", "templates"), ("uri", "uriTemplate"))
+        return _print_offers(args, home, ("resources", "templates"), ("uri", "uriTemplate"))
     found = once(home, "mcp.resource", {"server": args.server, "uri": args.uri})
     return show(args, found, found["text"])
 
@@ -321,8 +321,8 @@ def resource(args: argparse.Namespace, home: Home) -> int:
 def prompt(args: argparse.Namespace, home: Home) -> int:
     """Fill in a prompt, or list those there are."""
     if not args.name:
-        return _offered(args, home, ("prompts",), ("name",))
-    given = {name: str(value) for name, value in _object(args.arguments).items()}
+        return _print_offers(args, home, ("prompts",), ("name",))
+    given = {name: str(value) for name, value in _parse_object(args.arguments).items()}
     found = once(home, "mcp.prompt", {"server": args.server, "name": args.name, "arguments": given})
     return show(args, found, found["text"])
 
@@ -344,11 +344,11 @@ def login(args: argparse.Namespace, home: Home) -> int:
         once(home, "mcp.answer", {"server": args.server, "address": args.answer})
         return show(args, {"server": args.server}, "handed over")
     with connected(home) as way:
-        done = way.call("mcp.auth", {"server": args.server}, lambda name, told: _show(home, name, told, args.json))
+        done = way.call("mcp.auth", {"server": args.server}, lambda name, told: _show_address(home, name, told, args.json))
     return show(args, done, f"logged in to {args.server}" if done["is_needed"] else f"{args.server} wants no login")
 
 
-def _show(home: Home, name: str, told: dict[str, Any], is_json: bool) -> None:
+def _show_address(home: Home, name: str, told: dict[str, Any], is_json: bool) -> None:
     if name != "mcp.authorize":
         return
     if is_json:
@@ -357,10 +357,10 @@ def _show(home: Home, name: str, told: dict[str, Any], is_json: bool) -> None:
     print(f"open this address and log in:\n\n  {escape_invisible(told['address'], 'exact')}\n", file=sys.stderr, flush=True)
     if sys.stdin.isatty():
         print("if the browser runs elsewhere, paste the address here that it shows after the login:", file=sys.stderr, flush=True)
-        threading.Thread(target=_paste, args=(home, told["server"]), daemon=True).start()
+        threading.Thread(target=_read_answer, args=(home, told["server"]), daemon=True).start()
 
 
-def _paste(home: Home, server: str) -> None:
+def _read_answer(home: Home, server: str) -> None:
     line = sys.stdin.readline().strip()
     if line:
         try:
@@ -378,29 +378,29 @@ def logout(args: argparse.Namespace, home: Home) -> int:
 # -- helpers of all of them -------------------------------------------------------------------------
 
 
-def _wares(found: dict[str, Any]) -> int:
+def _print_tools(found: dict[str, Any]) -> int:
     for ware in found["wares"]:
         first = next(iter(ware["description"].strip().splitlines()), "")
-        say_line(f"{ware['server']}/{ware['name']}: {_short(first, 100)}")
+        say_line(f"{ware['server']}/{ware['name']}: {_shorten_text(first, 100)}")
     if found["note"]:
         say(f"[{found['note']}]")
     return 0
 
 
-def _offered(args: argparse.Namespace, home: Home, kinds: tuple[str, ...], keys: tuple[str, ...]) -> int:
+def _print_offers(args: argparse.Namespace, home: Home, kinds: tuple[str, ...], keys: tuple[str, ...]) -> int:
     about = once(home, "mcp.info", {"server": args.server})["about"]
     found = [one for kind in kinds for one in about.get(kind) or ()]
     if args.json:
         return say_json(found)
     for one in found:
         name = next((one[key] for key in keys if key in one), "?")
-        say_line(f"{name}: {_short(one.get('description') or one.get('title') or '', 100)}")
+        say_line(f"{name}: {_shorten_text(one.get('description') or one.get('title') or '', 100)}")
     if not found:
         say(f"{args.server} has no {kinds[0]}")
     return 0
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     if text == "-":
         text = sys.stdin.buffer.read(MAX_BYTES).decode("utf-8", "replace")
     try:
@@ -412,25 +412,25 @@ def _object(text: str) -> dict[str, Any]:
     return found
 
 
-def _split(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
+def _split_pair(text: str, mark: str, option: str) -> tuple[str, str]:
     name, found, value = text.partition(mark)
     if not found or not name.strip():
         raise BadInput(f"{option} {text[:40]!r} has no {mark}", hint=f"write NAME{mark}VALUE")
     return name.strip(), value.strip()
 
 
-def _absolute(paths: list[str]) -> list[str]:
+def _absolute_paths(paths: list[str]) -> list[str]:
     return [path if path.startswith("/") else os.path.abspath(os.path.expanduser(path)) for path in paths]
 
 
-def _short(text: str, limit: int = 40) -> str:
+def _shorten_text(text: str, limit: int = 40) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def _when(at_ms: int) -> str:
+def _format_time(at_ms: int) -> str:
     return iso(at_ms)[:16].replace("T", " ") if at_ms else ""

@@ -50,8 +50,8 @@ def serve(args: argparse.Namespace, home: Home) -> int:
         return listen(Path(args.socket), home, args.tasks)
     if sys.stdin.isatty():
         raise BadInput("mcp-serve talks to a program, and this is a terminal", hint="name it in your agent: docs/mcp-serve.md")
-    person = _peer(0) if args.peer else ""
-    taken, given = _claim(0, os.O_RDONLY), _claim(1, os.O_WRONLY)
+    person = _peer_name(0) if args.peer else ""
+    taken, given = _claim_descriptor(0, os.O_RDONLY), _claim_descriptor(1, os.O_WRONLY)
     talk(taken, given, Owl(home, args.tasks, person))
     return 0
 
@@ -67,14 +67,14 @@ class Owl:
 
     def tools(self) -> list[Mapping[str, Any]]:
         """The tools, as the core describes them."""
-        return list(self._ask("guest.tools", {"may_add": self._may_add}, CancelToken()))
+        return list(self._ask_core("guest.tools", {"may_add": self._may_add}, CancelToken()))
 
     def call(self, name: str, arguments: Mapping[str, Any], agent: str, cancel: CancelToken) -> Outcome:
         """What becomes of a call."""
         given = {"name": name, "arguments": dict(arguments), "agent": agent, "may_add": self._may_add, "person": self._person}
-        return from_plain(Outcome, self._ask("guest.call", given, cancel))
+        return from_plain(Outcome, self._ask_core("guest.call", given, cancel))
 
-    def _ask(self, method: str, params: dict[str, Any], cancel: CancelToken) -> Any:
+    def _ask_core(self, method: str, params: dict[str, Any], cancel: CancelToken) -> Any:
         """Asked of a running core, over a connection of its own; else done here, one at a time."""
         path = paths.find_core(self._home, os.environ)
         if path.exists():
@@ -84,7 +84,7 @@ class Owl:
                 pass  # the file is a dead core's
             else:
                 with client:
-                    return _streamed(client, method, params, cancel)
+                    return _stream_call(client, method, params, cancel)
         with self._inside:
             if cancel.is_set():
                 raise Cancelled("stopped")
@@ -95,7 +95,7 @@ class Owl:
                 way.close()
 
 
-def _streamed(client: Client, method: str, params: dict[str, Any], cancel: CancelToken) -> Any:
+def _stream_call(client: Client, method: str, params: dict[str, Any], cancel: CancelToken) -> Any:
     """A call that can be cancelled."""
     stream = client.stream(method, params, deadline_s=CALL_S, cancel=cancel)
     while True:
@@ -110,7 +110,7 @@ def _streamed(client: Client, method: str, params: dict[str, Any], cancel: Cance
 
 def talk(taken: int, given: int, owl: Owl) -> None:
     """Answer what comes on one descriptor on another, until there is no more."""
-    conversation = Conversation(owl, lambda line: _write(given, line))
+    conversation = Conversation(owl, lambda line: _write_line(given, line))
     try:
         for line in lines(taken):
             if isinstance(line, int):
@@ -148,13 +148,13 @@ def lines(taken: int) -> Iterator[bytes | int]:
             held.clear()
 
 
-def _write(given: int, line: bytes) -> None:
+def _write_line(given: int, line: bytes) -> None:
     left = memoryview(line)
     while left:
         left = left[os.write(given, left) :]
 
 
-def _claim(number: int, flags: int) -> int:
+def _claim_descriptor(number: int, flags: int) -> int:
     """A copy of standard input or output for us alone; from now on the number itself leads to nothing, or to the log."""
     kept = os.dup(number)
     other = os.open(os.devnull, flags) if number == 0 else os.dup(2)
@@ -163,16 +163,16 @@ def _claim(number: int, flags: int) -> int:
     return kept
 
 
-def _peer(number: int) -> str:
+def _peer_name(number: int) -> str:
     """The name of who is at the other end of a descriptor; BadInput where it is no socket of this machine."""
     if not stat.S_ISSOCK(os.fstat(number).st_mode):
         raise BadInput("--peer needs a socket as standard input", hint="it is for owlbox-server@.service")
     with socket.socket(fileno=os.dup(number)) as sock:
-        uid = _uid(sock) if sock.family == socket.AF_UNIX else os.getuid()
+        uid = _peer_uid(sock) if sock.family == socket.AF_UNIX else os.getuid()
     return user_name(uid)
 
 
-def _uid(sock: socket.socket) -> int:
+def _peer_uid(sock: socket.socket) -> int:
     """The user at the other end when it connected, as the kernel says."""
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return int(uid)
@@ -183,7 +183,7 @@ def _uid(sock: socket.socket) -> int:
 
 def listen(path: Path, home: Home, may_add: bool) -> int:
     """Serve programs of this very user on a socket, each in a thread, until stopped."""
-    with _bound(path) as sock:
+    with _bind_socket(path) as sock:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         terminal.say(f"listening at {path}", sys.stderr)
         room = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -201,13 +201,13 @@ def listen(path: Path, home: Home, may_add: bool) -> int:
 def _serve_one(connection: socket.socket, home: Home, may_add: bool, room: threading.BoundedSemaphore) -> None:
     try:
         with connection:
-            if _uid(connection) in (os.getuid(), 0):
+            if _peer_uid(connection) in (os.getuid(), 0):
                 talk(connection.fileno(), connection.fileno(), Owl(home, may_add))
     finally:
         room.release()
 
 
-def _bound(path: Path) -> socket.socket:
+def _bind_socket(path: Path) -> socket.socket:
     """A listening socket that only this user can open; AlreadyRunning when somebody listens there."""
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise BadInput(f"{path} is longer than {MAX_PATH_BYTES} bytes", hint="choose a shorter path")

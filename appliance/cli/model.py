@@ -173,7 +173,7 @@ def use(args: argparse.Namespace, home: Home) -> int:
     key, stem = ("embedding" if model.kind == "embedding" else "default"), model.file.removesuffix(".gguf")
     is_changed = config_edit.set_text(home, os.environ, "models", key, stem)
     hidden = getattr(config.load(home, os.environ).models, key) != stem
-    state = _reload(home) if is_changed else ""
+    state = _reload_core(home) if is_changed else ""
     if args.json:
         say_json({"model": model.name, "key": f"models.{key}", "value": stem, "is_changed": is_changed, "core": state})
     else:
@@ -198,14 +198,14 @@ def info(args: argparse.Namespace, home: Home) -> int:
             found = _of_model(home, settings, catalogue.find(home, args.model), progress.show)
     finally:
         progress.end()
-    return show(args, to_plain(found), [f"{name:<14} {text}" for name, text in _lines(found)])
+    return show(args, to_plain(found), [f"{name:<14} {text}" for name, text in _info_lines(found)])
 
 
 def bench(args: argparse.Namespace, home: Home) -> int:
     """Measure a model on this device, say how it does, and which other one to try."""
     home.require()
     known = catalogue.listing(home)
-    stem, progress = _stem(home, args.model), terminal.Progress()
+    stem, progress = _find_stem(home, args.model), terminal.Progress()
     params = {"model": stem, "seconds": args.seconds}
     with connected(home) as way:
         try:
@@ -214,14 +214,16 @@ def bench(args: argparse.Namespace, home: Home) -> int:
             )
         finally:
             progress.end()
-    found["next"] = _next(found, known)
+    found["next"] = _suggest_next(found, known)
     if args.json:
         return say_json(found)
     if found["everyday"]:
-        rows = [[r["category"], f"{r['passed']} of {r['asked']}", f"{r['first_s']:.1f} s", _speed(r)] for r in found["everyday"]]
+        rows = [
+            [r["category"], f"{r['passed']} of {r['asked']}", f"{r['first_s']:.1f} s", _format_speed(r)] for r in found["everyday"]
+        ]
         terminal.table(rows, [found["model"], "right", "first word", "words/s"], sys.stdout)
         say("")
-    terminal.table(_measured(found), [found["model"], "", ""], sys.stdout, cut=[""])
+    terminal.table(_measured_rows(found), [found["model"], "", ""], sys.stdout, cut=[""])
     for sentence in (*found["verdict"], found["next"], *(f"Note: {note}." for note in found["notes"])):
         if sentence:
             say(sentence)
@@ -231,7 +233,7 @@ def bench(args: argparse.Namespace, home: Home) -> int:
 # -- what bench says --------------------------------------------------------------------------------
 
 
-def _stem(home: Home, name: str) -> str:
+def _find_stem(home: Home, name: str) -> str:
     """The file stem of an installed model that can talk; of a home that we may not read the name as it is."""
     if not name or not os.access(home.models, os.R_OK | os.X_OK):
         return name
@@ -244,12 +246,12 @@ def _stem(home: Home, name: str) -> str:
     return model.file.removesuffix(".gguf")
 
 
-def _speed(row: dict[str, Any]) -> str:
+def _format_speed(row: dict[str, Any]) -> str:
     """How fast the answers of a category were written; those of the program are there at once."""
     return f"{row['words_per_s']:g}" if row["words_per_s"] is not None else "at once"
 
 
-def _measured(found: dict[str, Any]) -> list[list[str]]:
+def _measured_rows(found: dict[str, Any]) -> list[list[str]]:
     """The numbers as rows: what, how much, of what."""
     calls = found["calls"]
 
@@ -268,7 +270,7 @@ def _measured(found: dict[str, Any]) -> list[list[str]]:
     ]
 
 
-def _next(found: dict[str, Any], known: list[Model]) -> str:
+def _suggest_next(found: dict[str, Any], known: list[Model]) -> str:
     """What to try next, by name: models of one family of formats are about as fast as they are small."""
     mine = next((m for m in known if m.file == f"{found['model']}.gguf"), None)
     others = [m for m in known if m.kind == "chat" and m.fits == "yes" and not m.problem and m.size_bytes]
@@ -276,7 +278,11 @@ def _next(found: dict[str, Any], known: list[Model]) -> str:
         return ""
     if found["advice"] == "smaller":
         less = [m for m in others if m.ram_mb < mine.ram_mb]
-        return _try(max(less, key=lambda m: m.ram_mb), "is smaller") if less else "There is no smaller model in the catalogue."
+        return (
+            _suggest_model(max(less, key=lambda m: m.ram_mb), "is smaller")
+            if less
+            else "There is no smaller model in the catalogue."
+        )
     room_mb, speed = found["free_mb"] + mine.ram_mb, found["decode_tokens_per_s"]
     more = [
         m
@@ -286,10 +292,10 @@ def _next(found: dict[str, Any], known: list[Model]) -> str:
     if not more:
         return ""
     best = max(more, key=lambda m: m.size_bytes)
-    return _try(best, f"is larger and may still write about {speed * mine.size_bytes / best.size_bytes:.0f} tokens/s")
+    return _suggest_model(best, f"is larger and may still write about {speed * mine.size_bytes / best.size_bytes:.0f} tokens/s")
 
 
-def _try(model: Model, why: str) -> str:
+def _suggest_model(model: Model, why: str) -> str:
     fetch = "" if model.is_installed else f"owlbox model add {model.name}, then "
     return f"Next: {model.name} {why}: {fetch}owlbox model bench {model.name}"
 
@@ -318,7 +324,7 @@ def _of_model(home: Home, settings: Config, model: Model, progress: catalogue.Pr
         figures=model.figures,
         problem=model.problem,
     )
-    return _seen(made, path, settings, progress) if model.is_installed else made
+    return _inspect_file(made, path, settings, progress) if model.is_installed else made
 
 
 def _of_file(home: Home, settings: Config, path: Path, progress: catalogue.Progress) -> Info:
@@ -343,10 +349,10 @@ def _of_file(home: Home, settings: Config, path: Path, progress: catalogue.Progr
         figures=known.figures if known else "",
         problem=model.problem,
     )
-    return _seen(made, path, settings, progress)
+    return _inspect_file(made, path, settings, progress)
 
 
-def _seen(made: Info, path: Path, settings: Config, progress: catalogue.Progress) -> Info:
+def _inspect_file(made: Info, path: Path, settings: Config, progress: catalogue.Progress) -> Info:
     """With what the file itself says, and whether it is the catalogue's to the byte."""
     sha256 = catalogue.digest(path, "verify", progress)
     made = replace(made, sha256=sha256, is_verified=bool(made.sha256) and sha256 == made.sha256)
@@ -388,7 +394,7 @@ def _measured_as(found: Measured | None) -> str:
     return f": {found.passed} of {found.asked} everyday requests, {found.calls} % of function calls{speed}"
 
 
-def _lines(found: Info) -> list[tuple[str, str]]:
+def _info_lines(found: Info) -> list[tuple[str, str]]:
     """Info for people."""
     state = "in use" if found.is_in_use else "installed" if found.is_installed else "not installed"
     lines = [("model", f"{found.name} ({found.kind}), {state}"), ("title", found.title), ("licence", found.licence)]
@@ -451,7 +457,7 @@ def _is_in_use(home: Home, settings: Config, model: Model) -> bool:
     return path in [catalogue.in_use(home, name) for name in catalogue.local_names(settings)]
 
 
-def _reload(home: Home) -> str:
+def _reload_core(home: Home) -> str:
     """Tell a running core; what it says."""
     socket = paths.find_core(home, os.environ)
     if not socket.exists():

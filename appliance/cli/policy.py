@@ -38,7 +38,7 @@ def add(command: Command) -> None:
     command("unset", unset, "let the policy for all hold in a conversation again", known).add_argument(
         "session", help="the conversation, as `session list` shows it"
     )
-    _testing(command("test", test, "what the policy would say; nothing is started and nothing is written down", known))
+    _add_test_options(command("test", test, "what the policy would say; nothing is started and nothing is written down", known))
     log = command("log", audit, "what was allowed, refused and done, newest first", known)
     for name, text in (
         ("kind", "only kinds that begin so, such as mount_ or policy_denied"),
@@ -54,7 +54,7 @@ def add(command: Command) -> None:
     command("list", tool_list, "every tool with its state", tools.add_subparsers(metavar="ACTION", parser_class=type(tools)))
 
 
-def _testing(made: argparse.ArgumentParser) -> None:
+def _add_test_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("command", nargs="?", default="", metavar="COMMAND", help="a command line, quoted")
     made.add_argument("--tool", default="exec", help="the tool that would be called (exec)")
     made.add_argument("--role", default="", help="in this role")
@@ -80,21 +80,21 @@ def show_policy(args: argparse.Namespace, home: Home) -> int:
         return say_json(found)
     rules = found["policy"]
     say_line(f"mode: {rules['mode']}{f' (in session {session})' if session else ''}, {found['state']}")
-    say_line(f"tools: {_lists({'allow': rules['tools_allow'], 'deny': rules['tools_deny']})}")
+    say_line(f"tools: {_format_lists({'allow': rules['tools_allow'], 'deny': rules['tools_deny']})}")
     for role, lists in rules["roles"].items():
-        say_line(f"role {role}: {_lists(lists)}")
-    quotas = ", ".join(f"{name} {_amount(name, value)}" for name, value in rules["quotas"].items() if value != 0)
-    _say(f"quotas: {quotas}")
+        say_line(f"role {role}: {_format_lists(lists)}")
+    quotas = ", ".join(f"{name} {_format_amount(name, value)}" for name, value in rules["quotas"].items() if value != 0)
+    _print_folded(f"quotas: {quotas}")
     kinds = [name for name, is_on in (("binds", rules["has_binds"]), ("volumes", rules["mounts"]["volumes"])) if is_on]
     say_line(f"mounts: {', '.join([*kinds, *(['tmpfs'] if rules['mounts']['tmpfs'] else [])]) or 'none'}")
     for rule in (*rules["mounts"]["rules"], *rules["ground"]["rules"]):
         whose = f", only {rule['user'] or rule['group']}" if rule["user"] or rule["group"] else ""
         say_line(f"  {rule['path']}: {rule['mode']}, {rule['kind']}{whose}")
     say_line(f"network: {', '.join(name for name, is_on in rules['network'].items() if is_on) or 'none'}")
-    also = f"; {_lists(rules['ipc'])}" if rules["ipc"]["allow"] or rules["ipc"]["deny"] else ""
+    also = f"; {_format_lists(rules['ipc'])}" if rules["ipc"]["allow"] or rules["ipc"]["deny"] else ""
     say_line(f"messages: the person of the conversation{also}")
-    _say(f"blocked commands: {', '.join(rules['blocked'])}")
-    say_line(f"root: {_switch(rules['security']['root'])}, privileged: {_switch(rules['security']['privileged'])}")
+    _print_folded(f"blocked commands: {', '.join(rules['blocked'])}")
+    say_line(f"root: {_format_switch(rules['security']['root'])}, privileged: {_format_switch(rules['security']['privileged'])}")
     say(f"runtimes: {'pinned' if rules['runtime']['pinned'] else 'any'}")
     for own in found["sessions"]:
         say_line(f"session {own['session']} has its own, set by {own['set_by']} at {iso(own['set_ms'])[:16]}")
@@ -125,7 +125,7 @@ def check_file(args: argparse.Namespace, home: Home) -> int:
 
 def test(args: argparse.Namespace, home: Home) -> int:
     """What the policy would say to a request; exit code 4 when it says no."""
-    found = once(home, "policy.test", {"request": _request(args)})
+    found = once(home, "policy.test", {"request": _build_request(args)})
     if args.json:
         say_json(found)
         return 0 if found["is_allowed"] else Refused.exit_code
@@ -139,7 +139,7 @@ def test(args: argparse.Namespace, home: Home) -> int:
     return 0 if found["is_allowed"] else Refused.exit_code
 
 
-def _request(args: argparse.Namespace) -> dict[str, Any]:
+def _build_request(args: argparse.Namespace) -> dict[str, Any]:
     from appliance.policy.policy_file import size_bytes
 
     sizes = {}
@@ -210,9 +210,9 @@ def audit(args: argparse.Namespace, home: Home) -> int:
     has_end = terminal.columns(sys.stdout) > 0  # in a pipe each row is one line
     for row in found:
         parts = (str(row["id"]), iso(row["at_ms"])[:19], row["severity"], row["kind"], row["actor"], row["session"])
-        head, detail = "  ".join(filter(None, parts)), _details(row)
+        head, detail = "  ".join(filter(None, parts)), _row_details(row)
         for line in (head, f"    {detail}" if detail else "") if has_end else (f"{head}  {detail}".rstrip(),):
-            _say(line)
+            _print_folded(line)
     return 0
 
 
@@ -223,23 +223,29 @@ def tool_list(args: argparse.Namespace, home: Home) -> int:
         names = ("name", "group", "state", "version", "is_enabled", "last_ms", "deadline_s", "calls", "needs")
         return say_json([{name: tool[name] for name in names} for tool in found])
     rows = [
-        [t["name"], t["group"], t["state"], *(str(t["calls"][n]) for n in ("total", "failed", "timeout", "average_ms")), _at(t)]
+        [
+            t["name"],
+            t["group"],
+            t["state"],
+            *(str(t["calls"][n]) for n in ("total", "failed", "timeout", "average_ms")),
+            _format_time(t),
+        ]
         for t in found
     ]
     terminal.table(rows, ["tool", "group", "state", "calls", "failed", "timeout", "ms", "last used"], sys.stdout)
     return 0
 
 
-def _at(tool: dict[str, Any]) -> str:
+def _format_time(tool: dict[str, Any]) -> str:
     return iso(tool["last_ms"])[:19] if tool["last_ms"] else ""
 
 
-def _lists(lists: dict[str, Any]) -> str:
+def _format_lists(lists: dict[str, Any]) -> str:
     said = [f"{name} {', '.join(lists[name])}" for name in ("allow", "deny") if lists[name]]
     return "; ".join(said) or "all"
 
 
-def _amount(name: str, value: Any) -> str:
+def _format_amount(name: str, value: Any) -> str:
     if value is None:
         return "unlimited"
     if name.endswith(("cpus", "pids")):
@@ -250,17 +256,17 @@ def _amount(name: str, value: Any) -> str:
     return str(value)
 
 
-def _switch(is_on: bool) -> str:
+def _format_switch(is_on: bool) -> str:
     return "yes" if is_on else "no"
 
 
-def _details(row: dict[str, Any]) -> str:
+def _row_details(row: dict[str, Any]) -> str:
     """What an audit row says beside its heading: the rule and all values, each cut where it is long."""
     said = {name: " ".join(str(value).split()) for name, value in row["detail"].items() if value not in ("", None, [])}
     return ", ".join([*filter(None, [row["rule"]]), *(f"{name} {terminal.clipped(value, LONG)}" for name, value in said.items())])
 
 
-def _say(text: str) -> None:
+def _print_folded(text: str) -> None:
     """A line, on as many as it takes where lines have an end."""
     for line in terminal.folded(text, sys.stdout) if text else ():
         say(line)

@@ -41,7 +41,14 @@ def roles(args: argparse.Namespace, home: Home) -> int:
     """A table of the roles."""
     found = once(home, "role.list", {})
     rows = [
-        [one["name"], "yours" if one["is_own"] else "", one["pool"] or "-", str(one["max_turns"]), _tools(one), one["description"]]
+        [
+            one["name"],
+            "yours" if one["is_own"] else "",
+            one["pool"] or "-",
+            str(one["max_turns"]),
+            _count_tools(one),
+            one["description"],
+        ]
         for one in found
     ]
     return show(args, found, Table(rows, ["role", "file", "pool", "turns", "tools", "about"], ["about"]))
@@ -84,15 +91,15 @@ def jobs(args: argparse.Namespace, home: Home) -> int:
 
 def job(args: argparse.Namespace, home: Home) -> int:
     """Everything about one job."""
-    return _shown(args, once(home, "job.view", {"id": args.id}))
+    return _print_role(args, once(home, "job.view", {"id": args.id}))
 
 
 def stop(args: argparse.Namespace, home: Home) -> int:
     """Stop one."""
-    return _shown(args, once(home, "job.stop", {"id": args.id}))
+    return _print_role(args, once(home, "job.stop", {"id": args.id}))
 
 
-def _shown(args: argparse.Namespace, found: dict[str, Any]) -> int:
+def _print_role(args: argparse.Namespace, found: dict[str, Any]) -> int:
     if args.json:
         return say_json(found)
     tries = f"{found['attempts']} attempt{'s' if found['attempts'] != 1 else ''}"
@@ -105,5 +112,5 @@ def _shown(args: argparse.Namespace, found: dict[str, Any]) -> int:
     return 0
 
 
-def _tools(one: dict[str, Any]) -> str:
+def _count_tools(one: dict[str, Any]) -> str:
     return "all" if one["tools"] is None else str(len(one["tools"]))

@@ -39,15 +39,15 @@ ONE = {
 
 def add(command: Command) -> None:
     """Add the three groups."""
-    _schedules(command)
-    _cron(command)
+    _add_schedules(command)
+    _add_cron(command)
     remind = command("remind", show_reminder, ABOUT_REMIND)
     remind.add_argument("text", nargs="+", help="of what, and when")
     remind.add_argument("--when", default="", metavar="TIME", help="when, if the text does not say it")
     remind.add_argument("--timezone", default="", metavar="ZONE", help="local, UTC, +05:30, Europe/Berlin")
 
 
-def _schedules(command: Command) -> None:
+def _add_schedules(command: Command) -> None:
     root = command("schedule", show_list, ABOUT)
     root.set_defaults(enabled=None, status="", type="", limit=100, offset=0, soonest=False)
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
@@ -84,7 +84,7 @@ def _schedules(command: Command) -> None:
     command("run", run, ABOUT_RUN, known)
 
 
-def _cron(command: Command) -> None:
+def _add_cron(command: Command) -> None:
     root = command("cron", show_jobs, ABOUT_CRON)
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     command("list", show_jobs, "all of them", known)

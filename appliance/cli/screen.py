@@ -71,7 +71,7 @@ class Child:
 
     def start(self) -> None:
         """Start a core of our own; the home must be there."""
-        self._spawn()
+        self._spawn_core()
 
     def revive(self) -> str:
         """Start it again if it was ours and ended; returns what it said when it ended badly."""
@@ -83,7 +83,7 @@ class Child:
             if code == AlreadyRunning.exit_code:
                 self._child = None  # somebody else's core has the home: it is not ours to look after
             else:
-                self._spawn()
+                self._spawn_core()
             return why
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ class Child:
             child.kill()
             child.wait()
 
-    def _spawn(self) -> None:
+    def _spawn_core(self) -> None:
         folder = self._home.logs / "core"
         folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "appliance", "--home", str(self._home.root), "serve"]

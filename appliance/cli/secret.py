@@ -64,7 +64,10 @@ def listing(args: argparse.Namespace, home: Home) -> int:
     if not found["secrets"]:
         say("no secrets; owlbox secret set llm/openai keeps one")
         return 0
-    rows = [[s["name"], HIDDEN, _date(s["created_ms"]), _end(s), _date(s["used_ms"]), str(s["uses"])] for s in found["secrets"]]
+    rows = [
+        [s["name"], HIDDEN, _format_date(s["created_ms"]), _describe_end(s), _format_date(s["used_ms"]), str(s["uses"])]
+        for s in found["secrets"]
+    ]
     terminal.table(rows, ["name", "value", "set", "ends", "last used", "uses"], sys.stdout)
     return 0
 
@@ -76,10 +79,10 @@ def put(args: argparse.Namespace, home: Home) -> int:
             "a value is never given as an argument: other users and the shell's history see it",
             hint=f"owlbox secret set {args.name}, then type it, or pipe it in; if it was a real one, have a new one issued",
         )
-    end = _when(args.expires)
+    end = _parse_moment(args.expires)
     with connected(home) as way:
         params = {"name": args.name, "expires_ms": end}
-        done = _send(way, "secret.set", params, _read(f"value of {args.name}: "), f"set {args.name}")
+        done = _send_sealed(way, "secret.set", params, _read_value(f"value of {args.name}: "), f"set {args.name}")
     return show(args, done, [f"{args.name} is kept" if done["is_changed"] else f"{args.name} is kept already"])
 
 
@@ -90,15 +93,15 @@ def show_secret(args: argparse.Namespace, home: Home) -> int:
         secret: dict[str, Any] | None = next((s for s in secrets if s["name"] == args.name), None)
         if secret is None:
             raise NotFound(f"no secret {args.name}", hint="owlbox secret list")
-        secret = {**secret, "value": _reveal(way, args.name) if args.yes else HIDDEN}
+        secret = {**secret, "value": _reveal_secret(way, args.name) if args.yes else HIDDEN}
     if args.json:
         return say_json(secret)
     lines = [
         ("name", secret["name"]),
         ("value", secret["value"]),
-        ("set", _date(secret["created_ms"])),
-        ("ends", _end(secret)),
-        ("last used", _date(secret["used_ms"]) or "never"),
+        ("set", _format_date(secret["created_ms"])),
+        ("ends", _describe_end(secret)),
+        ("last used", _format_date(secret["used_ms"]) or "never"),
         ("uses", secret["uses"]),
     ]
     for name, value in lines:
@@ -114,9 +117,9 @@ def remove(args: argparse.Namespace, home: Home) -> int:
 
 def expire(args: argparse.Namespace, home: Home) -> int:
     """Let a secret end."""
-    end = _when(args.when, is_past_fine=True)
+    end = _parse_moment(args.when, is_past_fine=True)
     done = once(home, "secret.expire", {"name": args.name, "expires_ms": end})
-    return show(args, done, f"{args.name} {'never ends' if end is None else f'ends {_date(end)}'}")
+    return show(args, done, f"{args.name} {'never ends' if end is None else f'ends {_format_date(end)}'}")
 
 
 def purge(args: argparse.Namespace, home: Home) -> int:
@@ -131,10 +134,10 @@ def rotate(args: argparse.Namespace, home: Home) -> int:
     with connected(home) as way:
         kind = args.to or way.call("secret.list")["key"]
         if kind == "passphrase":
-            done = _send(way, "secret.rotate", {"to": kind}, _new_passphrase(), "rotate")
+            done = _send_sealed(way, "secret.rotate", {"to": kind}, _new_passphrase(), "rotate")
         else:
             done = way.call("secret.rotate", {"to": kind})
-    return show(args, done, f"{_number(done['count'])} under a new key ({done['key']})")
+    return show(args, done, f"{_count_secrets(done['count'])} under a new key ({done['key']})")
 
 
 def unlock(args: argparse.Namespace, home: Home) -> int:
@@ -142,11 +145,11 @@ def unlock(args: argparse.Namespace, home: Home) -> int:
     with connected(home) as way:
         if not way.is_remote:
             raise NotFound("no core is running", hint="the broker forgets a passphrase when it ends: owlbox serve first")
-        done = _send(way, "secret.unlock", {}, _read("passphrase: "), "unlock")
-    return show(args, done, f"unlocked: {_number(done['count'])}")
+        done = _send_sealed(way, "secret.unlock", {}, _read_value("passphrase: "), "unlock")
+    return show(args, done, f"unlocked: {_count_secrets(done['count'])}")
 
 
-def _send(way: Reach, method: str, params: dict[str, Any], text: str, about: str) -> dict[str, Any]:
+def _send_sealed(way: Reach, method: str, params: dict[str, Any], text: str, about: str) -> dict[str, Any]:
     """Call a method with a text that only the broker can read."""
     from appliance.secrets.encryption import post
 
@@ -154,14 +157,14 @@ def _send(way: Reach, method: str, params: dict[str, Any], text: str, about: str
     return done
 
 
-def _reveal(way: Reach, name: str) -> str:
+def _reveal_secret(way: Reach, name: str) -> str:
     from appliance.secrets.encryption import Letterbox
 
     letterbox = Letterbox()
     return letterbox.open(way.call("secret.reveal", {"name": name, "address": letterbox.address}), f"reveal {name}")
 
 
-def _read(prompt: str) -> str:
+def _read_value(prompt: str) -> str:
     """A value from a pipe, without its line end, or typed unseen."""
     if sys.stdin.isatty():
         return getpass.getpass(prompt, stream=sys.stderr)
@@ -174,13 +177,13 @@ def _read(prompt: str) -> str:
 
 
 def _new_passphrase() -> str:
-    first = _read("new passphrase: ")
+    first = _read_value("new passphrase: ")
     if sys.stdin.isatty() and getpass.getpass("again: ", stream=sys.stderr) != first:
         raise Refused("the two differ; the key is the old one", hint="owlbox secret rotate")
     return first
 
 
-def _when(text: str, *, is_past_fine: bool = False) -> int | None:
+def _parse_moment(text: str, *, is_past_fine: bool = False) -> int | None:
     """A moment in milliseconds; None for never."""
     if text == "never":
         return None
@@ -194,17 +197,17 @@ def _when(text: str, *, is_past_fine: bool = False) -> int | None:
         raise BadInput(f"{text[:40]!r} is no time", hint=UNTIL) from None
 
 
-def _number(count: int) -> str:
+def _count_secrets(count: int) -> str:
     return "1 secret" if count == 1 else f"{count} secrets"
 
 
-def _date(at_ms: int) -> str:
+def _format_date(at_ms: int) -> str:
     return iso(at_ms)[:16].replace("T", " ") if at_ms else ""
 
 
-def _end(secret: dict[str, Any]) -> str:
+def _describe_end(secret: dict[str, Any]) -> str:
     if secret["expires_ms"] is None:
         return "never"
     days = (secret["expires_ms"] - now_ms()) // (24 * HOUR_MS)
     note = " (expired)" if secret["is_expired"] else f" (in {days} days)" if secret["is_expiring"] else ""
-    return f"{_date(secret['expires_ms'])}{note}"
+    return f"{_format_date(secret['expires_ms'])}{note}"

@@ -60,15 +60,15 @@ def status(args: argparse.Namespace, home: Home) -> int:
         *([("problem", f"the model process {broker['last_end']}, and was started again")] if broker.get("last_end") else []),
         *([("model", "{model}, {tier} ({basis})".format(**local))] if (local := status["local"]) else []),
         *([("vault", terminal.vault(broker["vault"]))] if any(map(broker.get("vault", {}).get, ("count", "problem"))) else []),
-        *(("pending", text) for text in _pending(status["pending"])),
+        *(("pending", text) for text in _pending_lines(status["pending"])),
         ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
         ("channels", ", ".join(f"{n} {'on' if on is True else on or 'off'}" for n, on in status["channels"].items())),
         ("workspace", status["workspace"]),
-        ("sandbox", _sandbox(status["sandbox"])),
+        ("sandbox", _describe_sandbox(status["sandbox"])),
         ("entries", str(status["entries"])),
         ("search", "{vectors} of {chunks} passages have a vector; {state}".format(**status["search"])),
         ("answering", str(status["answering"])),
-        *((name, _counted(counts)) for name, counts in status["queue"].items()),
+        *((name, _describe_counts(counts)) for name, counts in status["queue"].items()),
     ]
     lines = [*(("problem", fault) for fault in status["faults"]), *lines]
     if status["plugins"]:
@@ -88,14 +88,14 @@ def status(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _sandbox(health: dict[str, Any]) -> str:
+def _describe_sandbox(health: dict[str, Any]) -> str:
     """How the sandboxes of tools are doing, in one line."""
     held = "system calls filtered" + (f", Landlock {health['landlock']}" if health["has_landlock"] else ", no Landlock")
     said = " ".join(health["reason"].split()) or f"{held}, {health['running']} of {health['max_concurrent']} in use"
     return f"{health['state']}: {said}"
 
 
-def _counted(counts: dict[str, int]) -> str:
+def _describe_counts(counts: dict[str, int]) -> str:
     """Those of some counts that are not 0, in words."""
     return ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items() if count) or "none"
 
@@ -105,12 +105,12 @@ def reload(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         return say_json(done)
     say_line(f"changed: {done['changed'] or 'nothing'}")
-    for line in _pending(done):
+    for line in _pending_lines(done):
         say_line(line)
     return 0
 
 
-def _pending(given: dict[str, Any]) -> list[str]:
+def _pending_lines(given: dict[str, Any]) -> list[str]:
     """Changed keys that are not in force, and what they wait for, a line each."""
     waits = (("broker", "when the model process has answered what it is asked now"), ("restart", "after a restart"))
     return [f"{when}: {given[what]}" for what, when in waits if given[what]]

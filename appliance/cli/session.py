@@ -31,7 +31,7 @@ OTHER_KINDS = {"chat_session": "chat", "worker_tick": "tick"}
 FLAGS = ("no-repo", "no-web", "no-interaction", "no-proposals")
 
 
-def _kind(word: str) -> str:
+def _thread_kind(word: str) -> str:
     """A type of threads, by either of its names."""
     return OTHER_KINDS.get(word, word)
 
@@ -45,14 +45,16 @@ def add(command: Command, parser_class: Any) -> None:
     def below(made: Any) -> Any:
         return made.add_subparsers(metavar="ACTION", parser_class=parser_class)
 
-    _threads(command, below(command("thread", listings.threads, "earlier conversations")))
-    _sessions(command, below(command("session", sessions, "who talks to Owlbox, and in which channel")))
-    _runs(command, below(command("run", listings.threads, "threads as work: names, settings, branches")))
+    _add_threads(command, below(command("thread", listings.threads, "earlier conversations")))
+    _add_sessions(command, below(command("session", sessions, "who talks to Owlbox, and in which channel")))
+    _add_runs(command, below(command("run", listings.threads, "threads as work: names, settings, branches")))
 
 
-def _threads(command: Command, known: Any) -> None:
+def _add_threads(command: Command, known: Any) -> None:
     listing = command("list", listings.threads, "newest first", known)
-    listing.add_argument("--type", type=_kind, default="", choices=KINDS, help="only this type; worker_tick and chat_session too")
+    listing.add_argument(
+        "--type", type=_thread_kind, default="", choices=KINDS, help="only this type; worker_tick and chat_session too"
+    )
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--offset", type=int, default=0)
     view = command("view", listings.thread_view, "everything in one thread", known)
@@ -72,7 +74,7 @@ def _threads(command: Command, known: Any) -> None:
     export.add_argument("-o", "--output", default="", metavar="FILE", help="write this file instead of standard output")
 
 
-def _sessions(command: Command, known: Any) -> None:
+def _add_sessions(command: Command, known: Any) -> None:
     listing = command("list", sessions, "sessions, the newest activity first", known)
     listing.add_argument("--user", default="", metavar="NAME", help="only this person's")
     listing.add_argument("--group", default="", metavar="NAME", help="only this group's")
@@ -103,7 +105,7 @@ def _sessions(command: Command, known: Any) -> None:
     restore.add_argument("path", nargs="+", help=f"files, or folders with {SUFFIX} files; - reads a pipe")
 
 
-def _runs(command: Command, known: Any) -> None:
+def _add_runs(command: Command, known: Any) -> None:
     listing = command("list", listings.threads, "newest first", known)
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--offset", type=int, default=0)
@@ -194,7 +196,7 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
         raise BadInput("name one session, or a folder for all", hint="owlbox session export ID, or --all DIR")
     with connected(home) as way:
         if args.id:
-            return _write(way, "session.export", args.id, args.output)
+            return _write_stream(way, "session.export", args.id, args.output)
         made = []
         Path(args.all).mkdir(mode=0o700, parents=True, exist_ok=True)
         known: list[dict[str, Any]] = []
@@ -204,7 +206,7 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
             folder = Path(args.all) / quote(found["context"], safe="@.")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = folder / f"{quote(found['id'], safe='@.')}{SUFFIX}"
-            _write(way, "session.export", found["id"], str(path))
+            _write_stream(way, "session.export", found["id"], str(path))
             made.append(str(path))
     return show(args, made, "\n".join(made) or "no sessions")
 
@@ -212,10 +214,10 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
 def thread_export(args: argparse.Namespace, home: Home) -> int:
     """Write one thread."""
     with connected(home) as way:
-        return _write(way, "thread.export", args.id, args.output)
+        return _write_stream(way, "thread.export", args.id, args.output)
 
 
-def _write(way: Reach, method: str, ref: str, path: str) -> int:
+def _write_stream(way: Reach, method: str, ref: str, path: str) -> int:
     """What a method streams, to standard output or whole into a private file, or not at all."""
     if not path:
         way.call(method, {"id": ref}, lambda name, value: print(value["text"], end="") if name == "line" else None)
@@ -322,7 +324,7 @@ def run_view(args: argparse.Namespace, home: Home) -> int:
         say_line(f"forked off {run['parent']}")
     if origins := terminal.strangers(run):
         say_line(f"it was shown texts from {origins}, which strangers may have written")
-    if settings := _settings(run["settings"]):
+    if settings := _format_settings(run["settings"]):
         say(settings)
     for loop in found["queue"]:
         state = {100: "waits", 102: "is answered", 202: "waits for you"}[loop["status"]]
@@ -332,7 +334,7 @@ def run_view(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _settings(settings: dict[str, Any]) -> str:
+def _format_settings(settings: dict[str, Any]) -> str:
     given = {name: value for name, value in settings.items() if value not in (None, "", False)}
     return ", ".join(name.replace("_", " ") if value is True else f"{name} {value}" for name, value in given.items())
 
@@ -374,4 +376,4 @@ def run_config(args: argparse.Namespace, home: Home) -> int:
     names = ("model", "temperature", "context_limit", "approval", "is_yolo", *(flag.replace("-", "_") for flag in FLAGS))
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
     done = tool_command.once(home, "run.config", {"run": args.run, "settings": given})
-    return show(args, done, _settings(done["settings"]))
+    return show(args, done, _format_settings(done["settings"]))

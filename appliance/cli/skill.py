@@ -38,7 +38,7 @@ def add(command: Command) -> None:
     made.add_argument("--description", default="", help="one sentence: what it does and when to use it")
     made.add_argument("--file", default="", help="take its text from this file; - reads it from a pipe")
     made.add_argument("--force", action="store_true", help="in place of one that is there")
-    _for(made)
+    _add_owner_options(made)
     checked = command("validate", validate, "whether skills are as the public format wants them", known)
     checked.add_argument("path", nargs="?", default="", help="a skill's folder; without one, all in box/skills")
     taken = command("install", install, "from a folder, a file, a zip, a tar or a Git URL, after a review", known)
@@ -47,7 +47,7 @@ def add(command: Command) -> None:
     taken.add_argument("--yes", action="store_true", help="ask nothing")
     taken.add_argument("--trust", action="store_true", help="trust it at once, as it is now")
     taken.add_argument("--force", action="store_true", help="in place of one that is there")
-    _for(taken)
+    _add_owner_options(taken)
     for name in ("remove", "delete"):
         gone = command(name, remove, "remove one with its files", known)
         gone.add_argument("name", help=NAME)
@@ -56,7 +56,7 @@ def add(command: Command) -> None:
     trusted.add_argument("--no", action="store_true", help="end that")
 
 
-def _for(made: argparse.ArgumentParser) -> None:
+def _add_owner_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--user", default="", help="that person's alone")
     made.add_argument("--group", default="", help="that group's alone")
 
@@ -113,13 +113,13 @@ def create(args: argparse.Namespace, home: Home) -> int:
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"{args.file} cannot be read: {error}", hint="name a text file, or - for standard input") from None
     elif not args.json:
-        body = _edited(body)
+        body = _edit_text(body)
     given = {
         "name": args.name,
         "description": args.description or f"Do {args.name} as it is done here.",
         "body": body,
         "is_overwriting": args.force,
-        "owner": _owner(args),
+        "owner": _owner_of(args),
     }
     one = once(home, "skill.create", given)
     return show(args, one, [f"wrote {one['path']}; /{one['name']} uses it from the next message on"])
@@ -152,7 +152,7 @@ def install(args: argparse.Namespace, home: Home) -> int:
         _print_review(found)
     if not args.yes and not _says_yes(f"Install {found['name']}{' and trust it' if args.trust else ''}?"):
         raise BadInput("nothing was installed", hint="--yes installs it without asking")
-    given |= {"source": str(path.resolve()), "owner": _owner(args), "is_overwriting": args.force, "is_trusted": args.trust}
+    given |= {"source": str(path.resolve()), "owner": _owner_of(args), "is_overwriting": args.force, "is_trusted": args.trust}
     one = once(home, "skill.install", given)
     lines = [f"installed {one['path']}"]
     if not one["is_trusted"]:
@@ -195,7 +195,7 @@ def _print_review(found: dict[str, Any]) -> None:
                 say_line(f"  {line}")
 
 
-def _owner(args: argparse.Namespace) -> str:
+def _owner_of(args: argparse.Namespace) -> str:
     if args.user and args.group:
         raise BadInput("it is either a person's or a group's", hint="give --user or --group, not both")
     return f"user:{args.user}" if args.user else f"group:{args.group}" if args.group else ""
@@ -207,7 +207,7 @@ def _says_yes(question: str) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _edited(text: str) -> str:
+def _edit_text(text: str) -> str:
     """What the person makes of a text in an editor."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "nano"
     with tempfile.NamedTemporaryFile("w+", suffix=".md", encoding="utf-8") as file:

@@ -50,7 +50,7 @@ def add(command: Command) -> None:
     watch.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     """Numbers of tasks in one word: `1,2`; an empty one is none."""
     try:
         return [int(part.strip().removeprefix("#")) for part in text.split(",") if part.strip()]
@@ -58,15 +58,15 @@ def _numbers(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(f"{text!r} is not a task's number, or several with commas") from None
 
 
-def _refs(text: str) -> list[str]:
+def _split_refs(text: str) -> list[str]:
     """References in one word, each of which may be the only one."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 # Arguments that may be given several times, or several in one word.
 MANY: dict[str, tuple[str, Callable[[str], list[Any]]]] = {
-    "blocked_by": ("--blocked-by", _numbers),
-    "context_ids": ("--context", _refs),
+    "blocked_by": ("--blocked-by", _parse_numbers),
+    "context_ids": ("--context", _split_refs),
 }
 
 
@@ -75,7 +75,7 @@ MANY: dict[str, tuple[str, Callable[[str], list[Any]]]] = {
 
 def call(args: argparse.Namespace, home: Home) -> int:
     """Call the tool with the arguments and print what it answers."""
-    outcome = tool_command.ask_once(home, args.tool, _arguments(args))
+    outcome = tool_command.ask_once(home, args.tool, _tool_arguments(args))
     if outcome["data"] is None:
         raise NotFound(f"no task {args.id}", hint="owlbox task list shows them")
     return show(args, outcome["data"], outcome["message"])
@@ -85,7 +85,7 @@ def show_list(args: argparse.Namespace, home: Home) -> int:
     """Print tasks as a table."""
     from appliance.clock import iso
 
-    data = tool_command.ask_once(home, args.tool, _arguments(args))["data"]
+    data = tool_command.ask_once(home, args.tool, _tool_arguments(args))["data"]
     if args.json:
         return say_json(data["tasks"])
     if not data["tasks"]:
@@ -119,17 +119,17 @@ def show_until_it_ends(args: argparse.Namespace, home: Home) -> int:
             if task is None:
                 raise NotFound(f"no task {args.id}" if not last else f"task {args.id} was deleted")
             state = {name: task[name] for name in ("status", "claimed_by", "open_blockers", "cancel_ms")}
-            news = [] if state == last else [{"kind": "task", "id": task["id"], **state, "text": _outcome(task)}]
+            news = [] if state == last else [{"kind": "task", "id": task["id"], **state, "text": _describe_outcome(task)}]
             last = state
             is_over = task["status"] in ENDS
-            for line in (*_news(way, task, seen), *news) if is_over else (*news, *_news(way, task, seen)):
-                _print(line, args.json)
+            for line in (*_new_events(way, task, seen), *news) if is_over else (*news, *_new_events(way, task, seen)):
+                _print_event(line, args.json)
             if is_over:
                 return ENDS[task["status"]]
             sleep_s(args.interval / 1000)
 
 
-def _news(way: Reach, task: dict[str, Any], seen: dict[str, int]) -> Iterator[dict[str, Any]]:
+def _new_events(way: Reach, task: dict[str, Any], seen: dict[str, int]) -> Iterator[dict[str, Any]]:
     """Events of the task's threads that were not told yet; `seen` is how far each was read."""
     for one in task["attempts"]:
         thread = one["thread"]
@@ -149,7 +149,7 @@ def _news(way: Reach, task: dict[str, Any], seen: dict[str, int]) -> Iterator[di
 # -- inside -----------------------------------------------------------------------------------------
 
 
-def _arguments(args: argparse.Namespace) -> dict[str, Any]:
+def _tool_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """What was given; an option that was not leaves the tool its default."""
     values = {name: getattr(args, name) for name in args.fields}
     for name, value in values.items():
@@ -160,7 +160,7 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _print(line: dict[str, Any], is_json: bool) -> None:
+def _print_event(line: dict[str, Any], is_json: bool) -> None:
     if is_json:
         say_json(line)
     elif line["kind"] == "task":
@@ -177,7 +177,7 @@ def _print(line: dict[str, Any], is_json: bool) -> None:
         say(f"  {line['attempt']}.{line['seq']} {line['tool'] or line['role']}{mark}: {text}")
 
 
-def _outcome(task: dict[str, Any]) -> str:
+def _describe_outcome(task: dict[str, Any]) -> str:
     """What a task's state has to say."""
     word = {"complete": "output", "failed": "failure", "waiting": "waiting_reason"}.get(task["status"])
     return str(task[word]) if word else ""

@@ -127,7 +127,7 @@ class Answer:
         if name == "accepted":
             self.run = value["run"]
         elif name == "delta":
-            self._write(value["text"])
+            self._write_text(value["text"])
         elif name == "proposal" and self._aside is not None:
             self.end_line()
             say(f"? {value['text']}", self._aside)
@@ -146,9 +146,9 @@ class Answer:
                 say(value["content"], self._aside)
             elif value["kind"] == "tool_use" and self._aside is not None:
                 self.end_line()
-                say(_called(value), self._aside)
+                say(_call_line(value), self._aside)
 
-    def _write(self, text: str, *, is_end: bool = False) -> None:
+    def _write_text(self, text: str, *, is_end: bool = False) -> None:
         if self._out is None or not (text := self._held + text):
             return
         cut = len(text) if is_end or not self._out.isatty() else len(text) - unfinished(text)
@@ -160,9 +160,9 @@ class Answer:
 
     def end_line(self) -> None:
         """What comes next begins a new line."""
-        self._write("", is_end=True)
+        self._write_text("", is_end=True)
         if not self._ends_with_newline:
-            self._write("\n")
+            self._write_text("\n")
 
 
 def ask(reach: Reach, params: dict[str, Any], out: TextIO | None, aside: TextIO | None) -> tuple[Answer, dict[str, Any]]:
@@ -271,20 +271,20 @@ def chat(reach: Reach, thread: str, read_line: Callable[[str], str], paper: Pape
     print("Owlbox. /help shows what you can type.", file=paper.aside)
     kept = [thread]
     try:
-        return _talk(reach, kept, read_line, paper)
+        return _run_talk(reach, kept, read_line, paper)
     finally:
         if kept[0]:
             say(farewell(reach, kept[0]), paper.aside)
 
 
-def _talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], paper: Paper) -> int:
+def _run_talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], paper: Paper) -> int:
     """The same; `kept` holds the thread that is talked in, "" for none yet."""
     aside = paper.aside
     while True:
         if not paper.is_json:
             announce(reach, aside)
         try:
-            text = _message(read_line)
+            text = _read_message(read_line)
         except EOFError:
             print(file=aside)
             return 0
@@ -297,7 +297,7 @@ def _talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], paper:
             if text.startswith("/"):
                 if text in ("/quit", "/exit"):
                     return 0
-                kept[0] = _command(reach, text, kept[0], aside)
+                kept[0] = _run_command(reach, text, kept[0], aside)
                 continue
             kept[0] = converse(reach, text, kept[0], paper)
         except KeyboardInterrupt:
@@ -324,17 +324,17 @@ def retell(reach: Reach, thread: str, aside: TextIO) -> str:
             if event["kind"] == "message":
                 say(f"{'>' if event['role'] == 'user' else ' '} {event['content']}", aside)
             elif event["kind"] == "tool_use":
-                say(_called(event), aside)
+                say(_call_line(event), aside)
     return thread
 
 
-def _called(event: dict[str, Any]) -> str:
+def _call_line(event: dict[str, Any]) -> str:
     """A call of a tool as one line."""
     given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in (event["input"] or {}).items())
     return f"· {event['tool']}({given})"
 
 
-def _message(read_line: Callable[[str], str]) -> str:
+def _read_message(read_line: Callable[[str], str]) -> str:
     lines = [read_line("> ")]
     while lines[-1].endswith("\\"):
         lines[-1] = lines[-1][:-1]
@@ -342,7 +342,7 @@ def _message(read_line: Callable[[str], str]) -> str:
     return "\n".join(lines).strip()
 
 
-def _command(reach: Reach, text: str, thread: str, aside: TextIO) -> str:
+def _run_command(reach: Reach, text: str, thread: str, aside: TextIO) -> str:
     """Run a slash command; returns the thread to go on with."""
     word, _, rest = text.partition(" ")
     if word == "/help":
@@ -430,11 +430,11 @@ def table(rows: Sequence[Sequence[str]], heads: Sequence[str], out: TextIO, cut:
     the first column has a line of its own with the others below it. No other cell is ever cut.
     """
     cells = [list(heads), *[[escape_invisible(" ".join(cell.split()), "line") for cell in row] for row in rows]]
-    for line in _lined(cells, cut, columns(out)):
+    for line in _table_lines(cells, cut, columns(out)):
         say(line, out)
 
 
-def _lined(cells: list[list[str]], cut: Sequence[str], room: int) -> list[str]:
+def _table_lines(cells: list[list[str]], cut: Sequence[str], room: int) -> list[str]:
     """A table as lines, the row of `cells` that has the heads first."""
     widths = [max(breadth(row[i]) for row in cells) for i in range(len(cells[0]))]
     over = sum(widths) + len(GAP) * (len(widths) - 1) - room if room else 0
@@ -443,7 +443,7 @@ def _lined(cells: list[list[str]], cut: Sequence[str], room: int) -> list[str]:
         widths[wide], over = widths[wide] - 1, over - 1
     if over > 0 and len(widths) > 1:
         firsts = [clipped(row[0], room) if 0 in soft else row[0] for row in cells]
-        rest = _lined([row[1:] for row in cells], cut, max(1, room - len(GAP)))
+        rest = _table_lines([row[1:] for row in cells], cut, max(1, room - len(GAP)))
         each = len(rest) // len(cells)  # lines that each row came to
         return [one for n, first in enumerate(firsts) for one in (first, *(GAP + line for line in rest[n * each : (n + 1) * each]))]
     kept = [[clipped(cell, widths[i]) if i in soft else cell for i, cell in enumerate(row)] for row in cells]
@@ -471,7 +471,7 @@ class Progress:
         if is_screen:
             if now_s - self._drawn_s < REDRAW_S and part == self._shown:
                 return
-            self._out.write("\r" + self._bar(done, total, part, now_s - self._start[0]) + "\x1b[K")
+            self._out.write("\r" + self._bar_line(done, total, part, now_s - self._start[0]) + "\x1b[K")
         else:
             part = part // 25 * 25
             if part == self._shown:
@@ -491,7 +491,7 @@ class Progress:
         self._out.write(f"\r{stage:<20} [{'#' * (20 * done // max(1, of)):<20}] {done} of {of}\x1b[K")
         self._out.flush()
 
-    def _bar(self, done: int, total: int, part: int, spent_s: float) -> str:
+    def _bar_line(self, done: int, total: int, part: int, spent_s: float) -> str:
         """One line of at most 79 columns."""
         mb, rate = 1_000_000, (done - self._start[1]) / spent_s if spent_s > 1 else 0.0
         speed = f" {rate / mb:.1f} MB/s" if rate else ""

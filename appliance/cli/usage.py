@@ -43,26 +43,26 @@ def add_remote(command: Command, known: Any) -> None:
 def usage(args: argparse.Namespace, home: Home) -> int:
     """Sums, or requests one by one."""
     if args.requests:
-        return _requests(args, home)
+        return _show_requests(args, home)
     found = once(home, "usage.sums", {"by": args.by, "days": args.days, "person": args.person, "session": args.session})
     heads = [args.by, "requests", "prompt", "cached", "output", "cost"]
-    rows = [_row(one, one["name"] or OWN) for one in found]
+    rows = [_usage_row(one, one["name"] or OWN) for one in found]
     if len(found) > 1:
         total = {name: sum(one[name] for one in found) for name in found[0] if name != "name"}
-        rows.append(_row(total, "together"))
+        rows.append(_usage_row(total, "together"))
     return show(args, found, Table(rows, heads, empty="no requests"))
 
 
-def _row(one: dict[str, Any], name: str) -> list[str]:
-    return [name, *(str(one[key]) for key in ("requests", "prompt", "cached", "output")), _cost(one)]
+def _usage_row(one: dict[str, Any], name: str) -> list[str]:
+    return [name, *(str(one[key]) for key in ("requests", "prompt", "cached", "output")), _format_cost(one)]
 
 
-def _cost(one: dict[str, Any]) -> str:
+def _format_cost(one: dict[str, Any]) -> str:
     unknown = f" and {one['unpriced']} of unknown price" if one["unpriced"] else ""
     return f"{dollars(one['cost_micros'])}{unknown}"
 
 
-def _requests(args: argparse.Namespace, home: Home) -> int:
+def _show_requests(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "usage.requests", {"person": args.person or None, "limit": max(1, min(args.limit, LATELY * 2))})
     rows = []
     for one in found:
@@ -100,7 +100,7 @@ def remote(args: argparse.Namespace, home: Home) -> int:
         return say_json(found)
     problems = [one for one in found if one.get("problem")]
     rows = [
-        [one["name"], str(one["window"] or "?"), _price(one["input_usd"]), _price(one["output_usd"])]
+        [one["name"], str(one["window"] or "?"), _format_price(one["input_usd"]), _format_price(one["output_usd"])]
         for one in found
         if not one.get("problem")
     ]
@@ -143,5 +143,5 @@ def dollars(micros: int) -> str:
     return f"${value:.2f}" if micros == 0 or value >= 0.1 else f"${value:.4f}"
 
 
-def _price(usd: float | None) -> str:
+def _format_price(usd: float | None) -> str:
     return "?" if usd is None else f"{usd:g}"

@@ -119,7 +119,7 @@ def listing(args: argparse.Namespace, home: Home) -> int:
     """Workers as a table."""
     params = {"status": getattr(args, "status", ""), "limit": getattr(args, "limit", 20), "offset": getattr(args, "offset", 0)}
     found = once(home, "worker.list", params)
-    rows = [[w["id"], w["mode"], _state(w), _at(w["started_ms"])[5:], _seen(w)] for w in found]
+    rows = [[w["id"], w["mode"], _describe_state(w), _format_time(w["started_ms"])[5:], _format_heartbeat(w)] for w in found]
     return show(
         args,
         found,
@@ -139,12 +139,12 @@ def view(args: argparse.Namespace, home: Home) -> int:
         return say_json(worker)
     facts = {
         "id": worker["id"],
-        "state": _state(worker) + (f": {worker['reason']}" if worker["reason"] else ""),
+        "state": _describe_state(worker) + (f": {worker['reason']}" if worker["reason"] else ""),
         "pid": f"{worker['pid']} on {worker['host']}",
         "mode": worker["mode"] + (f", only task {worker['task']}" if worker["task"] else ""),
-        "started": _at(worker["started_ms"]),
-        "last seen": _at(worker["beat_ms"]),
-        "ended": _at(worker["ended_ms"]) if worker["ended_ms"] else "",
+        "started": _format_time(worker["started_ms"]),
+        "last seen": _format_time(worker["beat_ms"]),
+        "ended": _format_time(worker["ended_ms"]) if worker["ended_ms"] else "",
         "works on": "; ".join(f"task {c['task']} ({c['name']}), thread {c['run'] or 'none yet'}" for c in worker["claims"]),
         "log": worker["log"] or "none: it runs in the foreground",
     }
@@ -212,18 +212,18 @@ def log(args: argparse.Namespace, home: Home) -> int:
             found = way.call("worker.log", {"id": found["id"], "after": found["size_bytes"]})
 
 
-def _state(worker: dict[str, Any]) -> str:
+def _describe_state(worker: dict[str, Any]) -> str:
     """As people say it: one whose process is gone and that nobody has buried yet is no running one."""
     return "gone" if worker["status"] == "running" and not worker["is_alive"] else str(worker["status"])
 
 
-def _at(at_ms: int) -> str:
+def _format_time(at_ms: int) -> str:
     from appliance.clock import iso
 
     return iso(at_ms)[:16]
 
 
-def _seen(worker: dict[str, Any]) -> str:
+def _format_heartbeat(worker: dict[str, Any]) -> str:
     """How long ago it gave a sign of life; "" for one that has ended."""
     from appliance.clock import now_ms
 

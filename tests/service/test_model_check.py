@@ -137,15 +137,15 @@ def test_the_command_suggests_what_still_reads_along() -> None:
     assert shelf.TALKS == model_check.TALKS
     found = {"model": "SmolLM2-135M-Instruct.Q4_1", "advice": "larger", "free_mb": 3000, "decode_tokens_per_s": 80.0}
     known = [replace(m, fits="yes") for m in catalogue.listing(Home(Path("/nowhere")))]
-    assert shelf._next(found, known) == (
+    assert shelf._suggest_next(found, known) == (
         "Next: granite-4.0-350m is larger and may still write about 21 tokens/s: "
         "owlbox model add granite-4.0-350m, then owlbox model bench granite-4.0-350m"
     )
-    assert shelf._next({**found, "decode_tokens_per_s": 12.0}, known) == ""
-    assert shelf._next({**found, "free_mb": 300}, known) == ""
-    assert shelf._next({**found, "advice": "smaller"}, known) == "There is no smaller model in the catalogue."
+    assert shelf._suggest_next({**found, "decode_tokens_per_s": 12.0}, known) == ""
+    assert shelf._suggest_next({**found, "free_mb": 300}, known) == ""
+    assert shelf._suggest_next({**found, "advice": "smaller"}, known) == "There is no smaller model in the catalogue."
     slow = {**found, "model": "granite-4.1-3b-Q4_K_M", "advice": "smaller"}
-    assert shelf._next(slow, known).startswith("Next: granite-4.0-1b is smaller: owlbox model add granite-4.0-1b")
+    assert shelf._suggest_next(slow, known).startswith("Next: granite-4.0-1b is smaller: owlbox model add granite-4.0-1b")
 
 
 # -- over a real broker -------------------------------------------------------------------------------
