@@ -59,7 +59,7 @@ class Courier:
         self._quiet = quiet
         self._notices = notices
         self._passed = passed
-        self._rounds = Rounds("courier", self._round, "letters", LOG)
+        self._rounds = Rounds("courier", self._deliver_due, "letters", LOG)
         self._state = threading.Condition()  # over what follows
         self._channels: dict[str, Channel] = {}
         self._lanes: dict[str, ThreadPoolExecutor] = {}
@@ -99,7 +99,7 @@ class Courier:
         """Send what is due now and wait for it, in a process that ends soon and did not `start`."""
         end_s = monotonic_s() + limit_s
         while monotonic_s() < end_s:
-            self._round()
+            self._deliver_due()
             with self._state:
                 queued = list(self._queued.values())
             if not queued:
@@ -125,22 +125,22 @@ class Courier:
         with self._state:
             is_done = self._state.wait_for(lambda: not self._sending, max(0.0, end_s - monotonic_s()))
         try:
-            self._pay(is_last=True)
+            self._record_owed(is_last=True)
         except OwlError as error:
             LOG.error("not recorded: what became of %d letters: %s", len(self._owed), error)
             return False
         return is_done
 
-    def _round(self) -> float | None:
+    def _deliver_due(self) -> float | None:
         """Hand everything that is due to its channel; how long to sleep then, None until somebody rings."""
-        self._pay()
+        self._record_owed()
         with self._state:
             mine = set(self._queued)
         for posting in self._outbox.recover(mine, self._is_idempotent):
             LOG.warning("letter %d: %s", posting.id, posting.error)
         ready, next_ms = self._outbox.due()
         if any(posting.held_ms is not None for posting in ready):
-            self._gather(mine)
+            self._gather_withheld(mine)
             ready, next_ms = self._outbox.due()
         for posting in ready:
             if posting.id not in mine:
@@ -177,7 +177,7 @@ class Courier:
                 lane = self._lanes.get(address.channel)
                 if lane is None:
                     lane = self._lanes[address.channel] = ThreadPoolExecutor(1, f"to-{address.channel}")
-                self._queued[posting.id] = lane.submit(self._work, posting, address)
+                self._queued[posting.id] = lane.submit(self._deliver_recorded, posting, address)
         if not is_open:
             self._outbox.put_off(posting.id, f"channel {address.channel} is not open")
             self.wake()
@@ -194,7 +194,9 @@ class Courier:
         channel, _, place = wanted.partition("/")
         if letter.channel and channel != TUI:
             same = found(letter.context, channel=channel, session=letter.session) if letter.session and not place else []
-            return next(iter([*same, *self.at(letter.context, wanted)]), _own(letter) if channel == LOCAL else Address(channel))
+            return next(
+                iter([*same, *self.at(letter.context, wanted)]), _own_conversation(letter) if channel == LOCAL else Address(channel)
+            )
         mine = found(letter.context, session=letter.session) if letter.session else []
         addresses = [*mine, *found(letter.context)]
         if channel == TUI and self._notices is not None and self._notices.has_screen(letter.person):
@@ -204,7 +206,7 @@ class Courier:
         elif wanted:
             addresses = [*self.at(letter.context, wanted), *addresses]
         if letter.context == f"user:{letter.person}":
-            addresses = [one for one in addresses if one.session] + [_own(letter)]
+            addresses = [one for one in addresses if one.session] + [_own_conversation(letter)]
         is_open = self.channels()
         return next((one for one in addresses if one.channel in is_open), None)
 
@@ -214,7 +216,7 @@ class Courier:
         known = self._outbox.addresses(context, channel=LOCAL if channel == TUI else channel)
         return [one for one in known if place in ("", DIRECT) or place in one.session.split(":")]
 
-    def _gather(self, mine: set[int]) -> None:
+    def _gather_withheld(self, mine: set[int]) -> None:
         """Say what was held back for one conversation all at once."""
         if self._quiet is None:
             return
@@ -228,7 +230,7 @@ class Courier:
             if len(group) > 1:
                 self._outbox.join(group, together([one.letter.text for one in group]))
 
-    def _work(self, posting: Posting, address: Address) -> None:
+    def _deliver_recorded(self, posting: Posting, address: Address) -> None:
         """In the lane: deliver one letter and record what became of it."""
         with self._state:
             channel = self._channels.get(address.channel)
@@ -236,7 +238,7 @@ class Courier:
         try:
             if channel is not None:  # else it was closed meanwhile, and another is chosen
                 with log.correlated(posting.letter.correlation):
-                    self._send(posting, address, channel)
+                    self._send_posting(posting, address, channel)
         except Exception:
             LOG.exception("letter %d", posting.id)
         finally:
@@ -247,7 +249,7 @@ class Courier:
                 self._state.notify_all()
             self.wake()
 
-    def _send(self, posting: Posting, address: Address, channel: Channel) -> None:
+    def _send_posting(self, posting: Posting, address: Address, channel: Channel) -> None:
         letter = posting.letter
         try:
             message = Outbound(
@@ -269,14 +271,14 @@ class Courier:
         if not is_ours:
             return  # it was decided otherwise
         self._passed(Step.LETTER_TAKEN)
-        work = self._deliver(posting.id, message, address.channel, channel)
+        work = self._deliver_message(posting.id, message, address.channel, channel)
         try:
             work()
         except OwlError as error:  # it must not go out again meanwhile
             LOG.error("letter %d: what became of it is kept for later: %s", posting.id, error)
             self._owed.append(Owed(posting.id, work, monotonic_s() + RETRY_S))
 
-    def _deliver(self, letter_id: int, message: Outbound, name: str, channel: Channel) -> Callable[[], object]:
+    def _deliver_message(self, letter_id: int, message: Outbound, name: str, channel: Channel) -> Callable[[], object]:
         """Give a letter to its channel; what is to be recorded then."""
         put_off = partial(self._outbox.put_off, letter_id)
         try:
@@ -293,13 +295,13 @@ class Courier:
             LOG.exception("letter %d: channel %s failed", letter_id, name)
             return partial(put_off, f"{type(error).__name__}: {error}", may_repeat=not channel.is_idempotent)
         self._passed(Step.LETTER_DELIVERED)
-        return partial(self._sent, letter_id)
+        return partial(self._record_sent, letter_id)
 
-    def _sent(self, letter_id: int) -> None:
+    def _record_sent(self, letter_id: int) -> None:
         self._outbox.end(letter_id, SENT)
         self._passed(Step.LETTER_SENT)
 
-    def _pay(self, *, is_last: bool = False) -> None:
+    def _record_owed(self, *, is_last: bool = False) -> None:
         """Make the records that could not be made before, as far as it is time again."""
         for owed in list(self._owed):
             if is_last or owed.due_s <= monotonic_s():
@@ -309,6 +311,6 @@ class Courier:
                     self._queued.pop(owed.letter, None)
 
 
-def _own(letter: Letter) -> Address:
+def _own_conversation(letter: Letter) -> Address:
     """The conversation that a person always has here; none in particular for what is a group's."""
     return Address(LOCAL, f"{LOCAL}:{letter.person}" if letter.context == f"user:{letter.person}" else "")

@@ -68,12 +68,12 @@ class Drops:
         """Do what every file asks for; how many were done. What the queue or the disk has no room for stays, and is raised."""
         count, later = 0, None
         with self._guard:
-            for context, folder in self._folders():
+            for context, folder in self._context_folders():
                 try:
-                    with _opened(folder) as handle:
-                        for name in _waiting(handle):
+                    with _open_folder(folder) as handle:
+                        for name in _waiting_files(handle):
                             try:
-                                count += self._take(context, folder, handle, name)
+                                count += self._take_file(context, folder, handle, name)
                             except OwlError as error:
                                 later = later or error
                             except OSError as error:
@@ -84,7 +84,7 @@ class Drops:
             raise later
         return count
 
-    def _folders(self) -> Iterator[tuple[str, Path]]:
+    def _context_folders(self) -> Iterator[tuple[str, Path]]:
         """The folders by the context they stand for; a link is none."""
         for name, kind in FOLDERS.items():
             parent = self.root / name
@@ -98,22 +98,22 @@ class Drops:
 
     # -- one file -----------------------------------------------------------------------------------
 
-    def _take(self, context: str, folder: Path, handle: int, name: str) -> bool:
+    def _take_file(self, context: str, folder: Path, handle: int, name: str) -> bool:
         """Do what a file asks for, then remove it; False when it was put into bad/, or another of its name is not done yet."""
         # First under a name of ours, so that what is removed is what was read, whatever is put there meanwhile.
-        claimed = name if name.startswith(CLAIMED) else _claimed(name)
+        claimed = name if name.startswith(CLAIMED) else _claimed_name(name)
         if claimed != name:
-            if _exists(claimed, handle):
+            if _file_exists(claimed, handle):
                 return False
             os.rename(name, claimed, src_dir_fd=handle, dst_dir_fd=handle)
         plain = claimed.removeprefix(CLAIMED)
         try:
-            raw, mtime_ns = _read(claimed, handle, self.root.stat().st_uid)
-            request = _parsed(raw, mtime_ns // 1_000_000)
+            raw, mtime_ns = _read_file(claimed, handle, self.root.stat().st_uid)
+            request = _parse_request(raw, mtime_ns // 1_000_000)
             mark = hashlib.sha256(b"%s\0%d\0" % (os.fsencode(plain), mtime_ns) + raw).hexdigest()[:32]
-            self._perform(context, request, mark)
+            self._perform_request(context, request, mark)
         except WRONG as error:
-            self._refuse(folder, handle, claimed, error)
+            self._refuse_file(folder, handle, claimed, error)
             return False
         self._passed(Step.DROP_TAKEN)
         os.unlink(claimed, dir_fd=handle)
@@ -121,7 +121,7 @@ class Drops:
         LOG.info("took a %s of %s", request["kind"], context, extra={"file": plain})
         return True
 
-    def _perform(self, context: str, request: dict[str, Any], mark: str) -> None:
+    def _perform_request(self, context: str, request: dict[str, Any], mark: str) -> None:
         given = dict(request)
         kind, claim, own = given.pop("kind", None), given.pop("context", context), given.pop("id", "")
         if not isinstance(kind, str) or kind not in self._kinds:
@@ -135,7 +135,7 @@ class Drops:
         with self._store.write(durable=True):
             act(**bound, context=context, key=f"drop:{context}:{f'id:{own}' if own else mark}")
 
-    def _refuse(self, folder: Path, handle: int, name: str, error: OwlError) -> None:
+    def _refuse_file(self, folder: Path, handle: int, name: str, error: OwlError) -> None:
         """Put a file into bad/, with the reason beside it."""
         plain = name.removeprefix(CLAIMED)
         LOG.warning("refused %s: %s", folder / plain, error)
@@ -143,13 +143,13 @@ class Drops:
             os.mkdir(BAD, 0o700, dir_fd=handle)
         except FileExistsError:
             pass
-        with _opened(folder / BAD) as bad:
-            free = next(n for n in (plain, *(f"{plain}.{i}" for i in range(1, 10_000))) if not _exists(n, bad))
+        with _open_folder(folder / BAD) as bad:
+            free = next(n for n in (plain, *(f"{plain}.{i}" for i in range(1, 10_000))) if not _file_exists(n, bad))
             os.rename(name, free, src_dir_fd=handle, dst_dir_fd=bad)
             why = os.open(f"{free}.why", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=bad)
             with open(why, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(f"{error}\n")
-            _prune(bad)
+            _prune_refused(bad)
 
     # -- what a file may ask for --------------------------------------------------------------------
 
@@ -237,14 +237,14 @@ class Drops:
             raise Refused(f"{context} has no thread {run}")
 
 
-def _claimed(name: str) -> str:
+def _claimed_name(name: str) -> str:
     """A name of ours for a file while it is being taken; short enough for any name."""
     claimed = CLAIMED + name
     return claimed if len(os.fsencode(claimed)) <= 240 else CLAIMED + hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _open_folder(folder: Path) -> Iterator[int]:
     """A folder itself, not one that a link leads to, for as long as its files are worked on."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -253,7 +253,7 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def _waiting(handle: int) -> list[str]:
+def _waiting_files(handle: int) -> list[str]:
     """What lies in a folder to be taken: what was begun before, then the oldest first."""
     found = []
     with os.scandir(handle) as items:
@@ -266,7 +266,7 @@ def _waiting(handle: int) -> list[str]:
     return [name for _, _, name in sorted(found)]
 
 
-def _read(name: str, handle: int, owner: int) -> tuple[bytes, int]:
+def _read_file(name: str, handle: int, owner: int) -> tuple[bytes, int]:
     """A plain file of the home's owner, whole, and when it was written."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
@@ -288,7 +288,7 @@ def _read(name: str, handle: int, owner: int) -> tuple[bytes, int]:
         os.close(file)
 
 
-def _parsed(raw: bytes, at_ms: int) -> dict[str, Any]:
+def _parse_request(raw: bytes, at_ms: int) -> dict[str, Any]:
     """The object in a file; Busy while one that holds none is so young that it may still be written to."""
     try:
         found = json.loads(raw)
@@ -301,7 +301,7 @@ def _parsed(raw: bytes, at_ms: int) -> dict[str, Any]:
     return found
 
 
-def _exists(name: str, handle: int) -> bool:
+def _file_exists(name: str, handle: int) -> bool:
     try:
         os.stat(name, dir_fd=handle, follow_symlinks=False)
     except FileNotFoundError:
@@ -309,7 +309,7 @@ def _exists(name: str, handle: int) -> bool:
     return True
 
 
-def _prune(bad: int) -> None:
+def _prune_refused(bad: int) -> None:
     """Keep the newest files only: a program that writes nonsense all day must not fill the disk."""
     with os.scandir(bad) as items:
         files = sorted((item.stat(follow_symlinks=False).st_ctime_ns, item.name) for item in items if item.name.endswith(".why"))

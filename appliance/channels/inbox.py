@@ -120,7 +120,7 @@ class Inbox:
         marks = list(inbound.marks)
         if inbound.own_chars is not None and 0 <= inbound.own_chars < len(inbound.text):
             marks.append(("document", "piped in with the message"))
-        if called := self._called(inbound):
+        if called := self._parse_call(inbound):
             shown |= {"rendered": called["text"], "own": 0}
             marks += [] if called["is_trusted"] else [("skill", called["name"])]
         with self._store.write(durable=True) as execute:
@@ -159,7 +159,7 @@ class Inbox:
             self._loops.inject(run, loop)
         return Accepted(run, loop, event.seq, is_new=True)
 
-    def _called(self, inbound: Inbound) -> Called | None:
+    def _parse_call(self, inbound: Inbound) -> Called | None:
         """What a message `/name words` stands for, None for any other; BadInput with the usage when a word is missing."""
         if self._skills is None or not inbound.text.startswith("/"):
             return None
@@ -195,10 +195,10 @@ class Inbox:
             return
         for one in self._runs.queue(loop.run):
             if one.id < loop_id and one.status == WAITING and one.process == self._runs.process:
-                self._start(one)  # accepted before: first come, first served, whoever gets here first
-        self._start(loop)
+                self._start_loop(one)  # accepted before: first come, first served, whoever gets here first
+        self._start_loop(loop)
 
-    def _start(self, loop: Loop) -> None:
+    def _start_loop(self, loop: Loop) -> None:
         loop_id = loop.id
         with self._guard:
             is_closing = self._is_closing
@@ -210,7 +210,7 @@ class Inbox:
                     self._cancels[one.id] = CancelToken()
                     queue.append(one)
                 if is_idle:
-                    self._pool.submit(self._work, queue[0])
+                    self._pool.submit(self._work_loop, queue[0])
         if is_closing:
             self._loops.settle(loop.session, partial(self._runs.release, loop_id))
             self.feed.put(loop_id, LATER)
@@ -233,18 +233,18 @@ class Inbox:
 
     def stop(self, run: str) -> bool:
         """Stop what runs or waits in a thread; False when there is nothing."""
-        is_hit = self._cancel(run)
+        is_hit = self._cancel_loops(run)
         # What waited may have been decided, and gone on with, between the two looks.
-        if self._abandon(run) or self._cancel(run) or is_hit:
+        if self._abandon_decision(run) or self._cancel_loops(run) or is_hit:
             return True
         self._require_ours(run)
         return False
 
-    def _abandon(self, run: str) -> bool:
+    def _abandon_decision(self, run: str) -> bool:
         """Give up what waits for a decision in a thread."""
         return self._approvals is not None and self._approvals.abandon(run)
 
-    def _cancel(self, run: str) -> bool:
+    def _cancel_loops(self, run: str) -> bool:
         with self._guard:
             tokens = dict(self._cancels)
         hit = [token for loop_id, token in tokens.items() if self._runs.loop(loop_id).run == run]
@@ -268,7 +268,7 @@ class Inbox:
             if loop.status == RUNNING and token is not None:
                 token.set()
                 return True
-        if self._abandon(run):
+        if self._abandon_decision(run):
             return True
         self._require_ours(run)
         return False
@@ -314,21 +314,21 @@ class Inbox:
         for loop_id in list(self._cancels):
             self.feed.put(loop_id, LATER)
 
-    def _work(self, loop: Loop) -> None:
+    def _work_loop(self, loop: Loop) -> None:
         with self._guard:
             cancel = self._cancels[loop.id]
         end = LoopEnded(FAILED, "failed", "internal error")
         with log.correlated(loop.correlation):
             try:
                 self._loops.pay(loop.session)
-                end = self._locked(loop, cancel)
+                end = self._answer_locked(loop, cancel)
             except OwlError as error:
                 end = LoopEnded(FAILED, error.outcome, str(error))
                 LOG.error("loop %d of run %s: %s", loop.id, loop.run, error)
             except Exception:
                 LOG.exception("loop %d of run %s failed", loop.id, loop.run)
             finally:
-                self._next(loop, is_late=end is LATER)
+                self._begin_next(loop, is_late=end is LATER)
                 self.feed.put(loop.id, end)
                 if end.status == PROPOSED:
                     self._loops.settle(loop.session, partial(self._put_down, loop))
@@ -372,7 +372,7 @@ class Inbox:
             )
             self._outbox.put(letter, sources=(f"run:{loop.run}",))
 
-    def _next(self, loop: Loop, *, is_late: bool) -> None:
+    def _begin_next(self, loop: Loop, *, is_late: bool) -> None:
         """This prompt is done with, or put off: begin the session's next one."""
         with self._guard:
             del self._cancels[loop.id]
@@ -383,22 +383,22 @@ class Inbox:
             if not queue:
                 del self._queues[loop.session]
             elif not self._is_closing:
-                self._pool.submit(self._work, queue[0])
+                self._pool.submit(self._work_loop, queue[0])
 
-    def _locked(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
+    def _answer_locked(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
         try:
             try:
                 if self._runs.paused_loop(loop.run) is not None:
                     self._held.add(loop.run)
                     return HELD
-                is_ours = self._begin(loop, cancel)
+                is_ours = self._begin_prompt(loop, cancel)
             except OwlError as error:
-                return self._unbegun(loop, error)
-            return self._loops.answer(loop, cancel) if is_ours else self._follow(loop, cancel)
+                return self._end_unbegun(loop, error)
+            return self._loops.answer(loop, cancel) if is_ours else self._follow_answer(loop, cancel)
         finally:
-            self._loops.settle(loop.session, partial(self._unlock, loop))
+            self._loops.settle(loop.session, partial(self._release_lock, loop))
 
-    def _begin(self, loop: Loop, cancel: CancelToken) -> bool:
+    def _begin_prompt(self, loop: Loop, cancel: CancelToken) -> bool:
         """Take the session's turn, then the prompt; False when somebody else has taken that.
 
         One turn per session across processes; here the queue saw to it already. A dead holder is passed
@@ -406,7 +406,7 @@ class Inbox:
         """
         if cancel.is_set():
             raise Cancelled("stopped before it began")
-        while not self._take(loop):
+        while not self._take_lock(loop):
             if self._runs.loop(loop.id).status != WAITING:
                 return False
             if cancel.wait(LOCK_POLL_S):
@@ -417,7 +417,7 @@ class Inbox:
             return False
         return True
 
-    def _unbegun(self, loop: Loop, error: OwlError) -> LoopEnded:
+    def _end_unbegun(self, loop: Loop, error: OwlError) -> LoopEnded:
         """How a prompt ends that was not begun: "failed" only once that is on record, or it would be answered after all."""
         if isinstance(error, Cancelled):
             if self._is_closing:
@@ -439,7 +439,7 @@ class Inbox:
             return LATER
         return end
 
-    def _follow(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
+    def _follow_answer(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
         """Show an answer that another process gives, as it is stored."""
         seen = self._runs.record.seq(loop.prompt)
         while True:
@@ -460,7 +460,7 @@ class Inbox:
 
     # -- the turn lock ------------------------------------------------------------------------------
 
-    def _take(self, loop: Loop) -> bool:
+    def _take_lock(self, loop: Loop) -> bool:
         held = "SELECT process FROM turn_locks WHERE session = ?"
         found = self._store.value(held, (loop.session,))
         if found and found != self._runs.process and is_alive(str(found)):
@@ -476,7 +476,7 @@ class Inbox:
             )
         return True
 
-    def _unlock(self, loop: Loop) -> None:
+    def _release_lock(self, loop: Loop) -> None:
         with self._store.write() as execute:
             execute(
                 "DELETE FROM turn_locks WHERE session = ? AND loop = ? AND process = ?", (loop.session, loop.id, self._runs.process)

@@ -39,7 +39,7 @@ class Local:
 
     def deliver(self, message: Outbound) -> None:
         """Put it into its thread and tell those who follow; Busy while the thread is being answered."""
-        run = self._found(message.run)
+        run = self._find_thread(message.run)
         is_followed = self._notices.is_followed(message.person)
         seq = int(message.metadata.get(SEQ) or 0) if run else 0
         with self._outbox.handing_over(message.key, SENT if run or message.session or is_followed else LOGGED) as is_new:
@@ -47,7 +47,7 @@ class Local:
                 return
             run = run or self._last_chat(message)
             if run and not seq:
-                seq = self._append(run, message)
+                seq = self._append_message(run, message)
         self._notices.put(Notice(message.person, message.text, run, seq, now_ms(), message.key))
         if run:
             LOG.info("event %d of thread %s waits to be read", seq, run, extra={"session": message.session})
@@ -69,7 +69,7 @@ class Local:
         self._runs.end(made, "ok")  # nobody waits for anything there
         return made
 
-    def _append(self, run: str, message: Outbound) -> int:
+    def _append_message(self, run: str, message: Outbound) -> int:
         if self._runs.is_answering(run):
             raise Busy(f"thread {run} is being answered")
         more = {"attachment": message.attachment} if message.attachment else {}
@@ -85,7 +85,7 @@ class Local:
         )
         return self._runs.append(event).seq
 
-    def _found(self, run: str) -> str:
+    def _find_thread(self, run: str) -> str:
         """The thread, "" for none and for one that is gone."""
         try:
             return self._runs.get(run).id if run else ""

@@ -26,12 +26,12 @@ class PreferredChannel:
         kind, _, name = context.partition(":")
         own = self._box / f"{kind}s" / name / PERSON
         for path in (own, self._box / PERSON):
-            if name not in ("", ".", "..") and "/" not in name and (found := _named(path)):
+            if name not in ("", ".", "..") and "/" not in name and (found := _read_channel(path)):
                 return found
         return ""
 
 
-def _named(path: Path) -> str:
+def _read_channel(path: Path) -> str:
     """The preferred channel that a document names, in its front matter or on a line; "" for none."""
     try:
         with path.open("rb") as file:
@@ -42,12 +42,12 @@ def _named(path: Path) -> str:
     except BadInput:
         front, body = {}, text
     if isinstance(given := front.get("preferred_channel"), str):
-        return _lowered(given.strip())
+        return _lower_channel(given.strip())
     found = PREFERRED.search(markdown.visible(body))
-    return _lowered(found[1]) if found else ""
+    return _lower_channel(found[1]) if found else ""
 
 
-def _lowered(channel: str) -> str:
+def _lower_channel(channel: str) -> str:
     """The channel in small letters; a place of it is called as its service calls it."""
     name, slash, place = channel.partition("/")
     return f"{name.lower()}{slash}{place}"

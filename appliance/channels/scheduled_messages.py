@@ -76,9 +76,9 @@ class ScheduledMessages:
             return self.say_in(due, session)
         if self._lineage.has_job(due.key):
             return Done("begun already", "running")
-        session = known.session if self._exists(known.session) else f"local:{known.person or 'owl'}"
+        session = known.session if self._session_exists(known.session) else f"local:{known.person or 'owl'}"
         with self._jobs.store.write():
-            if not self._exists(session):
+            if not self._session_exists(session):
                 self._runs.open_session(session, known.person, known.context or f"user:{known.person}")
         text = known.action.text or known.name
         given = Given(timeout_s=self._settings().timeout_s, marks=self._runs.marks.carried(f"schedule:{known.ref}"))
@@ -106,7 +106,7 @@ class ScheduledMessages:
         except OwlError as error:
             LOG.error("an answer that takes too long could not be stopped: %s", error)
 
-    def _exists(self, session: str) -> bool:
+    def _session_exists(self, session: str) -> bool:
         try:
             return bool(session) and bool(self._runs.session(session))
         except NotFound:

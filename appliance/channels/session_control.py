@@ -93,10 +93,10 @@ class Control:
         inbound = Inbound(CHANNEL, user, prompt.text, message_id, now_ms(), mode=prompt.mode)
         if prompt.run:
             known = replace(inbound, thread=self.runs.get(prompt.run).id)
-            return self.inbox.accept(known, correlation, partial(self._continued, prompt))
+            return self.inbox.accept(known, correlation, partial(self._continue_run, prompt))
         return self.inbox.accept(replace(inbound, alias=prompt.alias, settings=replace(settings, layout="entries")), correlation)
 
-    def _continued(self, prompt: Prompt) -> str:
+    def _continue_run(self, prompt: Prompt) -> str:
         """The run that a prompt continues, or a fork of it, set as it wants; its id."""
         run = self.branches.fork(prompt.run, alias=prompt.alias) if prompt.is_fork else self.runs.get(prompt.run)
         given = {name: value for name, value in asdict(prompt.settings).items() if value != getattr(RunSettings(), name)}
@@ -212,11 +212,11 @@ class Control:
                 hint=f"owlbox session archive {found.id} puts it away; owlbox session close {found.id} --final closes it",
             )
         if found.status != "closing":
-            if not self._busy(found, PROPOSED):
+            if not self._busy_runs(found, PROPOSED):
                 return self.sessions.move(found.id, "closed")
             found = self.sessions.move(found.id, "closing")
         self.inbox.clear(found.id)
-        for run in self._busy(found, PROPOSED):
+        for run in self._busy_runs(found, PROPOSED):
             try:
                 self.inbox.stop(run.id)
             except Conflict:
@@ -224,7 +224,7 @@ class Control:
             for loop in self.runs.queue(run.id):
                 if loop.status == WAITING:  # a task's, which no worker has taken up
                     self.runs.end_loop(loop, STOPPED, "cancelled")
-        if not self._busy(found, PROPOSED):
+        if not self._busy_runs(found, PROPOSED):
             self.sessions.rest(found.id)
         return self.sessions.get(found.id)
 
@@ -240,13 +240,13 @@ class Control:
         self._forget(found.id)
         return count
 
-    def _busy(self, session: Session, until: int = RUNNING) -> list[Run]:
+    def _busy_runs(self, session: Session, until: int = RUNNING) -> list[Run]:
         """The runs of a session with prompts that are open: waiting, or as far as this status."""
         runs = self.runs.listing(session=session.id, limit=100_000)
         return [run for run in runs if any(loop.status <= until for loop in self.runs.queue(run.id))]
 
     def _require_rest(self, session: Session) -> None:
-        if busy := self._busy(session):
+        if busy := self._busy_runs(session):
             raise Conflict(f"thread {busy[0].id} of session {session.id} is being answered", hint="wait for it, or stop it first")
 
 

@@ -34,13 +34,13 @@ FED_S = 1.0
 
 def admit(text: str) -> list[str]:
     """The arguments for our own parser; [] for no command at all, BadInput for anything that is not allowed."""
-    words = _words(text)
+    words = _split_words(text)
     if not words:
         return []
     command = next((c for c in (tuple(words[:2]), tuple(words[:1])) if c in ALLOWED), None)
     if command is None:
         raise BadInput(f"{' '.join(words[:2])[:60]!r} is not offered over ssh", hint=f"there are {offer()}")
-    options, rest = _sort(words[len(command) :], {**EVERYWHERE, **ALLOWED[command]})
+    options, rest = _sort_options(words[len(command) :], {**EVERYWHERE, **ALLOWED[command]})
     return [*command, *options, *(["--", *rest] if rest else [])]
 
 
@@ -58,7 +58,7 @@ def is_fed(stdin: int) -> bool:
     return os.isatty(stdin) or bool(select.select([stdin], [], [], FED_S)[0])
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
@@ -66,7 +66,7 @@ def _words(text: str) -> list[str]:
         return text.split()
 
 
-def _sort(words: list[str], allowed: dict[str, bool]) -> tuple[list[str], list[str]]:
+def _sort_options(words: list[str], allowed: dict[str, bool]) -> tuple[list[str], list[str]]:
     """Allowed options as `--name` or `--name=value`, and everything that is no option."""
     options: list[str] = []
     rest: list[str] = []

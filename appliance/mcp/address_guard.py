@@ -36,27 +36,27 @@ class Guard(httpx2.AsyncBaseTransport):
         target = urls.parse(str(request.url))
         if target.origin in self._own:
             return await self._given.handle_async_request(request)
-        found = await asyncio.to_thread(self._judged, target)
+        found = await asyncio.to_thread(self._check_addresses, target)
         for address in found[:-1]:
             try:
-                return await self._inner.handle_async_request(_pinned(request, target, address))
+                return await self._inner.handle_async_request(_pin_request(request, target, address))
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 continue  # nobody answers there: the next address
-        return await self._inner.handle_async_request(_pinned(request, target, found[-1]))
+        return await self._inner.handle_async_request(_pin_request(request, target, found[-1]))
 
     async def aclose(self) -> None:
         """Close the connections; closing twice is safe."""
         await self._inner.aclose()
         await self._given.aclose()
 
-    def _judged(self, target: Target) -> list[str]:
+    def _check_addresses(self, target: Target) -> list[str]:
         self._rules.check(target)
         found = addresses_of(target, self._resolve, Deadline(monotonic_s() + LOOK_UP_S, target.url))
         addresses.check(self._rules, target, found)
         return found
 
 
-def _pinned(request: httpx2.Request, target: Target, address: str) -> httpx2.Request:
+def _pin_request(request: httpx2.Request, target: Target, address: str) -> httpx2.Request:
     """The same request to one address; its Host line, and the name that a certificate must have, stay."""
     return httpx2.Request(
         request.method,

@@ -69,21 +69,21 @@ class Bridge:
         self._ending: set[asyncio.Task[None]] = set()
         self.over = asyncio.Event()
         self.methods: dict[str, Callable[[Params, Tell], Awaitable[Any]]] = {
-            "list": self._list,
-            "call": self._call,
-            "ping": self._ping,
-            "resource": self._resource,
-            "prompt": self._prompt,
-            "task": self._task,
-            "auth": self._auth,
-            "answer": self._answer,
-            "close": self._close,
-            "status": self._status,
+            "list": self._list_offers,
+            "call": self._call_tool,
+            "ping": self._ping_server,
+            "resource": self._read_resource,
+            "prompt": self._get_prompt,
+            "task": self._handle_task,
+            "auth": self._authorize,
+            "answer": self._answer_login,
+            "close": self._close_server,
+            "status": self._report_status,
         }
 
     # -- connections ------------------------------------------------------------------------------
 
-    async def _connection(self, what: Spec, slot: Slot) -> Connection:
+    async def _open_connection(self, what: Spec, slot: Slot) -> Connection:
         """A connection that can be used; ServerError while its pause after failures lasts."""
         async with slot.guard:
             found = slot.connection
@@ -101,12 +101,14 @@ class Bridge:
             try:
                 await made.open()
             except OwlError as error:
-                _failed(slot, error.message)
+                _note_failure(slot, error.message)
                 raise
             slot.connection = made
             return made
 
-    async def _use(self, params: Params, work: Callable[[Client], Awaitable[Any]], *, is_safe: bool = True) -> dict[str, Any]:
+    async def _use_server(
+        self, params: Params, work: Callable[[Client], Awaitable[Any]], *, is_safe: bool = True
+    ) -> dict[str, Any]:
         """What a server answers, with what the core must know besides.
 
         What is safe to ask twice is asked once more when the server turns out to have died; a call of a tool is not.
@@ -117,7 +119,7 @@ class Bridge:
         slot.busy += 1
         try:
             for is_last in (not is_safe, True):
-                connection = await self._connection(what, slot)
+                connection = await self._open_connection(what, slot)
                 try:
                     value = await work(connection.client)
                 except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 whatever the library or the server raised
@@ -125,21 +127,21 @@ class Bridge:
                     slot.is_suspect = True
                     is_broken = connection.is_broken(error)
                     if is_broken:
-                        _failed(slot, failure.message)
+                        _note_failure(slot, failure.message)
                         slot.connection = None
-                        self._later(connection.close())
+                        self._close_later(connection.close())
                     if is_last or not is_broken:
                         raise failure from None
                 else:
                     slot.failures, slot.next_s, slot.last_error = 0, 0.0, ""
-                    return self._enveloped(connection, value)
+                    return self._wrap_answer(connection, value)
             raise AssertionError("unreachable")
         finally:
             slot.busy -= 1
             slot.used_s = monotonic_s()
             self.look_later()
 
-    def _enveloped(self, connection: Connection, value: Any) -> dict[str, Any]:
+    def _wrap_answer(self, connection: Connection, value: Any) -> dict[str, Any]:
         tokens = connection.tokens
         told: dict[str, Any] = {"value": value, "is_stale": connection.is_stale}
         if tokens.is_changed:
@@ -149,54 +151,54 @@ class Bridge:
 
     # -- methods ----------------------------------------------------------------------------------
 
-    async def _list(self, params: Params, tell: Tell) -> dict[str, Any]:
-        return await self._use(params, _everything)
+    async def _list_offers(self, params: Params, tell: Tell) -> dict[str, Any]:
+        return await self._use_server(params, _list_everything)
 
-    async def _call(self, params: Params, tell: Tell) -> dict[str, Any]:
+    async def _call_tool(self, params: Params, tell: Tell) -> dict[str, Any]:
         limit_s = float(params.get("timeout_s") or CALL_S)
 
         async def work(client: Client) -> Any:
-            return _plain(await client.call_tool(params["tool"], dict(params["arguments"]), limit_s))
+            return _dump_result(await client.call_tool(params["tool"], dict(params["arguments"]), limit_s))
 
-        return await self._use(params, work, is_safe=False)
+        return await self._use_server(params, work, is_safe=False)
 
-    async def _ping(self, params: Params, tell: Tell) -> dict[str, Any]:
+    async def _ping_server(self, params: Params, tell: Tell) -> dict[str, Any]:
         async def work(client: Client) -> Any:
             began_s = monotonic_s()
-            await _ping(client)
-            return {"ms": round(1000 * (monotonic_s() - began_s), 1), **_about(client)}
+            await _send_ping(client)
+            return {"ms": round(1000 * (monotonic_s() - began_s), 1), **_describe_server(client)}
 
-        return await self._use(params, work)
+        return await self._use_server(params, work)
 
-    async def _resource(self, params: Params, tell: Tell) -> dict[str, Any]:
+    async def _read_resource(self, params: Params, tell: Tell) -> dict[str, Any]:
         async def work(client: Client) -> Any:
-            return _plain(await client.read_resource(params["uri"], cache_mode="bypass"))
+            return _dump_result(await client.read_resource(params["uri"], cache_mode="bypass"))
 
-        return await self._use(params, work)
+        return await self._use_server(params, work)
 
-    async def _prompt(self, params: Params, tell: Tell) -> dict[str, Any]:
+    async def _get_prompt(self, params: Params, tell: Tell) -> dict[str, Any]:
         async def work(client: Client) -> Any:
-            return _plain(await client.get_prompt(params["name"], dict(params["arguments"])))
+            return _dump_result(await client.get_prompt(params["name"], dict(params["arguments"])))
 
-        return await self._use(params, work)
+        return await self._use_server(params, work)
 
-    async def _task(self, params: Params, tell: Tell) -> dict[str, Any]:
+    async def _handle_task(self, params: Params, tell: Tell) -> dict[str, Any]:
         name, task = str(params["action"]), str(params.get("task", ""))
 
         async def work(client: Client) -> Any:
             if name == "list":
-                return _plain(await client.session.send_request(types.ListTasksRequest(), types.ListTasksResult))
+                return _dump_result(await client.session.send_request(types.ListTasksRequest(), types.ListTasksResult))
             asked: Any = {
                 "get": (types.GetTaskRequest, types.GetTaskRequestParams, types.GetTaskResult),
                 "result": (types.GetTaskPayloadRequest, types.GetTaskPayloadRequestParams, types.GetTaskPayloadResult),
                 "cancel": (types.CancelTaskRequest, types.CancelTaskRequestParams, types.CancelTaskResult),
             }[name]
             request, about, result = asked
-            return _plain(await client.session.send_request(request(params=about(task_id=task)), result))
+            return _dump_result(await client.session.send_request(request(params=about(task_id=task)), result))
 
-        return await self._use(params, work, is_safe=name != "cancel")
+        return await self._use_server(params, work, is_safe=name != "cancel")
 
-    async def _auth(self, params: Params, tell: Tell) -> dict[str, Any]:
+    async def _authorize(self, params: Params, tell: Tell) -> dict[str, Any]:
         """Log in anew, with a person at the other end who is told an address."""
         what = spec({**params["server"], "tokens": {}})
         consent = Consent(lambda address: tell("mcp.authorize", {"server": what.name, "address": address}))
@@ -207,28 +209,28 @@ class Bridge:
         slot.busy += 1
         try:
             await connection.open(CALL_S)
-            return self._enveloped(connection, _about(connection.client))
+            return self._wrap_answer(connection, _describe_server(connection.client))
         finally:
             slot.busy -= 1
             self._consents.pop(what.name, None)
             await connection.close()
             self.look_later()
 
-    async def _answer(self, params: Params, tell: Tell) -> dict[str, Any]:
+    async def _answer_login(self, params: Params, tell: Tell) -> dict[str, Any]:
         consent = self._consents.get(str(params["name"]))
         if consent is None:
             raise NotFound(f"nobody is logging in to {params['name']}", hint=f"owlbox mcp auth {params['name']}")
         consent.answer(str(params["address"]))
         return {}
 
-    async def _close(self, params: Params, tell: Tell) -> dict[str, Any]:
+    async def _close_server(self, params: Params, tell: Tell) -> dict[str, Any]:
         slot = self._slots.pop(str(params["name"]), None)
         if slot is not None and slot.connection is not None:
             await slot.connection.close()
         self.look_later()
         return {"is_closed": slot is not None}
 
-    async def _status(self, params: Params, tell: Tell) -> dict[str, Any]:
+    async def _report_status(self, params: Params, tell: Tell) -> dict[str, Any]:
         servers = {}
         for name, slot in self._slots.items():
             is_open = slot.connection is not None and slot.connection.is_open
@@ -253,7 +255,7 @@ class Bridge:
         found = [slot.connection for slot in self._slots.values() if slot.connection is not None]
         await asyncio.gather(*(one.close() for one in found), *self._ending, return_exceptions=True)
 
-    def _later(self, work: Any) -> None:
+    def _close_later(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -264,13 +266,13 @@ class Bridge:
             self._timer.cancel()
         used = [slot.used_s for slot in self._slots.values() if slot.connection is not None and not slot.busy]
         due_s = min(used) + self._idle_s - monotonic_s() if used else self._linger_s
-        self._timer = asyncio.get_running_loop().call_later(max(0.05, due_s), self._look)
+        self._timer = asyncio.get_running_loop().call_later(max(0.05, due_s), self._close_idle)
 
-    def _look(self) -> None:
+    def _close_idle(self) -> None:
         now_s = monotonic_s()
         for slot in self._slots.values():
             if slot.connection is not None and not slot.busy and now_s - slot.used_s >= self._idle_s:
-                self._later(slot.connection.close())
+                self._close_later(slot.connection.close())
                 slot.connection = None
         is_free = not self._callers and not any(slot.busy or slot.connection for slot in self._slots.values())
         if is_free:
@@ -285,20 +287,20 @@ async def _is_well(connection: Connection, slot: Slot) -> bool:
         return True
     slot.is_suspect = False
     try:
-        await asyncio.wait_for(_ping(connection.client), SIGN_S)
+        await asyncio.wait_for(_send_ping(connection.client), SIGN_S)
     except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 whatever the library or the server raised
         return isinstance(error, MCPError) and not connection.is_broken(error) and error.code != REQUEST_TIMEOUT
     return True
 
 
-async def _ping(client: Client) -> None:
+async def _send_ping(client: Client) -> None:
     if client.protocol_version < "2026":
         await client.session.send_request(types.PingRequest(), types.EmptyResult)
     else:  # where there is no such request any more, a list says the same
         await client.list_tools(cache_mode="bypass")
 
 
-def _failed(slot: Slot, why: str) -> None:
+def _note_failure(slot: Slot, why: str) -> None:
     slot.failures += 1
     slot.last_error = why[:500]
     # The first failure costs no pause: a server that died once is started again at once.
@@ -306,12 +308,12 @@ def _failed(slot: Slot, why: str) -> None:
     slot.next_s = monotonic_s() + pause_s
 
 
-def _plain(result: Any) -> dict[str, Any]:
+def _dump_result(result: Any) -> dict[str, Any]:
     found: dict[str, Any] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
     return found
 
 
-def _about(client: Client) -> dict[str, Any]:
+def _describe_server(client: Client) -> dict[str, Any]:
     info = client.server_info
     return {
         "protocol": client.protocol_version,
@@ -321,26 +323,26 @@ def _about(client: Client) -> dict[str, Any]:
     }
 
 
-async def _everything(client: Client) -> dict[str, Any]:
+async def _list_everything(client: Client) -> dict[str, Any]:
     """All that a server offers."""
     able = client.server_capabilities
-    found: dict[str, Any] = {**_about(client), "tools": [], "resources": [], "templates": [], "prompts": []}
+    found: dict[str, Any] = {**_describe_server(client), "tools": [], "resources": [], "templates": [], "prompts": []}
     if able.tools is not None:
-        found["tools"] = await _pages(client.list_tools, "tools")
+        found["tools"] = await _list_pages(client.list_tools, "tools")
     if able.resources is not None:
-        found["resources"] = await _pages(client.list_resources, "resources")
+        found["resources"] = await _list_pages(client.list_resources, "resources")
         with contextlib.suppress(MCPError):  # many servers have resources and know no templates
-            found["templates"] = await _pages(client.list_resource_templates, "resourceTemplates")
+            found["templates"] = await _list_pages(client.list_resource_templates, "resourceTemplates")
     if able.prompts is not None:
-        found["prompts"] = await _pages(client.list_prompts, "prompts")
+        found["prompts"] = await _list_pages(client.list_prompts, "prompts")
     return found
 
 
-async def _pages(ask: Callable[..., Awaitable[Any]], key: str) -> list[Any]:
+async def _list_pages(ask: Callable[..., Awaitable[Any]], key: str) -> list[Any]:
     rows: list[Any] = []
     cursor: str | None = None
     for _ in range(PAGES):
-        page = _plain(await ask(cursor=cursor, cache_mode="bypass"))
+        page = _dump_result(await ask(cursor=cursor, cache_mode="bypass"))
         rows += page.get(key, [])
         cursor = page.get("nextCursor")
         if not cursor:
@@ -366,7 +368,7 @@ class Door:
         self._bridge.came()
         try:
             while line := await reader.readline():
-                self._take(jsonrpc.decode(line))
+                self._handle_frame(jsonrpc.decode(line))
         except (OSError, ValueError, BadInput) as error:
             LOG.debug("hung up: %s", error)
         finally:
@@ -375,27 +377,27 @@ class Door:
             self._writer.close()
             self._bridge.left()
 
-    def _take(self, frame: dict[str, Any]) -> None:
+    def _handle_frame(self, frame: dict[str, Any]) -> None:
         number = frame.get("id")
         if frame.get("method") == "cancel":
             if (task := self._tasks.get((frame.get("params") or {}).get("id"))) is not None:
                 task.cancel()
             return
-        task = asyncio.create_task(self._answer(number, str(frame.get("method")), frame.get("params") or {}))
+        task = asyncio.create_task(self._answer_request(number, str(frame.get("method")), frame.get("params") or {}))
         self._tasks[number] = task
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
-    async def _answer(self, number: Any, name: str, params: dict[str, Any]) -> None:
+    async def _answer_request(self, number: Any, name: str, params: dict[str, Any]) -> None:
         try:
-            self._send({"jsonrpc": "2.0", "id": number, "result": await self._result(name, params)})
+            self._send_frame({"jsonrpc": "2.0", "id": number, "result": await self._call_method(name, params)})
         except OwlError as error:
-            self._send(jsonrpc.error_frame(number, error))
+            self._send_frame(jsonrpc.error_frame(number, error))
         except asyncio.CancelledError:
-            self._send(jsonrpc.error_frame(number, ServerError("stopped", outcome="permanent")))
+            self._send_frame(jsonrpc.error_frame(number, ServerError("stopped", outcome="permanent")))
         except (KeyError, TypeError, ValueError) as error:
-            self._send(jsonrpc.error_frame(number, BadInput(f"{name}: {error}")))
+            self._send_frame(jsonrpc.error_frame(number, BadInput(f"{name}: {error}")))
 
-    async def _result(self, name: str, params: dict[str, Any]) -> Any:
+    async def _call_method(self, name: str, params: dict[str, Any]) -> Any:
         if name == "hello":
             if params.get("token", "") != self._token:
                 raise Refused("this bridge works for another core")
@@ -403,12 +405,12 @@ class Door:
             return {"server": "bridge"}
         if not self._is_greeted or name not in self._bridge.methods:
             raise NotFound(f"no method {name}")
-        return await self._bridge.methods[name](params, self._tell)
+        return await self._bridge.methods[name](params, self._send_notification)
 
-    def _tell(self, name: str, params: dict[str, Any]) -> None:
-        self._send({"jsonrpc": "2.0", "method": name, "params": params})
+    def _send_notification(self, name: str, params: dict[str, Any]) -> None:
+        self._send_frame({"jsonrpc": "2.0", "method": name, "params": params})
 
-    def _send(self, frame: dict[str, Any]) -> None:
+    def _send_frame(self, frame: dict[str, Any]) -> None:
         try:
             data = jsonrpc.encode(frame)
         except OwlError as error:
@@ -434,13 +436,13 @@ async def serve(path: str, environ: Mapping[str, str]) -> None:
         await Door(bridge, token, writer).serve(reader)
 
     given = sd_notify.given_socket(environ)
-    sock = _listening(path) if given is None else given
+    sock = _listen_on(path) if given is None else given
     sock.setblocking(False)
-    accepting = asyncio.create_task(_accept(sock, meet))
+    accepting = asyncio.create_task(_accept_clients(sock, meet))
     loop.add_signal_handler(signal.SIGTERM, bridge.over.set)
     loop.add_signal_handler(signal.SIGINT, bridge.over.set)
     if environ.get("OWLBOX_CHILD"):
-        loop.add_reader(0, _heard, bridge)
+        loop.add_reader(0, _exit_with_core, bridge)
         os.write(1, b"!")
     bridge.look_later()
     await bridge.over.wait()
@@ -452,14 +454,14 @@ async def serve(path: str, environ: Mapping[str, str]) -> None:
     sock.close()
 
 
-def _listening(path: str) -> socket.socket:
+def _listen_on(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     sock.bind(path)
     sock.listen(128)
     return sock
 
 
-async def _accept(sock: socket.socket, meet: Meet) -> None:
+async def _accept_clients(sock: socket.socket, meet: Meet) -> None:
     """Greet who connects. Not asyncio's own server: that listens anew, and callers would no more see that systemd did."""
     loop = asyncio.get_running_loop()
     met: set[asyncio.Task[None]] = set()
@@ -470,7 +472,7 @@ async def _accept(sock: socket.socket, meet: Meet) -> None:
         task.add_done_callback(met.discard)
 
 
-def _heard(bridge: Bridge) -> None:
+def _exit_with_core(bridge: Bridge) -> None:
     """Our input is the core's life: when it ends, so do we."""
     if not os.read(0, 4096):
         asyncio.get_running_loop().remove_reader(0)

@@ -76,7 +76,7 @@ class Ferry:
         listen: Listen | None = None,
     ) -> dict[str, Any]:
         """What the bridge answers; ServerError and others of our tree as it raised them, retryable when it is lost."""
-        client = self._greeted()
+        client = self._connect_client()
         if self._given:
             self._asked_s = monotonic_s()
         try:
@@ -97,9 +97,9 @@ class Ferry:
         """End the child and every server with it; twice, or before it was ever started, is safe."""
         with self._guard:
             self._is_closed = True
-            self._end()
+            self._end_child()
 
-    def _end(self) -> None:
+    def _end_child(self) -> None:
         child, self._child = self._child, None
         if child is None:
             return
@@ -113,10 +113,10 @@ class Ferry:
             child.kill()
             child.wait()
 
-    def _greeted(self) -> Client:
+    def _connect_client(self) -> Client:
         """A connection to a bridge that runs, started if need be."""
         for attempt in (1, 2, 3):
-            self._start()
+            self._start_bridge()
             try:
                 return Client(str(self._path), name="core", token=self._token, timeout_s=START_S)
             except Lost:
@@ -125,10 +125,10 @@ class Ferry:
                 # It may just have ended for want of work, or have been killed.
                 with self._guard:
                     if self._child is not None:
-                        self._end()
+                        self._end_child()
         raise AssertionError("unreachable")
 
-    def _start(self) -> None:
+    def _start_bridge(self) -> None:
         if self._given:
             return
         with self._guard:
@@ -136,10 +136,10 @@ class Ferry:
                 raise ServerError("the owl is shutting down", outcome="retryable", hint="ask again later")
             if self._child is not None and self._child.poll() is None and self._path.exists():
                 return
-            self._end()
-            self._spawn()
+            self._end_child()
+            self._spawn_bridge()
 
-    def _spawn(self) -> None:
+    def _spawn_bridge(self) -> None:
         jsonrpc.check_path(str(self._path))
         self._path.unlink(missing_ok=True)
         self._token = secrets.token_urlsafe(32)
@@ -163,7 +163,7 @@ class Ferry:
             child.kill()
             raise
         if not is_ready:
-            self._end()
+            self._end_child()
             words = output.read_text("utf-8", "replace").strip().splitlines()
             last = words[-1] if words else "it said nothing"
             if "No module named 'mcp" in last or "No module named 'httpx2" in last:

@@ -109,7 +109,7 @@ class Connection:
 
     async def open(self, timeout_s: float = START_S) -> None:
         """Connect; ServerError says why not."""
-        self._owner = asyncio.create_task(self._own())
+        self._owner = asyncio.create_task(self._run_connection())
         try:
             await asyncio.wait_for(asyncio.shield(self._opened), timeout_s)
         except TimeoutError:
@@ -133,18 +133,18 @@ class Connection:
 
     def is_broken(self, error: BaseException) -> bool:
         """Whether nothing more will come over this connection after that."""
-        one = _first(error)
+        one = _first_error(error)
         return not self.is_open or type(one).__name__ in BROKEN or (isinstance(one, MCPError) and one.code == CONNECTION_CLOSED)
 
     async def failure(self, error: BaseException) -> OwlError:
         """What went wrong, in our words."""
         if self._conduit is not None and self.is_broken(error):
             await self._conduit.settle()
-        return self._told(error)
+        return self._translate_error(error)
 
-    def _told(self, error: BaseException) -> OwlError:
+    def _translate_error(self, error: BaseException) -> OwlError:
         name = self.spec.name
-        one = _first(error)
+        one = _first_error(error)
         if isinstance(one, OwlError):
             hint = one.hint.replace("NAME", name) or hint_of(one.outcome, name) if isinstance(one, ServerError) else one.hint
             return type(one)(one.message, hint=hint, outcome=one.outcome)
@@ -171,10 +171,10 @@ class Connection:
             hint = ADDRESS
         return ServerError(f"server {name}: {text[:2000]}", outcome=kind, hint=hint)
 
-    async def _own(self) -> None:
+    async def _run_connection(self) -> None:
         """The task in which everything of this connection is opened and closed."""
         try:
-            async with self._client() as client:
+            async with self._open_client() as client:
                 if not self._opened.done():
                     self._opened.set_result(client)
                 await self._until_over()
@@ -195,7 +195,7 @@ class Connection:
             for one in waits:
                 one.cancel()
 
-    def _client(self) -> Client:
+    def _open_client(self) -> Client:
         if self._conduit is not None:
             transport: Any = self._conduit.transport()
         else:
@@ -207,21 +207,21 @@ class Connection:
         return Client(
             transport,
             read_timeout_seconds=self.spec.timeout_s,
-            list_roots_callback=self._roots,
-            elicitation_callback=_decline,
-            message_handler=self._hear,
+            list_roots_callback=self._list_roots,
+            elicitation_callback=_decline_elicitation,
+            message_handler=self._note_change,
             client_info=types.Implementation(name="owlbox", version=__version__),
             cache=None,
         )
 
-    async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult:
+    async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         """The folders that the server sees anyway; none for one that is elsewhere."""
         if self._conduit is None:
             return types.ListRootsResult(roots=[])
         seen = ["/work", *(bind.inside for bind in self.spec.binds if bind.is_writable)]
         return types.ListRootsResult(roots=[types.Root(uri=FileUrl(f"file://{path}")) for path in seen])
 
-    async def _hear(self, message: object) -> None:
+    async def _note_change(self, message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self.is_stale = True
 
@@ -229,12 +229,12 @@ class Connection:
         return self._conduit.last_words() if self._conduit is not None else ""
 
 
-async def _decline(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+async def _decline_elicitation(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
     """Nobody is asked on a server's behalf: what a person is shown must come from us."""
     return types.ElicitResult(action="decline")
 
 
-def _first(error: BaseException) -> BaseException:
+def _first_error(error: BaseException) -> BaseException:
     """The first error of a group of them."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]

@@ -80,7 +80,7 @@ def reply(result: Mapping[str, Any], server: str, tool: str) -> Reply:
     """The answer to a call of a tool."""
     gathered = _Gathered()
     for block in result.get("content") or ():
-        _take(block if isinstance(block, Mapping) else {"type": "text", "text": str(block)}, gathered)
+        _add_block(block if isinstance(block, Mapping) else {"type": "text", "text": str(block)}, gathered)
     data = result.get("structuredContent")
     text = "\n".join(gathered.texts)
     if not text and data is not None:
@@ -98,7 +98,7 @@ def resource(result: Mapping[str, Any]) -> str:
     """The text of a resource that was read."""
     gathered = _Gathered()
     for content in result.get("contents") or ():
-        _take({"type": "resource", "resource": content}, gathered)
+        _add_block({"type": "resource", "resource": content}, gathered)
     return bounded(printable("\n".join(gathered.texts))) or "(empty)"
 
 
@@ -109,7 +109,7 @@ def prompt(result: Mapping[str, Any]) -> str:
         gathered = _Gathered()
         content = message.get("content")
         for block in content if isinstance(content, list) else [content]:
-            _take(block if isinstance(block, Mapping) else {"type": "text", "text": str(block)}, gathered)
+            _add_block(block if isinstance(block, Mapping) else {"type": "text", "text": str(block)}, gathered)
         lines.append(f"{message.get('role', 'user')}: " + "\n".join(gathered.texts))
     return bounded(printable("\n\n".join(lines))) or "(empty)"
 
@@ -129,42 +129,42 @@ def _is_plain(letter: str) -> bool:
     return not (code < 32 or 127 <= code < 160 or 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069 or 0xD800 <= code <= 0xDFFF)
 
 
-def _take(block: Mapping[str, Any], to: _Gathered) -> None:
+def _add_block(block: Mapping[str, Any], to: _Gathered) -> None:
     """Put one block where it belongs."""
     kind = block.get("type")
     if kind == "text":
         to.texts.append(str(block.get("text", "")))
     elif kind == "image":
-        to.texts.append(_image(block, to))
+        to.texts.append(_store_image(block, to))
     elif kind == "audio":
-        to.texts.append(f"[sound, {block.get('mimeType', '?')}, {_size(block.get('data'))}]")
+        to.texts.append(f"[sound, {block.get('mimeType', '?')}, {_format_size(block.get('data'))}]")
     elif kind == "resource_link":
         about = " - ".join(str(block[key]) for key in ("title", "name", "description") if block.get(key))
         to.texts.append(f"[link to {block.get('uri', '?')}: {about}]")
     elif kind == "resource":
-        to.texts += _resource(block.get("resource") or {})
+        to.texts += _resource_lines(block.get("resource") or {})
     else:
         to.texts.append(f"[a block of kind {kind!s:.40} that cannot be shown]")
 
 
-def _image(block: Mapping[str, Any], to: _Gathered) -> str:
+def _store_image(block: Mapping[str, Any], to: _Gathered) -> str:
     data, kind = str(block.get("data", "")), str(block.get("mimeType", "image/png"))
     name = f"{len(to.images) + 1}"
     if len(to.images) >= MAX_IMAGES or len(data) > MAX_IMAGE_CHARS or not kind.startswith("image/"):
-        return f"[picture, {kind}, {_size(data)}: not kept]"
+        return f"[picture, {kind}, {_format_size(data)}: not kept]"
     to.images.append(Image(name, kind, data))
-    return f"[picture {name}, {kind}, {_size(data)}]"
+    return f"[picture {name}, {kind}, {_format_size(data)}]"
 
 
-def _resource(content: Mapping[str, Any]) -> Iterator[str]:
+def _resource_lines(content: Mapping[str, Any]) -> Iterator[str]:
     uri, kind = content.get("uri", "?"), content.get("mimeType", "")
     if "text" in content:
         yield f"[{uri}{f', {kind}' if kind else ''}]\n{content['text']}"
     else:
-        yield f"[{uri}, {kind or 'bytes'}, {_size(content.get('blob'))}]"
+        yield f"[{uri}, {kind or 'bytes'}, {_format_size(content.get('blob'))}]"
 
 
-def _size(data: Any) -> str:
+def _format_size(data: Any) -> str:
     return f"{max(1, len(str(data or '')) * 3 // 4000)} kB"
 
 

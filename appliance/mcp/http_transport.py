@@ -45,7 +45,7 @@ class Tokens:
         """Tell the library what it does not keep, and learn from it when that changes."""
         self._context = context
         context.token_expiry_time = self.kept.get("ends_s")
-        context.oauth_metadata = _read(OAuthMetadata, self.kept.get("metadata"))
+        context.oauth_metadata = _parse_stored(OAuthMetadata, self.kept.get("metadata"))
         context.auth_server_url = self.kept.get("issuer")
 
     def name(self, client_id: str, secret: str, issuer: str = "") -> None:
@@ -55,7 +55,7 @@ class Tokens:
         self.kept["client"] = {"client_id": client_id, "token_endpoint_auth_method": how, "client_secret": secret or None}
 
     async def get_tokens(self) -> OAuthToken | None:
-        found: OAuthToken | None = _read(OAuthToken, self.kept.get("tokens"))
+        found: OAuthToken | None = _parse_stored(OAuthToken, self.kept.get("tokens"))
         return found
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
@@ -67,14 +67,14 @@ class Tokens:
             self.kept["issuer"] = self._context.auth_server_url
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        found: OAuthClientInformationFull | None = _read(OAuthClientInformationFull, self.kept.get("client"))
+        found: OAuthClientInformationFull | None = _parse_stored(OAuthClientInformationFull, self.kept.get("client"))
         return found
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self.kept["client"], self.is_changed = client_info.model_dump(mode="json", exclude_none=True), True
 
 
-def _read(cls: Any, plain: Any) -> Any:
+def _parse_stored(cls: Any, plain: Any) -> Any:
     try:
         return None if plain is None else cls.model_validate(plain)
     except ValidationError:
@@ -92,7 +92,7 @@ class Consent:
 
     async def open(self) -> None:
         """Begin to listen on this machine alone."""
-        self._page = await asyncio.start_server(self._visit, "127.0.0.1", 0)
+        self._page = await asyncio.start_server(self._handle_redirect, "127.0.0.1", 0)
         self.redirect = f"http://127.0.0.1:{self._page.sockets[0].getsockname()[1]}/callback"
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Consent:
         except TimeoutError:
             raise ServerError("nobody logged in", hint="owlbox mcp auth NAME", outcome="auth_error") from None
 
-    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_redirect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             line = (await asyncio.wait_for(reader.readuntil(b"\r\n"), 10)).decode("latin-1").split(" ")
             if len(line) > 1 and line[1].startswith("/callback?"):
@@ -155,7 +155,7 @@ async def transport(
     `rules` hold for every place but `address` and the issuer that a person wrote down.
     """
     is_known = consent is not None or tokens.issuer or tokens.kept.get("tokens")
-    auth = _auth(address, tokens, consent) if is_known else None
+    auth = _build_auth(address, tokens, consent) if is_known else None
     timeout = httpx2.Timeout(min(30.0, timeout_s), read=max(timeout_s, 30.0))
     guard = Guard((address, tokens.issuer), rules)
     async with httpx2.AsyncClient(headers=headers or None, timeout=timeout, auth=auth, transport=guard) as client:
@@ -164,7 +164,7 @@ async def transport(
             yield streams
 
 
-def _auth(address: str, tokens: Tokens, consent: Consent | None) -> OAuthClientProvider:
+def _build_auth(address: str, tokens: Tokens, consent: Consent | None) -> OAuthClientProvider:
     if tokens.issuer:
         ours = tokens.kept["client"]
         alone = ClientCredentialsOAuthProvider(address, tokens, ours["client_id"], ours["client_secret"], issuer=tokens.issuer)
@@ -176,15 +176,15 @@ def _auth(address: str, tokens: Tokens, consent: Consent | None) -> OAuthClientP
         token_endpoint_auth_method="none",
         client_name="Owlbox",
     )
-    tell, wait = (consent.tell, consent.wait) if consent is not None else (_nobody, _never)
+    tell, wait = (consent.tell, consent.wait) if consent is not None else (_refuse_redirect, _refuse_login)
     provider = OAuthClientProvider(address, wanted, tokens, tell, wait)
     tokens.join(provider.context)
     return provider
 
 
-async def _never() -> AuthorizationCodeResult:
+async def _refuse_login() -> AuthorizationCodeResult:
     raise ServerError("nobody logs in", outcome="auth_error")
 
 
-async def _nobody(address: str) -> None:
+async def _refuse_redirect(address: str) -> None:
     raise ServerError("the server wants a new login", outcome="auth_error", hint="owlbox mcp auth NAME")

@@ -153,7 +153,7 @@ class Hub:
 
     def offer(self, name: str) -> Offer:
         """What a server said of itself, its resources and prompts; asked when it never was."""
-        server = self._pick(name)
+        server = self._pick_server(name)
         if self._is_old(server):
             self.refresh(name)
         found = self._offers.of(name)
@@ -170,10 +170,10 @@ class Hub:
     def listing(self, server: Annotated[str, "only of this server"] = "", fresh: Annotated[bool, "ask anew"] = False) -> Found:
         """Tools of servers, and a note about those that could not be asked; one that was never asked is started."""
         if server:  # alone it raises instead of being noted
-            if fresh or self._is_old(self._pick(server)):
+            if fresh or self._is_old(self._pick_server(server)):
                 self.refresh(server)
             return Found(tuple(self._offers.wares(server)))
-        known = self._require()
+        known = self._require_servers()
         old = [one.name for one in known.values() if fresh or self._is_old(one)]
         notes = self._refresh_all(old)
         wares = [ware for ware in self._offers.wares() if ware.server in known]
@@ -204,7 +204,7 @@ class Hub:
         """Tools for a purpose out of the index, best first."""
         if keyword_only and semantic_only:
             raise BadInput("keyword_only and semantic_only at once leave nothing", hint="give one of them, or none")
-        known = self._require()
+        known = self._require_servers()
         if not query.strip():
             raise BadInput("the query is empty", hint="say what the tool should do")
         if not self._offers.counts():
@@ -274,7 +274,7 @@ class Hub:
         session: str = "",
     ) -> Reply:
         """What a tool of a server answers, whole; ServerError when the server could not be asked or refuses."""
-        found = self._pick(server)
+        found = self._pick_server(server)
         known = [ware.name for ware in self._offers.wares(server)]
         if known and not self._is_old(found) and tool not in known:
             near = content.names(get_close_matches(tool, known, 3) or known)
@@ -282,7 +282,7 @@ class Hub:
         limit_s, began_s, outcome = timeout_s or found.keys.timeout_s, monotonic_s(), "ok"
         asked = {"tool": tool, "arguments": dict(args), "timeout_s": limit_s}
         try:
-            reply = content.reply(self._ask(found, "call", asked, limit_s, cancel), server, tool)
+            reply = content.reply(self._ask_bridge(found, "call", asked, limit_s, cancel), server, tool)
             outcome = reply.kind or "ok"
             return reply
         except OwlError as error:
@@ -295,33 +295,33 @@ class Hub:
     @method("mcp.ping", access="all", is_long=True)
     def ping(self, server: Name) -> dict[str, Any]:
         """How long a server takes to answer; it is started if need be."""
-        return self._ask(self._pick(server), "ping", {}, LIST_S)
+        return self._ask_bridge(self._pick_server(server), "ping", {}, LIST_S)
 
     @method("mcp.resource", access="all", is_long=True)
     def resource(self, server: Name, uri: str) -> dict[str, Any]:
         """The text of a resource."""
-        found = self._pick(server)
-        text = content.resource(self._ask(found, "resource", {"uri": uri}, found.keys.timeout_s))
+        found = self._pick_server(server)
+        text = content.resource(self._ask_bridge(found, "resource", {"uri": uri}, found.keys.timeout_s))
         return {"server": server, "uri": uri, "text": text}
 
     @method("mcp.prompt", access="all", is_long=True)
     def prompt(self, server: Name, name: str, arguments: dict[str, str] | None = None) -> dict[str, Any]:
         """A prompt of a server, filled in."""
-        found = self._pick(server)
-        text = content.prompt(self._ask(found, "prompt", {"name": name, "arguments": arguments or {}}, found.keys.timeout_s))
+        found = self._pick_server(server)
+        text = content.prompt(self._ask_bridge(found, "prompt", {"name": name, "arguments": arguments or {}}, found.keys.timeout_s))
         return {"server": server, "name": name, "text": text}
 
     @method("mcp.task", access="all", is_long=True)
     def task(self, server: Name, action: Literal["list", "get", "result", "cancel"], task: str = "") -> dict[str, Any]:
         """Long pieces of work that a server does: all of them, one, its result, or its end."""
-        found = self._pick(server)
-        return self._ask(found, "task", {"action": action, "task": task}, found.keys.timeout_s)
+        found = self._pick_server(server)
+        return self._ask_bridge(found, "task", {"action": action, "task": task}, found.keys.timeout_s)
 
     def refresh(self, server: str) -> bool:
         """Ask a server anew what it offers; whether that has changed."""
-        found = self._pick(server)
+        found = self._pick_server(server)
         try:
-            is_changed = self._offers.keep(server, found.key, self._ask(found, "list", {}, LIST_S))
+            is_changed = self._offers.keep(server, found.key, self._ask_bridge(found, "list", {}, LIST_S))
         except OwlError as error:
             self._offers.failed(server, error.message)
             LOG.warning("server %s gives no tools: %s", server, error)
@@ -384,7 +384,7 @@ class Hub:
         server_config.save(self._given.home, {key: value for key, value in entries.items() if key != name})
         self._offers.forget(name)
         for secret in gone:
-            self._drop(secret)
+            self._remove_secret(secret)
         if self._given.ferry.is_up:
             self._given.ferry.call("close", {"name": name}, deadline_s=30)
         self.changed()
@@ -397,10 +397,10 @@ class Hub:
 
     def login(self, name: str, listen: Listen) -> dict[str, Any]:
         """Log in to a server with a person's help, who is told an address; keeps what that brings in the vault."""
-        server = self._pick(name)
+        server = self._pick_server(name)
         if server.transport != "http":
             raise BadInput(f"server {name} is a program and wants no login", hint="its keys are variables: owlbox mcp add --env")
-        told = self._given.ferry.call("auth", {"server": self._spec(server, {})}, deadline_s=LOGIN_S, listen=listen)
+        told = self._given.ferry.call("auth", {"server": self._build_spec(server, {})}, deadline_s=LOGIN_S, listen=listen)
         if "tokens" not in told:
             return {**told["value"], "is_needed": False}
         self._keep_login(server, told["tokens"])
@@ -416,10 +416,10 @@ class Hub:
     @method("mcp.deauth")
     def logout(self, server: Name) -> dict[str, Any]:
         """Forget a login."""
-        found, offer = self._pick(server), self._offers.of(server)
+        found, offer = self._pick_server(server), self._offers.of(server)
         has_login = offer is not None and offer.has_login
         if has_login:
-            self._drop(found.tokens)
+            self._remove_secret(found.tokens)
             self._offers.logged_in(server, False)
             if self._given.ferry.is_up:
                 self._given.ferry.call("close", {"name": server}, deadline_s=30)
@@ -427,17 +427,17 @@ class Hub:
 
     # -- within -----------------------------------------------------------------------------------
 
-    def _require(self) -> dict[str, Server]:
+    def _require_servers(self) -> dict[str, Server]:
         """The servers that are switched on; ServerError with the next step when there is none."""
         found = {name: server for name, server in self.servers().items() if server.keys.enabled}
         if not found:
             raise ServerError("there are no servers of tools", hint=server_config.NONE)
         return found
 
-    def _pick(self, name: str) -> Server:
+    def _pick_server(self, name: str) -> Server:
         known = self.servers()
         if not known:
-            self._require()
+            self._require_servers()
         server = server_config.pick(known, name)
         if not server.keys.enabled:
             raise ServerError(f"server {name} is switched off", hint=f"set enabled of {name} in {server.source}")
@@ -462,13 +462,13 @@ class Hub:
         with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="server") as pool:
             return {name: why for name, why in zip(names, pool.map(one, names)) if why}
 
-    def _ask(
+    def _ask_bridge(
         self, server: Server, method: str, params: Mapping[str, Any], limit_s: float, cancel: Cancel | None = None
     ) -> dict[str, Any]:
         offer = self._offers.of(server.name)
-        tokens = self._tokens(server) if offer is not None and offer.has_login else {}
+        tokens = self._stored_tokens(server) if offer is not None and offer.has_login else {}
         stop = cancel if isinstance(cancel, CancelToken) else None
-        asked = {**params, "server": self._spec(server, tokens)}
+        asked = {**params, "server": self._build_spec(server, tokens)}
         told = self._given.ferry.call(method, asked, deadline_s=limit_s + LIST_S, cancel=stop)
         if told.get("is_stale"):
             with self._guard:
@@ -478,23 +478,25 @@ class Hub:
         value: dict[str, Any] = told["value"]
         return value
 
-    def _spec(self, server: Server, tokens: Mapping[str, Any]) -> dict[str, Any]:
+    def _build_spec(self, server: Server, tokens: Mapping[str, Any]) -> dict[str, Any]:
         """The server as the bridge is told of it, with its secrets."""
         keys = server.keys
         made: dict[str, Any] = {"name": server.name, "transport": server.transport, "timeout_s": keys.timeout_s}
         if server.transport == "http":
             headers = {name: NAMED.sub(lambda m: self._given.safe.get(m[1]), value) for name, value in keys.headers.items()}
-            client = {"client_id": keys.client_id, "client_secret": self._value(keys.client_secret)} if keys.client_id else {}
+            client = (
+                {"client_id": keys.client_id, "client_secret": self._resolve_value(keys.client_secret)} if keys.client_id else {}
+            )
             client |= {"issuer": keys.issuer} if keys.issuer else {}
             web = self._settings().tools.web
             reach = {"blocked": web.block_hosts, "allowed": web.allow_hosts, "networks": web.private_networks}
             made |= {"url": keys.url, "headers": headers, "client": client, "reach": reach}
         else:
             path, binds = server_config.binds(server, self._given.home.root)
-            environ = {name: self._value(value) for name, value in keys.env.items()}
+            environ = {name: self._resolve_value(value) for name, value in keys.env.items()}
             made |= {
                 "argv": [path, *keys.args],
-                "folder": str(self._folder(server)),
+                "folder": str(self._working_folder(server)),
                 "environ": environ,
                 "binds": [[str(bind.source), bind.inside, bind.is_writable] for bind in binds],
                 "has_network": keys.network,
@@ -503,10 +505,10 @@ class Hub:
         key = hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
         return {**made, "key": key, "tokens": dict(tokens)}
 
-    def _value(self, text: str) -> str:
+    def _resolve_value(self, text: str) -> str:
         return self._given.safe.get(text.removeprefix(server_config.PREFIX)) if text.startswith(server_config.PREFIX) else text
 
-    def _folder(self, server: Server) -> Path:
+    def _working_folder(self, server: Server) -> Path:
         """Where a server works: a folder of its own that stays, or the one that is named for it."""
         if server.keys.cwd:
             return Path(server.keys.cwd).expanduser().resolve()
@@ -516,7 +518,7 @@ class Hub:
             folder.chmod(SHARED)
         return folder
 
-    def _tokens(self, server: Server) -> dict[str, Any]:
+    def _stored_tokens(self, server: Server) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads(self._given.safe.get(server.tokens))
         except (NotFound, ValueError):
@@ -534,7 +536,7 @@ class Hub:
         own = [secret for secret in server_config.named(server) if secret.startswith(f"mcp/{name}-")]
         return [*own, *([server.tokens] if has_login else [])]
 
-    def _drop(self, secret: str) -> None:
+    def _remove_secret(self, secret: str) -> None:
         try:
             self._given.safe.remove(secret)
         except NotFound:

@@ -76,12 +76,12 @@ class Offers:
 
     def keep(self, server: str, key: str, listed: Mapping[str, Any]) -> bool:
         """Take what a server has just said; False when nothing changed and so nothing was written."""
-        wares = [_ware(server, one) for one in listed.get("tools", ())[:MAX_TOOLS] if isinstance(one.get("name"), str)]
+        wares = [_build_ware(server, one) for one in listed.get("tools", ())[:MAX_TOOLS] if isinstance(one.get("name"), str)]
         wares = list({ware.name: ware for ware in wares}.values())
         about = {name: listed.get(name) for name in ABOUT}
         known = self.of(server)
         is_same = known is not None and (known.key, known.about, known.error) == (key, about, "")
-        if is_same and [_bare(ware) for ware in self.wares(server)] == [_bare(ware) for ware in wares]:
+        if is_same and [_compared_fields(ware) for ware in self.wares(server)] == [_compared_fields(ware) for ware in wares]:
             return False
         with self._store.write() as execute:
             kept = {row[0]: row[1:] for row in execute(
@@ -163,7 +163,7 @@ class Offers:
     def wares(self, server: str = "") -> list[Ware]:
         """Tools of a server, or of all, in the order they were listed."""
         rows = self._store.rows(f"SELECT {COLUMNS} FROM server_tools t WHERE ?1 = '' OR t.server = ?1 ORDER BY t.id", (server,))
-        return [_read(row) for row in rows]
+        return [_ware_from_row(row) for row in rows]
 
     # -- finding ----------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Offers:
             "ORDER BY bm25(server_words, 4.0, 1.0) LIMIT ?",
             (words, limit),
         )
-        return [_read(row) for row in rows]
+        return [_ware_from_row(row) for row in rows]
 
     def by_meaning(self, embedder: str, vector: Sequence[float], limit: int) -> list[Ware]:
         """Tools that mean something close to the query, best first; only those that this model has read."""
@@ -185,12 +185,12 @@ class Offers:
             f"SELECT {COLUMNS} FROM server_tools t WHERE t.embedder = ? ORDER BY vec_distance_cosine(t.vector, ?) LIMIT ?",
             (embedder, array("f", vector).tobytes(), limit),
         )
-        return [_read(row) for row in rows]
+        return [_ware_from_row(row) for row in rows]
 
     def unread(self, embedder: str) -> list[Ware]:
         """Tools that have no vector of this model."""
         rows = self._store.rows(f"SELECT {COLUMNS} FROM server_tools t WHERE t.embedder IS NOT ? ORDER BY t.id", (embedder,))
-        return [_read(row) for row in rows]
+        return [_ware_from_row(row) for row in rows]
 
     def embedder(self) -> str:
         """The model that made the vectors, "" when there are none."""
@@ -205,7 +205,7 @@ class Offers:
                 execute("UPDATE server_tools SET embedder = ?, vector = ? WHERE id = ?", (embedder, packed, number))
 
 
-def _ware(server: str, said: Mapping[str, Any]) -> Ware:
+def _build_ware(server: str, said: Mapping[str, Any]) -> Ware:
     schema = said.get("inputSchema")
     schema = schema if isinstance(schema, dict) and len(json.dumps(schema)) <= MAX_SCHEMA else {"type": "object"}
     hints = said.get("annotations") if isinstance(said.get("annotations"), dict) else {}
@@ -213,10 +213,10 @@ def _ware(server: str, said: Mapping[str, Any]) -> Ware:
     return Ware(server, str(said["name"])[:200], title, str(said.get("description") or "")[:MAX_TEXT], schema, dict(hints or {}))
 
 
-def _bare(ware: Ware) -> tuple[Any, ...]:
+def _compared_fields(ware: Ware) -> tuple[Any, ...]:
     return ware.name, ware.title, ware.description, ware.schema, ware.hints
 
 
-def _read(row: Row) -> Ware:
+def _ware_from_row(row: Row) -> Ware:
     number, server, name, title, description, schema, hints = row
     return Ware(server, name, title, description, json.loads(schema), json.loads(hints), number)

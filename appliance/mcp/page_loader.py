@@ -127,11 +127,11 @@ class Visit:
     wants_http: bool = False
 
     def mcp_list_tools(self, server: Annotated[str, "only of this one"] = "") -> str:
-        return self._listed(self.servers.tools(server))
+        return self._list_tools(self.servers.tools(server))
 
     def mcp_search(self, query: Annotated[str, Range(1, 500), "what the tool should do"]) -> str:
         found = self.servers.search(query)
-        return self._listed(found.wares) + (f"\n({found.note})" if found.note else "")
+        return self._list_tools(found.wares) + (f"\n({found.note})" if found.note else "")
 
     def mcp_info(self, server: Text, tool: Text) -> str:
         """Show what a tool does and its arguments."""
@@ -141,7 +141,7 @@ class Visit:
         return text
 
     def mcp_exec(self, server: Text, tool: Text, args: dict[str, Any] | None = None) -> str:
-        self._check(server, tool, args or {})
+        self._check_call(server, tool, args or {})
         reply = self.servers.call(server, tool, args or {}, cancel=self.cancel, session=ADDING)
         self.heard.setdefault(server, []).append(reply.text)
         self.answered.append(server)
@@ -177,12 +177,12 @@ class Visit:
         """The page cannot be had at all."""
         raise Failed(" ".join(message.split())[:MAX_WORDS], hint="this is what the loading agent said")
 
-    def _listed(self, wares: Sequence[Ware]) -> str:
+    def _list_tools(self, wares: Sequence[Ware]) -> str:
         for one in wares[:LISTED]:
             self.heard.setdefault(one.server, []).append(f"{one.name}: {one.description}")
-        return _lines(wares)
+        return _tool_lines(wares)
 
-    def _check(self, server: str, tool: str, args: dict[str, Any]) -> None:
+    def _check_call(self, server: str, tool: str, args: dict[str, Any]) -> None:
         """Refused for a call that carries what the person has not said: one server's answer to another, or what a page ordered.
 
         Nobody is there to be asked. A server that was the only one to answer may be asked for more of what it told, as long
@@ -234,20 +234,20 @@ class Loading:
             return self._fetch(url)
         routes = [route for route in self._model.plan(POOL) if self._is_able(route)]
         own = "\n".join((url, unquote(url), addition))
-        found = self._visited(Visit(servers, cancel or CancelToken(), own), url, routes, addition) if routes else None
+        found = self._load_page(Visit(servers, cancel or CancelToken(), own), url, routes, addition) if routes else None
         if found is None:
             return self._fetch(url)
         return Fetched(found.text.encode("utf-8", "replace"), found.mime or "text/markdown", "utf-8", found.title, found.server)
 
-    def _visited(self, visit: Visit, url: str, routes: Sequence[Route], addition: str) -> Page | None:
+    def _load_page(self, visit: Visit, url: str, routes: Sequence[Route], addition: str) -> Page | None:
         """What the agent came to; None when the page is to be fetched without it."""
         slot = f"loading:{new_id()}"
-        system = _system(routes[0])
+        system = _build_system(routes[0])
         said = f"The address: {url}" + (f"\n\nWhat the person says about it: {addition}" if addition else "")
         messages = [Message("user", said)]
         for _ in range(MAX_TURNS):
             try:
-                answer = self._ask(routes, system, messages, visit.cancel, slot)
+                answer = self._ask_model(routes, system, messages, visit.cancel, slot)
             except TooLarge as error:
                 LOG.info("a page is fetched without servers, there was too much to read: %s", error)
                 return None
@@ -255,13 +255,13 @@ class Loading:
                 return None
             messages.append(Message("assistant", answer.text, tool_calls=answer.calls))
             for call in answer.calls:
-                messages.append(Message("tool", self._done(visit, call), tool_call_id=call.id))
+                messages.append(Message("tool", self._run_call(visit, call), tool_call_id=call.id))
                 if visit.page is not None or visit.wants_http:
                     return visit.page
         LOG.info("a page is fetched without servers: no end after %d turns", MAX_TURNS)
         return None
 
-    def _done(self, visit: Visit, call: ToolCall) -> str:
+    def _run_call(self, visit: Visit, call: ToolCall) -> str:
         """The result of one call as the model sees it; an error is one too, but that the page cannot be had at all."""
         if visit.cancel.is_set():
             raise Cancelled("stopped")
@@ -274,9 +274,9 @@ class Loading:
             raise
         except OwlError as error:
             return f"error: {error.message}" + (f" ({error.hint})" if error.hint else "")
-        return foreign("mcp", _cut(text)) if call.name.startswith("mcp_") else text
+        return foreign("mcp", _cut_text(text)) if call.name.startswith("mcp_") else text
 
-    def _ask(
+    def _ask_model(
         self, routes: Sequence[Route], system: tuple[Part, ...], messages: Sequence[Message], cancel: Cancel, slot: str
     ) -> Answer:
         ask = Ask(
@@ -297,18 +297,18 @@ class Loading:
         return answer_parser.read(text, finish.tool_calls, SPECS, MAX_CALLS, is_cut=finish.reason in ("length", "repetition"))
 
 
-def _system(route: Route) -> tuple[Part, ...]:
+def _build_system(route: Route) -> tuple[Part, ...]:
     if route.dialect == "native":
         return (Part("instructions", TASK),)
     lines = [f"{spec.name}({', '.join(spec.schema['properties'])}): {spec.description}" for spec in SPECS]
     return (Part("instructions", TASK), Part("tools", "\n".join([CALLING, *lines])))
 
 
-def _lines(wares: Sequence[Ware]) -> str:
+def _tool_lines(wares: Sequence[Ware]) -> str:
     lines = [f"{one.server} {one.name}: {' '.join(one.description.split())[:200]}" for one in wares[:LISTED]]
     more = [f"(and {len(wares) - LISTED} more: mcp_search finds one by what it does)"] if len(wares) > LISTED else []
     return "\n".join([*lines, *more]) or "no tools"
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}\n[cut: {len(text)} characters]"

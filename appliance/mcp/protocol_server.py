@@ -79,16 +79,16 @@ class Conversation:
         try:
             found = json.loads(line, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
-            self._tell(_failure(None, PARSE_ERROR, f"not JSON: {error}"))
+            self._send_frame(_failure_frame(None, PARSE_ERROR, f"not JSON: {error}"))
             return
         if isinstance(found, list):
-            self._batch(found)
+            self._handle_batch(found)
         else:
-            self._one(found, self._tell)
+            self._handle_message(found, self._send_frame)
 
     def too_large(self, size: int) -> None:
         """A line was longer than is read, and thrown away."""
-        self._tell(_failure(None, INVALID_REQUEST, f"a message of {size} bytes: the limit is {MAX_LINE}"))
+        self._send_frame(_failure_frame(None, INVALID_REQUEST, f"a message of {size} bytes: the limit is {MAX_LINE}"))
 
     def finish(self, seconds: float) -> None:
         """Take nothing more; answer what was asked within so many seconds, then stop the rest."""
@@ -107,43 +107,43 @@ class Conversation:
 
     # -- messages -------------------------------------------------------------------------------------
 
-    def _batch(self, found: list[Any]) -> None:
+    def _handle_batch(self, found: list[Any]) -> None:
         """Several messages of one line, one after the other; one line of answers."""
         if self.version != BATCHES or not 0 < len(found) <= MAX_BATCH:
             why = "batches belong to version 2025-03-26" if self.version != BATCHES else f"a batch has 1 to {MAX_BATCH} messages"
-            self._tell(_failure(None, INVALID_REQUEST, why))
+            self._send_frame(_failure_frame(None, INVALID_REQUEST, why))
             return
         answers: list[Frame] = []
         for one in found:
-            self._one(one, answers.append, is_batch=True)
+            self._handle_message(one, answers.append, is_batch=True)
         if answers:
-            self._tell(answers)
+            self._send_frame(answers)
 
-    def _one(self, found: Any, answer: Callable[[Frame], None], *, is_batch: bool = False) -> None:
+    def _handle_message(self, found: Any, answer: Callable[[Frame], None], *, is_batch: bool = False) -> None:
         """One message; in a batch its answer is there on return."""
         try:
-            request = _checked(found)
+            request = _check_message(found)
         except ProtocolError as error:
-            answer(_failure(_id_of(found), error.code, str(error)))
+            answer(_failure_frame(_id_of(found), error.code, str(error)))
             return
         if request is None:
             return  # an answer, and we never ask
         name, params = request["method"], request.get("params") or {}
         if "id" not in request:
-            self._notified(name, params)
+            self._handle_notification(name, params)
             return
         try:
-            work = self._asked(request["id"], name, params)
+            work = self._handle_request(request["id"], name, params)
             if is_batch or isinstance(work, dict):
-                answer(_success(request["id"], work if isinstance(work, dict) else self._stamped(work(CancelToken()))))
+                answer(_success_frame(request["id"], work if isinstance(work, dict) else self._add_envelope(work(CancelToken()))))
             else:
-                self._begin(request["id"], work)
+                self._begin_work(request["id"], work)
         except OwlError as error:
-            answer(_told(request["id"], error))
+            answer(_error_answer(request["id"], error))
         except ProtocolError as error:
-            answer(_failure(request["id"], error.code, str(error), error.data))
+            answer(_failure_frame(request["id"], error.code, str(error), error.data))
 
-    def _notified(self, name: str, params: Frame) -> None:
+    def _handle_notification(self, name: str, params: Frame) -> None:
         if name == "notifications/cancelled":
             key = params.get("requestId")
             with self._settled:
@@ -153,35 +153,35 @@ class Conversation:
                 found[1].cancel()
                 found[0].set()
 
-    def _asked(self, key: int | str, name: str, params: Frame) -> Frame | Work:
+    def _handle_request(self, key: int | str, name: str, params: Frame) -> Frame | Work:
         """The result of a request, or the work that makes one."""
         with self._guard:
             if key in self._running:
                 raise ProtocolError(INVALID_REQUEST, f"the id {key!r} is in use")
         if name == "initialize":
-            return self._greeted(params)
-        is_bare = self._era(name, params) not in ENVELOPES
+            return self._handle_initialize(params)
+        is_bare = self._request_version(name, params) not in ENVELOPES
         if name == "server/discover" and not is_bare:
-            return self._stamped(_discovered())
+            return self._add_envelope(_discover_result())
         if name == "ping" and is_bare:
             return {}
         if name == "tools/list":
             if params.get("cursor"):
                 raise ProtocolError(INVALID_PARAMS, f"unknown cursor {str(params['cursor'])[:80]!r}: there is one page")
-            return lambda cancel: self._listed()
+            return lambda cancel: self._list_tools()
         if name == "tools/call":
-            tool, arguments = _wanted(params)
-            agent = self._agent(params)
-            return lambda cancel: self._called(tool, arguments, agent, cancel)
+            tool, arguments = _parse_call(params)
+            agent = self._client_name(params)
+            return lambda cancel: self._call_tool(tool, arguments, agent, cancel)
         raise ProtocolError(METHOD_NOT_FOUND, f"unknown method {name[:80]}")
 
     # -- which version --------------------------------------------------------------------------------
 
-    def _greeted(self, params: Frame) -> Frame:
+    def _handle_initialize(self, params: Frame) -> Frame:
         """The answer to `initialize`: the version that is asked for where we have it, else our newest."""
         asked, client = params.get("protocolVersion"), params.get("clientInfo")
         if self.version in ENVELOPES:
-            raise _unsupported(asked, f"this connection speaks {self.version}: there is no initialize")
+            raise _unsupported_version(asked, f"this connection speaks {self.version}: there is no initialize")
         if self.version:
             raise ProtocolError(INVALID_REQUEST, "initialize comes once")
         if not isinstance(asked, str) or not isinstance(client, dict) or not isinstance(params.get("capabilities"), dict):
@@ -196,7 +196,7 @@ class Conversation:
             "instructions": INSTRUCTIONS,
         }
 
-    def _era(self, name: str, params: Frame) -> str:
+    def _request_version(self, name: str, params: Frame) -> str:
         """The version that a request speaks, which is the connection's from the first good one on."""
         meta: Frame = params.get("_meta") or {}
         is_enveloped = VERSION_KEY in meta
@@ -209,7 +209,7 @@ class Conversation:
             if not isinstance(meta.get(CAPABILITIES_KEY), dict) or not isinstance(asked, str):
                 raise ProtocolError(INVALID_PARAMS, f"params._meta needs {VERSION_KEY} and {CAPABILITIES_KEY}")
             if asked not in ENVELOPES:
-                raise _unsupported(asked, f"version {asked[:40]} is not spoken here")
+                raise _unsupported_version(asked, f"version {asked[:40]} is not spoken here")
             self.version = asked
         elif self.version in ENVELOPES or name == "server/discover":
             raise ProtocolError(INVALID_PARAMS, f"params._meta needs {VERSION_KEY} and {CAPABILITIES_KEY}")
@@ -217,12 +217,12 @@ class Conversation:
             raise ProtocolError(INVALID_REQUEST, f"initialize comes before {name[:80]}")
         return self.version
 
-    def _agent(self, params: Frame) -> str:
+    def _client_name(self, params: Frame) -> str:
         """Who asks, as it says itself."""
         client = (params.get("_meta") or {}).get(CLIENT_KEY) if self.version in ENVELOPES else None
         return _called_itself(client) if isinstance(client, dict) else self.agent
 
-    def _stamped(self, result: Frame) -> Frame:
+    def _add_envelope(self, result: Frame) -> Frame:
         """A result as its version has it."""
         if self.version not in ENVELOPES:
             return result
@@ -230,50 +230,50 @@ class Conversation:
 
     # -- work -----------------------------------------------------------------------------------------
 
-    def _begin(self, key: int | str, work: Work) -> None:
+    def _begin_work(self, key: int | str, work: Work) -> None:
         cancel = CancelToken()
         with self._guard:
             if len(self._running) >= MAX_WAITING:
                 raise ProtocolError(SERVER_ERROR, f"{MAX_WAITING} requests wait already")
             future = self._pool.submit(work, cancel)
             self._running[key] = (cancel, future)
-        future.add_done_callback(lambda done: self._ended(key, done))
+        future.add_done_callback(lambda done: self._answer_work(key, done))
 
-    def _ended(self, key: int | str, done: "Future[Frame]") -> None:
+    def _answer_work(self, key: int | str, done: "Future[Frame]") -> None:
         """Answer what has been worked on, unless nobody wants to know any more."""
         if done.cancelled():
             return
         error = done.exception()
         if error is None:
-            made = _success(key, self._stamped(done.result()))
+            made = _success_frame(key, self._add_envelope(done.result()))
         elif isinstance(error, OwlError):
-            made = _told(key, error)
+            made = _error_answer(key, error)
         else:
             LOG.error("a request of an agent failed", exc_info=error)
-            made = _failure(key, INTERNAL_ERROR, f"internal error: {type(error).__name__}")
+            made = _failure_frame(key, INTERNAL_ERROR, f"internal error: {type(error).__name__}")
         with self._settled:
             if self._running.pop(key, None) is not None:
-                self._send(_line(made))
+                self._send(_encode_line(made))
             self._settled.notify_all()
 
-    def _listed(self) -> Frame:
-        tools = [_tool(one, self.version) for one in self._offer.tools()]
+    def _list_tools(self) -> Frame:
+        tools = [_describe_tool(one, self.version) for one in self._offer.tools()]
         return {"tools": tools, "ttlMs": 0, "cacheScope": "private"} if self.version in ENVELOPES else {"tools": tools}
 
-    def _called(self, name: str, arguments: Frame, agent: str, cancel: CancelToken) -> Frame:
+    def _call_tool(self, name: str, arguments: Frame, agent: str, cancel: CancelToken) -> Frame:
         outcome = self._offer.call(name, arguments, agent, cancel)
         text = f"{outcome.message}\n({outcome.hint})" if outcome.is_error and outcome.hint else outcome.message
         return {"content": [{"type": "text", "text": text}], "isError": outcome.is_error}
 
-    def _tell(self, frame: Frame | list[Frame]) -> None:
+    def _send_frame(self, frame: Frame | list[Frame]) -> None:
         with self._guard:
-            self._send(_line(frame))
+            self._send(_encode_line(frame))
 
 
 # -- frames -------------------------------------------------------------------------------------------
 
 
-def _checked(found: Any) -> Frame | None:
+def _check_message(found: Any) -> Frame | None:
     """A request or notification; None for an answer, ProtocolError for what is neither."""
     if not isinstance(found, dict) or found.get("jsonrpc") != "2.0":
         raise ProtocolError(INVALID_REQUEST, 'a message is an object with "jsonrpc": "2.0"')
@@ -296,7 +296,7 @@ def _id_of(found: Any) -> int | str | None:
     return key if isinstance(key, int | str) and not isinstance(key, bool) else None
 
 
-def _wanted(params: Frame) -> tuple[str, Frame]:
+def _parse_call(params: Frame) -> tuple[str, Frame]:
     """The tool and its arguments."""
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str) or not name:
@@ -306,7 +306,7 @@ def _wanted(params: Frame) -> tuple[str, Frame]:
     return name, arguments or {}
 
 
-def _tool(one: Mapping[str, Any], version: str) -> Frame:
+def _describe_tool(one: Mapping[str, Any], version: str) -> Frame:
     """A tool as a version describes it."""
     told = {"name": one["name"], "description": one["description"], "inputSchema": one["schema"]}
     if version != HANDSHAKES[-1]:
@@ -315,7 +315,7 @@ def _tool(one: Mapping[str, Any], version: str) -> Frame:
     return told
 
 
-def _discovered() -> Frame:
+def _discover_result() -> Frame:
     return {
         "supportedVersions": [*ENVELOPES, *HANDSHAKES],
         "capabilities": dict(CAPABILITIES),
@@ -330,27 +330,27 @@ def _called_itself(client: Mapping[str, Any]) -> str:
     return " ".join(f"{client.get('name') or 'unnamed'} {client.get('version') or ''}".split())[:120]
 
 
-def _unsupported(asked: Any, message: str) -> ProtocolError:
+def _unsupported_version(asked: Any, message: str) -> ProtocolError:
     data = {"supported": [*ENVELOPES, *HANDSHAKES], "requested": asked if isinstance(asked, str) else ""}
     return ProtocolError(UNSUPPORTED_VERSION, message, data)
 
 
-def _told(key: int | str, error: OwlError) -> Frame:
+def _error_answer(key: int | str, error: OwlError) -> Frame:
     """The answer for one of our errors."""
     code = INVALID_PARAMS if isinstance(error, BadInput | NotFound) else INTERNAL_ERROR
-    return _failure(key, code, str(error), {"outcome": error.outcome, "hint": error.hint})
+    return _failure_frame(key, code, str(error), {"outcome": error.outcome, "hint": error.hint})
 
 
-def _line(frame: Frame | list[Frame]) -> bytes:
+def _encode_line(frame: Frame | list[Frame]) -> bytes:
     """A message as its line; a lone half of a letter becomes a question mark."""
     return json.dumps(frame, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 
-def _success(key: int | str, result: Frame) -> Frame:
+def _success_frame(key: int | str, result: Frame) -> Frame:
     return {"jsonrpc": "2.0", "id": key, "result": result}
 
 
-def _failure(key: int | str | None, code: int, message: str, data: Any = None) -> Frame:
+def _failure_frame(key: int | str | None, code: int, message: str, data: Any = None) -> Frame:
     error: Frame = {"code": code, "message": message}
     if data is not None:
         error["data"] = data

@@ -57,7 +57,7 @@ def options(enclosure: Enclosure) -> list[bubblewrap.Word]:
     words.remove("--unshare-net")
     words[-1] = seccomp.tool_filter(has_network=True)
     end = words.index("--remount-ro")
-    return [*words[:end], *_network(), *words[end:]]
+    return [*words[:end], *_network_binds(), *words[end:]]
 
 
 def command(enclosure: Enclosure, ready_fd: int, abi: int) -> list[str]:
@@ -69,7 +69,7 @@ def command(enclosure: Enclosure, ready_fd: int, abi: int) -> list[str]:
     return [*entry, *enclosure.argv]
 
 
-def _network() -> Iterator[str]:
+def _network_binds() -> Iterator[str]:
     for name in NETWORK_FILES:
         # A link such as resolv.conf often leads to /run, which is not there inside: what it leads to is shown in its place.
         yield from ("--ro-bind-try", os.path.realpath(name), name)
@@ -112,20 +112,20 @@ def needed(path: str) -> list[Bind]:
     if path.startswith(("/usr/", "/bin/", "/sbin/")):
         return []
     if "/node_modules/" in path:
-        return [_seen(Path(path[: path.index("/node_modules/")]) / "node_modules")]
+        return [_readable_bind(Path(path[: path.index("/node_modules/")]) / "node_modules")]
     for folder in Path(path).parents:
         if (folder / "pyvenv.cfg").is_file():
-            return [_seen(folder), *_python(folder / "pyvenv.cfg")]
-    return [_seen(Path(path))]
+            return [_readable_bind(folder), *_python_binds(folder / "pyvenv.cfg")]
+    return [_readable_bind(Path(path))]
 
 
-def _python(written: Path) -> list[Bind]:
+def _python_binds(written: Path) -> list[Bind]:
     for line in written.read_text("utf-8", "replace").splitlines():
         if line.startswith(HOME_OF_PYTHON):
             home = Path(line.removeprefix(HOME_OF_PYTHON).strip())
-            return [] if str(home).startswith(("/usr/", "/bin")) else [_seen(home.parent)]
+            return [] if str(home).startswith(("/usr/", "/bin")) else [_readable_bind(home.parent)]
     return []
 
 
-def _seen(path: Path) -> Bind:
+def _readable_bind(path: Path) -> Bind:
     return Bind(path.resolve(), str(path))

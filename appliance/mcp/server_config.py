@@ -66,7 +66,7 @@ class Server(Struct, frozen=True):
 
 def read(home: Home, settings: Mapping[str, McpServer], environ: Mapping[str, str]) -> dict[str, Server]:
     """Every server by name, those of owlbox.toml first; ConfigError for a file that cannot be used and for a name twice."""
-    found = {name: _server(name, keys, home.config.name) for name, keys in settings.items()}
+    found = {name: _build_server(name, keys, home.config.name) for name, keys in settings.items()}
     raw = load(home)
     try:
         written = config.servers({name: ours(entry) for name, entry in raw.items()}, environ)
@@ -76,7 +76,7 @@ def read(home: Home, settings: Mapping[str, McpServer], environ: Mapping[str, st
         if name in found:
             text = f"server {name} is in {home.config.name} and in {FILE}"
             raise ConfigError(text, key=f"tools.mcp.{name}", hint="take it out of one of them")
-        found[name] = _server(name, keys, FILE)
+        found[name] = _build_server(name, keys, FILE)
     return found
 
 
@@ -132,7 +132,7 @@ def check_name(name: str) -> str:
 
 def check(name: str, entry: Mapping[str, Any], environ: Mapping[str, str]) -> Server:
     """The server that an entry means; ConfigError and BadInput say what it lacks."""
-    return _server(check_name(name), config.servers({name: ours(entry)}, environ)[name], FILE)
+    return _build_server(check_name(name), config.servers({name: ours(entry)}, environ)[name], FILE)
 
 
 def plain_secrets(name: str, entry: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
@@ -192,7 +192,7 @@ def pick(found: Mapping[str, Server], name: str) -> Server:
 NONE = "no servers are configured: owlbox mcp add NAME --command PROGRAM, or --url ADDRESS"
 
 
-def _server(name: str, keys: McpServer, source: str) -> Server:
+def _build_server(name: str, keys: McpServer, source: str) -> Server:
     transport: Transport = "http" if keys.transport == "http" or not keys.transport and keys.url and not keys.command else "stdio"
     return Server(name, transport, keys, source)
 

@@ -67,23 +67,23 @@ class Conduit:
     @asynccontextmanager
     async def transport(self) -> AsyncGenerator[Streams, None]:
         """What the library reads from and writes to; ServerError when there is no sandbox for it."""
-        process = await self._start()
+        process = await self._start_process()
         incoming, reading = anyio.create_memory_object_stream[Item](0)
         writing, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._read, process, incoming)
-            tasks.start_soon(self._write, process, outgoing)
-            tasks.start_soon(self._listen, process)
+            tasks.start_soon(self._read_messages, process, incoming)
+            tasks.start_soon(self._write_messages, process, outgoing)
+            tasks.start_soon(self._read_stderr, process)
             try:
                 yield reading, writing
             finally:
                 with anyio.CancelScope(shield=True):
                     reading.close()
                     writing.close()
-                    await self._end(process)
+                    await self._end_process(process)
                 tasks.cancel_scope.cancel()
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start_process(self) -> asyncio.subprocess.Process:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         files = Descriptors()
         try:
@@ -127,26 +127,28 @@ class Conduit:
             os.close(handle)
         if is_ready:
             return
-        await self._end(process)
+        await self._end_process(process)
         assert process.stderr is not None
         said = (await process.stderr.read(WORDS)).decode("utf-8", "replace").strip()
         raise ServerError(f"no sandbox for server {self._what.name}: {said or 'not made in time'}", hint=bubblewrap.advice(said))
 
-    async def _read(self, process: asyncio.subprocess.Process, to: MemoryObjectSendStream[Item]) -> None:
+    async def _read_messages(self, process: asyncio.subprocess.Process, to: MemoryObjectSendStream[Item]) -> None:
         """Messages, one a line; what is none, such as a greeting that some servers print, is passed over."""
         assert process.stdout is not None
         async with to:
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                async for line in _lines(process.stdout):
+                async for line in _read_lines(process.stdout):
                     try:
                         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
                     except ValueError:
-                        self._say(f"not a message: {line[:200].decode('utf-8', 'replace')}\n")
+                        self._remember_stderr(f"not a message: {line[:200].decode('utf-8', 'replace')}\n")
                         continue
                     await to.send(SessionMessage(message))
             self.gone.set()
 
-    async def _write(self, process: asyncio.subprocess.Process, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async def _write_messages(
+        self, process: asyncio.subprocess.Process, outgoing: MemoryObjectReceiveStream[SessionMessage]
+    ) -> None:
         assert process.stdin is not None
         async with outgoing:
             with contextlib.suppress(OSError, anyio.ClosedResourceError):
@@ -154,15 +156,15 @@ class Conduit:
                     process.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                     await process.stdin.drain()
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
         while data := await process.stderr.read(4096):
-            self._say(data.decode("utf-8", "replace"))
+            self._remember_stderr(data.decode("utf-8", "replace"))
 
-    def _say(self, text: str) -> None:
+    def _remember_stderr(self, text: str) -> None:
         self._said = (self._said + text)[-WORDS:]
 
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
+    async def _end_process(self, process: asyncio.subprocess.Process) -> None:
         """Its input ends, and so should it; when it does not, it is killed with everything it started."""
         if process.stdin is not None:
             process.stdin.close()
@@ -176,7 +178,7 @@ class Conduit:
                     process.kill()
 
 
-async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def _read_lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """Whole lines; one that is too long ends them, because nobody knows where the next one begins."""
     while True:
         try:

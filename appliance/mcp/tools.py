@@ -75,7 +75,7 @@ class Stall:
         ours = {tool.mark.group for tool in self._toolbox.tools() if not tool.origin}
         # A server that is called like a group of ours must not get what roles and policies grant to that group.
         groups = {name: f"{name}_server" if name in ours else name for name in known}
-        made = {tool.mark.name: tool for tool in (_tool(self._hub, w, known[w.server], groups[w.server]) for w in wanted)}
+        made = {tool.mark.name: tool for tool in (_build_tool(self._hub, w, known[w.server], groups[w.server]) for w in wanted)}
         for name in self._toolbox.lend(tuple(made.values()), () if is_there else (GROUP,)):
             LOG.warning("a tool of a server is called like one of ours and is left out: %s", name)
 
@@ -86,7 +86,7 @@ def outcome(reply: Reply) -> Outcome:
     if not reply.is_error:
         return Outcome(200, "ok", reply.text, data=reply.data, origin=origin, source=source)
     error = OwlError(reply.text)
-    return Outcome(_status(reply.kind), reply.kind, error.message, reply.hint, origin=origin, source=source)
+    return Outcome(_status_of(reply.kind), reply.kind, error.message, reply.hint, origin=origin, source=source)
 
 
 def failed(error: OwlError, server: str, tool: str = "") -> Outcome:
@@ -113,11 +113,11 @@ def _is_auto(server: Server) -> bool:
     return server.keys.expose == "auto"
 
 
-def _status(kind: str) -> int:
+def _status_of(kind: str) -> int:
     return {"retryable": 503, "auth_error": 401, "input_error": 400}.get(kind, 500)
 
 
-def _tool(hub: Hub, ware: Ware, server: Server, group: str) -> Tool:
+def _build_tool(hub: Hub, ware: Ware, server: Server, group: str) -> Tool:
     name = UNFIT.sub("_", f"{ware.server}_{ware.name}")[:MAX_NAME].strip("_")
 
     def function(arguments: dict[str, Any], *, caller: Caller) -> Outcome:
@@ -126,15 +126,15 @@ def _tool(hub: Hub, ware: Ware, server: Server, group: str) -> Tool:
     reach = Reach("call", named=f"mcp:{ware.server}")
     needs = Needs(deadline_s=server.keys.timeout_s + START_S, network="proxy", is_waiting=True, reach=reach)
     mark = Mark(name, group, "", False, False, menu=(), needs=needs)
-    schema = _narrowed(ware.schema)
+    schema = _narrow_schema(ware.schema)
     said = " ".join(content.printable(ware.description).split())[:1000] or ware.title or ware.name
     function.__doc__ = said
-    given = Foreign(_fields(schema), ("caller",), Outcome, given=schema)
-    shown = ToolSpec(name, f"A tool of the server {server.name}, see tool_help {name}", _bare(schema), group=group)
+    given = Foreign(_argument_fields(schema), ("caller",), Outcome, given=schema)
+    shown = ToolSpec(name, f"A tool of the server {server.name}, see tool_help {name}", _bare_arguments(schema), group=group)
     return Tool(mark, function, given, said, origin=f"mcp:{ware.server}", shown=shown)
 
 
-def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _bare_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name and type, without a word about them; none of them where one has a name that might be an order."""
     known, required = schema.get("properties"), schema.get("required")
     if not isinstance(known, dict) or not all(is_plain(name) for name in known):
@@ -145,7 +145,7 @@ def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": made, "required": needed}
 
 
-def _fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
+def _argument_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     """The arguments by name, for a manual; the schema says the rest."""
     known, required = schema.get("properties"), schema.get("required") or ()
     if not isinstance(known, dict):
@@ -155,7 +155,7 @@ def _fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     return tuple(Field(name, Any, MISSING if name in required else None, helps[name]) for name in about)
 
 
-def _narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _narrow_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A schema as models read it: without what only a program wants to know."""
     kept = {name: value for name, value in schema.items() if not name.startswith("$sch")}
     made: dict[str, Any] = json.loads(content.printable(json.dumps(kept)))

@@ -58,7 +58,7 @@ class Branches:
     def page(self, ref: str, seq: int = 0, offset: int = 0, limit: int = 100_000) -> tuple[list[Event], int]:
         """Some events of such a branch, and how many it has."""
         run = self._runs.get(ref)
-        line = self._runs.record.path(self._event(run, seq).id if seq else run.head, has_texts=False)
+        line = self._runs.record.path(self._event_at(run, seq).id if seq else run.head, has_texts=False)
         return self._runs.record.some([event.id for event in line[offset : offset + limit]]), len(line)
 
     @method("run.tree", access="own")
@@ -75,11 +75,11 @@ class Branches:
         waiting = [(root, 0)]
         while waiting:  # each run's, then those of its forks; a line of forks may be longer than a stack is deep
             one, depth = waiting.pop()
-            found += (replace(branch, depth=depth) for branch in self._of(one))
+            found += (replace(branch, depth=depth) for branch in self._branches_of(one))
             waiting += ((fork, depth + 1) for fork in reversed(self._runs.forks(one.id)))
         return found
 
-    def _of(self, run: Run) -> Iterable[Branch]:
+    def _branches_of(self, run: Run) -> Iterable[Branch]:
         links = self._runs.record.links(run.id)
         if not links:
             origin = self._runs.record.get(run.head) if run.head is not None else None
@@ -130,9 +130,9 @@ class Branches:
         known = self._runs.get(run)
         self._runs.people.require_open(known.session)
         if seq:
-            head: int | None = self._whole(known, self._event(known, seq)).id
+            head: int | None = self._require_whole(known, self._event_at(known, seq)).id
         else:
-            head = self._standing(known)
+            head = self._standing_head(known)
         with self._store.write(durable=True):
             start = Start(alias, known.role, known.settings, head, self._turns_until(known, head))
             made = self._runs.begin(known.session, "chat", parent=known.id, title=known.title, start=start)
@@ -148,25 +148,25 @@ class Branches:
         with self._store.write(durable=True):
             if self._runs.queue(known.id):
                 raise Conflict(f"thread {known.id} has prompts that are not done with", hint="wait for them, or stop them first")
-            head = self._whole(known, self._event(known, seq)).id if seq else self._origin(known)
+            head = self._require_whole(known, self._event_at(known, seq)).id if seq else self._fork_origin(known)
             if head != known.head:
                 self._runs.set_head(known.id, head)
         return self._runs.get(known.id)
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _event(self, run: Run, seq: int) -> Event:
+    def _event_at(self, run: Run, seq: int) -> Event:
         found = self._runs.record.of(run.id, after=seq - 1, limit=1) if seq > 0 else []
         if not found or found[0].seq != seq:
             raise NotFound(f"thread {run.id} has no event {seq}", hint=f"its events are numbered up to {run.last_seq}")
         return found[0]
 
-    def _origin(self, run: Run) -> int | None:
+    def _fork_origin(self, run: Run) -> int | None:
         """Where a run began: in another one when it was forked."""
         first = self._runs.record.of(run.id, limit=1)
         return first[0].parent if first else run.head
 
-    def _whole(self, run: Run, event: Event) -> Event:
+    def _require_whole(self, run: Run, event: Event) -> Event:
         """The event itself; BadInput when a call before it waits for its result."""
         waiting: set[str] = set()
         last = 0
@@ -182,7 +182,7 @@ class Branches:
             raise BadInput(f"event {event.seq} of thread {run.id} stands between a call and its result", hint=hint)
         return event
 
-    def _standing(self, run: Run) -> int | None:
+    def _standing_head(self, run: Run) -> int | None:
         """The head of a run; while one is being answered what was before its prompt."""
         busy = [loop for loop in self._runs.queue(run.id) if loop.status >= RUNNING]
         if not busy:
@@ -190,7 +190,7 @@ class Branches:
             path = self._runs.record.path(run.head, limit=len(waiting) + 1, has_texts=False)
             return next((event.id for event in reversed(path) if event.id not in waiting), None)
         prompt = self._runs.record.get(busy[0].prompt)
-        return prompt.parent if prompt is not None else self._origin(run)
+        return prompt.parent if prompt is not None else self._fork_origin(run)
 
     def _turns_until(self, run: Run, head: int | None) -> int:
         """How many turns the lineage has had on the branch that ends there (R-039)."""

@@ -52,20 +52,20 @@ class Events:
             if not rows:
                 raise NotFound(f"no thread {event.run}")
             parent = rows[0][1] if event.parent is None else event.parent
-            count = _tokens(event) if event.tokens is None else event.tokens
+            count = _estimate_tokens(event) if event.tokens is None else event.tokens
             event = replace(event, seq=int(rows[0][0]), parent=parent, at_ms=event.at_ms or now_ms(), tokens=count)
             marks = ", ".join("?" * 18)
             row_id = int(
                 execute(
                     f"INSERT INTO events ({COLUMNS.removeprefix('id, ')}) VALUES ({marks}) RETURNING id",
-                    _values(event),
+                    _row_values(event),
                 )[0][0]
             )
             execute("UPDATE runs SET head = ? WHERE id = ?", (row_id, event.run))
-            self._mark(event)
+            self._taint_run(event)
         return replace(event, id=row_id)
 
-    def _mark(self, event: Event) -> None:
+    def _taint_run(self, event: Event) -> None:
         """Mark the run with what an event carries: the origin of a result, or the marks of the texts it was made of."""
         subject, given = f"run:{event.run}", event.input or {}
         if origin := origin_of(event):
@@ -78,8 +78,8 @@ class Events:
         with self._store.write() as execute:
             marks = ", ".join("?" * 18)
             sql = f"INSERT INTO events ({COLUMNS.removeprefix('id, ')}) VALUES ({marks}) RETURNING id"
-            row_id = int(execute(sql, _values(event))[0][0])
-            self._mark(event)
+            row_id = int(execute(sql, _row_values(event))[0][0])
+            self._taint_run(event)
             execute(
                 "UPDATE runs SET last_seq = MAX(last_seq, ?1), head = IIF(?1 > last_seq, ?2, head) WHERE id = ?3",
                 (event.seq, row_id, event.run),
@@ -93,7 +93,7 @@ class Events:
 
     def get(self, event_id: int) -> Event | None:
         row = self._store.row(f"SELECT {COLUMNS} FROM events WHERE id = ?", (event_id,))
-        return None if row is None else _event(row)
+        return None if row is None else _event_from_row(row)
 
     def of(self, run: str, *, after: int = 0, roles: Sequence[str] = (), limit: int = 100_000) -> list[Event]:
         """What was appended to a run, in order, on all its branches; only after a number, or of some roles."""
@@ -102,17 +102,17 @@ class Events:
             "AND (?3 = '[]' OR role IN (SELECT value FROM json_each(?3))) ORDER BY seq LIMIT ?4",
             (run, after, json.dumps(list(roles)), limit),
         )
-        return [_event(row) for row in rows]
+        return [_event_from_row(row) for row in rows]
 
     def some(self, ids: Sequence[int]) -> list[Event]:
         """These events, oldest first."""
         sql = f"SELECT {COLUMNS} FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
-        return [_event(row) for row in self._store.rows(sql, (json.dumps(list(ids)),))]
+        return [_event_from_row(row) for row in self._store.rows(sql, (json.dumps(list(ids)),))]
 
     def of_turn(self, run: str, turn: int | None, after: int) -> list[Event]:
         """What was appended to a run in one turn, in order; the turn is known to have begun after a number."""
         sql = f"SELECT {COLUMNS} FROM events WHERE run = ? AND seq > ? AND turn = ? ORDER BY seq"
-        return [_event(row) for row in self._store.rows(sql, (run, after, turn))]
+        return [_event_from_row(row) for row in self._store.rows(sql, (run, after, turn))]
 
     def seq(self, event_id: int | None) -> int:
         """The number of an event in its run; 0 for none."""
@@ -132,7 +132,7 @@ class Events:
             "WHERE ?2 = '[]' OR e.kind IN (SELECT value FROM json_each(?2)) LIMIT ?3",
             (head, json.dumps(list(kinds)), limit),
         )
-        return [_event(row) for row in reversed(rows)]
+        return [_event_from_row(row) for row in reversed(rows)]
 
     def compaction(self, run: str, head: int | None) -> Event | None:
         """The newest summary of older events on a run's branch; None when none was made."""
@@ -242,13 +242,13 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
     return messages
 
 
-def _tokens(event: Event) -> int:
+def _estimate_tokens(event: Event) -> int:
     """About how many tokens an event takes, where nobody has measured it."""
     given = "" if event.input is None else json.dumps(event.input, ensure_ascii=False)
     return tokens.estimate(event.content, CHARS_PER_TOKEN) + tokens.estimate(given, CHARS_PER_TOKEN)
 
 
-def _values(event: Event) -> tuple[Any, ...]:
+def _row_values(event: Event) -> tuple[Any, ...]:
     given = None if event.input is None else json.dumps(event.input, ensure_ascii=False)
     return (
         *(event.run, event.seq, event.parent, event.turn, event.kind, event.role, event.content, event.tool, given, event.call_id),
@@ -257,7 +257,7 @@ def _values(event: Event) -> tuple[Any, ...]:
     )
 
 
-def _event(row: Row) -> Event:
+def _event_from_row(row: Row) -> Event:
     values: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
     values["input"] = None if values["input"] is None else json.loads(values["input"])
     return Event(**values)

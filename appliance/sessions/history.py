@@ -105,20 +105,20 @@ class History:
             )
             for _, *row in rows:
                 if len(found) < limit and needle.search(row[3]):
-                    told = _told(row)
+                    told = _message_from_row(row)
                     told = replace(told, label=label(told.channel, told.sender, self.owners))
-                    found.append(Mention(told, self._beside(told, "<", "DESC"), self._beside(told, ">", "ASC")))
+                    found.append(Mention(told, self._message_beside(told, "<", "DESC"), self._message_beside(told, ">", "ASC")))
             if len(rows) < PAGE:
                 break
             last = rows[-1][0]
         return found
 
-    def _beside(self, told: Told, side: str, order: str) -> Told | None:
+    def _message_beside(self, told: Told, side: str, order: str) -> Told | None:
         row = self._store.row(f"{MESSAGES} AND e.run = ? AND e.seq {side} ? ORDER BY e.seq {order} LIMIT 1", (told.run, told.seq))
-        return None if row is None else _told(row[1:])
+        return None if row is None else _message_from_row(row[1:])
 
 
-def _told(row: Sequence[Any]) -> Told:
+def _message_from_row(row: Sequence[Any]) -> Told:
     run, seq, role, text, channel, sender, at_ms = row
     return Told(run, seq, role, text, channel, ASSISTANT if role == "assistant" else sender, at_ms)
 

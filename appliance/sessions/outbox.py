@@ -100,7 +100,7 @@ def context_of(person: str) -> str:
     return person if person.startswith("group:") else f"user:{person}"
 
 
-def _silence() -> None:
+def _ignore_news() -> None:
     """Nobody waits for letters."""
 
 
@@ -112,7 +112,7 @@ class Outbox:
         self._marks = Marks(store)
         self.process = process
         self.patience = patience or Patience()
-        self.bell: Callable[[], None] = _silence
+        self.bell: Callable[[], None] = _ignore_news
 
     # -- putting ------------------------------------------------------------------------------------
 
@@ -160,18 +160,18 @@ class Outbox:
     # -- looking ------------------------------------------------------------------------------------
 
     def get(self, letter_id: int) -> Posting:
-        found = self._postings("id = ?", (letter_id,))
+        found = self._select_postings("id = ?", (letter_id,))
         if not found:
             raise NotFound(f"no letter {letter_id}")
         return found[0]
 
     def find(self, key: str) -> Posting | None:
-        return next(iter(self._postings("key = ?", (key,))), None)
+        return next(iter(self._select_postings("key = ?", (key,))), None)
 
     def listing(self, *, status: str = "", context: str = "", session: str = "", limit: int = 20, offset: int = 0) -> list[Posting]:
         """Letters, newest first."""
         where = "?1 IN ('', status) AND ?2 IN ('', context) AND ?3 IN ('', session) ORDER BY id DESC LIMIT ?4 OFFSET ?5"
-        return self._postings(where, (status, context, session, limit, offset))
+        return self._select_postings(where, (status, context, session, limit, offset))
 
     @method("outbox.list")
     def list_by_status(
@@ -191,7 +191,7 @@ class Outbox:
 
     def cancel(self, letter_id: int) -> Posting:
         """Never send it; Conflict when a channel has it already, or it has ended."""
-        return self._decide(letter_id, (WAITING,), "status = 'cancelled', ended_ms = ?2", "cancelled")
+        return self._decide_status(letter_id, (WAITING,), "status = 'cancelled', ended_ms = ?2", "cancelled")
 
     def clear(self, session: str) -> int:
         """Cancel everything that waits to be told in a session; how many."""
@@ -202,9 +202,9 @@ class Outbox:
     def retry(self, letter_id: int) -> Posting:
         """Send it now, with all attempts before it again; Conflict when it was sent or is being sent."""
         change = "status = 'waiting', attempts = 0, error = '', due_ms = ?2, ended_ms = NULL"
-        return self._decide(letter_id, (WAITING, LOGGED, FAILED, CANCELLED), change, "sent again")
+        return self._decide_status(letter_id, (WAITING, LOGGED, FAILED, CANCELLED), change, "sent again")
 
-    def _decide(self, letter_id: int, wanted: Sequence[str], change: str, what: str) -> Posting:
+    def _decide_status(self, letter_id: int, wanted: Sequence[str], change: str, what: str) -> Posting:
         with self._store.write(durable=True) as execute:
             known = self.get(letter_id)
             if known.status not in wanted:
@@ -228,7 +228,7 @@ class Outbox:
 
     def unseen(self, person: str, limit: int = 20) -> list[Posting]:
         """What stands in a thread for a person who has not been shown it yet, oldest first."""
-        return self._postings(f"person = ? AND {UNSEEN} ORDER BY id LIMIT ?", (person, limit))
+        return self._select_postings(f"person = ? AND {UNSEEN} ORDER BY id LIMIT ?", (person, limit))
 
     def see(self, person: str, keys: Sequence[str]) -> int:
         """A person has been shown these; how many of them were new to them."""
@@ -261,7 +261,7 @@ class Outbox:
 
     def released(self, now: int) -> list[Posting]:
         """Letters that were held back and may go now, oldest first."""
-        return self._postings(f"{OPEN} AND status = 'waiting' AND held_ms <= ? ORDER BY id", (now,))
+        return self._select_postings(f"{OPEN} AND status = 'waiting' AND held_ms <= ? ORDER BY id", (now,))
 
     def join(self, letters: Sequence[Posting], text: str) -> None:
         """Let the first of these letters say what all of them do, with their marks; the others are not sent any more."""
@@ -288,7 +288,7 @@ class Outbox:
         """
         now = now_ms() if now is None else now
         with self._store.write():
-            heads = self._postings(f"id IN ({HEADS}) AND status = 'waiting' ORDER BY id", (now,))
+            heads = self._select_postings(f"id IN ({HEADS}) AND status = 'waiting' ORDER BY id", (now,))
             held = f"SELECT MIN(held_ms) FROM outbox WHERE {OPEN} AND status = 'waiting' AND held_ms > ?"
             released = self._store.value(held, (now,))
         limit_ms = now + int(self.patience.retry_max_s * 1000)
@@ -351,7 +351,7 @@ class Outbox:
         `mine` are those that this process is busy with. Writes nothing when there are none.
         """
         left = []
-        for posting in self._postings(f"{OPEN} AND status = 'sending' ORDER BY id"):
+        for posting in self._select_postings(f"{OPEN} AND status = 'sending' ORDER BY id"):
             if posting.id in mine or (posting.process != self.process and is_alive(posting.process)):
                 continue
             may_repeat = posting.may_repeat or not is_idempotent(posting.via)
@@ -399,11 +399,11 @@ class Outbox:
             )
         return len(gone) + len(given_up)
 
-    def _postings(self, where: str, bindings: Sequence[Any] = ()) -> list[Posting]:
-        return [_posting(row) for row in self._store.rows(f"SELECT {COLUMNS} FROM outbox WHERE {where}", bindings)]
+    def _select_postings(self, where: str, bindings: Sequence[Any] = ()) -> list[Posting]:
+        return [_posting_from_row(row) for row in self._store.rows(f"SELECT {COLUMNS} FROM outbox WHERE {where}", bindings)]
 
 
-def _posting(row: Row) -> Posting:
+def _posting_from_row(row: Row) -> Posting:
     values: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
     metadata = json.loads(values["metadata"])
     values |= {"marks": read_marks(metadata.pop(CARRIED, ())), "metadata": metadata, "may_repeat": bool(values["may_repeat"])}

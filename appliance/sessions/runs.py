@@ -144,7 +144,7 @@ class Runs(Turns):
                 "head, turn_base) VALUES (?, ?, ?, ?, ?, ?, 100, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(run_id, session, parent, kind, None if task is None else str(task), title, now, now),
-                    *(alias, start.role, json.dumps(_given(start.settings)), start.head, start.turn_base),
+                    *(alias, start.role, json.dumps(_changed_settings(start.settings)), start.head, start.turn_base),
                 ),
             )
             for source in (f"run:{parent}" if parent else "", "" if task is None else f"task:{task}"):
@@ -166,16 +166,16 @@ class Runs(Turns):
 
     def get(self, ref: str) -> Run:
         """The run with this id or name, or the only one whose id starts or ends with it (at least 4 characters)."""
-        rows = self._runs("id = ?1 OR alias = ?1", ref)
+        rows = self._select_runs("id = ?1 OR alias = ?1", ref)
         if len(rows) > 1:
             rows = [row for row in rows if row[0] == ref]
         if not rows and len(ref) >= 4 and ref.replace("-", "").isalnum():
-            rows = self._runs("id LIKE ?1 || '%' OR id LIKE '%' || ?1", ref)
+            rows = self._select_runs("id LIKE ?1 || '%' OR id LIKE '%' || ?1", ref)
         if len(rows) > 1:
             raise BadInput(f"thread {ref} is ambiguous", hint="give more of its id; owlbox thread list shows them")
         if not rows:
             raise NotFound(f"no thread {ref}", hint="owlbox thread list shows them")
-        return _run(rows[0])
+        return _run_from_row(rows[0])
 
     def listing(self, *, kind: str = "", limit: int = 20, offset: int = 0, beside: str = "", session: str = "") -> list[Run]:
         """Runs, newest first; with `beside`, only those of the same person or group as that run; only of one session."""
@@ -187,11 +187,11 @@ class Runs(Turns):
             "ORDER BY created_ms DESC, id DESC LIMIT ?2 OFFSET ?3",
             (kind, limit, offset, beside, session),
         )
-        return [_run(row) for row in rows]
+        return [_run_from_row(row) for row in rows]
 
     def forks(self, run: str) -> list[Run]:
         """The runs that were forked off a run, oldest first."""
-        return [_run(row) for row in self._runs("parent = ?1", run, limit=100_000)]
+        return [_run_from_row(row) for row in self._select_runs("parent = ?1", run, limit=100_000)]
 
     @method("run.rename", access="own")
     def rename(
@@ -217,7 +217,10 @@ class Runs(Turns):
             raise BadInput(f"a run has no setting {min(strange)}", hint=f"it has {known}")
         settings = check_settings(replace(found.settings, **changes))
         with self._store.write() as execute:
-            execute("UPDATE runs SET settings = ?, updated_ms = ? WHERE id = ?", (json.dumps(_given(settings)), now_ms(), found.id))
+            execute(
+                "UPDATE runs SET settings = ?, updated_ms = ? WHERE id = ?",
+                (json.dumps(_changed_settings(settings)), now_ms(), found.id),
+            )
         return self.get(found.id)
 
     def any(self, run: str) -> Run:
@@ -225,7 +228,7 @@ class Runs(Turns):
         row = self._store.row(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", (run,))
         if row is None:
             raise NotFound(f"no thread {run}", hint="owlbox thread list shows them")
-        return _run(row)
+        return _run_from_row(row)
 
     def is_shown(self, run: str) -> bool:
         """Whether a run may be shown to whoever asks."""
@@ -250,7 +253,7 @@ class Runs(Turns):
                 (
                     *(run.id, run.session, run.parent, run.kind, run.task, run.title, run.status, run.outcome),
                     *(json.dumps(run.metadata), run.created_ms, run.updated_ms, run.ended_ms, alias, start.role),
-                    *(json.dumps(_given(start.settings)), start.head, start.turn_base, run.is_branched),
+                    *(json.dumps(_changed_settings(start.settings)), start.head, start.turn_base, run.is_branched),
                     now_ms() if is_hidden else None,
                 ),
             )
@@ -272,7 +275,7 @@ class Runs(Turns):
     def end(self, run: str, outcome: str, status: int = DONE) -> None:
         """A run that had nothing to answer is over."""
         with self._store.write():
-            self._become(run, status, outcome, now_ms())
+            self._change_status(run, status, outcome, now_ms())
 
     def leave_off(self, run: str) -> bool:
         """A person has left a thread: it is marked as ended, until its next answer. False while it is being answered."""
@@ -302,10 +305,10 @@ class Runs(Turns):
             if self.is_answering(found.id):
                 raise Conflict(f"thread {found.id} is being answered right now", hint="wait for it, or stop it first")
             count = int(execute("SELECT COUNT(*) FROM events WHERE run = ?", (found.id,))[0][0])
-            self._remove(found.id, found.parent)
+            self._remove_run(found.id, found.parent)
         return count
 
-    def _remove(self, run: str, parent: str | None) -> None:
+    def _remove_run(self, run: str, parent: str | None) -> None:
         """Delete a run, or what of it no fork needs; then those it was forked off, if only this one still needed them."""
         gone: str | None = run
         while gone:
@@ -396,7 +399,7 @@ class Runs(Turns):
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _runs(self, where: str, value: str, limit: int = 2) -> list[Row]:
+    def _select_runs(self, where: str, value: str, limit: int = 2) -> list[Row]:
         whose = visibility.own_sessions("session")
         sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE ({where}) AND deleted_ms IS NULL{whose} ORDER BY created_ms, id LIMIT {limit}"
         return self._store.rows(sql, (value,))
@@ -429,7 +432,7 @@ def check_settings(settings: RunSettings) -> RunSettings:
     return settings
 
 
-def _given(settings: RunSettings) -> dict[str, Any]:
+def _changed_settings(settings: RunSettings) -> dict[str, Any]:
     """What differs from the defaults, which may change with a later version."""
     default = to_plain(RunSettings())
     return {name: value for name, value in to_plain(settings).items() if value != default[name]}
@@ -452,7 +455,7 @@ def _between_calls(events: Sequence[Event]) -> list[int]:
     return found[::-1]
 
 
-def _run(row: Row) -> Run:
+def _run_from_row(row: Row) -> Run:
     values = list(row)
     values[8] = json.loads(values[8])
     values[15] = from_plain(RunSettings, json.loads(values[15]))

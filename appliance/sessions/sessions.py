@@ -86,7 +86,7 @@ class Sessions:
     def find(self, session: str) -> Session | None:
         """The session with this id as it stands now; None when there is none."""
         row = self._store.row(f"SELECT {COLUMNS} FROM sessions WHERE id = ?{visibility.own_sessions('id')}", (session,))
-        return None if row is None else self._session(row, now_ms())
+        return None if row is None else self._session_from_row(row, now_ms())
 
     def get(self, session: str) -> Session:
         """The session with this id, or the only one of a sender."""
@@ -97,7 +97,7 @@ class Sessions:
         rows = self._store.rows(sql, (session, NO_DOOR))
         if len(rows) != 1:
             raise NotFound(f"no session {session}", hint="owlbox session list shows them")
-        return self._session(rows[0], now_ms())
+        return self._session_from_row(rows[0], now_ms())
 
     def listing(self, wanted: Wanted = Wanted(), *, limit: int = 100, offset: int = 0, now: int = 0) -> list[Session]:
         """Sessions, the newest activity first, by what they are now."""
@@ -111,7 +111,7 @@ class Sessions:
                 *(wanted.context_type, wanted.created_after_ms or -1, wanted.created_before_ms),
             ),
         )
-        found = [self._session(row, now or now_ms()) for row in rows]
+        found = [self._session_from_row(row, now or now_ms()) for row in rows]
         return [one for one in found if wanted.status in ("", one.status)][offset : offset + limit]
 
     def talkers(self) -> list[tuple[str, str, str]]:
@@ -159,7 +159,7 @@ class Sessions:
             if not row:
                 self._require_room(now_ms())
             elif row[0][0] in ("closing", "closed"):
-                raise _closed(inbound.session, str(row[0][0]))
+                raise _closed_error(inbound.session, str(row[0][0]))
             execute(
                 "INSERT INTO sessions "
                 "(id, channel, sender_id, person, context, status, process, created_ms, last_active_ms, metadata) "
@@ -168,7 +168,7 @@ class Sessions:
                 "SET status = 'active', process = ?4, last_active_ms = ?5, archived_ms = NULL, metadata = ?6",
                 (inbound.session, inbound.channel, inbound.sender_id, self._process, now_ms(), json.dumps(inbound.metadata)),
             )
-            self._join(inbound.session)
+            self._join_session(inbound.session)
 
     def open(self, session: str, person: str, context: str) -> None:
         """A session of nobody's door, such as a task's, for a person or group; active from now on."""
@@ -202,7 +202,7 @@ class Sessions:
             if status == stored == found.status:
                 return found
             if status not in (stored, *NEXT[stored]):
-                raise BadInput(f"session {found.id} is {stored} and cannot become {status}", hint=_hint(stored))
+                raise BadInput(f"session {found.id} is {stored} and cannot become {status}", hint=_status_hint(stored))
             archived_ms = now_ms() if status == "archived" else None
             execute(
                 "UPDATE sessions SET status = ?1, archived_ms = ?2, last_active_ms = IIF(?1 = 'active', ?3, last_active_ms) "
@@ -215,7 +215,7 @@ class Sessions:
         """The session; Conflict when it is closed."""
         found = self.get(session)
         if found.status in ("closing", "closed"):
-            raise _closed(found.id, found.status)
+            raise _closed_error(found.id, found.status)
         return found
 
     def delete(self, session: str) -> None:
@@ -268,7 +268,7 @@ class Sessions:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _join(self, session: str) -> None:
+    def _join_session(self, session: str) -> None:
         """This process works in a session, if it did not already."""
         if not self._process or self._process in self.attached(session):
             return
@@ -302,12 +302,12 @@ class Sessions:
                     f"{len(is_somebodys)} sessions are open, the limit is {most}", hint="archive one: owlbox session archive ID"
                 )
 
-    def _session(self, row: Row, now: int) -> Session:
+    def _session_from_row(self, row: Row, now: int) -> Session:
         values = [*row[:-1], json.loads(row[-1])]
-        values[5] = self._status(str(row[5]), str(row[6]), int(row[8]), now)
+        values[5] = self._status_after(str(row[5]), str(row[6]), int(row[8]), now)
         return Session(*values)
 
-    def _status(self, stored: str, process: str, last_active_ms: int, now: int) -> str:
+    def _status_after(self, stored: str, process: str, last_active_ms: int, now: int) -> str:
         """What a session is after so much silence; one in which somebody works is not silent."""
         rules, silent_s = self._rules(), (now - last_active_ms) / 1000
         if stored not in ("active", "idle", "stopped") or (stored == "active" and process and is_alive(process)):
@@ -322,12 +322,12 @@ def plain(found: Session) -> dict[str, Any]:
     return {**struct_asdict(found), "context_type": found.context_type}
 
 
-def _closed(session: str, status: str) -> Conflict:
+def _closed_error(session: str, status: str) -> Conflict:
     return Conflict(
         f"session {session} is {status}", hint="it takes no more messages; owlbox session delete makes room for a new one"
     )
 
 
-def _hint(stored: str) -> str:
+def _status_hint(stored: str) -> str:
     possible: Sequence[str] = NEXT[stored]
     return f"from there it can become {' or '.join(possible)}" if possible else "a closed session stays closed"

@@ -80,9 +80,9 @@ class Transcripts:
         found = self._runs.people.get(ref)
         rows = self._store.rows("SELECT id, parent FROM runs WHERE session = ? ORDER BY created_ms, id", (found.id,))
         order = _forks_after([(str(row[0]), row[1]) for row in rows])
-        yield _line(self._header(found, order))
+        yield _encode_line(self._session_header(found, order))
         for run in order:
-            yield from self._run(run)
+            yield from self._run_lines(run)
 
     def thread(self, ref: str) -> Iterator[str]:
         """One run, after those it was forked off."""
@@ -91,11 +91,11 @@ class Transcripts:
         while above is not None:
             line.insert(0, above)
             above = self._store.value("SELECT parent FROM runs WHERE id = ?", (above,))
-        yield _line(self._header(self._runs.people.get(run.session), line))
+        yield _encode_line(self._session_header(self._runs.people.get(run.session), line))
         for one in line:
-            yield from self._run(one)
+            yield from self._run_lines(one)
 
-    def _header(self, session: Session, runs: list[str]) -> dict[str, Any]:
+    def _session_header(self, session: Session, runs: list[str]) -> dict[str, Any]:
         first = self._store.row(
             "SELECT MIN(e.at_ms) FROM events e WHERE e.kind = 'message' AND e.run IN (SELECT value FROM json_each(?))",
             (json.dumps(runs),),
@@ -117,10 +117,10 @@ class Transcripts:
             "metadata": session.metadata,
         }
 
-    def _run(self, run_id: str) -> Iterator[str]:
+    def _run_lines(self, run_id: str) -> Iterator[str]:
         run = self._runs.any(run_id)
         names: dict[int, str] = {}  # of turns
-        yield _line(_run_plain(run))
+        yield _encode_line(_run_plain(run))
         prompts = {}
         for loop in self._runs.loops_of(run.id):
             prompts[loop["prompt"]] = loop["seq"]
@@ -128,19 +128,19 @@ class Transcripts:
                 names[turn["id"]] = f"{loop['seq']}.{turn['seq']}"
             turns = [{k: v for k, v in turn.items() if k != "id"} for turn in loop["turns"]]
             kept = {k: v for k, v in loop.items() if k not in ("id", "prompt", "turns")}
-            yield _line({"type": "loop", "run": run.id, "id": f"{run.id}/loop/{loop['seq']}", **kept, "turns": turns})
+            yield _encode_line({"type": "loop", "run": run.id, "id": f"{run.id}/loop/{loop['seq']}", **kept, "turns": turns})
         after, last = 0, 0
         while events := self._runs.record.of(run.id, after=after, limit=BATCH):
             for event in events:
                 above = run.session
                 if event.parent is not None:  # most often the one before
-                    above = f"{run.id}/{after}" if event.parent == last else self._name(event.parent)
-                yield _line(self._event(above, event, names.get(event.turn or 0, ""), prompts.get(event.id)))
+                    above = f"{run.id}/{after}" if event.parent == last else self._event_name(event.parent)
+                yield _encode_line(self._event_as_json(above, event, names.get(event.turn or 0, ""), prompts.get(event.id)))
                 last, after = event.id, event.seq
         if run.head is not None and run.head != last:
-            yield _line({"type": "head", "run": run.id, "id": f"{run.id}/head", "head": self._name(run.head)})
+            yield _encode_line({"type": "head", "run": run.id, "id": f"{run.id}/head", "head": self._event_name(run.head)})
 
-    def _event(self, parent: str, event: Event, turn: str, loop: int | None) -> dict[str, Any]:
+    def _event_as_json(self, parent: str, event: Event, turn: str, loop: int | None) -> dict[str, Any]:
         plain: dict[str, Any] = {
             "type": event.kind,
             "id": f"{event.run}/{event.seq}",
@@ -153,7 +153,7 @@ class Transcripts:
         given.pop(OWN, None)  # whoever reads it in decides what its person typed
         if event.kind == "compaction":
             plain["summary"] = plain.pop("content")
-            plain["covered_ids"] = [name for at in given.pop("covers", ()) if (name := self._name(at))]
+            plain["covered_ids"] = [name for at in given.pop("covers", ()) if (name := self._event_name(at))]
         plain |= {name: given.pop(name) for name in PARTS.get(event.kind, ()) if name in given}
         more = {
             "channel_type": event.channel,
@@ -170,7 +170,7 @@ class Transcripts:
         plain |= {n: v for n, v, usual in (("status", event.status, DONE), ("outcome", event.outcome, "ok")) if v != usual}
         return plain
 
-    def _name(self, event_id: int | None) -> str:
+    def _event_name(self, event_id: int | None) -> str:
         """An event as its run and number; "" for one that is gone."""
         row = self._store.row("SELECT run, seq FROM events WHERE id = ?", (event_id,))
         return f"{row[0]}/{row[1]}" if row else ""
@@ -190,18 +190,18 @@ class Transcripts:
                 if not line.strip():
                     continue
                 try:
-                    plain = _read(line)
-                    done = done.plus(self._take(plain, sessions))
+                    plain = _parse_line(line)
+                    done = done.plus(self._restore_line(plain, sessions))
                 except Damaged as error:
                     done = done.plus(Restored(damaged=1))
-                    bad.append(f"{number} ({error}: {_preview(line)})")
+                    bad.append(f"{number} ({error}: {_preview_line(line)})")
             for session in sorted(sessions):
                 self._runs.people.began(session)
         if bad:
             LOG.warning("%d damaged lines were skipped: %s", len(bad), ", ".join(bad[:10]))
         return done
 
-    def _take(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
+    def _restore_line(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
         kind = plain["type"]
         takers = {"session": self._take_session, "run": self._take_run, "loop": self._take_loop, "head": self._take_head}
         taker = takers.get(kind, self._take_event if kind in KINDS else None)
@@ -228,19 +228,26 @@ class Transcripts:
             raise Damaged(f"{kind}: {error.message}") from None
 
     def _take_session(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
-        session = _text(plain["id"])
+        session = _check_text(plain["id"])
         if self._runs.people.find(session) is not None:
             return Restored(known=1)
         channel, _, sender = session.partition(":")
         if not channel or not sender or len(session) > MAX_NAME or not session.isprintable():
             raise BadInput(f"{session[:60]!r} is no session")
-        person = _text(plain.get("user_id", "")) or sender
-        group = _text(plain.get("group_id", ""))
+        person = _check_text(plain.get("user_id", "")) or sender
+        group = _check_text(plain.get("group_id", ""))
         context = f"group:{group}" if plain.get("context_type") == "group" and group else f"user:{person}"
         status = "archived" if plain.get("status") == "archived" else "idle"
-        created = _at_ms(_text(plain["created"]))
+        created = _at_ms(_check_text(plain["created"]))
         made = Session(
-            *(session, _text(plain.get("channel_type", channel)), _text(plain.get("sender", sender)), person, context, status),
+            *(
+                session,
+                _check_text(plain.get("channel_type", channel)),
+                _check_text(plain.get("sender", sender)),
+                person,
+                context,
+                status,
+            ),
             created_ms=created,
             last_active_ms=created,
             archived_ms=created if status == "archived" else None,
@@ -251,7 +258,7 @@ class Transcripts:
         return Restored(sessions=1)
 
     def _take_run(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
-        run, session = _text(plain["id"]), _text(plain["session"])
+        run, session = _check_text(plain["id"]), _check_text(plain["session"])
         if self._runs.has(run):
             return Restored(known=1)
         if not ID.fullmatch(run) or self._store.row("SELECT 1 FROM runs WHERE alias = ?", (run,)):
@@ -263,13 +270,17 @@ class Transcripts:
         above = parent if beside == session else None
         settings = from_plain(RunSettings, plain.get("settings", {}))
         start = Start(
-            _text(plain.get("alias", "")), _text(plain.get("role", "")), settings, None, _number(plain.get("turn_base", 0))
+            _check_text(plain.get("alias", "")),
+            _check_text(plain.get("role", "")),
+            settings,
+            None,
+            _check_number(plain.get("turn_base", 0)),
         )
         self._runs.restore(
             Run(
-                *(run, session, above, plain["kind"], plain.get("task"), _text(plain.get("title", ""))),
-                _ended(plain.get("status", DONE)),
-                _text(plain.get("outcome", "")),
+                *(run, session, above, plain["kind"], plain.get("task"), _check_text(plain.get("title", ""))),
+                _ended_status(plain.get("status", DONE)),
+                _check_text(plain.get("outcome", "")),
                 {**(plain.get("metadata") or {}), IMPORTED: 1},
                 created_ms=_at_ms(plain["timestamp"]),
                 updated_ms=_at_ms(plain.get("updated", plain["timestamp"])),
@@ -284,16 +295,16 @@ class Transcripts:
         return Restored(runs=1)
 
     def _take_loop(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
-        run = _text(plain["run"])
-        if self._store.row("SELECT 1 FROM loops WHERE run = ? AND seq = ?", (run, _number(plain["seq"]))):
+        run = _check_text(plain["run"])
+        if self._store.row("SELECT 1 FROM loops WHERE run = ? AND seq = ?", (run, _check_number(plain["seq"]))):
             return Restored(known=1)
         self._require_foreign(run)
-        self._runs.restore_loop(run, {**plain, "status": _ended(plain["status"])})
+        self._runs.restore_loop(run, {**plain, "status": _ended_status(plain["status"])})
         return Restored()
 
     def _take_head(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
-        head, run = self._id(plain["head"]), _text(plain["run"])
-        if head is None or self._foreign(run) != 1:
+        head, run = self._find_id(plain["head"]), _check_text(plain["run"])
+        if head is None or self._imported_mark(run) != 1:
             return Restored(known=1)
         self._require_line(run, plain["head"])
         self._runs.record.set_head(run, head)
@@ -302,57 +313,57 @@ class Transcripts:
         return Restored()
 
     def _take_event(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
-        run, _, number = _text(plain["id"]).rpartition("/")
-        seq = _number(int(number), 1)
-        if self._id(plain["id"]) is not None:
+        run, _, number = _check_text(plain["id"]).rpartition("/")
+        seq = _check_number(int(number), 1)
+        if self._find_id(plain["id"]) is not None:
             return Restored(known=1)
-        row = self._store.row("SELECT session FROM runs WHERE id = ?", (run,)) or self._bare(run, plain)
+        row = self._store.row("SELECT session FROM runs WHERE id = ?", (run,)) or self._restore_bare(run, plain)
         self._require_foreign(run)
-        parent = self._parent(run, seq, _text(plain["parent_id"]), str(row[0]))
+        parent = self._find_parent(run, seq, _check_text(plain["parent_id"]), str(row[0]))
         given, text = dict(plain.get("input") or {}), plain.get("content", "")
         if plain["type"] == "compaction":
             text = plain["summary"]
-            given["covers"] = [at for name in plain.get("covered_ids", ()) if (at := self._id(name)) is not None]
+            given["covers"] = [at for name in plain.get("covered_ids", ()) if (at := self._find_id(name)) is not None]
         given |= {name: plain[name] for name in PARTS.get(plain["type"], ()) if name in plain}
         given |= {OWN: 0} if plain["type"] == "message" and plain["role"] == "user" else {}
         turn = self._runs.turn_id(run, plain["turn"]) if plain.get("turn") else None
         names = ("tool", "call_id", "correlation", "status", "outcome", "duration_ms", "tokens")
         event = replace(PLAIN, **{name: plain[name] for name in names if name in plain})
         event = replace(
-            event, run=run, kind=plain["type"], role=plain["role"], content=_text(text), seq=seq, parent=parent, turn=turn
+            event, run=run, kind=plain["type"], role=plain["role"], content=_check_text(text), seq=seq, parent=parent, turn=turn
         )
-        event = replace(event, input=given if given or "input" in plain else None, at_ms=_at_ms(_text(plain["timestamp"])))
-        event = replace(event, channel=_text(plain.get("channel_type", "")), sender_id=_text(plain.get("sender", "")))
+        event = replace(event, input=given if given or "input" in plain else None, at_ms=_at_ms(_check_text(plain["timestamp"])))
+        event = replace(event, channel=_check_text(plain.get("channel_type", "")), sender_id=_check_text(plain.get("sender", "")))
         made = self._runs.record.restore(event)
         if plain.get("loop") is not None:
             self._runs.link_prompt(run, int(plain["loop"]), made)
         sessions.add(str(row[0]))
         return Restored(events=1)
 
-    def _bare(self, run: str, plain: dict[str, Any]) -> tuple[str]:
+    def _restore_bare(self, run: str, plain: dict[str, Any]) -> tuple[str]:
         """A run whose own line was damaged, as far as its first event tells; its session."""
-        parent = _text(plain["parent_id"])
+        parent = _check_text(plain["parent_id"])
         session = self._store.value("SELECT session FROM runs WHERE id = ?", (parent.rpartition("/")[0],)) or parent
         if not run or self._runs.people.find(session) is None:
             raise NotFound(f"no run {run}")
         at = _at_ms(plain["timestamp"])
-        title = _text(plain.get("content", ""))[:60]
+        title = _check_text(plain.get("content", ""))[:60]
         if not ID.fullmatch(run):
             raise BadInput(f"{run[:60]!r} cannot be a run's id")
         above = parent.rpartition("/")[0] if parent != session else None
         made = Run(run, session, above, "chat", None, title, STOPPED, "damaged", {IMPORTED: 1}, created_ms=at, updated_ms=at)
-        self._runs.restore(made, Start(head=self._id(parent)))
+        self._runs.restore(made, Start(head=self._find_id(parent)))
         self._runs.marks.add(f"run:{run}", *MARK)
         return (session,)
 
-    def _foreign(self, run: str) -> int:
+    def _imported_mark(self, run: str) -> int:
         """The mark of a run that came in as lines and was not gone on with here; 0 for any other."""
         own = "EXISTS (SELECT 1 FROM loops l WHERE l.run = r.id AND l.process <> '')"
         sql = f"SELECT json_extract(metadata, '$.' || ?) FROM runs r WHERE id = ? AND NOT {own}"
         return int(self._store.value(sql, (IMPORTED, run)) or 0)
 
     def _require_foreign(self, run: str) -> None:
-        if not self._foreign(run):
+        if not self._imported_mark(run):
             raise BadInput(f"run {run} goes on here, and takes no lines from elsewhere")
 
     def _require_line(self, run: str, name: str) -> None:
@@ -364,9 +375,9 @@ class Transcripts:
         if self._store.row(line, (run, name.rpartition("/")[0])) is None:
             raise BadInput(f"run {run} does not lead to {name}")
 
-    def _parent(self, run: str, seq: int, named: str, session: str) -> int | None:
+    def _find_parent(self, run: str, seq: int, named: str, session: str) -> int | None:
         """The event that a line names as its parent; when that line was damaged the one before, or where the run began."""
-        if (known := self._id(named)) is not None:
+        if (known := self._find_id(named)) is not None:
             self._require_line(run, named)
             return known
         if named == session:
@@ -375,7 +386,7 @@ class Transcripts:
         row = row or self._store.row("SELECT head FROM runs WHERE id = ?", (run,))
         return row[0] if row else None
 
-    def _id(self, name: object) -> int | None:
+    def _find_id(self, name: object) -> int | None:
         run, _, seq = str(name).rpartition("/")
         if not seq.isdecimal():
             return None
@@ -401,7 +412,7 @@ def _run_plain(run: Run) -> dict[str, Any]:
         "role": run.role,
         "turn_base": run.turn_base,
         "task": run.task,
-        "metadata": _metadata(run),
+        "metadata": _run_metadata(run),
     }
     more |= {"is_branched": run.is_branched, "ended": iso(run.ended_ms) if run.ended_ms else ""}
     more["is_deleted"] = run.is_hidden
@@ -410,7 +421,7 @@ def _run_plain(run: Run) -> dict[str, Any]:
     return plain | {name: value for name, value in more.items() if value}
 
 
-def _metadata(run: Run) -> dict[str, Any]:
+def _run_metadata(run: Run) -> dict[str, Any]:
     """What is told of a run beside its columns: not that it was imported, which whoever imports it says again."""
     plain = {name: value for name, value in run.metadata.items() if name != IMPORTED}
     if IMPORTED in run.metadata and "origins" in plain:
@@ -432,11 +443,11 @@ def _forks_after(runs: list[tuple[str, str | None]]) -> list[str]:
     return order
 
 
-def _line(plain: dict[str, Any]) -> str:
+def _encode_line(plain: dict[str, Any]) -> str:
     return json.dumps(plain, ensure_ascii=False) + "\n"
 
 
-def _read(line: str | bytes) -> dict[str, Any]:
+def _parse_line(line: str | bytes) -> dict[str, Any]:
     try:
         plain = json.loads(line if isinstance(line, str) else line.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -451,28 +462,28 @@ def _read(line: str | bytes) -> dict[str, Any]:
     raise Damaged("nested beyond reason")
 
 
-def _preview(line: str | bytes) -> str:
+def _preview_line(line: str | bytes) -> str:
     """The beginning of a damaged line, for the log."""
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
     return repr(text.strip()[:PREVIEW])
 
 
-def _ended(status: object) -> int:
+def _ended_status(status: object) -> int:
     """What was under way has stopped: nobody goes on with it here."""
     return status if status in (DONE, STOPPED, FAILED) and isinstance(status, int) else STOPPED
 
 
 def _at_ms(text: str) -> int:
-    return round(datetime.fromisoformat(_text(text)).timestamp() * 1000)
+    return round(datetime.fromisoformat(_check_text(text)).timestamp() * 1000)
 
 
-def _number(value: object, least: int = 0) -> int:
+def _check_number(value: object, least: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_NUMBER:
         raise ValueError(f"{value!r} is no number")
     return value
 
 
-def _text(value: object) -> str:
+def _check_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value

@@ -109,30 +109,30 @@ class Turns:
             execute("UPDATE loops SET process = '' WHERE id = ? AND status = 100 AND process = ?", (loop_id, self.process))
 
     def loop(self, loop_id: int) -> Loop:
-        found = self._loops("l.id = ?", loop_id)
+        found = self._select_loops("l.id = ?", loop_id)
         if not found:
             raise NotFound(f"no loop {loop_id}")
         return found[0]
 
     def waiting(self) -> list[Loop]:
         """Prompts that were accepted and not begun, oldest first; not those of tasks, which workers go on with."""
-        return self._loops(f"{OPEN} AND l.status = ? AND NOT {OF_TASK}", WAITING)
+        return self._select_loops(f"{OPEN} AND l.status = ? AND NOT {OF_TASK}", WAITING)
 
     def queue(self, run: str) -> list[Loop]:
         """The prompts of one run that are not done with, the active one and those put down included, in their order."""
-        return self._loops("l.status IN (100, 102, 202) AND l.run = ?", run)
+        return self._select_loops("l.status IN (100, 102, 202) AND l.run = ?", run)
 
     def cut_off(self) -> int:
         """How many answers a process that is gone left unfinished; `recover` mends them."""
-        return sum(not is_alive(loop.process) for loop in self._running())
+        return sum(not is_alive(loop.process) for loop in self._running_loops())
 
     def start_loop(self, loop_id: int) -> None:
         """This process begins to answer, until `leave`.
 
         Conflict when it is not waiting, Busy while another one of its run is answered: there is one at a time.
         """
-        for other in self._loops("l.status = 102 AND l.run = (SELECT run FROM loops WHERE id = ?)", loop_id):
-            if other.id != loop_id and self._mend(other) is None:
+        for other in self._select_loops("l.status = 102 AND l.run = (SELECT run FROM loops WHERE id = ?)", loop_id):
+            if other.id != loop_id and self._end_orphan(other) is None:
                 raise Busy(f"thread {other.run} is being answered", hint="its prompts are answered one after another")
         self._begun.add(loop_id)
         try:
@@ -192,11 +192,11 @@ class Turns:
                 return  # it ended before, or its run was deleted
             if execute("SELECT 1 FROM loops WHERE run = ? AND status IN (102, 202)", (loop.run,)):
                 return  # it had not begun, and another one of its run goes on
-            self._become(loop.run, status, outcome, now if self._is_once(loop.run) else None)
+            self._change_status(loop.run, status, outcome, now if self._is_once(loop.run) else None)
 
     def paused_loop(self, run: str) -> Loop | None:
         """The loop of a run that waits for somebody's decision; None when none does."""
-        found = self._loops("l.status = 202 AND l.run = ?", run)
+        found = self._select_loops("l.status = 202 AND l.run = ?", run)
         return found[-1] if found else None
 
     def paused_runs(self) -> list[str]:
@@ -208,7 +208,7 @@ class Turns:
         with self._store.write(durable=True) as execute:
             sql = "UPDATE loops SET status = 202, process = '', draft = '' WHERE id = ? AND status = 102 RETURNING 1"
             if execute(sql, (loop.id,)):
-                self._become(loop.run, PROPOSED, "proposed", None)
+                self._change_status(loop.run, PROPOSED, "proposed", None)
 
     def is_of_task(self, loop: Loop) -> bool:
         """Whether a loop is a worker's, and not a person's."""
@@ -219,14 +219,14 @@ class Turns:
         with self._store.write(durable=True) as execute:
             sql = "UPDATE loops SET status = 100, process = ? WHERE id = ? AND status = 202 RETURNING run"
             for (run,) in execute(sql, (self.process if is_ours else "", loop_id)):
-                self._become(str(run), RUNNING, "", None)
+                self._change_status(str(run), RUNNING, "", None)
 
     def end_paused(self, loop: Loop, status: int, outcome: str) -> None:
         """A loop that waited for a decision has ended with it."""
         with self._store.write(durable=True) as execute:
             sql = "UPDATE loops SET status = ?, outcome = ?, ended_ms = ? WHERE id = ? AND status = 202 RETURNING 1"
             if execute(sql, (status, outcome, now_ms(), loop.id)):
-                self._become(loop.run, status, outcome, now_ms() if self._is_once(loop.run) else None)
+                self._change_status(loop.run, status, outcome, now_ms() if self._is_once(loop.run) else None)
 
     def last_turn(self, loop_id: int) -> int | None:
         """The id of a loop's newest turn; None for one that has had none."""
@@ -307,8 +307,8 @@ class Turns:
         Writes nothing when there is nothing to mend.
         """
         mended = []
-        for loop in self._running():
-            events = self._mend(loop)
+        for loop in self._running_loops():
+            events = self._end_orphan(loop)
             if events is None:
                 continue
             for event in events:
@@ -316,7 +316,7 @@ class Turns:
             mended.append(loop)
         return mended
 
-    def _mend(self, loop: Loop) -> list[Event] | None:
+    def _end_orphan(self, loop: Loop) -> list[Event] | None:
         """End a loop whose process died; what was written, None when somebody works on it or another was quicker."""
         if self._is_answered(loop.id, loop.process):
             return None
@@ -366,15 +366,15 @@ class Turns:
     def loops_of(self, run: str) -> list[dict[str, Any]]:
         """Every loop of a run with its turns, oldest first, as plain values."""
         columns = "id, seq, prompt, status, outcome, mode, correlation, created_ms, started_ms, ended_ms"
-        loops = [dict(zip(columns.split(", "), row, strict=True)) for row in self._rows(columns, "loops", "run", run)]
+        loops = [dict(zip(columns.split(", "), row, strict=True)) for row in self._select_rows(columns, "loops", "run", run)]
         for loop in loops:
             loop["turns"] = [
                 dict(zip(TURN_COLUMNS.split(", "), row, strict=True))
-                for row in self._rows(TURN_COLUMNS, "turns", "loop", loop["id"])
+                for row in self._select_rows(TURN_COLUMNS, "turns", "loop", loop["id"])
             ]
         return loops
 
-    def _rows(self, columns: str, table: str, owner: str, value: Any) -> list[Row]:
+    def _select_rows(self, columns: str, table: str, owner: str, value: Any) -> list[Row]:
         return self._store.rows(f"SELECT {columns} FROM {table} WHERE {owner} = ? ORDER BY seq", (value,))
 
     def restore_loop(self, run: str, plain: dict[str, Any]) -> bool:
@@ -408,7 +408,7 @@ class Turns:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _become(self, run: str, status: int, outcome: str, ended_ms: int | None) -> None:
+    def _change_status(self, run: str, status: int, outcome: str, ended_ms: int | None) -> None:
         """Another status, on the way that the database allows."""
         with self._store.write() as execute:
             now = int(execute("SELECT status FROM runs WHERE id = ?", (run,))[0][0])
@@ -425,11 +425,11 @@ class Turns:
         """Whether a run is over with its answer."""
         return self._store.value("SELECT kind FROM runs WHERE id = ?", (run,)) in ("ask", "tick", "child")
 
-    def _running(self) -> list[Loop]:
+    def _running_loops(self) -> list[Loop]:
         """What is marked as being answered."""
-        return self._loops(f"{OPEN} AND l.status = ?", RUNNING)
+        return self._select_loops(f"{OPEN} AND l.status = ?", RUNNING)
 
-    def _loops(self, where: str, value: Any) -> list[Loop]:
+    def _select_loops(self, where: str, value: Any) -> list[Loop]:
         rows = self._store.rows(
             "SELECT l.id, l.run, r.session, l.seq, l.prompt, l.status, l.process, l.correlation, l.outcome, l.mode "
             f"FROM loops l JOIN runs r ON r.id = l.run WHERE {where} ORDER BY l.id",

@@ -207,10 +207,10 @@ def context_read(
         "next_offset": following if has_more else 0,
         "column": column,
     }
-    return Reply(data, _page(data))
+    return Reply(data, _render_page(data))
 
 
-def _page(data: Text) -> str:
+def _render_page(data: Text) -> str:
     """As much as a model reads at once, and how to go on."""
     content, offset, column = data["content"], data["offset"], data["column"]
     if offset > max(data["total_lines"], 1):

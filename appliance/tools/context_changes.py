@@ -92,7 +92,7 @@ def _may_make(path: str, drives: Drives, caller: Caller) -> None:
 
 
 @contextmanager
-def _collision(hint: str) -> Iterator[None]:
+def _translate_collision(hint: str) -> Iterator[None]:
     """Says what to do here about something that is there already."""
     try:
         yield
@@ -100,7 +100,7 @@ def _collision(hint: str) -> Iterator[None]:
         raise PathConflict(error.message.replace("://", ":/", 1), uid=error.uid, hint=hint) from None
 
 
-def _around(path: str, drives: Drives) -> str:
+def _surrounding_folder(path: str, drives: Drives) -> str:
     """The folder that a path is in, as a tree of one level."""
     folder = path.rstrip("/").rpartition("/")[0] + "/"
     return drives.tree(folder, max_depth=1).tree
@@ -118,7 +118,7 @@ def context_create_dir(
     if not locator_of(stored):
         raise BadInput(f"{display(stored)} is a drive", hint="name a folder on it", outcome="invalid_arguments")
     _may_make(stored, drives, caller)
-    with _collision("choose another path"):
+    with _translate_collision("choose another path"):
         entry, is_new = entries.make_folder(stored, By("model" if caller.run else "client", caller.run))
     ref = display(entry.path)
     return Reply({"ref": ref, "id": entry.uid, "created": is_new}, f"{'Made' if is_new else 'Already there:'} {ref}")
@@ -145,17 +145,17 @@ def context_write(
     if not locator_of(stored):
         raise BadInput(f"{display(stored)} is a drive", hint="name an item on it", outcome="invalid_arguments")
     _may_make(stored, drives, caller)
-    blob = _decoded(content_base64, content)
+    blob = _decode_content(content_base64, content)
     verbs.writes.look_at(stored)
     there = entries.find(stored)
     name = title or (None if there else stored.rstrip("/").rpartition("/")[2][:200])
     wanted = Content(body=content if blob is None else None, blob=blob, title=name, description=description or None)
-    with _collision("set on_conflict to overwrite, or choose another path"), drives.together(caller.run):
+    with _translate_collision("set on_conflict to overwrite, or choose another path"), drives.together(caller.run):
         saved = verbs.writes.put(actor_of(runs, caller), stored, there, wanted, "set", scope=PROJECT, if_exists=on_conflict)
-    return _show_saved(display(saved.path), saved.uid, drives.bytes_of(saved), _around(saved.path, drives), "Wrote")
+    return _show_saved(display(saved.path), saved.uid, drives.bytes_of(saved), _surrounding_folder(saved.path, drives), "Wrote")
 
 
-def _decoded(text: str, content: str) -> bytes | None:
+def _decode_content(text: str, content: str) -> bytes | None:
     """The bytes that were given in base64, None when there are none."""
     if not text:
         return None
@@ -256,11 +256,11 @@ def context_copy(
     caller: Caller,
 ) -> Reply[Saved]:
     """Like cp -r: copy an item, or a folder with everything in it, to another path or drive."""
-    source = _source(src_path, src_drive, drives, caller)
+    source = _find_source(src_path, src_drive, drives, caller)
     target = stored_path(dst_path, dst_drive)
     _may_make(target, drives, caller)
-    saved = _carry("cp", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
-    return _show_saved(*saved, _around(target, drives), "Copied to")
+    saved = _transfer_items("cp", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
+    return _show_saved(*saved, _surrounding_folder(target, drives), "Copied to")
 
 
 @tool(group="context", command="context move", menu=())
@@ -278,15 +278,15 @@ def context_move(
     caller: Caller,
 ) -> Reply[Saved]:
     """Like mv: move an item, or a folder with everything in it, to another path or drive."""
-    source = _source(src_path, src_drive, drives, caller)
+    source = _find_source(src_path, src_drive, drives, caller)
     target = stored_path(dst_path, dst_drive)
     _may_write([source], drives, caller)
     _may_make(target, drives, caller)
-    saved = _carry("mv", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
-    return _show_saved(*saved, _around(target, drives), "Moved to")
+    saved = _transfer_items("mv", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
+    return _show_saved(*saved, _surrounding_folder(target, drives), "Moved to")
 
 
-def _source(path: str, drive: str, drives: Drives, caller: Caller) -> str:
+def _find_source(path: str, drive: str, drives: Drives, caller: Caller) -> str:
     """The stored path of an item or folder that is there."""
     stored, found = drives.find(path, drive, is_model=bool(caller.run))
     if found is None and not drives.is_folder(stored):
@@ -294,7 +294,7 @@ def _source(path: str, drive: str, drives: Drives, caller: Caller) -> str:
     return stored
 
 
-def _carry(
+def _transfer_items(
     verb: Literal["cp", "mv"],
     source: str,
     target: str,
@@ -316,16 +316,16 @@ def _carry(
         raise TooLarge(f"{display(source)} holds more than {counted(MAX_CARRIED)}", hint="take its folders one by one")
     hint = "set overwrite, or choose another path"
     verbs.writes.look_at(source, target)
-    with _collision(hint), drives.together(actor.run):
+    with _translate_collision(hint), drives.together(actor.run):
         if paths != [source] and not is_overwrite and drives.is_folder(target):
             raise PathConflict(f"{display(target)} is there already: a folder", hint=hint)
-        moved = ((entries.get(path), _moved(path, source, target)) for path in paths)
+        moved = ((entries.get(path), _moved_path(path, source, target)) for path in paths)
         saved = [verbs.writes.carry(actor, verb, entry, to, is_overwrite=is_overwrite) for entry, to in moved]
     uid = saved[0].uid if saved[0].path == target else ""
     return display(target), uid, drives.size(target).bytes if paths != [source] else drives.bytes_of(saved[0])
 
 
-def _moved(path: str, source: str, target: str) -> str:
+def _moved_path(path: str, source: str, target: str) -> str:
     """Where a path under the source comes to lie under the target."""
     rest = path[len(source) :].removeprefix("/")
     return f"{target.rstrip('/') if locator_of(target) else target[:-1]}/{rest}" if rest else target

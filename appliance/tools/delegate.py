@@ -72,27 +72,27 @@ def delegate(
     agent = agent or target
     known = [one.name for one in roles.helpers()]
     if agent not in known:
-        raise _wrong(f"no agent {agent}" if agent else "agent: is required", f"there are {', '.join(known)}")
+        raise _invalid_arguments(f"no agent {agent}" if agent else "agent: is required", f"there are {', '.join(known)}")
     operations = OPERATIONS.get(agent, {})
     if operation and operation not in operations:
         supported = ", ".join(operations) or "none by name: say it in task"
-        raise _wrong(f"{agent} has no operation {operation}", f"it supports {supported}")
+        raise _invalid_arguments(f"{agent} has no operation {operation}", f"it supports {supported}")
     if not task.strip() and not operation:
-        raise _wrong("task: is required", "say what is to be done")
+        raise _invalid_arguments("task: is required", "say what is to be done")
     if timeout < 0 or timeout > bounds.max_timeout_s:
-        raise _wrong(f"timeout {timeout:g}", f"at most {bounds.max_timeout_s:g} seconds")
+        raise _invalid_arguments(f"timeout {timeout:g}", f"at most {bounds.max_timeout_s:g} seconds")
     if operation:
         timeout = timeout or bounds.timeout_s
-        if not task.strip() and (missing := _missing(operations[operation], parameters or {})):
-            raise _wrong(f"parameters: {operation} needs {missing}", "give them, or say in task what is to be done")
-        task = "\n".join(part for part in (f"Operation: {operation}", _listed(parameters), task.strip()) if part)
+        if not task.strip() and (missing := _missing_parameters(operations[operation], parameters or {})):
+            raise _invalid_arguments(f"parameters: {operation} needs {missing}", "give them, or say in task what is to be done")
+        task = "\n".join(part for part in (f"Operation: {operation}", _parameters_line(parameters), task.strip()) if part)
     given = Given(context, responseFormat, operation, timeout, mode=caller.terms.mode, rank=RANKS.get(priority, USUAL))
     order = Order(agent, task, given, session_of(runs, caller), caller.run, tool="delegate")
     if priority == "background":
         job = jobs.add(replace(order, priority="background"))
         text = f"{agent} works on it (job {job.id}); its result comes as a message. Go on, do not wait."
         return Outcome(200, "ok", text, data={"job": job.id, "agent": agent})
-    return _outcome(_waited(jobs, [jobs.add(order).id], caller)[0], runs)
+    return _job_outcome(_wait_jobs(jobs, [jobs.add(order).id], caller)[0], runs)
 
 
 @tool(group=GROUP, menu=(), needs=Needs())
@@ -142,17 +142,17 @@ def spawn_await(
         if not known:
             return Outcome(200, "ok", "No jobs found.")
         wanted = list(known)
-    ended = {job.id: job for job in _waited(jobs, [name for name in wanted if name in known], caller)}
+    ended = {job.id: job for job in _wait_jobs(jobs, [name for name in wanted if name in known], caller)}
     lines = []
     for name in wanted:
         job = ended.get(name)
         state = "NOT FOUND" if job is None else "OK" if job.status == DONE else "ERROR"
         lines.append(f"[{name}: {state}]" if job is None else f"[{name}: {state}]\n{job.result}")
-    origin = next((found for job in ended.values() if (found := _origin(job, runs))), "")
+    origin = next((found for job in ended.values() if (found := _taint_origin(job, runs))), "")
     return Outcome(200, "ok", "\n\n".join(lines), origin=origin)
 
 
-def _waited(jobs: Jobs, ids: list[str], caller: Caller) -> list[Job]:
+def _wait_jobs(jobs: Jobs, ids: list[str], caller: Caller) -> list[Job]:
     """The jobs, once all have ended; stopped with whoever waits for them."""
     found = jobs.wait(ids, caller.cancel)
     if not caller.cancel.is_set():
@@ -163,31 +163,31 @@ def _waited(jobs: Jobs, ids: list[str], caller: Caller) -> list[Job]:
     raise Cancelled("stopped while others worked")
 
 
-def _outcome(job: Job, runs: Runs) -> Outcome:
+def _job_outcome(job: Job, runs: Runs) -> Outcome:
     """What whoever waited reads."""
     data = {"job": job.id, "agent": job.role, "run": job.run, "duration_s": job.duration_s, "status": job.status}
     text = job.told()
     if job.status == DONE:
-        return Outcome(200, "ok", text, data=data, origin=_origin(job, runs))
+        return Outcome(200, "ok", text, data=data, origin=_taint_origin(job, runs))
     hint = "tell the person what failed, or try in another way"
     status = 504 if job.outcome == "timeout" else 499 if job.status == "cancelled" else 500
     return Outcome(status, job.outcome or "failed", text, hint, data=data)
 
 
-def _origin(job: Job, runs: Runs) -> str:
+def _taint_origin(job: Job, runs: Runs) -> str:
     """From where strangers had a word in it; "" when nowhere."""
     return next(iter(runs.get(job.run).origins), "") if job.run and runs.has(job.run) else ""
 
 
-def _wrong(message: str, hint: str) -> BadInput:
+def _invalid_arguments(message: str, hint: str) -> BadInput:
     return BadInput(message, hint=hint, outcome="invalid_arguments")
 
 
-def _missing(needed: tuple[str, ...], parameters: dict[str, Any]) -> str:
+def _missing_parameters(needed: tuple[str, ...], parameters: dict[str, Any]) -> str:
     """Which of its parameters an operation has not been given; "" for none."""
     is_enough = bool(parameters) if needed == ANYTHING else False
     return "" if is_enough else ", ".join(name for name in needed if name not in parameters)
 
 
-def _listed(parameters: dict[str, Any] | None) -> str:
+def _parameters_line(parameters: dict[str, Any] | None) -> str:
     return f"Parameters: {json.dumps(parameters, ensure_ascii=False)}" if parameters else ""

@@ -28,10 +28,10 @@ def read_file(
     caller: Caller,
 ) -> Outcome:
     """Like cat: read a file of the working folder."""
-    name = _required(path, "path")
+    name = _require_text(path, "path")
     if (offset or 0) < 0 or (limit is not None and limit < 1):
         raise BadInput(f"offset {offset}, limit {limit}", hint="lines count from 1", outcome="invalid_arguments")
-    done = workbench.touch(_job(caller, "read_file"), "read", name, offset=offset, limit=limit)
+    done = workbench.touch(_build_job(caller, "read_file"), "read", name, offset=offset, limit=limit)
     text = done["text"]
     if done["has_more"]:
         text += f"\n[the file goes on: lines {done['first']} to {done['first'] + done['lines'] - 1} shown; use offset]"
@@ -49,8 +49,8 @@ def write_file(
     caller: Caller,
 ) -> Outcome:
     """Like tee: write a file of the working folder, in place of one that is there; folders are made."""
-    name = _required(path, "path")
-    return _told("write_file", name, executions.write(caller, "write_file", name, {"content": content}))
+    name = _require_text(path, "path")
+    return _file_outcome("write_file", name, executions.write(caller, "write_file", name, {"content": content}))
 
 
 @tool(group=GROUP, menu=(), needs=SANDBOXED)
@@ -63,8 +63,8 @@ def edit_file(
     caller: Caller,
 ) -> Outcome:
     """Like sed: replace a text in a file, at every place where it stands."""
-    name, old = _required(path, "path"), _required(old_text, "old_text")
-    return _told("edit_file", name, executions.write(caller, "edit_file", name, {"old_text": old, "new_text": new_text}))
+    name, old = _require_text(path, "path"), _require_text(old_text, "old_text")
+    return _file_outcome("edit_file", name, executions.write(caller, "edit_file", name, {"old_text": old, "new_text": new_text}))
 
 
 @tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
@@ -75,10 +75,10 @@ def list_dir(
     caller: Caller,
 ) -> Outcome:
     """Like ls -l: list a folder with types, sizes and times."""
-    done = workbench.touch(_job(caller, "list_dir"), "list", path or ".")
+    done = workbench.touch(_build_job(caller, "list_dir"), "list", path or ".")
     width = max((len(one["name"]) for one in done["entries"]), default=0)
-    lines = [_line(one, min(width, 60)) for one in done["entries"]]
-    return Outcome(200, "ok", _listed(lines, done["total"]), data=done)
+    lines = [_file_line(one, min(width, 60)) for one in done["entries"]]
+    return Outcome(200, "ok", _join_listing(lines, done["total"]), data=done)
 
 
 @tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
@@ -89,8 +89,8 @@ def list_files(
     caller: Caller,
 ) -> Outcome:
     """Like ls -p: list the names in a folder: d for folders, f for files."""
-    done = workbench.touch(_job(caller, "list_files"), "list", path or ".")
-    return Outcome(200, "ok", _listed([f"{one['type']}  {one['name']}" for one in done["entries"]], done["total"]), data=done)
+    done = workbench.touch(_build_job(caller, "list_files"), "list", path or ".")
+    return Outcome(200, "ok", _join_listing([f"{one['type']}  {one['name']}" for one in done["entries"]], done["total"]), data=done)
 
 
 @tool(group=GROUP, is_read_only=True, menu=(), needs=SANDBOXED)
@@ -103,8 +103,8 @@ def grep(
     caller: Caller,
 ) -> Outcome:
     """Like grep -rn: find the lines of files that match a regular expression."""
-    wanted, name = _required(pattern, "pattern"), _required(path, "path")
-    done = workbench.touch(_job(caller, "grep"), "grep", name, pattern=wanted, ignore_case=ignore_case)
+    wanted, name = _require_text(pattern, "pattern"), _require_text(path, "path")
+    done = workbench.touch(_build_job(caller, "grep"), "grep", name, pattern=wanted, ignore_case=ignore_case)
     lines = [f"{one['path']}:{one['line']}: {one['text']}" for one in done["matches"]]
     if not lines:
         return Outcome(200, "no_results", f"No match for {wanted} in {name} ({done['files']} files looked at).", data=done)
@@ -121,36 +121,36 @@ def find(
     caller: Caller,
 ) -> Outcome:
     """Like find: find files and folders by their names, in a folder and below it."""
-    name, wanted = _required(path, "path"), _required(pattern, "pattern")
-    done = workbench.touch(_job(caller, "find"), "find", name, pattern=wanted)
+    name, wanted = _require_text(path, "path"), _require_text(pattern, "pattern")
+    done = workbench.touch(_build_job(caller, "find"), "find", name, pattern=wanted)
     if not done["total"]:
         return Outcome(200, "no_results", f"Nothing called {wanted} in {name}.", data=done)
     more = [f"[only the first {len(done['paths'])} of them]"] if len(done["paths"]) < done["total"] else []
     return Outcome(200, "ok", "\n".join([f"{done['total']} found", *done["paths"], *more]), data=done)
 
 
-def _job(caller: Caller, name: str) -> Job:
+def _build_job(caller: Caller, name: str) -> Job:
     return Job(name, GROUP, caller.cancel, caller.session, caller.run, caller.terms, caller.deadline_s)
 
 
-def _required(value: str, name: str) -> str:
+def _require_text(value: str, name: str) -> str:
     """A text that may not be empty."""
     if not value:
         raise BadInput(f"{name} is empty", hint=f"give {name}", outcome="invalid_arguments")
     return value
 
 
-def _told(name: str, path: str, done: dict[str, Any] | Outcome) -> Outcome:
+def _file_outcome(name: str, path: str, done: dict[str, Any] | Outcome) -> Outcome:
     return done if isinstance(done, Outcome) else Outcome(200, "ok", written(name, path, done), data=done)
 
 
-def _line(one: dict[str, Any], width: int) -> str:
+def _file_line(one: dict[str, Any], width: int) -> str:
     arrow = f" -> {one['target']}" if one["target"] else ""
     changed = iso(1000 * one["changed_s"])[:16].replace("T", " ") if one["changed_s"] > 0 else ""
     size = "-" if one["type"] == "d" else str(one["size_bytes"])
     return f"{one['type']}  {one['name']:<{width}}  {size:>10}  {changed}{arrow}".rstrip()
 
 
-def _listed(lines: list[str], total: int) -> str:
+def _join_listing(lines: list[str], total: int) -> str:
     more = [f"[{total - len(lines)} more]"] if total > len(lines) else []
     return "\n".join([*lines, *more]) or "(empty)"

@@ -27,8 +27,8 @@ def mcp_list_tools(server: Annotated[str, Range(0, 64), "only of this server"] =
     try:
         found = mcp.listing(server)
     except OwlError as error:
-        return _refused(error, server)
-    return _told(found, "The servers have no tools.")
+        return _error_outcome(error, server)
+    return _tools_outcome(found, "The servers have no tools.")
 
 
 @tool(group=GROUP, is_read_only=True, menu=(), needs=ASKING)
@@ -43,8 +43,8 @@ def mcp_search(
     try:
         found = mcp.search(query, keyword_only=keyword_only, semantic_only=semantic_only, limit=SHOWN)
     except OwlError as error:
-        return _refused(error)
-    return _told(found, f"No tool for {query!r}.")
+        return _error_outcome(error)
+    return _tools_outcome(found, f"No tool for {query!r}.")
 
 
 @tool(group=GROUP, is_read_only=True, menu=(), needs=ASKING)
@@ -53,9 +53,9 @@ def mcp_info(server: Server, tool: Name, *, mcp: Hub) -> Outcome:
     try:
         ware = mcp.info(server, tool)
     except OwlError as error:
-        return _refused(error, server)
+        return _error_outcome(error, server)
     hint = f"Call it with mcp_exec, server {server}, tool {tool}."
-    return Outcome(200, "ok", f"{ware.text()}\n{hint}", data=_plain(ware), origin=f"mcp:{server}", source=f"{server}/{tool}")
+    return Outcome(200, "ok", f"{ware.text()}\n{hint}", data=_tool_data(ware), origin=f"mcp:{server}", source=f"{server}/{tool}")
 
 
 @tool(group=GROUP, menu=(), needs=CALLING)
@@ -66,25 +66,25 @@ def mcp_exec(
     try:
         return tools.call(mcp, server, tool, args or {}, caller)
     except OwlError as error:
-        return _refused(error, server)
+        return _error_outcome(error, server)
 
 
-def _told(found: Found, none: str) -> Outcome:
+def _tools_outcome(found: Found, none: str) -> Outcome:
     """Tools as lines; marked as the words of the servers whose they are."""
     lines = [ware.line for ware in found.wares] or ([] if found.note else [none])
     text = "\n".join([*lines, *([f"[{found.note}]"] if found.note else [])])
-    data = {"tools": [_plain(ware) for ware in found.wares], "note": found.note}
-    return Outcome(200, "ok", text, data=data, origin=_origin(found))
+    data = {"tools": [_tool_data(ware) for ware in found.wares], "note": found.note}
+    return Outcome(200, "ok", text, data=data, origin=_taint_origin(found))
 
 
-def _origin(found: Found) -> str:
+def _taint_origin(found: Found) -> str:
     names = sorted({*(ware.server for ware in found.wares), *found.blamed})
     return "" if not names else f"mcp:{names[0]}" if len(names) == 1 else "mcp"
 
 
-def _plain(ware: Ware) -> dict[str, Any]:
+def _tool_data(ware: Ware) -> dict[str, Any]:
     return {"server": ware.server, "name": ware.name, "description": ware.description, "schema": ware.schema}
 
 
-def _refused(error: OwlError, server: str = "") -> Outcome:
+def _error_outcome(error: OwlError, server: str = "") -> Outcome:
     return tools.failed(error, server) if server else Outcome(error.status, error.outcome, error.message, error.hint)

@@ -131,15 +131,15 @@ def create_task(
             priority,
             blocked_by,
             context_ids,
-            _deadline(deadline),
+            _parse_deadline(deadline),
             person=person_of(runs, session),
             session=session,
             origin=caller.run or None,
             run=caller.run,
         )
     )
-    missing = tuple(task for task in made.blocked_by if _seen(task, tasks, runs, caller) is None)
-    data = cast(Planned, {**_fields(made, Planned), "missing": missing, "has_worker": tasks.has_worker()})
+    missing = tuple(task for task in made.blocked_by if _find_visible(task, tasks, runs, caller) is None)
+    data = cast(Planned, {**_shared_fields(made, Planned), "missing": missing, "has_worker": tasks.has_worker()})
     lines = [f"Added task {made.id}: {made.name} ({made.priority})"]
     lines += [f"It cannot begin: there is no task {', '.join(map(str, missing))}."] if missing else []
     lines += [] if data["has_worker"] else [WITHOUT_WORKER]
@@ -160,24 +160,24 @@ def update_task(
     caller: Caller,
 ) -> Reply[Viewed]:
     """Change a task that has not begun."""
-    _get(id, tasks, runs, caller)
+    _get_visible(id, tasks, runs, caller)
     changed = tasks.update(
         id,
         name=name,
         description=description,
         priority=priority,
         blocked_by=blocked_by,
-        deadline_ms=None if deadline is None else _deadline(deadline) or 0,
+        deadline_ms=None if deadline is None else _parse_deadline(deadline) or 0,
         run=caller.run,
     )
-    return _view(changed, tasks, runs, caller)
+    return _view_reply(changed, tasks, runs, caller)
 
 
 @tool(group="planning", command="task delete", menu=())
 def delete_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Deleted]:
     """Delete a task that nobody works on."""
     if caller.run:
-        _get(id, tasks, runs, caller)
+        _get_visible(id, tasks, runs, caller)
     blocking = tuple(tasks.delete(id, run=caller.run))
     note = f"\nTask {', '.join(map(str, blocking))} waited for it and cannot begin now." if blocking else ""
     return Reply({"id": id, "blocking": blocking}, f"Deleted task {id}{note}")
@@ -212,40 +212,40 @@ def show_tasks(found: Sequence[Task], limit: int) -> Reply[Listed]:
         rows.append(f"{task.id}. {task.name} ({status}, {task.priority}{waits})")
     rows += ["What a task waits for: view it."] if any(task.status == "waiting" for task in shown) else []
     text = "\n".join([*rows, *(["(there are more: offset)"] if has_more else [])])
-    return Reply({"tasks": [cast(Line, _fields(task, Line)) for task in shown], "has_more": has_more}, text or "No tasks.")
+    return Reply({"tasks": [cast(Line, _shared_fields(task, Line)) for task in shown], "has_more": has_more}, text or "No tasks.")
 
 
 @tool(group="planning", command="task view", is_read_only=True, menu=())
 def view_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Viewed] | None:
     """Read everything about a task."""
-    found = _seen(id, tasks, runs, caller)
-    return None if found is None else _view(found, tasks, runs, caller)
+    found = _find_visible(id, tasks, runs, caller)
+    return None if found is None else _view_reply(found, tasks, runs, caller)
 
 
 @tool(group="planning", command="task reset", menu=())
 def reset_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Change]:
     """Begin a task anew: pending again, without claim, reason and output."""
-    before = _get(id, tasks, runs, caller)
+    before = _get_visible(id, tasks, runs, caller)
     _is_not_own(id, tasks, caller)
     now = tasks.reset(id, run=caller.run)
-    return _changed(now, f"{before.status} before, pending now")
+    return _change_reply(now, f"{before.status} before, pending now")
 
 
 @tool(group="planning", command="task cancel", menu=())
 def cancel_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Change]:
     """Give a task up, also one that is being worked on."""
-    _get(id, tasks, runs, caller)
+    _get_visible(id, tasks, runs, caller)
     _is_not_own(id, tasks, caller)
     now = tasks.cancel(id, run=caller.run)
-    return _changed(now, "cancelled" if now.status == "failed" else "its worker is told to stop")
+    return _change_reply(now, "cancelled" if now.status == "failed" else "its worker is told to stop")
 
 
 @tool(group="planning", command="task done", menu=())
 def finish_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Change]:
     """Mark a task as done that the person has done themselves."""
-    _get(id, tasks, runs, caller)
+    _get_visible(id, tasks, runs, caller)
     _is_not_own(id, tasks, caller)
-    return _changed(tasks.complete(id, run=caller.run), "done")
+    return _change_reply(tasks.complete(id, run=caller.run), "done")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
@@ -253,25 +253,25 @@ def complete_task(
     summary: Annotated[str, Range(1, 100_000), "the result, for the person who asked"], *, tasks: Tasks, caller: Caller
 ) -> Reply[Change]:
     """The task is done; summary is its result."""
-    return _changed(tasks.finish(_claim(tasks, caller), "complete", summary), "complete")
+    return _change_reply(tasks.finish(_require_claim(tasks, caller), "complete", summary), "complete")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
 def fail_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Reply[Change]:
     """The task cannot be done."""
-    return _changed(tasks.finish(_claim(tasks, caller), "failed", reason), "failed")
+    return _change_reply(tasks.finish(_require_claim(tasks, caller), "failed", reason), "failed")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
 def wait_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Reply[Change]:
     """The task cannot go on before a person has done something."""
-    return _changed(tasks.finish(_claim(tasks, caller), "waiting", reason), "waits")
+    return _change_reply(tasks.finish(_require_claim(tasks, caller), "waiting", reason), "waits")
 
 
 # -- whose ------------------------------------------------------------------------------------------
 
 
-def _seen(task: int, tasks: Tasks, runs: Runs, caller: Caller) -> Task | None:
+def _find_visible(task: int, tasks: Tasks, runs: Runs, caller: Caller) -> Task | None:
     """A task as far as the caller may know of it."""
     found = tasks.find(task)
     if found is None or not caller.run:
@@ -280,14 +280,14 @@ def _seen(task: int, tasks: Tasks, runs: Runs, caller: Caller) -> Task | None:
     return found if person and found.person == person else None
 
 
-def _get(task: int, tasks: Tasks, runs: Runs, caller: Caller) -> Task:
-    found = _seen(task, tasks, runs, caller)
+def _get_visible(task: int, tasks: Tasks, runs: Runs, caller: Caller) -> Task:
+    found = _find_visible(task, tasks, runs, caller)
     if found is None:
         raise NotFound(f"no task {task}", hint="list_tasks shows them" if caller.run else "owlbox task list shows them")
     return found
 
 
-def _claim(tasks: Tasks, caller: Caller) -> Claim:
+def _require_claim(tasks: Tasks, caller: Caller) -> Claim:
     claim = tasks.claim_of(caller.run) if caller.run else None
     if claim is None:
         raise Conflict("no task is being worked on here", hint="reset_task and cancel_task change a task from outside")
@@ -304,31 +304,31 @@ def _is_not_own(task: int, tasks: Tasks, caller: Caller) -> None:
 # -- inside -----------------------------------------------------------------------------------------
 
 
-def _fields(task: Task, shape: type) -> dict[str, Any]:
+def _shared_fields(task: Task, shape: type) -> dict[str, Any]:
     """The fields of a task that a result has too."""
     return {name: getattr(task, name) for name in shape.__annotations__ if hasattr(task, name)}
 
 
-def _changed(task: Task, note: str) -> Reply[Change]:
-    return Reply(cast(Change, {**_fields(task, Change), "note": note}), f"Task {task.id} ({task.name}): {note}")
+def _change_reply(task: Task, note: str) -> Reply[Change]:
+    return Reply(cast(Change, {**_shared_fields(task, Change), "note": note}), f"Task {task.id} ({task.name}): {note}")
 
 
-def _view(task: Task, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Viewed]:
+def _view_reply(task: Task, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Viewed]:
     """Every field of a task that says something, one a line; long texts last."""
-    blocking = tuple(other for other in tasks.blocking(task.id) if _seen(other, tasks, runs, caller) is not None)
+    blocking = tuple(other for other in tasks.blocking(task.id) if _find_visible(other, tasks, runs, caller) is not None)
     facts = {
         "status": task.status,
         "priority": task.priority,
-        "cancelled": _moment(task.cancel_ms) and f"wanted at {_moment(task.cancel_ms)}",
-        "done before": _moment(task.deadline_ms),
+        "cancelled": _format_time(task.cancel_ms) and f"wanted at {_format_time(task.cancel_ms)}",
+        "done before": _format_time(task.deadline_ms),
         "after": ", ".join(map(str, task.blocked_by)) + (f" ({task.open_blockers} not complete)" if task.open_blockers else ""),
         "before": ", ".join(map(str, blocking)),
         "context": ", ".join(task.context_ids),
-        "worker": task.claimed_by and f"{task.claimed_by} since {_moment(task.claimed_ms)}",
+        "worker": task.claimed_by and f"{task.claimed_by} since {_format_time(task.claimed_ms)}",
         "for": task.person,
         "asked in": task.origin and f"thread {task.origin}",
-        "created": _moment(task.created_ms),
-        "ended": _moment(task.ended_ms),
+        "created": _format_time(task.created_ms),
+        "ended": _format_time(task.ended_ms),
     }
     lines = [f"{task.id}. {task.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact)]
     attempts = []
@@ -336,18 +336,18 @@ def _view(task: Task, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Viewed]
         times = {"started_ms": a.started_ms, "ended_ms": a.ended_ms}
         attempts.append({"number": a.number, "worker": a.worker, "thread": a.run, "outcome": a.outcome, **times})
         thread = f", thread {a.run}" if a.run else ""
-        lines.append(f"attempt {a.number}: {_moment(a.started_ms)}, {a.outcome or 'goes on'}{thread}")
+        lines.append(f"attempt {a.number}: {_format_time(a.started_ms)}, {a.outcome or 'goes on'}{thread}")
     texts = {"about": task.description, "output": task.output, "failure": task.failure, "waits": task.waiting_reason}
     lines += [f"{name}: {text}" for name, text in texts.items() if text]
-    data = {**_fields(task, Viewed), "blocking": blocking, "thread": task.run, "attempts": attempts}
+    data = {**_shared_fields(task, Viewed), "blocking": blocking, "thread": task.run, "attempts": attempts}
     return Reply(cast(Viewed, data), "\n".join(lines))
 
 
-def _moment(at_ms: int | None) -> str:
+def _format_time(at_ms: int | None) -> str:
     return "" if at_ms is None else f"{iso(at_ms)[:16].replace('T', ' ')} UTC"
 
 
-def _deadline(text: str) -> int | None:
+def _parse_deadline(text: str) -> int | None:
     """A moment as milliseconds: so long from now, or a local time; None for ""."""
     if not text.strip():
         return None

@@ -97,7 +97,7 @@ def remind(
     if rule is None or rule.kind == "text":
         raise BadInput(f"{when or text!r} names no time", hint="say it as: in 20 minutes, tomorrow at noon, every Monday at 9")
     new = New(text[:100].strip(), rule, Action("reminder", {"text": text}), frequency=when, mode="session")
-    return _show_made(_add(new, timetable, runs, caller), "Reminder")
+    return _show_made(_add_schedule(new, timetable, runs, caller), "Reminder")
 
 
 @tool(group="schedules", command="schedule add", menu=(), needs=WRITES)
@@ -120,9 +120,9 @@ def create_schedule(
     rule = timetable.read(frequency, timezone)
     words = description or name
     details: dict[str, Any] = {} if action == "tasks" else {"prompt" if action == "prompt" else "text": words}
-    told = Notify(_channel(notify), tell in ("all", "success"), tell in ("all", "failure"))
+    told = Notify(_normalize_channel(notify), tell in ("all", "success"), tell in ("all", "failure"))
     made = New(name, rule, Action(action, details), frequency, description, mode=mode, role=role, notify=told)
-    return _show_made(_add(made, timetable, runs, caller), "Added")
+    return _show_made(_add_schedule(made, timetable, runs, caller), "Added")
 
 
 @tool(group="schedules", command="schedule preview", is_read_only=True, menu=())
@@ -140,7 +140,7 @@ def preview_schedule(frequency: Frequency, timezone: Zone = "", *, timetable: Ti
         "is_judged": rule.is_judged,
         "next": ahead,
     }
-    return Reply(data, "\n".join([words, *_times(ahead, rule.zone)]))
+    return Reply(data, "\n".join([words, *_times_lines(ahead, rule.zone)]))
 
 
 @tool(group="schedules", command="schedule list", is_read_only=True, menu=())
@@ -158,14 +158,14 @@ def list_schedules(
 ) -> Reply[Listed]:
     """List schedules and reminders with their next times."""
     which = {"is_enabled": enabled, "status": status, "type": type, "soonest": soonest}
-    known = timetable.listing(_who(runs, caller), **which, limit=limit + 1, offset=offset)
+    known = timetable.listing(_caller_of(runs, caller), **which, limit=limit + 1, offset=offset)
     return _show_listed([timetable.view(one) for one in known[:limit]], len(known) > limit)
 
 
 @tool(group="schedules", command="schedule view", is_read_only=True, menu=())
 def view_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Viewed]:
     """Read everything about a schedule: its next times, and how it went."""
-    schedule = timetable.get(id, _who(runs, caller))
+    schedule = timetable.get(id, _caller_of(runs, caller))
     found = timetable.view(schedule)
     told = " ".join(word for word in (f"of {found.tell}", found.notify and f"by {found.notify}") if word)
     facts = {
@@ -183,7 +183,7 @@ def view_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -
         "last run": found.last_run_ms and rules_in_words.moment(found.last_run_ms, found.zone),
         "last said": found.said,
     }
-    lines = [f"{found.id} {found.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact), *_ahead(found)]
+    lines = [f"{found.id} {found.name}", *(f"{name}: {fact}" for name, fact in facts.items() if fact), *_ahead_lines(found)]
     firings: list[Fired] = []
     for one in timetable.rows.firings(schedule.id):
         firings.append({"due_ms": one.due_ms, "fired_ms": one.fired_ms, "status": one.status, "outcome": one.outcome})
@@ -204,35 +204,35 @@ def update_schedule(
     caller: Caller,
 ) -> Reply[Made]:
     """Change what a schedule is for, or when."""
-    who = _who(runs, caller)
+    who = _caller_of(runs, caller)
     known = timetable.get(id, who)
     given: dict[str, Any] = {"name": name, "description": description, "frequency": frequency}
     given = {key: value for key, value in given.items() if value is not None}
     if frequency is not None:
         given["rule"] = timetable.read(frequency, known.rule.zone)
     if description is not None and known.action.kind != "tasks":
-        given["action"] = Action(known.action.kind, {**known.action.details, _key(known.action.kind): description})
+        given["action"] = Action(known.action.kind, {**known.action.details, _text_key(known.action.kind): description})
     return _show_made(timetable.view(timetable.change(known, who, **given)), "Changed")
 
 
 @tool(group="schedules", command="schedule enable", menu=(), needs=WRITES)
 def enable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
     """Resume a schedule; what it missed stays missed."""
-    who = _who(runs, caller)
+    who = _caller_of(runs, caller)
     return _show_state(timetable, timetable.enable(timetable.get(id, who), True, who))
 
 
 @tool(group="schedules", command="schedule disable", menu=(), needs=WRITES)
 def disable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
     """Pause a schedule."""
-    who = _who(runs, caller)
+    who = _caller_of(runs, caller)
     return _show_state(timetable, timetable.enable(timetable.get(id, who), False, who))
 
 
 @tool(group="schedules", command="schedule delete", menu=(), needs=WRITES)
 def delete_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
     """Delete a schedule or a reminder."""
-    who = _who(runs, caller)
+    who = _caller_of(runs, caller)
     gone = timetable.delete(timetable.get(id, who), who)
     return _show_changed(gone, "deleted", "deleted")
 
@@ -240,7 +240,7 @@ def delete_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller)
 @tool(group="schedules", command="schedule trigger", menu=(), needs=JUDGES)
 def trigger_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
     """Do now what a schedule is for, whatever its time."""
-    who = _who(runs, caller)
+    who = _caller_of(runs, caller)
     known = timetable.get(id, who)
     said = timetable.fire(known, who)
     return _show_changed(known, known.status, said)
@@ -252,7 +252,7 @@ def trigger_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller
 @tool(group="cron", is_read_only=True, menu=())
 def cron_list(*, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Listed]:
     """List cron jobs: messages that are said in a conversation at their times."""
-    found = timetable.listing(_who(runs, caller), act="message", limit=MOST)
+    found = timetable.listing(_caller_of(runs, caller), act="message", limit=MOST)
     return _show_listed([timetable.view(one) for one in found])
 
 
@@ -270,7 +270,7 @@ def cron_add(
     caller: Caller,
 ) -> Reply[Made]:
     """Add a cron job: a message to the assistant at its times, answered in the conversation."""
-    session, metadata = _target(channel, runs, caller)
+    session, metadata = _channel_target(channel, runs, caller)
     _require_own(session, timetable, runs, caller)
     rule = timetable.simple(schedule, timezone)
     if session.startswith("email:"):
@@ -285,9 +285,9 @@ def cron_add(
         session=session,
         metadata=metadata,
         is_enabled=enabled,
-        first_ms=now if rule.kind == "interval" else _first(rule, now),
+        first_ms=now if rule.kind == "interval" else _first_due(rule, now),
     )
-    return _show_made(_add(made, timetable, runs, caller), "Added")
+    return _show_made(_add_schedule(made, timetable, runs, caller), "Added")
 
 
 @tool(group="cron", menu=(), needs=WRITES)
@@ -301,18 +301,18 @@ def cron_set_enabled(
     job_id: Id, enabled: Annotated[bool, "whether it is on"], *, timetable: Timetable, runs: Runs, caller: Caller
 ) -> Reply[Changed]:
     """Switch a cron job on or off."""
-    who = _who(runs, caller)
+    who = _caller_of(runs, caller)
     return _show_state(timetable, timetable.enable(timetable.get(job_id, who), enabled, who))
 
 
 # -- whose ----------------------------------------------------------------------------------------------
 
 
-def _who(runs: Runs, caller: Caller) -> Who:
+def _caller_of(runs: Runs, caller: Caller) -> Who:
     return Who(caller.run, person_of(runs, session_of(runs, caller)) if caller.run else "")
 
 
-def _add(new: New, timetable: Timetable, runs: Runs, caller: Caller) -> View:
+def _add_schedule(new: New, timetable: Timetable, runs: Runs, caller: Caller) -> View:
     """A schedule of the caller, told in the thread that it was made in."""
     session = session_of(runs, caller)
     known = runs.people.find(session) if session else None
@@ -321,20 +321,20 @@ def _add(new: New, timetable: Timetable, runs: Runs, caller: Caller) -> View:
         person=person_of(runs, session),
         context=known.context if known is not None else "",
         session=new.session or session,
-        source=_thread(runs, caller.run),
+        source=_reading_thread(runs, caller.run),
         run=caller.run,
     )
-    return timetable.view(timetable.add(made, _who(runs, caller)))
+    return timetable.view(timetable.add(made, _caller_of(runs, caller)))
 
 
-def _thread(runs: Runs, run: str) -> str:
+def _reading_thread(runs: Runs, run: str) -> str:
     """The thread that a person reads: of a helper's work the one in which that was asked for."""
     while run and (found := runs.get(run)).kind == "child" and found.parent:
         run = found.parent
     return run
 
 
-def _target(channel: str, runs: Runs, caller: Caller) -> tuple[str, dict[str, Any]]:
+def _channel_target(channel: str, runs: Runs, caller: Caller) -> tuple[str, dict[str, Any]]:
     """The session that a cron job talks in, with what its door wants back."""
     here = session_of(runs, caller)
     session = channel.strip() or (here if here.partition(":")[0] not in LOCALS or caller.run else "")
@@ -354,7 +354,7 @@ def _target(channel: str, runs: Runs, caller: Caller) -> tuple[str, dict[str, An
 
 def _require_own(session: str, timetable: Timetable, runs: Runs, caller: Caller) -> None:
     """What is said in a conversation is said as its person: in that of another only whoever manages everybody's may."""
-    who = _who(runs, caller)
+    who = _caller_of(runs, caller)
     if session != session_of(runs, caller) and not timetable.sees_all(who) and person_of(runs, session) != who.person:
         raise Refused(f"{session} is the conversation of somebody else", hint="leave out the channel, or name one of your own")
 
@@ -362,7 +362,7 @@ def _require_own(session: str, timetable: Timetable, runs: Runs, caller: Caller)
 # -- inside ---------------------------------------------------------------------------------------------
 
 
-def _channel(text: str) -> str:
+def _normalize_channel(text: str) -> str:
     """A channel or a place of one as people name it, in the letters of its own names."""
     name, slash, place = text.strip().partition("/")
     if text.strip() and not CHANNEL.fullmatch(text.strip()):
@@ -370,7 +370,7 @@ def _channel(text: str) -> str:
     return f"{name.lower()}{slash}{place}"
 
 
-def _first(rule: recurrence.Rule, now: int) -> int | None:
+def _first_due(rule: recurrence.Rule, now: int) -> int | None:
     """A cron line that fits the minute which has just begun is due at once (S-060)."""
     return recurrence.after(rule, now - 60_000)
 
@@ -388,35 +388,35 @@ def _show_state(timetable: Timetable, found: Schedule) -> Reply[Changed]:
 
 def _show_made(found: View, verb: str) -> Reply[Made]:
     """A schedule's name, its times in words, and the next of them."""
-    what = " ".join(word for word in (verb, _kind(found), found.id) if word)
-    return Reply({"schedule": found, "verb": verb}, "\n".join([f"{what} ({found.name}): {found.words}.", *_ahead(found)]))
+    what = " ".join(word for word in (verb, _kind_word(found), found.id) if word)
+    return Reply({"schedule": found, "verb": verb}, "\n".join([f"{what} ({found.name}): {found.words}.", *_ahead_lines(found)]))
 
 
 def _show_listed(found: Sequence[View], has_more: bool = False) -> Reply[Listed]:
-    lines = [_line(one) for one in found] or ["No schedules."]
+    lines = [_schedule_line(one) for one in found] or ["No schedules."]
     text = "\n".join([*lines, *(["(there are more: offset)"] if has_more else [])])
     return Reply({"schedules": tuple(found), "has_more": has_more}, text)
 
 
-def _key(kind: Act) -> str:
+def _text_key(kind: Act) -> str:
     return "prompt" if kind == "prompt" else "text"
 
 
-def _kind(found: View) -> str:
+def _kind_word(found: View) -> str:
     return {"message": "cron job", "reminder": ""}.get(found.action, "schedule")
 
 
-def _line(found: View) -> str:
+def _schedule_line(found: View) -> str:
     ahead = f", next {rules_in_words.moment(found.next_ms, found.zone)}" if found.next_ms else ""
     return f"{found.id} {found.name} ({found.status}): {found.words}{ahead}"
 
 
-def _ahead(found: View) -> list[str]:
+def _ahead_lines(found: View) -> list[str]:
     """The next times on one line; that a model decides, where it does."""
     if found.is_judged and found.kind == "text":
         return ["The small model judges when it is due."]
-    return _times(found.next, found.zone)
+    return _times_lines(found.next, found.zone)
 
 
-def _times(ahead: Sequence[int], zone: str) -> list[str]:
+def _times_lines(ahead: Sequence[int], zone: str) -> list[str]:
     return ["Next: " + ", ".join(rules_in_words.moment(at_ms, zone) for at_ms in ahead)] if ahead else []

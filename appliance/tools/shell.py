@@ -24,48 +24,48 @@ Seconds = Annotated[int | float | str | None, "seconds it may take"]
 @tool(group=GROUP, name="exec", menu=(), needs=SANDBOXED)
 def exec_command(command: Command, timeout: Seconds = None, *, executions: Executions, caller: Caller) -> Outcome:
     """Run a command in the sandbox: no network, only the working folder can be written to."""
-    ran = executions.run(caller, "exec", _required(command), _number(timeout, 0))
-    return ran if isinstance(ran, Outcome) else _completed(ran)
+    ran = executions.run(caller, "exec", _require_command(command), _parse_seconds(timeout, 0))
+    return ran if isinstance(ran, Outcome) else _completed_outcome(ran)
 
 
 @tool(group=GROUP, menu=(), needs=SANDBOXED)
 def shell(command: Command, timeout: Seconds = SHELL_S, *, executions: Executions, caller: Caller) -> Outcome:
     """Run a command in the sandbox; an exit code other than 0 is an error."""
-    ran = executions.run(caller, "shell", _required(command), _number(timeout, SHELL_S))
+    ran = executions.run(caller, "shell", _require_command(command), _parse_seconds(timeout, SHELL_S))
     if isinstance(ran, Outcome):
         return ran
-    if (trouble := _trouble(ran)) is not None:
+    if (trouble := _trouble_outcome(ran)) is not None:
         return trouble
     if ran.execution.exit_code:
-        return Outcome(500, "failed", f"Exit code {ran.execution.exit_code}:\n{_said(ran)}", data=ran.data)
-    return Outcome(200, "ok", _said(ran) or "(no output)", data=ran.data)
+        return Outcome(500, "failed", f"Exit code {ran.execution.exit_code}:\n{_output_text(ran)}", data=ran.data)
+    return Outcome(200, "ok", _output_text(ran) or "(no output)", data=ran.data)
 
 
 @tool(group=GROUP, menu=("run",), needs=SANDBOXED)
 def sh(command: Command, *, executions: Executions, caller: Caller) -> Outcome:
     """Run a command in the project."""
-    ran = executions.run(caller, "sh", _required(command))
-    return ran if isinstance(ran, Outcome) else _completed(ran)
+    ran = executions.run(caller, "sh", _require_command(command))
+    return ran if isinstance(ran, Outcome) else _completed_outcome(ran)
 
 
 @tool(group=GROUP, menu=("run",), needs=SANDBOXED)
 def env(command: Command, *, executions: Executions, caller: Caller) -> Outcome:
     """Look around in the project with a command that changes nothing."""
-    ran = executions.run(caller, "env", _required(command))
-    return ran if isinstance(ran, Outcome) else _completed(ran)
+    ran = executions.run(caller, "env", _require_command(command))
+    return ran if isinstance(ran, Outcome) else _completed_outcome(ran)
 
 
-def _completed(ran: Ran) -> Outcome:
+def _completed_outcome(ran: Ran) -> Outcome:
     """A command that ended by itself is a call that was carried out, whatever its exit code."""
-    if (trouble := _trouble(ran)) is not None:
+    if (trouble := _trouble_outcome(ran)) is not None:
         return trouble
-    parts = (_said(ran), f"[exit code {ran.execution.exit_code}]")
+    parts = (_output_text(ran), f"[exit code {ran.execution.exit_code}]")
     return Outcome(200, "ok", "\n".join(part for part in parts if part), data=ran.data)
 
 
-def _trouble(ran: Ran) -> Outcome | None:
+def _trouble_outcome(ran: Ran) -> Outcome | None:
     """What did not end by itself; what it had said until then is part of the answer."""
-    done, said = ran.execution, _said(ran)
+    done, said = ran.execution, _output_text(ran)
     if done.status == "timeout":
         text = f"Command timed out after {ran.timeout_s:g}s"
         return Outcome(504, "timeout", "\n".join(part for part in (text, said) if part), "ask for less at once", ran.data)
@@ -77,12 +77,12 @@ def _trouble(ran: Ran) -> Outcome | None:
     return None
 
 
-def _said(ran: Ran) -> str:
+def _output_text(ran: Ran) -> str:
     cut = "\n[the output was cut]" if ran.execution.is_cut else ""
     return ran.text.rstrip("\n") + cut
 
 
-def _required(command: str) -> str:
+def _require_command(command: str) -> str:
     if not command.strip():
         raise BadInput("the command is empty", hint="give a command line", outcome="invalid_arguments")
     if "\0" in command:
@@ -90,7 +90,7 @@ def _required(command: str) -> str:
     return command
 
 
-def _number(value: int | float | str | None, default: float) -> float:
+def _parse_seconds(value: int | float | str | None, default: float) -> float:
     """A number of seconds; the default for what is none."""
     try:
         number = float(value) if value is not None else default

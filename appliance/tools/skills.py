@@ -51,7 +51,10 @@ def skill_list(
 ) -> Reply[SkillList]:
     """List the skills that there are, by name."""
     found = skills.listing()
-    page = [ListedSkill(name=one.name, description=_shown(one.description, one.is_trusted), missing=one.missing) for one in found]
+    page = [
+        ListedSkill(name=one.name, description=_shown_description(one.description, one.is_trusted), missing=one.missing)
+        for one in found
+    ]
     page = page[offset : offset + limit]
     lines = [f"{one['name']}: {one['description']}{' (needs ' + one['missing'] + ')' if one['missing'] else ''}" for one in page]
     rest = len(found) - offset - len(page)
@@ -80,7 +83,10 @@ def skill_read(
 def skill_search(query: str, top_k: Annotated[int, Range(1, 50)] = 10, *, skills: Skills) -> Reply[list[ListedSkill]]:
     """Find skills by words."""
     found = [skills.describe(skills.get(hit.skill.name)) for hit in skills.search(query, top_k)]
-    data = [ListedSkill(name=one.name, description=_shown(one.description, one.is_trusted), missing=one.missing) for one in found]
+    data = [
+        ListedSkill(name=one.name, description=_shown_description(one.description, one.is_trusted), missing=one.missing)
+        for one in found
+    ]
     return Reply(data, "\n".join(f"{one['name']}: {one['description']}" for one in data) or f"No skill has {query!r} in it.")
 
 
@@ -127,7 +133,7 @@ def skill_delete(name: Name, *, skill_service: SkillService, caller: Caller) -> 
     return f"Deleted the skill {normalise_name(name) or name} ({path})."
 
 
-def _shown(description: str, is_trusted: bool) -> str:
+def _shown_description(description: str, is_trusted: bool) -> str:
     """A description, or that nobody trusts it yet: a list is no place for a stranger's words."""
     return description if is_trusted else "(not trusted: skill_read shows it)"
 

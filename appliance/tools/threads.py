@@ -22,7 +22,7 @@ class Mentions(TypedDict):
     mentions: tuple[Mention, ...]
 
 
-def _line(told: Told, query: str, *, is_found: bool) -> str:
+def _message_line(told: Told, query: str, *, is_found: bool) -> str:
     """A message on one line, cut; the one that was found where it was found."""
     text = " ".join(told.text.split())
     place = re.search(re.escape(" ".join(query.split())), text, re.IGNORECASE) if is_found else None
@@ -92,6 +92,6 @@ def search_history(
     for number, found in enumerate(mentions, 1):
         told = found.told
         lines = [f"## {number}. {told.label} {iso(told.at_ms)[:16]}, thread {told.run}"]
-        lines += [_line(one, query, is_found=one is told) for one in (found.before, told, found.after) if one is not None]
+        lines += [_message_line(one, query, is_found=one is told) for one in (found.before, told, found.after) if one is not None]
         parts.append("\n".join(lines))
     return Reply({"query": query, "mentions": mentions}, "\n\n".join(parts) or f"No matches found for '{query}'.")

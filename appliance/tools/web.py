@@ -41,8 +41,8 @@ def fetch_url(
         url,
         session=caller.session or caller.run,
         run=caller.run,
-        timeout_s=_number(timeout_seconds, TIMEOUT_S),
-        max_bytes=int(_number(max_bytes, MAX_BYTES)),
+        timeout_s=_parse_number(timeout_seconds, TIMEOUT_S),
+        max_bytes=int(_parse_number(max_bytes, MAX_BYTES)),
         cancel=caller.cancel,
     )
     check_found(found)
@@ -51,12 +51,12 @@ def fetch_url(
     else:
         words = readable.words(found)
         title, text = words.title, words.text
-    limit = int(_number(max_chars, MAX_CHARS))
+    limit = int(_parse_number(max_chars, MAX_CHARS))
     shown = text[:limit]
     head = f"{' '.join(title.split())[:200]} — {found.url}" if title else found.url
     notes = [f"[cut: {limit} of {len(text)} characters shown]"] if len(text) > limit else []
     notes += [f"[the page goes on after {len(found.body)} bytes]"] if found.is_cut else []
-    data = {**_about(found), "title": title, "is_cut": bool(notes), "text": shown}
+    data = {**_answer_data(found), "title": title, "is_cut": bool(notes), "text": shown}
     return Outcome(200, "ok", "\n".join([head, "", shown or "(no text)", *notes]), data=data, origin=ORIGIN, source=found.url)
 
 
@@ -75,7 +75,7 @@ def web_search(
         raise BadInput("the query is empty", hint="say what to look for", outcome="invalid_arguments")
     end_s = monotonic_s() + min(SEARCH_S, 0.8 * caller.deadline_s)
     session = caller.session or caller.run
-    count = min(int(_number(max_results, RESULTS)), MAX_RESULTS)
+    count = min(int(_parse_number(max_results, RESULTS)), MAX_RESULTS)
     hits = engine.search(query, count, session=session, run=caller.run, cancel=caller.cancel)
     if not hits:
         return Outcome(200, "no_results", f"No results for {query.strip()!r}.", data={"results": []}, origin=ORIGIN)
@@ -83,18 +83,18 @@ def web_search(
     if caller.run and caller.terms.layout == "entries":  # only such a run is shown what is kept for it
         left_s = max(1.0, end_s - monotonic_s())
         kept = harvest.gather(hits, actor_of(runs, caller), session=session, timeout_s=left_s, cancel=caller.cancel)
-    text = "\n".join(_told(number, hit) for number, hit in enumerate(hits, 1))
+    text = "\n".join(_result_line(number, hit) for number, hit in enumerate(hits, 1))
     results = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits]
     source = f"found by a search for {query.strip()}"
     return Outcome(200, "ok", text, data={"results": results, "kept": kept}, origin=ORIGIN, source=source)
 
 
-def _told(number: int, hit: Hit) -> str:
+def _result_line(number: int, hit: Hit) -> str:
     """A result as it is read."""
     return f"{number}. {hit.title} — {hit.url}" + (f"\n   {hit.snippet}" if hit.snippet else "")
 
 
-def _about(found: Fetched) -> dict[str, object]:
+def _answer_data(found: Fetched) -> dict[str, object]:
     """What a caller may want to know of an answer beside its text."""
     return {
         "url": found.url,
@@ -105,7 +105,7 @@ def _about(found: Fetched) -> dict[str, object]:
     }
 
 
-def _number(value: Number, default: float) -> float:
+def _parse_number(value: Number, default: float) -> float:
     """A number that may be used: at least 1, and the default for what is none."""
     try:
         number = float(value) if value is not None else default

@@ -132,14 +132,14 @@ class Visits:
                 "used_ms = excluded.used_ms",
                 (copy.url, copy.etag, copy.modified, copy.content_type, copy.charset, body, now),
             )
-            self._crop(now)
+            self._remove_old(now)
 
     def forget(self) -> int:
         """Keep no page any longer; how many there were."""
         with self._store.write() as execute:
             return len(execute("DELETE FROM fetches RETURNING 1"))
 
-    def _crop(self, now: int) -> None:
+    def _remove_old(self, now: int) -> None:
         with self._store.write() as execute:
             execute("DELETE FROM fetches WHERE used_ms <= ?", (now - round(self._days * DAY_MS),))
             execute(
@@ -200,20 +200,20 @@ class Fetch:
         deadline = Deadline(started_s + min(max(timeout_s, 0.05), most_s), f"fetching {url[:200]!r}", cancel)
         limit = min(max(1, max_bytes), most)
         try:
-            found = self._get(url, session, deadline, limit, want, about)
+            found = self._get_page(url, session, deadline, limit, want, about)
         except OwlError as error:
-            self._tell(session, run, about, started_s, error)
+            self._log_fetch(session, run, about, started_s, error)
             if "address" in about:  # where it redirects to, what it calls its page: from then on an error quotes a stranger
                 error.saying("web", url[: urls.MAX_URL])
             raise
         about |= {"to": found.url} if len(found.hops) > 1 else {}
         about |= {"status": found.status, "bytes": len(found.body), "type": found.content_type, "hops": len(found.hops)}
-        self._tell(session, run, about | ({"cached": True} if found.from_cache else {}), started_s)
+        self._log_fetch(session, run, about | ({"cached": True} if found.from_cache else {}), started_s)
         return found
 
     # -- limits -------------------------------------------------------------------------------------
 
-    def _tell(self, session: str, run: str, about: dict[str, Any], started_s: float, error: OwlError | None = None) -> None:
+    def _log_fetch(self, session: str, run: str, about: dict[str, Any], started_s: float, error: OwlError | None = None) -> None:
         about["ms"] = round(1000 * (monotonic_s() - started_s))
         is_refused = isinstance(error, Refused) or (error is not None and error.outcome == "rate_limited")
         if error is not None:
@@ -221,7 +221,7 @@ class Fetch:
         rule = error.outcome if error is not None and is_refused else ""
         self._note("fetch", severity="warning" if is_refused else "info", session=session, run=run, rule=rule, detail=about)
 
-    def _count(self, session: str) -> None:
+    def _count_request(self, session: str) -> None:
         """One request more of this session; Unavailable when it had too many within a minute."""
         now_s = monotonic_s()
         with self._guard:
@@ -236,27 +236,27 @@ class Fetch:
 
     # -- a request ----------------------------------------------------------------------------------
 
-    def _get(self, url: str, session: str, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched:
+    def _get_page(self, url: str, session: str, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched:
         target = urls.parse(url)
-        self._check(target, want)  # what is refused anyway costs nothing of the minute
+        self._check_target(target, want)  # what is refused anyway costs nothing of the minute
         if want.kind == "text":
-            self._count(session)  # what a person adds is no part of a conversation
+            self._count_request(session)  # what a person adds is no part of a conversation
         while not self._free.acquire(timeout=min(SLICE_S, deadline.left_s())):
             pass
         try:
-            return self._follow(target, deadline, limit, want, about)
+            return self._follow_redirects(target, deadline, limit, want, about)
         finally:
             self._free.release()
 
-    def _follow(self, target: Target, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched:
+    def _follow_redirects(self, target: Target, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched:
         hops: list[str] = []
         headers, origin = want.headers, target.origin
         while True:
-            self._check(target, want)
+            self._check_target(target, want)
             hops.append(target.url)
             if target.origin != origin:
                 headers = {}
-            found = self._ask(target, deadline, limit, replace(want, headers=headers), about)
+            found = self._ask_server(target, deadline, limit, replace(want, headers=headers), about)
             if isinstance(found, Fetched):
                 return replace(found, hops=tuple(hops))
             if len(hops) > self._caps.max_redirects:
@@ -267,7 +267,7 @@ class Fetch:
                 )
             target = urls.follow(target, found)
 
-    def _check(self, target: Target, want: Want) -> None:
+    def _check_target(self, target: Target, want: Want) -> None:
         if not self._is_trusted(target, want):
             self._rules.check(target)
 
@@ -275,7 +275,7 @@ class Fetch:
     def _is_trusted(target: Target, want: Want) -> bool:
         return bool(want.trusted) and urls.parse(want.trusted).origin == target.origin
 
-    def _ask(self, target: Target, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched | str:
+    def _ask_server(self, target: Target, deadline: Deadline, limit: int, want: Want, about: dict[str, Any]) -> Fetched | str:
         """The answer of one server, or where it redirects to."""
         known = self._cache.find(target.url) if self._cache is not None and want.is_plain else None
 
@@ -284,16 +284,16 @@ class Fetch:
                 addresses.check(self._rules, target, found)
             about["address"] = found[0]
 
-        with self._ready().ask(_request(target, want, known), deadline, judge) as answer:
+        with self._http_client().ask(_build_request(target, want, known), deadline, judge) as answer:
             if answer.status in REDIRECTS:
                 if not answer.location:
                     text = f"{target.url} redirects ({answer.status}) without saying where"
                     raise Unavailable(text, hint="fetch another page", outcome="bad_redirect")
                 return answer.location
-            found = self._unchanged(answer, known, target, limit) if known is not None else None
-            return found or self._taken(answer, target, limit, want)
+            found = self._unchanged_page(answer, known, target, limit) if known is not None else None
+            return found or self._accept_answer(answer, target, limit, want)
 
-    def _ready(self) -> "HttpClient":
+    def _http_client(self) -> "HttpClient":
         from appliance.runtime.http_client import HttpClient  # TLS: most commands fetch nothing
 
         with self._guard:
@@ -304,7 +304,7 @@ class Fetch:
     # -- an answer ----------------------------------------------------------------------------------
 
     @staticmethod
-    def _unchanged(answer: "Answer", known: Copy, target: Target, limit: int) -> Fetched | None:
+    def _unchanged_page(answer: "Answer", known: Copy, target: Target, limit: int) -> Fetched | None:
         """What is kept of a page, when it is still so."""
         if answer.status != 304:
             return None
@@ -312,7 +312,7 @@ class Fetch:
         kind = (known.content_type, known.charset)
         return Fetched(200, target.url, answer.headers, body, *kind, is_cut, from_cache=True, reason="OK")
 
-    def _taken(self, answer: "Answer", target: Target, limit: int, want: Want) -> Fetched:
+    def _accept_answer(self, answer: "Answer", target: Target, limit: int, want: Want) -> Fetched:
         """What a server says, if it is of a kind that is wanted."""
         is_page = want.kind == "text" and answer.status < 400
         if is_page and answer.mime and not _is_text(answer.mime):
@@ -323,10 +323,10 @@ class Fetch:
         if want.kind == "file" and is_cut:
             raise TooLarge(f"{target.url} has more than {limit} bytes", hint="save it, then add the file")
         found = Fetched(answer.status, target.url, answer.headers, body, answer.mime, answer.charset, is_cut, reason=answer.reason)
-        self._keep(found, want)
+        self._keep_copy(found, want)
         return found
 
-    def _keep(self, found: Fetched, want: Want) -> None:
+    def _keep_copy(self, found: Fetched, want: Want) -> None:
         """Remember a page that can be asked about again."""
         etag, modified = found.headers.get("etag", ""), found.headers.get("last-modified", "")
         is_kept = found.status == 200 and not found.is_cut and (etag or modified) and want.is_plain
@@ -344,7 +344,7 @@ def check_found(found: Fetched) -> Fetched:
     raise Unavailable(text, hint="try again later, or fetch another page", outcome="http_error").saying("web", found.url)
 
 
-def _request(target: Target, want: Want, known: Copy | None) -> "Request":
+def _build_request(target: Target, want: Want, known: Copy | None) -> "Request":
     """The request for a page, or for whether a known one is still so."""
     from appliance.runtime.http_client import Request
 

@@ -49,9 +49,9 @@ class Rules(Struct, frozen=True):
     def check(self, target: Target) -> None:
         """Refused for a host that may not be reached, whatever it resolves to."""
         host, shown = target.host, target.url
-        if found := _covering(host, self.blocked):
+        if found := _find_covering(host, self.blocked):
             raise Refused(f"{shown}: {found} is blocked", hint="fetch from another host", outcome="blocked_host")
-        if self.allowed and not _covering(host, self.allowed):
+        if self.allowed and not _find_covering(host, self.allowed):
             listed = ", ".join(self.allowed[:5])
             raise Refused(f"{shown}: {host} is not among the allowed hosts", hint=f"allowed: {listed}", outcome="blocked_host")
         if target.port in BAD_PORTS:
@@ -73,7 +73,7 @@ def rules(blocked: Iterable[str] = (), allowed: Iterable[str] = (), networks: It
             made.append(ipaddress.ip_network(text.strip(), strict=False))
         except ValueError as error:
             raise ConfigError(f"{text!r} is no network: {error}", hint="write it like 192.168.1.0/24") from None
-    return Rules(tuple(map(_listed, blocked)), tuple(map(_listed, allowed)), tuple(made))
+    return Rules(tuple(map(_parse_host, blocked)), tuple(map(_parse_host, allowed)), tuple(made))
 
 
 def local_name(host: str) -> str:
@@ -84,12 +84,12 @@ def local_name(host: str) -> str:
     return "" if "." in host else "is a name of this network (it has no dot)"
 
 
-def _covering(host: str, names: Iterable[str]) -> str:
+def _find_covering(host: str, names: Iterable[str]) -> str:
     """The name in a list that a host is or lies under, "" when there is none."""
     return next((name for name in names if host == name or host.endswith(f".{name}")), "")
 
 
-def _listed(name: str) -> str:
+def _parse_host(name: str) -> str:
     """An entry of a list of hosts in the form hosts have; ConfigError for what is no host."""
     text = name.strip().removeprefix("*").removeprefix(".")
     try:

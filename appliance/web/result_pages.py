@@ -42,10 +42,10 @@ class Harvest:
         if not chosen or not actor.run:
             return []
         with ThreadPoolExecutor(len(chosen), thread_name_prefix="harvest") as pool:
-            texts = list(pool.map(lambda hit: self._text(hit, session, actor.run, timeout_s, cancel), chosen))
-        return [path for hit, text in zip(chosen, texts) if text and (path := self._keep(hit, text, actor))]
+            texts = list(pool.map(lambda hit: self._fetch_text(hit, session, actor.run, timeout_s, cancel), chosen))
+        return [path for hit, text in zip(chosen, texts) if text and (path := self._store_page(hit, text, actor))]
 
-    def _text(self, hit: Hit, session: str, run: str, timeout_s: float, cancel: Cancel) -> str:
+    def _fetch_text(self, hit: Hit, session: str, run: str, timeout_s: float, cancel: Cancel) -> str:
         try:
             found = self._fetch.get(hit.url, session=session, run=run, timeout_s=timeout_s, cancel=cancel)
             return self._readable.words(check_found(found)).text[:MAX_CHARS]
@@ -53,7 +53,7 @@ class Harvest:
             LOG.info("not prefetched: %s", error, extra={"url": hit.url})
             return ""
 
-    def _keep(self, hit: Hit, text: str, actor: Actor) -> str:
+    def _store_page(self, hit: Hit, text: str, actor: Actor) -> str:
         scope = f"run:{actor.run}"
         content = Content(body=text, title=hit.title, source_url=hit.url, attributes={"origin": ORIGIN, "snippet": hit.snippet})
         try:

@@ -97,33 +97,33 @@ class Engine:
         found = get(url, session=session, run=run, timeout_s=TIMEOUT_S, max_bytes=MAX_BYTES, cancel=cancel, want=want)
         if found.status != 200:
             text = f"{self.provider} answered {found.status} {found.reason}".strip()
-            raise Unavailable(text, hint=self._mend(found.status), outcome="http_error").saying("web", found.url)
-        hits = _duckduckgo(found.body) if self.provider == "duckduckgo" else self._json(found.body)
-        return _distinct(hits)[: min(max(count, 1), MAX_RESULTS)]
+            raise Unavailable(text, hint=self._suggest_remedy(found.status), outcome="http_error").saying("web", found.url)
+        hits = _parse_duckduckgo(found.body) if self.provider == "duckduckgo" else self._parse_json(found.body)
+        return _distinct_hits(hits)[: min(max(count, 1), MAX_RESULTS)]
 
     def _given_key(self) -> str:
         if self._key.startswith("secret:") and self._secret is not None:
             return self._secret(self._key.removeprefix("secret:"))
         return self._key
 
-    def _mend(self, status: int) -> str:
+    def _suggest_remedy(self, status: int) -> str:
         if self.provider == "searxng" and status == 403:
             return "the instance must allow json among search.formats in its settings.yml"
         if status in (401, 403) and self.provider == "brave":
             return f"check {KEY}.key"
         return "try again later" if status in (202, 429) or status >= 500 else "ask the person to check the search engine"
 
-    def _json(self, body: bytes) -> list[Hit]:
+    def _parse_json(self, body: bytes) -> list[Hit]:
         try:
             told: Any = json.loads(body)
             listed = told["results"] if self.provider == "searxng" else (told.get("web") or {}).get("results", [])
             snippet = "content" if self.provider == "searxng" else "description"
-            return [Hit(_line(r.get("title")), str(r.get("url") or ""), _line(r.get(snippet))) for r in listed]
+            return [Hit(_plain_line(r.get("title")), str(r.get("url") or ""), _plain_line(r.get(snippet))) for r in listed]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise Unavailable(f"{self.provider} gave an answer that is no list of results", hint="try again later") from None
 
 
-def _duckduckgo(body: bytes) -> list[Hit]:
+def _parse_duckduckgo(body: bytes) -> list[Hit]:
     page = _Results()
     page.feed(body.decode("utf-8", "replace"))
     page.close()
@@ -150,17 +150,17 @@ class _Results(HTMLParser):
         if "result" in names:
             self._is_ad = "result--ad" in names
         if tag == "a" and "result__a" in names and not self._is_ad:
-            self._into, self._words, self._url = "title", [], _direct(given.get("href") or "")
+            self._into, self._words, self._url = "title", [], _direct_address(given.get("href") or "")
         elif "result__snippet" in names and not self._is_ad and self.hits:
             self._into, self._words = "snippet", []
 
     def handle_endtag(self, tag: str) -> None:
         """A link or a box closes."""
         if self._into == "title" and tag == "a":
-            self.hits.append(Hit(_line("".join(self._words)), self._url))
+            self.hits.append(Hit(_plain_line("".join(self._words)), self._url))
             self._into = ""
         elif self._into == "snippet" and tag in ("a", "div", "td"):
-            self.hits[-1] = Hit(self.hits[-1].title, self.hits[-1].url, _line("".join(self._words)))
+            self.hits[-1] = Hit(self.hits[-1].title, self.hits[-1].url, _plain_line("".join(self._words)))
             self._into = ""
 
     def handle_data(self, data: str) -> None:
@@ -169,7 +169,7 @@ class _Results(HTMLParser):
             self._words.append(data)
 
 
-def _direct(href: str) -> str:
+def _direct_address(href: str) -> str:
     """The address that a link of DuckDuckGo's leads to in the end."""
     try:
         parts = urlsplit(href)
@@ -178,13 +178,13 @@ def _direct(href: str) -> str:
         return ""
 
 
-def _line(value: object) -> str:
+def _plain_line(value: object) -> str:
     """A text of an engine as one line, without markup."""
     text = value if isinstance(value, str) else ""
     return " ".join(clean(unescape(TAG.sub("", text[:4000]))).split())
 
 
-def _distinct(hits: Iterable[Hit]) -> list[Hit]:
+def _distinct_hits(hits: Iterable[Hit]) -> list[Hit]:
     """Each page once, in the form in which it can be fetched; what is none is left out."""
     found: dict[str, Hit] = {}
     for hit in hits:

@@ -8,7 +8,7 @@ from test_delivery import QUICK, Lines, ended
 from test_outbox import Post
 
 from appliance.channels.delivery import Courier
-from appliance.channels.preferred_channel import _named
+from appliance.channels.preferred_channel import _read_channel
 from appliance.channels.quiet_hours import Quiet, is_unasked
 from appliance.clock import now_ms
 from appliance.errors import BadInput
@@ -207,8 +207,8 @@ def test_preferred_channel_comes_before_the_last_used(courier: Courier, night: N
 def test_user_md_names_the_preferred_channel(tmp_path: Path, text: str, wanted: str) -> None:
     path = tmp_path / "USER.md"
     path.write_text(text)
-    assert _named(path) == wanted
-    assert _named(tmp_path / "missing.md") == ""
+    assert _read_channel(path) == wanted
+    assert _read_channel(tmp_path / "missing.md") == ""
 
 
 def test_times_of_a_digest_are_those_of_the_zone() -> None:

@@ -109,7 +109,7 @@ def test_whatever_a_server_lists_is_taken_or_left_out(value: Any) -> None:
 
 
 def offered(said: dict[str, Any]) -> Any:
-    return offers._ware("s", said)
+    return offers._build_ware("s", said)
 
 
 @pytest.mark.covers("B-140")

@@ -60,12 +60,12 @@ class ApprovalMethods:
         if digest and digest != self._approvals.show(ref, run).digest:
             raise Conflict(f"{ref} is not what you were shown: it was changed meanwhile", hint="look at it again, then decide")
         if remember and action == "accept":
-            waiting = self._approvals.find(ref, self._id(run))
+            waiting = self._approvals.find(ref, self._run_id(run))
             self._released.remember(waiting.ref, waiting.run, remember, user_name(call.uid))
         loop = self._approvals.loop_of(ref, run)
         subscription = self._inbox.feed.subscribe(loop)
         try:
-            known: dict[str, Any] = to_plain(self._approvals.resolve(ref, self._id(run), action, output))
+            known: dict[str, Any] = to_plain(self._approvals.resolve(ref, self._run_id(run), action, output))
             if not wait or not loop or known["status"] in (WAITING, PROPOSED):
                 return known
             call.notify("resolved", known)
@@ -77,5 +77,5 @@ class ApprovalMethods:
         finally:
             self._inbox.feed.leave(loop, subscription)
 
-    def _id(self, run: str) -> str:
+    def _run_id(self, run: str) -> str:
         return self._runs.get(run).id if run else ""

@@ -40,12 +40,12 @@ class CommandOutput:
         duration_ms: Annotated[int, Range(0, 2**53), "how long it took"] = 0,
     ) -> dict[str, Any]:
         """A command has ended: 200 for exit code 0, else 500, for all its channels. A conflict the second time."""
-        return self._end(run, path, Ended(exit_code, duration_ms))
+        return self._end_stream(run, path, Ended(exit_code, duration_ms))
 
     @method("stream.abort", access="own")
     def abort(self, run: Run, path: Path, reason: Annotated[str, "why"] = "aborted") -> dict[str, Any]:
         """A client gave a command up: 499, with the reason."""
-        return self._end(run, path, Ended(-1, 0, reason or "aborted", is_stopped=True))
+        return self._end_stream(run, path, Ended(-1, 0, reason or "aborted", is_stopped=True))
 
     @method("stream.cancel", access="own")
     def cancel(
@@ -65,6 +65,6 @@ class CommandOutput:
         """The commands that run, each with the last lines of what it said."""
         return self._executions.tails()
 
-    def _end(self, run: str, path: str, ended: Ended) -> dict[str, Any]:
+    def _end_stream(self, run: str, path: str, ended: Ended) -> dict[str, Any]:
         self._streams.end(self._runs.get(run).id, path, ended)
         return {"path": path}

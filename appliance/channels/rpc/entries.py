@@ -85,7 +85,7 @@ class EntryMethods:
     ) -> Outcome:
         """Write an entry or all of a pattern; what is not given stays. `data.paths` names what changed."""
         given = {name: value for name, value in locals().items() if name not in ("self", "run") and value is not None}
-        return self._act(run, "set", given)
+        return self._act_as_person(run, "set", given)
 
     @method("entry.get", access="own")
     def get_entry(
@@ -102,8 +102,10 @@ class EntryMethods:
     ) -> Outcome:
         """The text of an entry as `message`, its hash in `data`; of a pattern a listing."""
         if persist is not None:
-            return self._act(run, "persist", {"ref": ref, "kind": persist})
-        return self._act(run, "get", {"ref": ref, "wanted": wanted, "line": line, "limit": limit, "is_preview": is_preview})
+            return self._act_as_person(run, "persist", {"ref": ref, "kind": persist})
+        return self._act_as_person(
+            run, "get", {"ref": ref, "wanted": wanted, "line": line, "limit": limit, "is_preview": is_preview}
+        )
 
     @method("entry.rm", access="own")
     def remove_entry(
@@ -114,22 +116,22 @@ class EntryMethods:
         run: Thread = "",
     ) -> Outcome:
         """Remove an entry or all of a pattern; in a thread content that others see stays."""
-        return self._act(run, "rm", {"ref": ref, "wanted": wanted, "is_preview": is_preview})
+        return self._act_as_person(run, "rm", {"ref": ref, "wanted": wanted, "is_preview": is_preview})
 
     @method("entry.cp", access="own")
     def copy_entry(self, ref: str, target: str, visibility: Seen = None, run: Thread = "") -> Outcome:
         """Copy an entry; one that is overwritten is named in `data.warnings`."""
-        return self._act(run, "cp", {"ref": ref, "target": target, "visibility": visibility})
+        return self._act_as_person(run, "cp", {"ref": ref, "target": target, "visibility": visibility})
 
     @method("entry.mv", access="own")
     def move_entry(self, ref: str, target: str, visibility: Seen = None, run: Thread = "") -> Outcome:
         """Move an entry; one that is overwritten is named in `data.warnings`."""
-        return self._act(run, "mv", {"ref": ref, "target": target, "visibility": visibility})
+        return self._act_as_person(run, "mv", {"ref": ref, "target": target, "visibility": visibility})
 
     @method("entry.update", access="own")
     def update(self, text: str, run: Thread = "", status: Literal[102, 200, 204, 422] = 102) -> Outcome:
         """Record how a thread's work stands."""
-        return self._act(run, "update", {"text": text, "status": status})
+        return self._act_as_person(run, "update", {"text": text, "status": status})
 
     @method("entry.waiting", access="own")
     def waiting(self, run: Annotated[str, "only in this thread"] = "", limit: Limit = 100) -> list[Waiting]:
@@ -144,7 +146,7 @@ class EntryMethods:
         is_accepted: Annotated[bool, "do it; false leaves everything as it is"],
     ) -> Outcome:
         """Decide about what a thread proposed; once decided it stays so. A conflict when the file has changed since."""
-        return self._act(run, "resolve", {"ref": ref, "is_accepted": is_accepted})
+        return self._act_as_person(run, "resolve", {"ref": ref, "is_accepted": is_accepted})
 
     @method("entry.history", access="own")
     def history(
@@ -159,7 +161,7 @@ class EntryMethods:
         A patch is empty where it would be long; `is_cut` says that it was left out because the answer got too large.
         """
         room, changes = PAGE_CHARS, []
-        for found in self._changes(ref, limit, run):
+        for found in self._visible_changes(ref, limit, run):
             change = to_plain(found)
             if not patch:
                 changes.append({name: value for name, value in change.items() if name != "patch"})
@@ -170,15 +172,15 @@ class EntryMethods:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _act(self, run: str, verb: str, given: dict[str, Any]) -> Outcome:
+    def _act_as_person(self, run: str, verb: str, given: dict[str, Any]) -> Outcome:
         """A verb on behalf of a person, outside of any thread or, with what it may be shown, at the newest turn of one."""
         with visibility.showing(self._runs.context_of(self._runs.get(run).id) if run else ""):
-            outcome = self._perform(run, verb, given)
+            outcome = self._perform_verb(run, verb, given)
         if outcome.is_error:
             raise from_outcome(outcome.outcome.partition(":")[0], outcome.message, outcome.hint)
         return outcome
 
-    def _perform(self, run: str, verb: str, given: dict[str, Any]) -> Outcome:
+    def _perform_verb(self, run: str, verb: str, given: dict[str, Any]) -> Outcome:
         if verb == "set" and given["ref"].startswith(session_control.RUN):
             return self._control.start(given["ref"], given.get("body") or "", given.get("attributes") or {})
         if verb == "persist":
@@ -196,7 +198,7 @@ class EntryMethods:
             return self._approvals.as_outcome(given["ref"], found, STATES[state], given.get("body") or "")
         return self._verbs.perform(Actor("client", found, *self._runs.moment(found)), verb, given)
 
-    def _changes(self, ref: str, limit: int, run: str) -> list[Change]:
+    def _visible_changes(self, ref: str, limit: int, run: str) -> list[Change]:
         """The changes of an entry as a thread or a person sees it; NotFound when there never was one."""
         with visibility.showing(self._runs.context_of(self._runs.get(run).id) if run else ""):
             for scope in [f"run:{self._runs.get(run).id}", PROJECT] if run else [PROJECT]:

@@ -28,7 +28,7 @@ class PolicyMethods:
     def show(self, session: Session = "") -> dict[str, Any]:
         """The policy that holds, its state, and the conversations that have one of their own."""
         gate = self._gate
-        found = {"session": session, "state": gate.state, "policy": _plain(gate.of(session))}
+        found = {"session": session, "state": gate.state, "policy": _policy_data(gate.of(session))}
         return {**found, "sessions": gate.sessions()}
 
     @method("policy.test", access="all")
@@ -57,7 +57,7 @@ class PolicyMethods:
     @method("policy.set")
     def set(self, session: str, document: Annotated[str, "the text of a policy file"], *, call: Call) -> dict[str, Any]:
         """Give a conversation a policy of its own, over the one for everybody; what holds there now."""
-        policy = _plain(self._gate.set_session(session, document, user_name(call.uid)))
+        policy = _policy_data(self._gate.set_session(session, document, user_name(call.uid)))
         return {"session": session, "policy": policy, "is_known": self._gate.is_known(session)}
 
     @method("policy.lift")
@@ -67,7 +67,7 @@ class PolicyMethods:
         return {"session": session}
 
 
-def _plain(rules: Policy) -> dict[str, Any]:
+def _policy_data(rules: Policy) -> dict[str, Any]:
     """A policy for programs, with what is blocked whatever it says and without what its object keeps made up."""
     found: dict[str, Any] = to_plain(rules)
     return {**found, "blocked": list(rules.forbidden.patterns), "has_binds": rules.has_binds}

@@ -28,7 +28,7 @@ Given = Annotated[dict[str, Any] | None, "temperature, context_limit, persona, a
 PAGE_CHARS = 400_000
 
 
-def _asking(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
+def _prompt_method(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
     """The method of one mode: they differ in nothing else."""
 
     @method(f"run.{mode}", access="own", is_long=True)
@@ -105,12 +105,12 @@ class SessionMethods:
     @method("session.export", access="own", is_long=True)
     def export(self, call: Call, id: Session) -> dict[str, Any]:
         """A session as JSON lines, each one or several notifications `line` {text, is_end}."""
-        return _stream(call, self.control.transcripts.session(id))
+        return _stream_lines(call, self.control.transcripts.session(id))
 
     @method("thread.export", access="own", is_long=True)
     def export_thread(self, call: Call, id: Run) -> dict[str, Any]:
         """One thread, after those it was forked off, as JSON lines; see `session.export`."""
-        return _stream(call, self.control.transcripts.thread(id))
+        return _stream_lines(call, self.control.transcripts.thread(id))
 
     @method("history.list", access="own")
     def history(
@@ -121,13 +121,13 @@ class SessionMethods:
 
     # -- runs ---------------------------------------------------------------------------------------
 
-    ask = _asking("ask", "A question that changes nothing.")
-    act = _asking("act", "Work with everything the run may use.")
+    ask = _prompt_method("ask", "A question that changes nothing.")
+    act = _prompt_method("act", "Work with everything the run may use.")
 
     @method("run.inject", access="own", is_long=True)
     def inject(self, call: Call, run: Run, text: str, wait: Wait = False) -> dict[str, Any]:
         """Say something to a run: an idle one begins with it, a busy one has it next."""
-        told = self._follow(call, self.control.say(user_name(call.uid), run, text, call.correlation), wait)
+        told = self._follow_prompt(call, self.control.say(user_name(call.uid), run, text, call.correlation), wait)
         if wait or told.get("status") not in (100, 102):
             return told
         return {**told, "status": 202 if self.control.runs.get(run).status == 202 else 102}  # R-088: the run's, which goes on
@@ -184,9 +184,9 @@ class SessionMethods:
         """Hand in a prompt, and hear the answer unless others of its run come first (R-037)."""
         accepted = self.control.prompt(user_name(call.uid), prompt, call.correlation)
         is_first = all(loop.id >= accepted.loop for loop in self.control.runs.queue(accepted.run))
-        return self._follow(call, accepted, wait and is_first)
+        return self._follow_prompt(call, accepted, wait and is_first)
 
-    def _follow(self, call: Call, accepted: Accepted, wait: bool) -> dict[str, Any]:
+    def _follow_prompt(self, call: Call, accepted: Accepted, wait: bool) -> dict[str, Any]:
         run = self.control.runs.get(accepted.run)
         known = {"run": run.id, "alias": run.alias, "loop": accepted.loop, "seq": accepted.seq, "is_new": accepted.is_new}
         feed = self.control.inbox.feed
@@ -208,7 +208,7 @@ class SessionMethods:
             feed.leave(accepted.loop, subscription)
 
 
-def _stream(call: Call, lines: Iterable[str]) -> dict[str, Any]:
+def _stream_lines(call: Call, lines: Iterable[str]) -> dict[str, Any]:
     """Send lines of an export, long ones in parts; how many there were."""
     count = 0
     for line in lines:

@@ -41,7 +41,7 @@ class SqlMethods:
         rows: list[list[Any]] = []
         room, has_more, is_cut = PAGE_CHARS, found.has_more, False
         for row in found.rows:
-            cells = [_cell(value) for value in row]
+            cells = [_json_cell(value) for value in row]
             for i, cell in enumerate(cells):
                 if isinstance(cell, str) and len(cell) > MAX_CHARS // len(cells):
                     cells[i], is_cut = f"{cell[: MAX_CHARS // len(cells)]} [cut: {len(cell)} characters]", True
@@ -53,7 +53,7 @@ class SqlMethods:
         return {"columns": list(found.columns), "rows": rows, "has_more": has_more, "is_cut": is_cut}
 
 
-def _cell(value: Any) -> Any:
+def _json_cell(value: Any) -> Any:
     """A value of the database as JSON has it."""
     if isinstance(value, bytes):
         return {"size_bytes": len(value)}
