@@ -33,19 +33,19 @@ class Briefing:
         room = min(MOST, max(LEAST, room_chars))
         head = shortened("\n\n".join(part for part in (f"{TASK}{task.name}", task.description.strip()) if part), room)
         found = [
-            (PREDECESSORS, list(self._predecessors(task.id))),
-            (TEXTS, list(self._texts(task.context_ids))),
-            (EARLIER, list(self._earlier(claim))),
+            (PREDECESSORS, list(self._predecessor_outputs(task.id))),
+            (TEXTS, list(self._context_texts(task.context_ids))),
+            (EARLIER, list(self._earlier_attempts(claim))),
         ]
         sections = [(title, lines) for title, lines in found if lines]
         share = max(LEAST, room - len(head)) // max(1, len(sections))
-        return "\n\n".join([head, *(f"{title}:\n{_fitting(lines, share)}" for title, lines in sections)])
+        return "\n\n".join([head, *(f"{title}:\n{_fit_texts(lines, share)}" for title, lines in sections)])
 
-    def _predecessors(self, task: int) -> Iterator[str]:
+    def _predecessor_outputs(self, task: int) -> Iterator[str]:
         for before in self._tasks.predecessors(task):
             yield f"[task {before.id}: {before.name}]\n{before.output.strip() or '(no output)'}"
 
-    def _texts(self, refs: Sequence[str]) -> Iterator[str]:
+    def _context_texts(self, refs: Sequence[str]) -> Iterator[str]:
         for ref in refs:
             try:
                 body = self._entries.get(ref).body.strip() or "(no text)"
@@ -53,16 +53,16 @@ class Briefing:
                 body = f"({error.message})"
             yield f"[{ref}]\n{body}"
 
-    def _earlier(self, claim: Claim) -> Iterator[str]:
+    def _earlier_attempts(self, claim: Claim) -> Iterator[str]:
         """Every recorded call of the attempts before this one with its result, and their last words."""
         before = [one for one in self._tasks.attempts(claim.task.id) if one.number < claim.number and one.run]
         for attempt in before[-ATTEMPTS:]:
-            lines = _done(self._runs.events(attempt.run))
+            lines = _completed_calls(self._runs.events(attempt.run))
             if lines:
                 yield "\n".join([f"Attempt {attempt.number} ({attempt.outcome or 'not ended'}):", *lines])
 
 
-def _done(events: Sequence[Event]) -> list[str]:
+def _completed_calls(events: Sequence[Event]) -> list[str]:
     results = {event.call_id: event for event in events if event.kind == "tool_result"}
     lines = []
     for event in events:
@@ -76,7 +76,7 @@ def _done(events: Sequence[Event]) -> list[str]:
     return lines
 
 
-def _fitting(texts: Sequence[str], room: int) -> str:
+def _fit_texts(texts: Sequence[str], room: int) -> str:
     """The texts within so many characters: each gets an equal share, what short ones leave goes to the others."""
     left = room
     shown: dict[int, str] = {}

@@ -125,16 +125,16 @@ class Judge:
 
 def read(answer: str) -> Verdict:
     """The verdict in a model's answer, with a code fence or words around it or not; not due when there is none."""
-    found = _object(answer)
+    found = _first_object(answer)
     if found is None or not isinstance(found.get("isDue"), bool):
         return Verdict(False, "the answer of the model could not be used")
     tasks = found.get("tasks")
     wanted = [task for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
-    made = tuple(_wanted(task, place, len(wanted[:MAX_TASKS])) for place, task in enumerate(wanted[:MAX_TASKS]))
+    made = tuple(_parse_task(task, place, len(wanted[:MAX_TASKS])) for place, task in enumerate(wanted[:MAX_TASKS]))
     return Verdict(found["isDue"], str(found.get("reasoning") or ""), made)
 
 
-def _wanted(task: dict[str, Any], place: int, count: int) -> Wanted:
+def _parse_task(task: dict[str, Any], place: int, count: int) -> Wanted:
     name = " ".join(str(task.get("name") or "").split())[:200] or UNTITLED
     priority = str(task.get("priority") or "").lower()
     after = task.get("depends_on")
@@ -143,7 +143,7 @@ def _wanted(task: dict[str, Any], place: int, count: int) -> Wanted:
     return Wanted(name, str(task.get("description") or ""), priority if priority in PRIORITIES else "medium", earlier)
 
 
-def _object(answer: str) -> dict[str, Any] | None:
+def _first_object(answer: str) -> dict[str, Any] | None:
     """The first JSON object of a text."""
     decoder = json.JSONDecoder()
     for start in re.finditer(r"\{", answer):

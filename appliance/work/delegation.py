@@ -85,9 +85,9 @@ class _Line:
         with self._guard:
             self._count += 1
             heapq.heappush(self._waiting, (-rank, self._count, name))
-        self._pool.submit(self._next, work)
+        self._pool.submit(self._run_next, work)
 
-    def _next(self, work: Callable[[str], object]) -> None:
+    def _run_next(self, work: Callable[[str], object]) -> None:
         with self._guard:
             *_, name = heapq.heappop(self._waiting)
         work(name)
@@ -141,7 +141,7 @@ class Delegation:
             is_left = self._is_closing or (is_behind and not self._is_lasting)
             if not is_left:
                 self._mine[job.id] = _Attempt(job, Role(CHILD))
-                (self._behind if is_behind else self._front).put(job.given.rank, job.id, self._work)
+                (self._behind if is_behind else self._front).put(job.given.rank, job.id, self._run_job)
         if is_left:
             self._jobs.release(job.id)
 
@@ -155,7 +155,7 @@ class Delegation:
         if job.status == WAITING:
             with self._store.write(durable=True):
                 if self._jobs.get(job_id).status == WAITING:
-                    self._end(job, CANCELLED, "cancelled", self._failure(job, why))
+                    self._end_job(job, CANCELLED, "cancelled", self._describe_failure(job, why))
             self._jobs.committed()
 
     def _loop_stored(self, stored: LoopStored) -> None:
@@ -170,19 +170,19 @@ class Delegation:
             attempt.end = end
             attempt.is_last = not self._is_worth_again(attempt, loop, end)
             if attempt.is_last:
-                self._settle(attempt, loop.id, end)
+                self._settle_job(attempt, loop.id, end)
 
     def recover(self) -> None:
         """See to what a process left behind that is gone; writes nothing when there is nothing."""
         for job in self._jobs.left():
             if job.status == RUNNING:
                 with self._store.write(durable=True):
-                    self._end(job, FAILED, "interrupted", self._failure(job, "it was cut off when the owl ended"))
+                    self._end_job(job, FAILED, "interrupted", self._describe_failure(job, "it was cut off when the owl ended"))
                 LOG.warning("job %s of role %s was cut off and is marked so", job.id, job.role)
         for job in self._jobs.unheard():
             with self._store.write(durable=True):
                 if self._jobs.told(job.id):
-                    self._tell(job)
+                    self._notify_caller(job)
         self.look()
 
     def look(self) -> None:
@@ -205,40 +205,40 @@ class Delegation:
 
     # -- working ------------------------------------------------------------------------------------
 
-    def _work(self, job_id: str) -> None:
+    def _run_job(self, job_id: str) -> None:
         with self._guard:
             first = self._mine[job_id]
         try:
             with log.correlated(first.job.correlation or correlation_id()):
-                self._try(first)
+                self._run_attempts(first)
         except OwlError as error:
             LOG.error("job %s: %s", job_id, error)
-            self._fail(first.job, error)
+            self._fail_job(first.job, error)
         except Exception:  # the last line of a thread of ours: whoever waits is told all the same
             LOG.exception("job %s failed", job_id)
-            self._fail(first.job, OwlError("internal error"))
+            self._fail_job(first.job, OwlError("internal error"))
         finally:
             with self._guard:
                 self._mine.pop(job_id, None)
             self._jobs.committed()
 
-    def _try(self, attempt: _Attempt) -> None:
+    def _run_attempts(self, attempt: _Attempt) -> None:
         """One attempt after another, until one is the last, all of them within the time that the job has."""
         if not self._is_put_off(attempt):
-            attempt.role = self._role(attempt.job)
+            attempt.role = self._role_of(attempt.job)
             alarm = self._alarms.after(attempt.limit_s, lambda: attempt.stop(TOO_LONG)) if attempt.limit_s else None
             try:
-                self._attempts(attempt)
+                self._repeat_attempts(attempt)
             finally:
                 if alarm is not None:
                     self._alarms.cancel(alarm)
 
-    def _attempts(self, attempt: _Attempt) -> None:
+    def _repeat_attempts(self, attempt: _Attempt) -> None:
         bounds = self._bounds()
         for number in range(1, bounds.attempts + 1):
             if self._is_put_off(attempt):
                 return
-            self._attempt(attempt, is_last=number == bounds.attempts)
+            self._run_attempt(attempt, is_last=number == bounds.attempts)
             if attempt.is_last:
                 return
             pause_s = min(bounds.retry_max_s, bounds.retry_s * 2.0 ** (number - 1))
@@ -255,13 +255,13 @@ class Delegation:
             return True
         status, outcome = (FAILED, "timeout") if attempt.why == TOO_LONG else (CANCELLED, "cancelled")
         with self._store.write(durable=True):
-            self._end(attempt.job, status, outcome, self._failure(attempt.job, attempt.reason or "stopped"))
+            self._end_job(attempt.job, status, outcome, self._describe_failure(attempt.job, attempt.reason or "stopped"))
         return True
 
-    def _attempt(self, attempt: _Attempt, *, is_last: bool) -> None:
+    def _run_attempt(self, attempt: _Attempt, *, is_last: bool) -> None:
         job = attempt.job
         attempt.is_last, attempt.end = is_last, None
-        loop = self._begin(attempt)
+        loop = self._begin_run(attempt)
         attempt.job = self._jobs.get(job.id)
         self._loops[loop.id] = attempt
         try:
@@ -270,13 +270,13 @@ class Delegation:
                 attempt.end = end
             if attempt.is_last and not self._jobs.get(job.id).is_over:
                 with self._store.write(durable=True):
-                    self._settle(attempt, loop.id, end)
+                    self._settle_job(attempt, loop.id, end)
             if end.status == PROPOSED:
                 self._runs.end_paused(loop, STOPPED, "unattended")
         finally:
             del self._loops[loop.id]
 
-    def _role(self, job: Job) -> Role:
+    def _role_of(self, job: Job) -> Role:
         """As whom a job is done: the role, with what the order says instead."""
         found = self._roles.child("" if job.role == CHILD else job.role)
         given = job.given
@@ -284,7 +284,7 @@ class Delegation:
         text = found.text if given.text is None else given.text
         return replace(found, tools=tools, text=text, is_background=job.priority == "background")
 
-    def _begin(self, attempt: _Attempt) -> Loop:
+    def _begin_run(self, attempt: _Attempt) -> Loop:
         """A run with its first message and its loop begun: all of it, or nothing of it."""
         job, role = attempt.job, attempt.role
         parent = self._runs.get(job.parent) if job.parent else None
@@ -292,7 +292,7 @@ class Delegation:
         said = " ".join(job.task.split())
         title = f"{role.name}: {said if len(said) <= TITLE_CHARS else said[: TITLE_CHARS - 1] + '…'}"
         with self._store.write(durable=True):
-            session = self._session(job)
+            session = self._session_of(job)
             run = self._runs.begin(session, "child", title=title, start=Start(role=role.name, settings=settings))
             if parent is not None:
                 self._runs.marks.inherit(f"run:{run.id}", f"run:{parent.id}")
@@ -303,7 +303,7 @@ class Delegation:
             self._runs.start_loop(loop_id)  # at once: a prompt that only waits is one that the core would answer as a chat
             return self._runs.loop(loop_id)
 
-    def _session(self, job: Job) -> str:
+    def _session_of(self, job: Job) -> str:
         """Where the work is done: where it was asked for, else in a session of its own."""
         try:
             return str(self._runs.session(job.session)["id"])
@@ -320,23 +320,23 @@ class Delegation:
             return False
         return all(self._driver.is_read_only(event.tool) for event in self._runs.events(loop.run) if event.kind == "tool_use")
 
-    def _settle(self, attempt: _Attempt, loop_id: int, end: LoopEnded) -> None:
+    def _settle_job(self, attempt: _Attempt, loop_id: int, end: LoopEnded) -> None:
         """Record a job's end. Call inside a transaction."""
         job, why = attempt.job, attempt.why
         if end.status == ANSWERED:
-            self._end(job, DONE, "ok", self._runs.said(loop_id).strip() or "(no words)")
+            self._end_job(job, DONE, "ok", self._runs.said(loop_id).strip() or "(no words)")
             return
         if end.status == PROPOSED:
-            self._end(job, FAILED, "permission", self._failure(job, f"{NOBODY}: {end.message}"))
+            self._end_job(job, FAILED, "permission", self._describe_failure(job, f"{NOBODY}: {end.message}"))
             return
         if why == TOO_LONG:
-            self._end(job, FAILED, "timeout", self._failure(job, attempt.reason))
+            self._end_job(job, FAILED, "timeout", self._describe_failure(job, attempt.reason))
             return
         status = CANCELLED if end.outcome in ("cancelled", "stopped") else FAILED
         reason = "the owl was shut down" if why == "shutdown" else end.message or end.outcome
-        self._end(job, status, end.outcome, self._failure(job, reason))
+        self._end_job(job, status, end.outcome, self._describe_failure(job, reason))
 
-    def _end(self, job: Job, status: str, outcome: str, result: str) -> None:
+    def _end_job(self, job: Job, status: str, outcome: str, result: str) -> None:
         """The end of a job, and what follows from it. Call inside a transaction."""
         ended = self._jobs.end(job.id, status, outcome, result)
         if ended is None:
@@ -350,10 +350,10 @@ class Delegation:
             with suppress(NotFound):  # its thread was deleted
                 self._runs.append(replace(event, outcome=outcome, duration_ms=round(ended.duration_s * 1000)))
         if ended.priority == "background" and not ended.is_told and self._jobs.told(ended.id):
-            self._tell(ended)
+            self._notify_caller(ended)
         LOG.info("job %s: %s", ended.id, outcome, extra={"role": ended.role, "run": ended.run, "result": status})
 
-    def _tell(self, job: Job) -> None:
+    def _notify_caller(self, job: Job) -> None:
         """A letter to whoever asked."""
         try:
             session = self._runs.session(job.session)
@@ -363,7 +363,7 @@ class Delegation:
             letter = Letter(f"job:{job.id}", session["person"], job.told(), session["context"], job.session, run=job.parent or None)
             self._outbox.put(replace(letter, correlation=job.correlation), sources=(f"run:{job.run}",))
 
-    def _failure(self, job: Job, why: str) -> str:
+    def _describe_failure(self, job: Job, why: str) -> str:
         """Why it failed, and what was completed all the same (A-017)."""
         run = self._jobs.get(job.id).run
         done = completed(self._runs.events(run)) if run else []
@@ -371,11 +371,11 @@ class Delegation:
             return f"{why.rstrip('.')}. Nothing was completed."
         return f"{why.rstrip('.')}. Completed before that, and not taken back: {'; '.join(done)}."
 
-    def _fail(self, job: Job, error: OwlError) -> None:
+    def _fail_job(self, job: Job, error: OwlError) -> None:
         """It could not even be begun, or its end was lost."""
         try:
             with self._store.write(durable=True):
-                self._end(job, FAILED, error.outcome, self._failure(job, str(error)))
+                self._end_job(job, FAILED, error.outcome, self._describe_failure(job, str(error)))
         except OwlError as again:
             LOG.error("the end of job %s could not be recorded: %s", job.id, again)
 

@@ -53,7 +53,7 @@ class Effects:
         if self._tasks.counts().get("pending", 0) >= MAX_WAITING:
             raise Exhausted(f"{MAX_WAITING} tasks wait already", hint="owlbox worker list: somebody has to do them")
         made: list[int] = []
-        for place, wanted in enumerate(_wanted(due)):
+        for place, wanted in enumerate(_wanted_tasks(due)):
             task = self._tasks.add(
                 NewTask(
                     wanted.name,
@@ -130,9 +130,9 @@ class SystemJobs:
         if job is None:
             return Done(f"there is no job {name!r} here", "skipped")
         if self._is_lasting:
-            self._threads.submit(self._work, due, job)
+            self._threads.submit(self._run_job, due, job)
         else:
-            self._work(due, job)
+            self._run_job(due, job)
         return Done(f"job {name}", "running")
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class SystemJobs:
         self._cancel.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _work(self, due: Due, job: SystemJob) -> None:
+    def _run_job(self, due: Due, job: SystemJob) -> None:
         known, is_ok = due.schedule, False
         said = "internal error"
         try:
@@ -157,7 +157,7 @@ class SystemJobs:
             self._firing.ended(known.id, due.due_ms, is_ok, said)
 
 
-def _wanted(due: Due) -> Sequence[Wanted]:
+def _wanted_tasks(due: Due) -> Sequence[Wanted]:
     known = due.schedule
     given = known.action.details.get("tasks") or ()
     if given:

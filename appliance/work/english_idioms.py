@@ -60,7 +60,7 @@ class Reading:
 Handler = Callable[[Reading, "re.Match[str]"], None]
 
 
-def _says(days: frozenset[int] = frozenset(), **facts: bool) -> Handler:
+def _make_handler(days: frozenset[int] = frozenset(), **facts: bool) -> Handler:
     """A handler for words that always say the same: these days of the week and these facts, or nothing about when."""
 
     def note(reading: Reading, found: "re.Match[str]") -> None:
@@ -73,14 +73,14 @@ def _says(days: frozenset[int] = frozenset(), **facts: bool) -> Handler:
 def _set_step(reading: Reading, count: int, unit: str) -> None:
     if reading.step is not None or count < 1:
         raise Unread
-    reading.step, reading.is_repeated = (count, _unit(unit)), True
+    reading.step, reading.is_repeated = (count, _unit_letter(unit)), True
 
 
 def _every_units(reading: Reading, found: "re.Match[str]") -> None:
     count = float(found["count"])
     unit = found["unit"]
     if count != int(count):
-        if _unit(unit) != "h":
+        if _unit_letter(unit) != "h":
             raise Unread
         count, unit = count * 60, "minutes"
     _set_step(reading, int(count), unit)
@@ -90,7 +90,7 @@ def _every_span(reading: Reading, found: "re.Match[str]") -> None:
     """Every 2 hours and 30 minutes."""
     total = 0
     for count, unit in re.findall(rf"(\d+) ({UNIT})", found["span"]):
-        if (kind := _unit(unit)) not in ("s", "mi", "h"):
+        if (kind := _unit_letter(unit)) not in ("s", "mi", "h"):
             raise Unread
         total += int(count) * SECONDS[kind]
     _set_step(reading, total, "seconds")
@@ -100,35 +100,35 @@ def _every_unit(reading: Reading, found: "re.Match[str]") -> None:
     _set_step(reading, 1, found["unit"])
 
 
-def _ordinal(word: str) -> int:
+def _parse_ordinal(word: str) -> int:
     """Which one: 2 for other, second and 2nd, -1 for last."""
     return ORDINALS.get(word) or int(re.sub(r"\D", "", word))
 
 
 def _other_unit(reading: Reading, found: "re.Match[str]") -> None:
-    if (count := _ordinal(found["ordinal"])) < 2:
+    if (count := _parse_ordinal(found["ordinal"])) < 2:
         raise Unread
     _set_step(reading, count, found["unit"])
 
 
 def _other_day(reading: Reading, found: "re.Match[str]") -> None:
     """Every other Tuesday."""
-    if (count := _ordinal(found["ordinal"])) < 2:
+    if (count := _parse_ordinal(found["ordinal"])) < 2:
         raise Unread
     _set_step(reading, count, "weeks")
-    reading.days.add(_day(found["day"]))
+    reading.days.add(_day_index(found["day"]))
 
 
-def _adverb(reading: Reading, found: "re.Match[str]") -> None:
+def _read_adverb(reading: Reading, found: "re.Match[str]") -> None:
     word = re.sub(r"[ -]", "", found[0])
     if word == "nightly":
-        _part(reading, "night")
+        _read_part(reading, "night")
     _set_step(reading, *ADVERBS[word])
 
 
 def _per_day(reading: Reading, found: "re.Match[str]") -> None:
     count = {"once": 1, "twice": 2}.get(found["count"]) or int(found["count"].split()[0])
-    unit = _unit(found["unit"])
+    unit = _unit_letter(found["unit"])
     if unit == "d" and count in PER_DAY and not reading.times:
         reading.times += [Time(hour, 0, "24") for hour in PER_DAY[count]]
         _set_step(reading, 1, "day")
@@ -148,44 +148,44 @@ def _this_weekend(reading: Reading, found: "re.Match[str]") -> None:
 
 
 def _day_range(reading: Reading, found: "re.Match[str]") -> None:
-    first, last = _day(found["first"]), _day(found["last"])
+    first, last = _day_index(found["first"]), _day_index(found["last"])
     reading.is_repeated = True
     reading.days |= {(first + i) % 7 for i in range((last - first) % 7 + 1)}
 
 
-def _days(reading: Reading, found: "re.Match[str]") -> None:
+def _read_days(reading: Reading, found: "re.Match[str]") -> None:
     """Mondays: again and again."""
     reading.is_repeated = True
-    reading.days.add(_day(found["day"]))
+    reading.days.add(_day_index(found["day"]))
 
 
 def _one_day(reading: Reading, found: "re.Match[str]") -> None:
     """Monday: in a list of days, or the next one."""
-    reading.days.add(_day(found["day"]))
+    reading.days.add(_day_index(found["day"]))
 
 
 def _next_weekday(reading: Reading, found: "re.Match[str]") -> None:
-    day = next_day(reading.now, _day(found["day"]))
+    day = next_day(reading.now, _day_index(found["day"]))
     is_this_week = day.isocalendar()[:2] == reading.now.isocalendar()[:2]
     _one_date(reading, day + timedelta(days=7) if found["which"] == "next" and is_this_week else day)
 
 
 def _part_of(reading: Reading, found: "re.Match[str]") -> None:
-    _part(reading, found["part"])
+    _read_part(reading, found["part"])
 
 
 def _every_part(reading: Reading, found: "re.Match[str]") -> None:
     reading.is_repeated = True
-    _part(reading, found["part"].rstrip("s") if found["part"] != "s" else "")
+    _read_part(reading, found["part"].rstrip("s") if found["part"] != "s" else "")
 
 
-def _part(reading: Reading, part: str) -> None:
+def _read_part(reading: Reading, part: str) -> None:
     if reading.part and reading.part != part:
         raise Unread
     reading.part = part
 
 
-def _time(reading: Reading, found: "re.Match[str]") -> None:
+def _read_time(reading: Reading, found: "re.Match[str]") -> None:
     reading.times.append(english_times.clock(found["time"]))
 
 
@@ -201,7 +201,7 @@ def _more_times(reading: Reading, found: "re.Match[str]") -> None:
     _bare_hour(reading, found)
 
 
-def _window(reading: Reading, found: "re.Match[str]") -> None:
+def _read_window(reading: Reading, found: "re.Match[str]") -> None:
     """From one time of day to another; over midnight where both say in which half of the day they are."""
     if reading.window is not None:
         raise Unread
@@ -221,7 +221,7 @@ def _window(reading: Reading, found: "re.Match[str]") -> None:
     reading.window = (start, end)
 
 
-def _anchor(reading: Reading, found: "re.Match[str]") -> None:
+def _read_anchor(reading: Reading, found: "re.Match[str]") -> None:
     """Starting at 8am."""
     if reading.anchor is not None:
         raise Unread
@@ -242,7 +242,7 @@ def _in_span(reading: Reading, found: "re.Match[str]") -> None:
         raise Unread
     total = 0.0
     for count, unit in re.findall(rf"(\d+(?:\.5)?) ({UNIT})", found["span"]):
-        kind = _unit(unit)
+        kind = _unit_letter(unit)
         if kind in ("mo", "y"):
             reading.span_months += int(float(count)) * (12 if kind == "y" else 1)
         else:
@@ -256,13 +256,13 @@ def _relative_day(reading: Reading, found: "re.Match[str]") -> None:
     if "after tomorrow" in word:
         days = 2
     if word.endswith("tonight"):
-        _part(reading, "night")
+        _read_part(reading, "night")
     reading.is_today = days == 0
     _one_date(reading, reading.now + timedelta(days=days))
 
 
 def _this_part(reading: Reading, found: "re.Match[str]") -> None:
-    _part(reading, found["part"])
+    _read_part(reading, found["part"])
     reading.is_today = True
     _one_date(reading, reading.now)
 
@@ -291,12 +291,12 @@ def _month_date(reading: Reading, found: "re.Match[str]") -> None:
     month, day = MONTHS.index(found["month"][:3]) + 1, int(re.sub(r"\D", "", found["day"]))
     if re.match(r"every|each", found[0]):
         reading.is_repeated = True
-    _date(reading, day, month, found["year"])
+    _read_date(reading, day, month, found["year"])
 
 
 def _numeric_date(reading: Reading, found: "re.Match[str]") -> None:
     """24.12. and 24.12.2026."""
-    _date(reading, int(found["day"]), int(found["month"]), found["year"])
+    _read_date(reading, int(found["day"]), int(found["month"]), found["year"])
 
 
 def _slash_date(reading: Reading, found: "re.Match[str]") -> None:
@@ -305,10 +305,10 @@ def _slash_date(reading: Reading, found: "re.Match[str]") -> None:
     if first <= 12 and second <= 12 and first != second:
         raise BadInput(f"{found[0]!r} may be two days", hint="write the month's name, or YYYY-MM-DD")
     day, month = (first, second) if second <= 12 else (second, first)
-    _date(reading, day, month, found["year"])
+    _read_date(reading, day, month, found["year"])
 
 
-def _date(reading: Reading, day: int, month: int, said_year: str | None) -> None:
+def _read_date(reading: Reading, day: int, month: int, said_year: str | None) -> None:
     """A day of a month, of each year where it repeats, else the next one."""
     if not 1 <= month <= 12:
         raise Unread
@@ -340,9 +340,9 @@ def _iso_date(reading: Reading, found: "re.Match[str]") -> None:
 def _of_month(reading: Reading, found: "re.Match[str]") -> None:
     """First Monday, last weekday, last day of the month; first and third Monday: the first, whose day comes with the third."""
     reading.is_repeated = True
-    number, what = _ordinal(found["ordinal"]), found["day"]
+    number, what = _parse_ordinal(found["ordinal"]), found["day"]
     if re.fullmatch(DAY, what):
-        day = _day(what)
+        day = _day_index(what)
         reading.ordinals.add(f"{day}L" if number == -1 else f"{day}#{number}")
     elif what == "day":
         reading.dates.add("L" if number == -1 else str(number))
@@ -365,7 +365,7 @@ def _bare_date(reading: Reading, found: "re.Match[str]") -> None:
     reading.dates.add(str(day))
 
 
-def _month(reading: Reading, found: "re.Match[str]") -> None:
+def _read_month(reading: Reading, found: "re.Match[str]") -> None:
     if re.match(r"every|each", found[0]) and reading.step is None:
         reading.step = (1, "y")
     reading.months.add(MONTHS.index(found["month"][:3]) + 1)
@@ -376,7 +376,7 @@ def _month_range(reading: Reading, found: "re.Match[str]") -> None:
     reading.months |= {(first + i) % 12 + 1 for i in range((last - first) % 12 + 1)}
 
 
-def _minute(reading: Reading, found: "re.Match[str]") -> None:
+def _read_minute(reading: Reading, found: "re.Match[str]") -> None:
     word = found["minute"]
     minute = {"on": 0, "half": 30, "quarter": 15, "quarter to": 45}.get(word)
     reading.minute = int(word) if minute is None else minute
@@ -386,7 +386,7 @@ def _minute(reading: Reading, found: "re.Match[str]") -> None:
     reading.step = reading.step or (1, "h")
 
 
-def _zone(reading: Reading, found: "re.Match[str]") -> None:
+def _read_zone(reading: Reading, found: "re.Match[str]") -> None:
     name = {"utc": "UTC", "gmt": "UTC"}.get(found["zone"], found["zone"])
     name = "/".join("_".join(w.capitalize() for w in part.split("_")) for part in name.split("/")) if "/" in name else name
     if reading.zone or not timezones.is_known(name):
@@ -397,24 +397,24 @@ def _zone(reading: Reading, found: "re.Match[str]") -> None:
 JOIN = r"(?:,? and |, ?| & |,? or )"
 # In this order: what is longer, and says more, first.
 WORDS: tuple[tuple[str, Handler], ...] = (
-    (r"(?:please|sharp|exactly|then|again|local time|as well)", _says()),
-    (r"(?:just |only )?(?:once|one time)(?= (?:on|at|in|tomorrow|today|next|this)\b|$)", _says(is_once=True)),
-    (r"(?P<zone>utc|gmt|[a-z]+/[a-z_]+(?:/[a-z_]+)?)(?: time)?", _zone),
+    (r"(?:please|sharp|exactly|then|again|local time|as well)", _make_handler()),
+    (r"(?:just |only )?(?:once|one time)(?= (?:on|at|in|tomorrow|today|next|this)\b|$)", _make_handler(is_once=True)),
+    (r"(?P<zone>utc|gmt|[a-z]+/[a-z_]+(?:/[a-z_]+)?)(?: time)?", _read_zone),
     (r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})(?P<t>t(?=\d))?", _iso_date),
     (r"(?:on )?(?P<year>20\d\d)/(?P<month>\d{1,2})/(?P<day>\d{1,2})", _iso_date),
     (r"(?:on )?(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>20\d\d))?", _slash_date),
     (rf"(?:in|after) (?P<span>{SPAN})(?: from now)?(?: time)?", _in_span),
     (rf"(?P<span>{SPAN}) from now", _in_span),
     (r"(?P<count>once|twice|\d+ times|1) (?:an? |per |each |every )(?:1 )?(?P<unit>day|hour|week|month|year)", _per_day),
-    (r"(?:every |each )?(?P<minute>on) the hour(?: every hour)?", _minute),
-    (r"(?:at )?(?P<minute>\d{1,2}) (?:minutes )?past (?:the|every|each) hour", _minute),
-    (r"(?:at )?(?P<minute>half|quarter to|quarter) past (?:the|every|each) hour", _minute),
-    (r"(?:every hour |hourly )at (?:minute |:)(?P<minute>\d{1,2})", _minute),
-    (r"at (?:minute |:)(?P<minute>\d{2})(?: of every hour)?", _minute),
+    (r"(?:every |each )?(?P<minute>on) the hour(?: every hour)?", _read_minute),
+    (r"(?:at )?(?P<minute>\d{1,2}) (?:minutes )?past (?:the|every|each) hour", _read_minute),
+    (r"(?:at )?(?P<minute>half|quarter to|quarter) past (?:the|every|each) hour", _read_minute),
+    (r"(?:every hour |hourly )at (?:minute |:)(?P<minute>\d{1,2})", _read_minute),
+    (r"at (?:minute |:)(?P<minute>\d{2})(?: of every hour)?", _read_minute),
     (rf"(?:every|each) (?P<span>\d+ {UNIT}(?:(?: and|,)? \d+ {UNIT})+)", _every_span),
     (rf"(?:every|each) (?P<count>\d+(?:\.5)?)(?:-| )?(?P<unit>{UNIT})", _every_units),
-    (rf"(?:starting|beginning)(?: at| from)? (?P<time>{HOUR})", _anchor),
-    (rf"from (?P<time>{HOUR})(?: on)?(?! ?(?:-|and\b|to\b|un?till?\b|through\b))", _anchor),
+    (rf"(?:starting|beginning)(?: at| from)? (?P<time>{HOUR})", _read_anchor),
+    (rf"from (?P<time>{HOUR})(?: on)?(?! ?(?:-|and\b|to\b|un?till?\b|through\b))", _read_anchor),
     (r"(?:on )?(?P<day>\d{1,2})\.(?P<month>1[0-2]|0?[1-9])(?:\.(?P<year>20\d\d)?)?(?! ?[ap]m)", _numeric_date),
     (
         r"(?:every|each|on) ?(?P<ordinal>other|second|third|fourth|[2-9](?:nd|rd|th)) "
@@ -439,13 +439,16 @@ WORDS: tuple[tuple[str, Handler], ...] = (
     ),
     (r"(?:at |on )?(?:the )?(?P<every>)end of (?:the|this) month", _end_of),
     (r"(?:at |on )?(?:the )?(?P<every>end) of (?:each|every) month", _end_of),
-    (r"(?:of|in) (?:the|each|every) month|(?:each|every) month(?= (?:on|at) the (?:first|last|\d))", _says(is_repeated=True)),
+    (
+        r"(?:of|in) (?:the|each|every) month|(?:each|every) month(?= (?:on|at) the (?:first|last|\d))",
+        _make_handler(is_repeated=True),
+    ),
     (
         r"(?:every |each |on |all )*(?:weekdays?|work(?:ing)? ?days?|business days?)",
-        _says(WORKDAYS, is_repeated=True),
+        _make_handler(WORKDAYS, is_repeated=True),
     ),
     (r"(?:this|the coming) weekend|on the weekend(?=$| at)", _this_weekend),
-    (r"(?:every |each |on |at |the |all )*weekends?", _says(WEEKEND, is_repeated=True)),
+    (r"(?:every |each |on |at |the |all )*weekends?", _make_handler(WEEKEND, is_repeated=True)),
     (r"(?:during|in|within) (?:the )?(?:working|work|office|business) hours", _office_hours),
     (r"(?:every |on |at )*(?:the )?(?P<date>\d{1,2}(?:st|nd|rd|th)?) (?:day )?(?:of|in) (?:the|each|every|1) month", _day_of_month),
     (
@@ -461,34 +464,34 @@ WORDS: tuple[tuple[str, Handler], ...] = (
     (r"(?:on )?(?:day (?P<date>\d{1,2}))", _day_of_month),
     (rf"(?:on |from |every |each )*(?P<first>{DAY})s? ?(?:-|to|through|thru|until) ?(?P<last>{DAY})s?", _day_range),
     (rf"(?:on )?(?P<which>next|this|the coming|coming) (?P<day>{DAY})", _next_weekday),
-    (rf"(?:every |each )+(?P<day>{DAY})s?", _days),
-    (rf"(?:on )?(?P<day>{DAY}s)", _days),
-    (rf"(?:on )?(?P<day>{DAY})(?= (?P<part>morning|afternoon|evening|night)s)", _days),
+    (rf"(?:every |each )+(?P<day>{DAY})s?", _read_days),
+    (rf"(?:on )?(?P<day>{DAY}s)", _read_days),
+    (rf"(?:on )?(?P<day>{DAY})(?= (?P<part>morning|afternoon|evening|night)s)", _read_days),
     (rf"(?:on )?(?P<day>{DAY})", _one_day),
     (r"the day after tomorrow|day after tomorrow|(?:later )?(?:today|tonight|tomorrow)", _relative_day),
     (rf"(?:this|later this) (?P<part>{PART})", _this_part),
     (r"(?:early |first thing )?next (?P<unit>week|month|year)", _next_unit),
     (rf"(?:in |during )?(?P<first>{MONTH})(?: to | through | ?- ?)(?P<last>{MONTH})", _month_range),
-    (rf"(?:(?:in|every|each|during) )?(?P<month>{MONTH})", _month),
+    (rf"(?:(?:in|every|each|during) )?(?P<month>{MONTH})", _read_month),
     (
         rf"(?:between|from)(?: the hours of)? (?P<first>{BOUND}) ?(?:and|to|until|till|-|through) ?(?P<last>{BOUND})",
-        _window,
+        _read_window,
     ),
-    (rf"(?P<first>{BOUND}) ?(?:-|to|until|till) ?(?P<last>{BOUND})", _window),
+    (rf"(?P<first>{BOUND}) ?(?:-|to|until|till) ?(?P<last>{BOUND})", _read_window),
     (rf"(?:every|each) (?P<part>{PART})s?", _every_part),
-    (rf"(?:at |by |around |about |@ ?)*(?P<time>{TIME})", _time),
+    (rf"(?:at |by |around |about |@ ?)*(?P<time>{TIME})", _read_time),
     (rf"(?:first thing )?(?:in the|at|on the|for|over|during the|of the|the) (?P<part>{PART})", _part_of),
     (r"(?:in the |on |at )?(?P<part>(?:morning|afternoon|evening|night)s)", _every_part),
     (rf"(?P<part>{PART})", _part_of),
     (r"every quarter", lambda reading, found: _set_step(reading, 3, "months")),
     (r"every(?: 1)? (?:single )?(?P<unit>minute|hour|day|week|fortnight|month|year)", _every_unit),
     (r"each(?: 1)? (?:and every )?(?P<unit>minute|hour|day|week|month|year)", _every_unit),
-    (r"hourly|daily|weekly|monthly|yearly|annually|fortnightly|bi-?weekly|bi-?monthly|nightly|quarterly", _adverb),
-    (r"(?:every|each)(?= (?:the )?\d{1,2}(?:st|nd|rd|th))", _says(is_repeated=True)),
+    (r"hourly|daily|weekly|monthly|yearly|annually|fortnightly|bi-?weekly|bi-?monthly|nightly|quarterly", _read_adverb),
+    (r"(?:every|each)(?= (?:the )?\d{1,2}(?:st|nd|rd|th))", _make_handler(is_repeated=True)),
     (r"(?:on )?(?:the )?(?P<date>\d{1,2}(?:st|nd|rd|th))", _bare_date),
     (r"(?:at|@) ?(?P<hour>\d{1,2})(?![\d:.])", _bare_hour),
     (r"(?P<hour>\d{1,2})(?![\d:.])", _more_times),
-    (r"and(?: on| at| in)?|,|&|or|on|at", _says()),
+    (r"and(?: on| at| in)?|,|&|or|on|at", _make_handler()),
 )
 PATTERNS = tuple((re.compile(rf"(?:{pattern})(?=$|[ ,&-]|(?<=\dt)\d)"), handler) for pattern, handler in WORDS)
 
@@ -502,9 +505,9 @@ def parse(plain: str, now_ms: int, zone: str) -> Reading:
             continue
         for pattern, handler in PATTERNS:
             if found := pattern.match(plain, place):
-                before = _said(reading)
+                before = _count_said(reading)
                 handler(reading, found)
-                reading.order = _ordered(reading, before)
+                reading.order = _order_after(reading, before)
                 place = found.end()
                 break
         else:
@@ -514,15 +517,15 @@ def parse(plain: str, now_ms: int, zone: str) -> Reading:
     return reading
 
 
-def _said(reading: Reading) -> tuple[object, object]:
+def _count_said(reading: Reading) -> tuple[object, object]:
     days = (len(reading.days), len(reading.dates), len(reading.ordinals), reading.date)
     return (len(reading.times), reading.part, reading.window), days
 
 
-def _ordered(reading: Reading, before: tuple[object, object]) -> str:
+def _order_after(reading: Reading, before: tuple[object, object]) -> str:
     """The order in which times and days were said, with one more of them."""
     order = reading.order
-    for letter, was, now in zip("TD", before, _said(reading), strict=True):
+    for letter, was, now in zip("TD", before, _count_said(reading), strict=True):
         if was != now and not order.endswith(letter):
             order += letter
     return order
@@ -531,11 +534,11 @@ def _ordered(reading: Reading, before: tuple[object, object]) -> str:
 # -- pieces -----------------------------------------------------------------------------------------
 
 
-def _unit(word: str) -> str:
+def _unit_letter(word: str) -> str:
     return word[:2] if word[:2] in ("mi", "mo") else word[0]
 
 
-def _day(word: str) -> int:
+def _day_index(word: str) -> int:
     return DAYS.index(word[:3])
 
 

@@ -78,7 +78,7 @@ def read(said: str, now_ms: int, zone: str = LOCAL, *, is_frequency: bool = True
     if wrong := english_times.impossible(plain):
         raise BadInput(f"there is no {wrong}", hint="say a time such as 7:30 or 5pm, and a day that the calendar has")
     require_ahead(plain)
-    if (rule := _conditional(said, plain, now_ms, zone, is_frequency)) is not None:
+    if (rule := _compile_condition(said, plain, now_ms, zone, is_frequency)) is not None:
         return rule
     meant = english_spelling.mended(said)
     if meant != said and _is_rule(meant, now_ms, zone, is_frequency):
@@ -97,11 +97,11 @@ def require_ahead(plain: str) -> None:
         raise BadInput(f"{found[0]} has passed", hint=LATER)
 
 
-def _conditional(said: str, plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
+def _compile_condition(said: str, plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
     """A rule with a condition, which a model judges at its times; or without the days that it takes away."""
-    if (split := TAIL.match(plain)) is None or (head := _compile(split["head"], now_ms, zone, is_frequency)) is None:
+    if (split := TAIL.match(plain)) is None or (head := _compile_plain(split["head"], now_ms, zone, is_frequency)) is None:
         return None
-    if (narrowed := _narrowed(split, now_ms, zone, is_frequency)) is not None:
+    if (narrowed := _compile_narrowed(split, now_ms, zone, is_frequency)) is not None:
         return narrowed
     is_free = head.kind in ("cron", "cadence", "interval") and not CLOCKED.search(split["tail"])
     return replace(head, condition=said) if is_free else None
@@ -111,7 +111,7 @@ def _is_rule(said: str, now_ms: int, zone: str, is_frequency: bool) -> bool:
     """Whether a text is a rule, if only one whose moment has passed."""
     try:
         known = compiled(said, now_ms, zone, is_frequency=is_frequency)
-        return known is not None or _conditional(said, normal(said), now_ms, zone, is_frequency) is not None
+        return known is not None or _compile_condition(said, normal(said), now_ms, zone, is_frequency) is not None
     except BadInput:
         return True
 
@@ -119,10 +119,10 @@ def _is_rule(said: str, now_ms: int, zone: str, is_frequency: bool) -> bool:
 def compiled(said: str, now_ms: int, zone: str = LOCAL, *, is_frequency: bool = False) -> Rule | None:
     """The rule that a text is, without any model; None when it is none."""
     plain = normal(said)
-    return _compile(plain, now_ms, zone, is_frequency) or _halves(plain, now_ms, zone, is_frequency)
+    return _compile_plain(plain, now_ms, zone, is_frequency) or _compile_halves(plain, now_ms, zone, is_frequency)
 
 
-def _narrowed(split: "re.Match[str]", now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
+def _compile_narrowed(split: "re.Match[str]", now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
     """The rule without the days, months or hours that its tail takes away; None when that is not all the tail says."""
     found, is_only = EXCEPT.match(split["tail"]), False
     if found is None:
@@ -149,29 +149,29 @@ def _narrowed(split: "re.Match[str]", now_ms: int, zone: str, is_frequency: bool
     if not (less.days or less.months) or (less.days and not kept.days) or (less.months and not kept.months):
         return None
     try:
-        return _built(kept, now_ms, zone, is_frequency)
+        return _build_rule(kept, now_ms, zone, is_frequency)
     except Unread:
         return None
 
 
-def _compile(plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
+def _compile_plain(plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
     try:
-        return _built(parse(plain, now_ms, zone), now_ms, zone, is_frequency)
+        return _build_rule(parse(plain, now_ms, zone), now_ms, zone, is_frequency)
     except Unread:
         return None
     except (ValueError, OverflowError):
         raise BadInput(f"{plain!r} is too far away", hint="say an earlier time") from None
 
 
-def _halves(plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
+def _compile_halves(plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
     """Weekdays at 8 and weekends at 10: rules in one, each with times of its own, which all are said in the same order."""
     found: list[tuple[Rule, str]] = []
     end = len(plain)
     for cut in reversed([*BOTH.finditer(plain)][:MAX_CUTS]):
-        half = _half(plain[cut.end() : end], now_ms, zone, True)
+        half = _compile_half(plain[cut.end() : end], now_ms, zone, True)
         if half is not None and all(half[1] == order for _, order in found):
             found, end = [half, *found], cut.start()
-    first = _half(plain[:end], now_ms, zone, is_frequency) if found else None
+    first = _compile_half(plain[:end], now_ms, zone, is_frequency) if found else None
     if first is None or any(rule.zone != first[0].zone or order != first[1] for rule, order in found):
         return None
     try:
@@ -180,12 +180,12 @@ def _halves(plain: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | No
         return None
 
 
-def _half(plain: str, now_ms: int, zone: str, is_frequency: bool) -> tuple[Rule, str] | None:
+def _compile_half(plain: str, now_ms: int, zone: str, is_frequency: bool) -> tuple[Rule, str] | None:
     """One of several rules, and the order of its words; None for what names no time of day."""
     plain = f"at {plain}" if plain[:1].isdigit() else plain
     try:
         reading = parse(plain, now_ms, zone)
-        rule = _built(reading, now_ms, zone, is_frequency)
+        rule = _build_rule(reading, now_ms, zone, is_frequency)
     except (Unread, BadInput, ValueError, OverflowError):
         return None
     return (rule, reading.order) if rule.kind == "cron" and "T" in reading.order else None
@@ -194,7 +194,7 @@ def _half(plain: str, now_ms: int, zone: str, is_frequency: bool) -> tuple[Rule,
 # -- from words to a rule -----------------------------------------------------------------------------
 
 
-def _built(reading: Reading, now_ms: int, zone: str, is_frequency: bool) -> Rule:
+def _build_rule(reading: Reading, now_ms: int, zone: str, is_frequency: bool) -> Rule:
     zone = reading.zone or zone
     if reading.zone:
         reading.now = datetime.fromtimestamp(now_ms / 1000, timezones.find(zone)).replace(tzinfo=None)
@@ -207,20 +207,20 @@ def _built(reading: Reading, now_ms: int, zone: str, is_frequency: bool) -> Rule
     is_loose = not (reading.is_repeated or reading.span_s is not None or reading.date or reading.dates or reading.months)
     has_when = bool(reading.times or reading.part)
     if not is_frequency and is_loose and (reading.days or has_when):
-        return _nearest(reading, zone)
+        return _nearest_rule(reading, zone)
     if reading.span_s is not None:
         return _in_a_while(reading, now_ms, zone)
     if reading.date is not None:
         if reading.is_repeated or reading.days or reading.dates or reading.step or reading.window:
             raise Unread
-        return _single(reading, zone, reading.date)
+        return _single_rule(reading, zone, reading.date)
     if not is_frequency and reading.dates and not reading.is_repeated:
         return _date_ahead(reading, zone)
     if not is_frequency and len(reading.months) == 1 and reading == Reading(reading.now, months=reading.months):
         return _month_ahead(reading, zone)
     if is_loose and not reading.days and not has_when:
         raise Unread
-    return _repeated(reading, zone)
+    return _repeated_rule(reading, zone)
 
 
 def _in_a_while(reading: Reading, now_ms: int, zone: str) -> Rule:
@@ -239,17 +239,17 @@ def _in_a_while(reading: Reading, now_ms: int, zone: str) -> Rule:
     assert moment is not None
     day = datetime.fromtimestamp(moment / 1000, timezones.find(zone)).replace(tzinfo=None) + timedelta(seconds=reading.span_s)
     if not has_time:
-        return _moment(day, zone)
-    return _single(reading, zone, day)
+        return _moment_rule(day, zone)
+    return _single_rule(reading, zone, day)
 
 
-def _single(reading: Reading, zone: str, day: datetime) -> Rule:
+def _single_rule(reading: Reading, zone: str, day: datetime) -> Rule:
     """Once, on one day; what is said of tonight may be behind midnight."""
     if reading.window or reading.minute is not None or reading.ordinals or reading.anchor is not None:
         raise Unread
     if reading.is_today and not (reading.times or reading.part) and day.date() == reading.now.date():
         raise BadInput("today has many times", hint="say which, such as: today at 6pm, in 20 minutes")
-    times = _times(reading)
+    times = _named_times(reading)
     if len(times) != 1:
         raise BadInput("several times of one day", hint="say one of them at a time, or every day at 9 and 17")
     hour, minute = times[0]
@@ -260,14 +260,14 @@ def _single(reading: Reading, zone: str, day: datetime) -> Rule:
             hour += 24 if is_midnight else 12
         elif hour >= 24 and reading.now.hour < EARLY_H:  # tonight at 2, said at 1
             hour -= 24
-    return _moment(_at(day, hour, minute), zone, reading.now)
+    return _moment_rule(_at_time(day, hour, minute), zone, reading.now)
 
 
-def _at(day: datetime, hour: int, minute: int) -> datetime:
+def _at_time(day: datetime, hour: int, minute: int) -> datetime:
     return day.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(hours=hour, minutes=minute)
 
 
-def _moment(local: datetime, zone: str, now: datetime | None = None) -> Rule:
+def _moment_rule(local: datetime, zone: str, now: datetime | None = None) -> Rule:
     if now is not None and local <= now:
         if local.date() == now.date():
             raise BadInput(f"{local:%H:%M} today has passed", hint="say tomorrow, or a later time")
@@ -275,9 +275,9 @@ def _moment(local: datetime, zone: str, now: datetime | None = None) -> Rule:
     return recurrence.once(int(local.replace(tzinfo=timezones.find(zone)).timestamp() * 1000), zone)
 
 
-def _nearest(reading: Reading, zone: str) -> Rule:
+def _nearest_rule(reading: Reading, zone: str) -> Rule:
     """The next moment at which the time, on that day of the week, is still to come: an hour with nothing said may be either."""
-    times = _times(reading)
+    times = _named_times(reading)
     if len(reading.days) > 1 or len(times) > 1:
         what = "days" if len(reading.days) > 1 else "times"
         raise BadInput(
@@ -292,8 +292,8 @@ def _nearest(reading: Reading, zone: str) -> Rule:
         for hour in hours:
             day = reading.now + timedelta(days=ahead)
             fits = not reading.days or (day.isoweekday() % 7) in reading.days
-            if fits and (local := _at(day, hour, times[0][1])) > reading.now:
-                return _moment(local, zone)
+            if fits and (local := _at_time(day, hour, times[0][1])) > reading.now:
+                return _moment_rule(local, zone)
     raise Unread
 
 
@@ -303,7 +303,7 @@ def _date_ahead(reading: Reading, zone: str) -> Rule:
     month, day = reading.now.replace(day=1), int(next(iter(reading.dates)))
     for _ in range(13):
         try:
-            return _single(reading, zone, month.replace(day=day))
+            return _single_rule(reading, zone, month.replace(day=day))
         except (ValueError, BadInput):
             month = (month + timedelta(days=32)).replace(day=1)
     raise Unread
@@ -313,41 +313,41 @@ def _month_ahead(reading: Reading, zone: str) -> Rule:
     """In May: its first day."""
     first = reading.now.replace(day=1, month=next(iter(reading.months)))
     try:
-        return _single(reading, zone, first)
+        return _single_rule(reading, zone, first)
     except BadInput:
-        return _single(reading, zone, first.replace(year=first.year + 1))
+        return _single_rule(reading, zone, first.replace(year=first.year + 1))
 
 
-def _repeated(reading: Reading, zone: str) -> Rule:
+def _repeated_rule(reading: Reading, zone: str) -> Rule:
     count, unit = reading.step or (1, "d")
     if reading.minute is not None:
         if (count, unit) != (1, "h") or reading.times:
             raise Unread
         hours = f"{reading.window[0] // 60}-{reading.window[1] // 60}" if reading.window else "*"
-        return _cron(reading, [(str(reading.minute), hours)], zone)
+        return _cron_rule(reading, [(str(reading.minute), hours)], zone)
     if unit in ("s", "mi", "h"):
         return _within_day(reading, count * SECONDS[unit], zone)
     if reading.window is not None or reading.anchor is not None:
         raise Unread
     if reading.months and not (reading.is_repeated or reading.step or reading.days or reading.dates or reading.ordinals):
         raise Unread  # in June: on which of its days?
-    times = _behind_midnight(reading, _times(reading))
+    times = _behind_midnight(reading, _named_times(reading))
     if unit == "d" and count == 1:
-        return _cron(reading, _lines(times), zone)
+        return _cron_rule(reading, _cron_fields(times), zone)
     if unit == "w" and count == 1:
         reading.days = reading.days or {1}
-        return _cron(reading, _lines(times), zone)
+        return _cron_rule(reading, _cron_fields(times), zone)
     if unit == "mo" and count == 1:
         if not (reading.dates or reading.ordinals):
             if reading.days:
                 raise Unread
             reading.dates.add("1")
-        return _cron(reading, _lines(times), zone)
+        return _cron_rule(reading, _cron_fields(times), zone)
     if unit == "y" and count == 1:
         reading.months = reading.months or {1}
         reading.dates = reading.dates or ({"1"} if not (reading.ordinals or reading.days) else set())
-        return _cron(reading, _lines(times), zone)
-    return _stepped(reading, count, unit, times, zone)
+        return _cron_rule(reading, _cron_fields(times), zone)
+    return _stepped_rule(reading, count, unit, times, zone)
 
 
 def _within_day(reading: Reading, step_s: int, zone: str) -> Rule:
@@ -367,7 +367,7 @@ def _within_day(reading: Reading, step_s: int, zone: str) -> Rule:
     if last >= 24 * 60 and (reading.days or reading.dates or reading.ordinals):
         raise Unread  # the hours behind midnight: of which day?
     minutes = sorted({minute % (24 * 60) for minute in range(first, last + 1, step_s // 60)})
-    return _cron(reading, _lines([divmod(minute, 60) for minute in minutes]), zone)
+    return _cron_rule(reading, _cron_fields([divmod(minute, 60) for minute in minutes]), zone)
 
 
 def _behind_midnight(reading: Reading, times: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -382,7 +382,7 @@ def _behind_midnight(reading: Reading, times: list[tuple[int, int]]) -> list[tup
     return sorted((hour % 24, minute) for hour, minute in times) if any(late) else times
 
 
-def _stepped(reading: Reading, count: int, unit: str, times: list[tuple[int, int]], zone: str) -> Rule:
+def _stepped_rule(reading: Reading, count: int, unit: str, times: list[tuple[int, int]], zone: str) -> Rule:
     """Every so many days, weeks or months: steps from the first day that fits."""
     if len(times) != 1 or reading.ordinals or reading.months or len(reading.days) > 1 or len(reading.dates) > 1:
         raise Unread
@@ -408,7 +408,7 @@ def _stepped(reading: Reading, count: int, unit: str, times: list[tuple[int, int
     return recurrence.cadence(step, int(first.replace(tzinfo=timezones.find(zone)).timestamp() * 1000), 0, zone)
 
 
-def _lines(times: list[tuple[int, int]]) -> list[tuple[str, str]]:
+def _cron_fields(times: list[tuple[int, int]]) -> list[tuple[str, str]]:
     """Minute and hour fields of cron for times of day, as few lines as there are sets of minutes."""
     by_hour: dict[int, set[int]] = {}
     for hour, minute in times:
@@ -416,10 +416,10 @@ def _lines(times: list[tuple[int, int]]) -> list[tuple[str, str]]:
     by_minutes: dict[tuple[int, ...], list[int]] = {}
     for hour, minutes in sorted(by_hour.items()):
         by_minutes.setdefault(tuple(sorted(minutes)), []).append(hour)
-    return [(_field(list(minutes)), _field(hours)) for minutes, hours in by_minutes.items()]
+    return [(_cron_field(list(minutes)), _cron_field(hours)) for minutes, hours in by_minutes.items()]
 
 
-def _field(values: list[int]) -> str:
+def _cron_field(values: list[int]) -> str:
     """Numbers as cron writes them: 9-17, 0-20/5, or one by one."""
     if len(values) > 2 and len(steps := {b - a for a, b in zip(values, values[1:], strict=False)}) == 1:
         step = steps.pop()
@@ -427,18 +427,18 @@ def _field(values: list[int]) -> str:
     return ",".join(map(str, values))
 
 
-def _cron(reading: Reading, lines: list[tuple[str, str]], zone: str) -> Rule:
-    months = _field(sorted(reading.months)) if reading.months and len(reading.months) < 12 else "*"
+def _cron_rule(reading: Reading, lines: list[tuple[str, str]], zone: str) -> Rule:
+    months = _cron_field(sorted(reading.months)) if reading.months and len(reading.months) < 12 else "*"
     if reading.date is not None or (reading.dates and (reading.days or reading.ordinals)) or (reading.ordinals and reading.days):
         raise Unread
     when = ",".join(sorted(reading.dates, key=lambda d: (not d.isdigit(), int(d) if d.isdigit() else 0))) or "*"
-    days = ",".join(sorted(reading.ordinals)) or (_field(sorted(reading.days)) if 0 < len(reading.days) < 7 else "*")
+    days = ",".join(sorted(reading.ordinals)) or (_cron_field(sorted(reading.days)) if 0 < len(reading.days) < 7 else "*")
     try:
         return recurrence.cron(" ; ".join(f"{minute} {hour} {when} {months} {days}" for minute, hour in lines), zone)
     except BadInput:
         raise Unread from None
 
 
-def _times(reading: Reading) -> list[tuple[int, int]]:
+def _named_times(reading: Reading) -> list[tuple[int, int]]:
     """The times of day that were named, or those that the part of the day or nothing at all means; 24 and more: a day later."""
     return english_times.within(reading.times, reading.part)

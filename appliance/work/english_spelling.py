@@ -34,10 +34,10 @@ LONG_CHARS = 7  # from here on two letters may be wrong
 
 def mended(said: str) -> str:
     """The text with the nearest word about time for each near miss; the same text when there is none."""
-    return WORD.sub(lambda found: _mended(found[0]), said)
+    return WORD.sub(lambda found: _correct_word(found[0]), said)
 
 
-def _mended(word: str) -> str:
+def _correct_word(word: str) -> str:
     plain = word.lower()
     if plain in KNOWN or plain in OTHERS:
         return word
@@ -47,11 +47,11 @@ def _mended(word: str) -> str:
         return word
     most = 2 if len(plain) >= LONG_CHARS else 1
     targets = [name for name in WORDS if len(name) >= MIN_CHARS]
-    near = [(found, name[-1] != plain[-1], name) for name in targets if (found := _distance(plain, name, most)) <= most]
+    near = [(found, name[-1] != plain[-1], name) for name in targets if (found := _edit_distance(plain, name, most)) <= most]
     return min(near)[2] if near else word
 
 
-def _distance(one: str, other: str, most: int) -> int:
+def _edit_distance(one: str, other: str, most: int) -> int:
     """How many letters were left out, put in, mistaken or swapped; more than `most` where that is all that is known."""
     if abs(len(one) - len(other)) > most or one[0] != other[0] and one[1:2] != other[:1]:
         return most + 1

@@ -87,10 +87,10 @@ def normal(said: str) -> str:
     plain = re.sub(rf"\b(at|by|around|about) (\d\d?) (15|20|30|40|45|50)\b(?! {UNIT}\b| times)", r"\1 \3 past \2", plain)
     plain = re.sub(r"\b(at|by) ([01]\d|2[0-3])([0-5]\d)\b(?!:)(?: ?(?:hours|hrs|h)\b)?", r"\1 \2:\3", plain)
     plain = re.sub(r"\b(at|by) (\d\d?)\.([0-5]\d)\b(?!\.|\d| ?[ap]m)", r"\1 \2:\3", plain)
-    return " ".join(_days(plain).split()).strip(" ,")
+    return " ".join(_shorten_days(plain).split()).strip(" ,")
 
 
-def _days(plain: str) -> str:
+def _shorten_days(plain: str) -> str:
     """Days of the week and of the month in fewer words."""
     plain = re.sub(r"\bm-f\b", "mon-fri", plain)
     plain = re.sub(rf"\b({DAY}s?)/(?={DAY})", r"\1, ", plain)
@@ -125,21 +125,23 @@ def clock(said: str) -> Time:
     if said in DAYPARTS:
         return Time(*DAYPARTS[said], "24")
     if found := re.fullmatch(r"(\d+) (min|hour)\w* before (.*)", said):
-        return _earlier(bound(found[3]), int(found[1]) * (60 if found[2] == "hour" else 1))
+        return _subtract_minutes(bound(found[3]), int(found[1]) * (60 if found[2] == "hour" else 1))
     if found := re.fullmatch(r"(half|quarter|five|ten|twenty|\d{1,2})(?: minutes)? (past|to) (\d{1,2})(?: ?([ap]m))?", said):
         minutes = {"half": 30, "quarter": 15}.get(found[1]) or int(found[1])
-        whole = _checked(int(found[3]), 0, found[4] or "", is_loose=True)
-        return whole if found[2] == "past" and not minutes else _earlier(whole, -minutes if found[2] == "past" else minutes)
+        whole = _check_time(int(found[3]), 0, found[4] or "", is_loose=True)
+        return (
+            whole if found[2] == "past" and not minutes else _subtract_minutes(whole, -minutes if found[2] == "past" else minutes)
+        )
     found = re.fullmatch(r"(\d{1,2})(?:[:.h](\d{2}))? ?(am|pm|o'clock)?", said)
     if found is None:
         raise Unread
     half = found[3] if found[3] in ("am", "pm") else ""
-    return _checked(int(found[1]), int(found[2] or 0), half, is_loose=found[3] == "o'clock")
+    return _check_time(int(found[1]), int(found[2] or 0), half, is_loose=found[3] == "o'clock")
 
 
 def bare(hour: int) -> Time:
     """An hour with nothing else said."""
-    return _checked(hour, 0, "", is_loose=True)
+    return _check_time(hour, 0, "", is_loose=True)
 
 
 def bound(said: str) -> Time:
@@ -147,7 +149,7 @@ def bound(said: str) -> Time:
     return bare(int(said)) if said.isdigit() else clock(said)
 
 
-def _checked(hour: int, minute: int, half: str, *, is_loose: bool) -> Time:
+def _check_time(hour: int, minute: int, half: str, *, is_loose: bool) -> Time:
     if half:
         if not 1 <= hour <= 12:
             raise Unread
@@ -159,7 +161,7 @@ def _checked(hour: int, minute: int, half: str, *, is_loose: bool) -> Time:
     return Time(hour, minute, half or ("24" if not 1 <= hour <= 12 else ""), is_loose and not half and 1 <= hour <= 12)
 
 
-def _earlier(time: Time, minutes: int) -> Time:
+def _subtract_minutes(time: Time, minutes: int) -> Time:
     """So much earlier, in the same half of the day as the hour that was said; over midnight where that is known."""
     total = time.hour * 60 + time.minute - minutes
     if not time.half and not 60 <= total < 13 * 60:
@@ -182,11 +184,11 @@ def within(times: Iterable[Time], part: str) -> list[tuple[int, int]]:
                 raise Unread
             found.append((hour, time.minute))
     else:
-        found = _ascending(times)
+        found = _assign_halves(times)
     return list(dict.fromkeys(found)) or [DAYPARTS.get(part, (MORNING_H, 0))]
 
 
-def _ascending(times: list[Time]) -> list[tuple[int, int]]:
+def _assign_halves(times: list[Time]) -> list[tuple[int, int]]:
     """Hours beside ones with am or pm: 9, 12 and 3pm; 8 and 9pm; 9am, 1 and 5pm."""
     plain = [(time.hour, time.minute) for time in times]
     if not any(time.half in ("am", "pm") for time in times) or not any(time.is_loose for time in times):

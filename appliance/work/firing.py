@@ -127,20 +127,20 @@ class Firing:
             return self._give_up(due, f"nobody does {known.action.kind} here", is_asked)
         try:
             if effect.is_inside:
-                return self._inside(due, effect, is_asked)
+                return self._fire_inside(due, effect, is_asked)
         except NOT_NOW:
             raise
         except OwlError as first:
             LOG.warning("schedule %s (%s) is tried once more: %s", known.ref, known.name, first)
             try:
-                return self._inside(due, effect, is_asked)
+                return self._fire_inside(due, effect, is_asked)
             except NOT_NOW:
                 raise
             except OwlError as error:
                 return self._give_up(due, str(error), is_asked)
         if not self.schedules.take(known, due.due_ms, now, self.gates(), is_asked=is_asked):
             return False
-        self._begin(due, effect)
+        self._begin_effect(due, effect)
         return True
 
     def judge(self, known: Schedule, now: int, *, is_asked: bool = False) -> bool:
@@ -205,7 +205,7 @@ class Firing:
             effect = self._effects.get(known.action.kind)
             if effect is not None and not effect.is_inside and self.schedules.adopt(known.id, due_ms):
                 count += 1
-                self._begin(Due(known, due_ms, now), effect)
+                self._begin_effect(Due(known, due_ms, now), effect)
         return count
 
     # -- inside -------------------------------------------------------------------------------------
@@ -214,25 +214,25 @@ class Firing:
         effect = self._effects.get(known.action.kind)
         return here == CORE or (effect is not None and (effect.is_inside or (here == ALONE and not effect.needs_core)))
 
-    def _inside(self, due: Due, effect: Effect, is_asked: bool) -> bool:
+    def _fire_inside(self, due: Due, effect: Effect, is_asked: bool) -> bool:
         with self._store.write(durable=True):
             if not self.schedules.take(due.schedule, due.due_ms, due.now_ms, self.gates(), is_asked=is_asked):
                 return False
-            self._note(due, effect.make(due))
+            self._log_done(due, effect.make(due))
         return True
 
-    def _begin(self, due: Due, effect: Effect) -> None:
+    def _begin_effect(self, due: Due, effect: Effect) -> None:
         """An effect after the transaction of its firing: tried twice, then a failure."""
         for attempt in (1, 2):
             try:
-                self._note(due, effect.make(due))
+                self._log_done(due, effect.make(due))
                 return
             except OwlError as error:
                 LOG.warning("schedule %s (%s), attempt %d: %s", due.schedule.ref, due.schedule.name, attempt, error)
                 failure = str(error)
         self.ended(due.schedule.id, due.due_ms, False, failure)
 
-    def _note(self, due: Due, done: Done) -> None:
+    def _log_done(self, due: Due, done: Done) -> None:
         if done.status == "skipped":
             LOG.warning("schedule %s (%s) is skipped: %s", due.schedule.ref, due.schedule.name, done.outcome)
         if done.status != "running":

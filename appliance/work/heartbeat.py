@@ -98,10 +98,10 @@ class Heartbeat:
         if settings.enabled:
             if not timezones.is_known(settings.timezone):
                 problems.append(f"heartbeat.timezone {settings.timezone!r} is not known: the box's own is used")
-            for context, path in self._files():
-                found = self._read(path)
+            for context, path in self._find_files():
+                found = self._read_checklist(path)
                 problems += found.problems if found is not None else ()
-                for new in self._wanted(context, found, settings):
+                for new in self._wanted_schedules(context, found, settings):
                     keep.append(new.key)
                     self._timetable.ensure(new)
         self._timetable.drop(KEY, keep)
@@ -110,7 +110,7 @@ class Heartbeat:
                 LOG.warning("%s", problem)
         self.problems = tuple(problems)
 
-    def _files(self) -> list[tuple[str, Path]]:
+    def _find_files(self) -> list[tuple[str, Path]]:
         """Every HEARTBEAT.md with whose it is: "" for the box's own, which may be missing."""
         found = [("", self._box / FILE)]
         for kind, folder in (("user", "users"), ("group", "groups")):
@@ -120,7 +120,7 @@ class Heartbeat:
                 LOG.error("%s is not looked through: %s", error.filename, error.strerror)
         return found
 
-    def _read(self, path: Path) -> Checklist | None:
+    def _read_checklist(self, path: Path) -> Checklist | None:
         """What a file says; None when there is none. One that others could have written says nothing but that."""
         if why := trusted_files.problem(path, home=self._box.parent):
             return Checklist("", (), (), (f"{path.name} is not taken: {why}",))
@@ -132,18 +132,18 @@ class Heartbeat:
         except OSError as error:
             return Checklist("", (), (), (f"{path.name} cannot be read: {error.strerror}",))
 
-    def _wanted(self, context: str, found: Checklist | None, settings: Settings) -> list[New]:
+    def _wanted_schedules(self, context: str, found: Checklist | None, settings: Settings) -> list[New]:
         """The schedules of one file. Without anything to look after there is none, so that nothing is ever due."""
         wanted = []
         if found is None or found.lines:
             seconds = max(1, round(settings.interval_minutes * 60))
-            rule = recurrence.interval(seconds, _zone(settings))
+            rule = recurrence.interval(seconds, _active_zone(settings))
             said = f"every {settings.interval_minutes:g} min"
-            wanted.append(_new(context, LINES, "HEARTBEAT.md", rule, "", f"{seconds} {rule.zone}", said))
+            wanted.append(_new_schedule(context, LINES, "HEARTBEAT.md", rule, "", f"{seconds} {rule.zone}", said))
         for section in found.sections if found is not None else ():
-            rule = jittered(section, f"{self._box}|{context}", _zone(settings))
+            rule = jittered(section, f"{self._box}|{context}", _active_zone(settings))
             hashed = f"{section.hash} {rule.zone}"
-            wanted.append(_new(context, section.title, section.title, rule, section.prompt, hashed, section.cadence))
+            wanted.append(_new_schedule(context, section.title, section.title, rule, section.prompt, hashed, section.cadence))
         return wanted
 
     # -- one look ---------------------------------------------------------------------------------------
@@ -163,34 +163,34 @@ class Heartbeat:
         `is_forced` leaves out whether it is time for it. An alert with the same key is put once.
         """
         settings = self._settings()
-        path = dict(self._files()).get(context)
-        found = self._read(path) if path is not None else None
+        path = dict(self._find_files()).get(context)
+        found = self._read_checklist(path) if path is not None else None
         section = next((one for one in found.sections if one.title == title), None) if found else None
-        prompt = self._prompt(settings, found, title, section)
-        session = self._last(context)
+        prompt = self._build_prompt(settings, found, title, section)
+        session = self._last_session(context)
         why = "nothing to look after" if not prompt else "" if is_forced else self._why_not(settings, session)
         if why or session is None:
             LOG.debug("heartbeat: %s", why or NOBODY)
             return Beat("skipped", why or NOBODY)
-        job = self._do(Order(JOB, prompt, Given(), session.id, is_told=True))
+        job = self._run_order(Order(JOB, prompt, Given(), session.id, is_told=True))
         if job is None:
             return Beat("failed", "the work could not be done; the log says why")
         if job.status != DONE:  # said once for what the file says now, not at every look
-            self._alert(job.result, session, f"unable:{hashlib.sha256(prompt.encode()).hexdigest()[:16]}", job)
+            self._send_alert(job.result, session, f"unable:{hashlib.sha256(prompt.encode()).hexdigest()[:16]}", job)
             return Beat("failed", job.result)
         if heartbeat_file.is_quiet(job.result, TOKEN):
             LOG.debug("heartbeat: nothing needs attention")
             return Beat("quiet")
-        worded = self._worded(job, session) if section is not None else job
+        worded = self._reword_result(job, session) if section is not None else job
         text = bounded(worded.result.strip(), job.id)
-        self._alert(text, session, key, worded)
+        self._send_alert(text, session, key, worded)
         return Beat("alert", text)
 
     def now(self) -> list[tuple[str, Beat]]:
         """Look after everything at once, whatever the time; what came of each."""
         key, done = f"asked:{now_ms()}", []
-        for context, path in self._files():
-            found = self._read(path)
+        for context, path in self._find_files():
+            found = self._read_checklist(path)
             titles = [LINES] if found is None or found.lines else []
             for title in [*titles, *(one.title for one in (found.sections if found is not None else ()))]:
                 done.append((title, self.look(context, title, f"{key}:{context}:{title}", is_forced=True)))
@@ -201,7 +201,7 @@ class Heartbeat:
         self._cancel.set()
 
     @staticmethod
-    def _prompt(settings: Settings, found: Checklist | None, title: str, section: Section | None) -> str:
+    def _build_prompt(settings: Settings, found: Checklist | None, title: str, section: Section | None) -> str:
         """What the model is told; "" when there is nothing to look after."""
         if section is not None:
             return f"{section.prompt}\n\n{QUIET}"
@@ -212,18 +212,18 @@ class Heartbeat:
     def _why_not(self, settings: Settings, session: Session | None) -> str:
         if not settings.enabled:
             return "heartbeat.enabled is false"
-        if not window(settings.active_from, settings.active_until).has(now_ms(), timezones.find(_zone(settings))):
+        if not window(settings.active_from, settings.active_until).has(now_ms(), timezones.find(_active_zone(settings))):
             return "outside of the active hours"
         if session is not None and session.last_active_ms < self._started_ms and not settings.after_start:
             return "nobody has talked since the start"
         return ""
 
-    def _last(self, context: str) -> Session | None:
+    def _last_session(self, context: str) -> Session | None:
         """The conversation last talked in: of a context, or of the box."""
         listed = self._runs.people.listing(Wanted(), limit=1000)
         return next((one for one in listed if one.channel != "task" and context in ("", one.context)), None)
 
-    def _do(self, order: Order) -> Job | None:
+    def _run_order(self, order: Order) -> Job | None:
         """A job that was done, or that takes a more capable model; None when it failed, which is logged."""
         job = self._jobs.add(replace(order, priority=self._priority))
         done = self._jobs.wait([job.id], self._cancel)[0]
@@ -232,15 +232,15 @@ class Heartbeat:
         LOG.error("heartbeat: job %s as %s ended %s: %s", done.id, order.role, done.outcome or done.status, done.result)
         return None
 
-    def _worded(self, job: Job, session: Session) -> Job:
+    def _reword_result(self, job: Job, session: Session) -> Job:
         """The same result in the assistant's words; as it is when its model is not fit for that."""
         if not (self._settings().is_worded and self._is_able()):
             return job
         given = Given(tools=(), marks=self._runs.marks.carried(f"run:{job.run}"))
-        done = self._do(Order("assistant", WORDING + job.result, given, session.id, is_told=True))
+        done = self._run_order(Order("assistant", WORDING + job.result, given, session.id, is_told=True))
         return done if done is not None and done.status == DONE and done.result.strip() else job
 
-    def _alert(self, text: str, session: Session, key: str, job: Job) -> None:
+    def _send_alert(self, text: str, session: Session, key: str, job: Job) -> None:
         """A letter in the thread last talked in, with the marks of the job that wrote it."""
         thread = next((run.id for run in self._runs.listing(kind="chat", session=session.id, limit=1)), None)
         letter = Letter(f"{KEY}{key}", session.person, text, session.context, session.id, run=thread)
@@ -270,7 +270,7 @@ def jittered(section: Section, seed: str, zone: str) -> Rule:
     return recurrence.cadence("biweekly", SOMETIME_MS + drawn.randrange(14) * 86_400_000 + (hour * 60 + minute) * 60_000, zone=zone)
 
 
-def _new(context: str, name: str, title: str, rule: Rule, prompt: str, hashed: str, said: str) -> New:
+def _new_schedule(context: str, name: str, title: str, rule: Rule, prompt: str, hashed: str, said: str) -> New:
     slug = f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-') or 'section'}-{hashed[:6]}" if name != LINES else LINES
     details = {"job": JOB, "section": name, "context": context, "prompt": prompt}
     return New(
@@ -288,6 +288,6 @@ def _new(context: str, name: str, title: str, rule: Rule, prompt: str, hashed: s
     )
 
 
-def _zone(settings: Settings) -> str:
+def _active_zone(settings: Settings) -> str:
     """The zone of the active hours, the box's own when nobody knows it."""
     return settings.timezone if timezones.is_known(settings.timezone) else timezones.LOCAL

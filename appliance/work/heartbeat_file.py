@@ -45,8 +45,8 @@ def read(text: str) -> Checklist:
     outside: list[str] = []
     sections: list[Section] = []
     problems: list[str] = []
-    for title, lines in _parts(text):
-        fields = _fields(lines)
+    for title, lines in _split_sections(text):
+        fields = _read_fields(lines)
         if title is None or not fields:
             outside += lines if title is None else [f"## {title}", *lines]
             continue
@@ -76,7 +76,7 @@ def is_quiet(answer: str, token: str) -> bool:
     return not lines or bool(token) and token in (lines[0], lines[-1])
 
 
-def _parts(text: str) -> Iterator[tuple[str | None, list[str]]]:
+def _split_sections(text: str) -> Iterator[tuple[str | None, list[str]]]:
     """What stands before the first `##` heading, with None, then each heading with what is below it."""
     title: str | None = None
     lines: list[str] = []
@@ -89,7 +89,7 @@ def _parts(text: str) -> Iterator[tuple[str | None, list[str]]]:
     yield title, lines
 
 
-def _fields(lines: list[str]) -> dict[str, str]:
+def _read_fields(lines: list[str]) -> dict[str, str]:
     """Cadence and prompt; the prompt goes on to the end of the section, unless the cadence comes after it."""
     fields: dict[str, str] = {}
     here = ""

@@ -172,7 +172,7 @@ class Jobs:
     def wait(self, ids: Sequence[str], cancel: Cancel, timeout_s: float | None = None) -> list[Job]:
         """These jobs, once all have ended, or a stop, or so much time has passed. NotFound for one that is none."""
         end_s = None if timeout_s is None else monotonic_s() + timeout_s
-        forget = cancel.then(self._wake) if isinstance(cancel, CancelToken) else None
+        forget = cancel.then(self._wake_waiting) if isinstance(cancel, CancelToken) else None
         try:
             while True:
                 with self._changed:
@@ -187,7 +187,7 @@ class Jobs:
             if forget is not None:
                 forget()
 
-    def _wake(self) -> None:
+    def _wake_waiting(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
@@ -226,35 +226,37 @@ class Jobs:
     # -- looking ------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> Job:
-        found = self._jobs("id = ?", (job_id,))
+        found = self._select_jobs("id = ?", (job_id,))
         if not found:
             raise NotFound(f"no job {job_id}")
         return found[0]
 
     def find(self, job_id: str) -> Job | None:
-        return next(iter(self._jobs("id = ?", (job_id,))), None)
+        return next(iter(self._select_jobs("id = ?", (job_id,))), None)
 
     def of(self, parent: str, tool: str = "") -> list[Job]:
         """The jobs that a run has handed out, oldest first."""
-        return self._jobs("parent = ?1 AND ?2 IN ('', tool) ORDER BY created_ms, rowid", (parent, tool))
+        return self._select_jobs("parent = ?1 AND ?2 IN ('', tool) ORDER BY created_ms, rowid", (parent, tool))
 
     def of_run(self, run: str) -> Job | None:
         """The job that a run works on; None for any other run."""
-        return next(iter(self._jobs("run = ?", (run,))), None)
+        return next(iter(self._select_jobs("run = ?", (run,))), None)
 
     def left(self) -> list[Job]:
         """Jobs that have not ended and of which nobody who lives takes care, oldest first."""
-        found = self._jobs(f"{OPEN} ORDER BY created_ms, rowid", ())
+        found = self._select_jobs(f"{OPEN} ORDER BY created_ms, rowid", ())
         return [job for job in found if not job.process or (job.process != self.process and not is_alive(job.process))]
 
     def unheard(self) -> list[Job]:
         """Jobs that have ended, of which the one that waited died before it heard of it."""
-        found = self._jobs(f"NOT ({OPEN}) AND is_told = 0 AND priority = 'normal' AND tool = 'delegate' ORDER BY ended_ms", ())
+        found = self._select_jobs(
+            f"NOT ({OPEN}) AND is_told = 0 AND priority = 'normal' AND tool = 'delegate' ORDER BY ended_ms", ()
+        )
         return [job for job in found if job.process != self.process and not is_alive(job.process)]
 
     def listing(self, status: str = "", limit: int = 20) -> list[Job]:
         """Jobs, newest first."""
-        return self._jobs("?1 IN ('', status) ORDER BY created_ms DESC, rowid DESC LIMIT ?2", (status, limit))
+        return self._select_jobs("?1 IN ('', status) ORDER BY created_ms DESC, rowid DESC LIMIT ?2", (status, limit))
 
     def counts(self) -> dict[str, int]:
         """How many there are of each status that has any."""
@@ -297,7 +299,7 @@ class Jobs:
 
     def committed(self) -> None:
         """The end of a job is on record: who waits may look."""
-        self._wake()
+        self._wake_waiting()
 
     def told(self, job_id: str) -> bool:
         """Whoever waited has heard of it; False when that was so before."""
@@ -318,11 +320,11 @@ class Jobs:
         with self.store.write() as execute:
             return len(execute("DELETE FROM jobs WHERE ended_ms < ? RETURNING id", (before_ms,)))
 
-    def _jobs(self, where: str, bindings: Sequence[Any]) -> list[Job]:
-        return [_job(row) for row in self.store.rows(f"SELECT {COLUMNS} FROM jobs WHERE {where}", bindings)]
+    def _select_jobs(self, where: str, bindings: Sequence[Any]) -> list[Job]:
+        return [_job_from_row(row) for row in self.store.rows(f"SELECT {COLUMNS} FROM jobs WHERE {where}", bindings)]
 
 
-def _job(row: Row) -> Job:
+def _job_from_row(row: Row) -> Job:
     values: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
     values |= {"given": from_plain(Given, json.loads(values["given"])), "is_told": bool(values["is_told"])}
     values |= {"parent": values["parent"] or "", "run": values["run"] or ""}

@@ -38,8 +38,8 @@ class ScheduleOutcomes:
         self._marks = effects.runs.marks
         events.subscribe(LoopStored, self._loop_stored)
         events.subscribe(JobEnded, self._job_ended)
-        events.subscribe(ScheduleFailed, self._failed)
-        events.subscribe(SchedulePaused, self._paused)
+        events.subscribe(ScheduleFailed, self._notify_failed)
+        events.subscribe(SchedulePaused, self._notify_paused)
 
     def task_ended(self, task: Task) -> bool:
         """Within the transaction that ended a task; False when nobody is to be told of it."""
@@ -87,13 +87,13 @@ class ScheduleOutcomes:
             self._marks.inherit(f"firing:{known.ref}", *sources)
         return known
 
-    def _failed(self, failed: ScheduleFailed) -> None:
+    def _notify_failed(self, failed: ScheduleFailed) -> None:
         known = failed.schedule
-        self._tell(
+        self._send_notice(
             known, f"{key(known.id, failed.due_ms)}:failed", f"Schedule {known.name} ({known.ref}) failed: {failed.why}", NORMAL
         )
 
-    def _paused(self, paused: SchedulePaused) -> None:
+    def _notify_paused(self, paused: SchedulePaused) -> None:
         """Its person and the admin hear that it does not run any more."""
         known = paused.schedule
         count = known.state.failures
@@ -102,12 +102,12 @@ class ScheduleOutcomes:
             f"Resume it with: owlbox schedule enable {known.ref}"
         )
         name = f"{key(known.id, known.state.last_due_ms or 0)}:paused"
-        self._tell(known, name, text, NOW)
+        self._send_notice(known, name, text, NOW)
         for admin in self._settings().admin_users[:1]:
             if admin != known.person:
-                self._tell(known, f"{name}:{admin}", text, NOW, admin)
+                self._send_notice(known, f"{name}:{admin}", text, NOW, admin)
 
-    def _tell(self, known: Schedule, name: str, text: str, urgency: str, person: str = "") -> None:
+    def _send_notice(self, known: Schedule, name: str, text: str, urgency: str, person: str = "") -> None:
         letter = self._effects.letter(known, name, text, urgency)
         if person:
             letter = type(letter)(name, person, text, metadata=letter.metadata)
@@ -122,9 +122,9 @@ class TaskNotices:
         self._runs = runs
         self._outbox = outbox
         self._outcomes = outcomes
-        events.subscribe(TaskSettled, self._settled)
+        events.subscribe(TaskSettled, self._notify_settled)
 
-    def _settled(self, settled: TaskSettled) -> None:
+    def _notify_settled(self, settled: TaskSettled) -> None:
         task = settled.task
         if not self._outcomes.task_ended(task):
             return

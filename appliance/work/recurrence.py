@@ -93,10 +93,10 @@ def once(at_ms: int, zone: str = LOCAL) -> Rule:
 
 def cadence(step: str, first_ms: int, jitter_s: int = 0, zone: str = LOCAL) -> Rule:
     """A rule of calendar steps, `weekly` or `3 days`, from a first moment on, always so many seconds later."""
-    local = _local(first_ms, timezones.find(timezones.require(zone))).replace(tzinfo=None)
+    local = _local_time(first_ms, timezones.find(timezones.require(zone))).replace(tzinfo=None)
     later = f" +{jitter_s} s" if jitter_s else ""
     rule = Rule("cadence", f"{step} from {local.isoformat(timespec='seconds')}{later}", zone or LOCAL)
-    _cadence(rule.spec)
+    _parse_cadence(rule.spec)
     return rule
 
 
@@ -128,7 +128,7 @@ def made(kind: str, spec: str, zone: str = LOCAL, condition: str = "") -> Rule:
         elif kind == "once":
             at(rule)
         elif kind == "cadence":
-            _cadence(spec)
+            _parse_cadence(spec)
     except ValueError as error:
         raise BadInput(f"{kind} rule {spec!r}: {error}", hint=f"kinds are {', '.join(get_args(Kind))}") from None
     return rule
@@ -148,12 +148,12 @@ def after(rule: Rule, at_ms: int) -> int | None:
     BadInput for a rule that makes no sense, which only one that was changed behind our back does.
     """
     try:
-        return _after(rule, at_ms)
+        return _next_after(rule, at_ms)
     except (CronSimError, ValueError) as error:
         raise BadInput(f"{rule.kind} rule {rule.spec!r} makes no sense: {error}", hint="give the schedule another time") from None
 
 
-def _after(rule: Rule, at_ms: int) -> int | None:
+def _next_after(rule: Rule, at_ms: int) -> int | None:
     if rule.kind == "text":
         return None
     if rule.kind == "interval":
@@ -178,14 +178,14 @@ def upcoming(rule: Rule, at_ms: int, count: int = 5) -> list[int]:
 # -- inside -----------------------------------------------------------------------------------------
 
 
-def _local(at_ms: int, zone: object) -> datetime:
+def _local_time(at_ms: int, zone: object) -> datetime:
     """The local time of a moment, in whole milliseconds."""
     return datetime.fromtimestamp(at_ms // 1000, zone)  # type: ignore[arg-type]
 
 
 def _after_line(line: str, at_ms: int, zone: object) -> int | None:
     """When one cron line is due next. Behind a repeated hour cronsim may step back into it: such moments are passed over."""
-    start = _local(at_ms, zone)
+    start = _local_time(at_ms, zone)
     if start.year >= FAR_YEAR:
         return None
     for found in CronSim(line, start):
@@ -195,7 +195,7 @@ def _after_line(line: str, at_ms: int, zone: object) -> int | None:
     return None
 
 
-def _cadence(spec: str) -> tuple[int, str, datetime, int]:
+def _parse_cadence(spec: str) -> tuple[int, str, datetime, int]:
     """Count, unit, first local time and delay in seconds of a cadence."""
     found = CADENCE.fullmatch(spec)
     step = STEPS.get(found["word"]) if found and found["word"] else None
@@ -211,13 +211,13 @@ def _cadence(spec: str) -> tuple[int, str, datetime, int]:
 
 
 def _after_cadence(spec: str, at_ms: int, zone: object) -> int | None:
-    count, unit, first, jitter_s = _cadence(spec)
+    count, unit, first, jitter_s = _parse_cadence(spec)
     if unit == "hours":  # real ones, whatever the clocks show
         start_ms = int((first.replace(tzinfo=zone).timestamp() + jitter_s) * 1000)  # type: ignore[arg-type]
         step_ms = count * 3_600_000
         return start_ms + max(0, (at_ms - start_ms) // step_ms + 1) * step_ms
-    for number in _numbers(count, unit, first, _local(at_ms - jitter_s * 1000, zone).replace(tzinfo=None)):
-        local = _step(first, count * number, unit)
+    for number in _step_numbers(count, unit, first, _local_time(at_ms - jitter_s * 1000, zone).replace(tzinfo=None)):
+        local = _add_step(first, count * number, unit)
         if local.year >= FAR_YEAR:
             return None
         moment = int(local.replace(tzinfo=zone).timestamp() + jitter_s) * 1000  # type: ignore[arg-type]
@@ -226,14 +226,14 @@ def _after_cadence(spec: str, at_ms: int, zone: object) -> int | None:
     return None
 
 
-def _numbers(count: int, unit: str, first: datetime, now: datetime) -> Iterator[int]:
+def _step_numbers(count: int, unit: str, first: datetime, now: datetime) -> Iterator[int]:
     """The numbers of steps that may come next, from a little before `now` on."""
     days = {"hours": 1 / 24, "days": 1, "weeks": 7, "months": 31}[unit] * count
     start = max(0, int((now - first).total_seconds() / 86_400 / days) - 2)
     yield from range(start, start + 1000)
 
 
-def _step(first: datetime, count: int, unit: str) -> datetime:
+def _add_step(first: datetime, count: int, unit: str) -> datetime:
     if unit != "months":
         return first + timedelta(**{unit: count})
     month = first.month - 1 + count

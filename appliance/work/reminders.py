@@ -43,10 +43,10 @@ def split(said: str, now_ms: int, zone: str = LOCAL) -> tuple[str, str]:
 
     BadInput for a time that has passed, or that cannot be, and for one that would be another if it were spelled rightly.
     """
-    found = _split(said, now_ms, zone)
+    found = _split_reminder(said, now_ms, zone)
     meant = english_spelling.mended(said) if len(said.split()) <= MAX_MENDED else said
     if meant != said:
-        what, when = _split(meant, now_ms, zone)
+        what, when = _split_reminder(meant, now_ms, zone)
         if len(when.split()) > len(found[1].split()):
             raise BadInput(f"{said!r} says no time that is known", hint=f"did you mean: {f'{what} {when}'.strip()}")
     what, when = found
@@ -54,22 +54,22 @@ def split(said: str, now_ms: int, zone: str = LOCAL) -> tuple[str, str]:
     return found
 
 
-def _split(said: str, now_ms: int, zone: str) -> tuple[str, str]:
+def _split_reminder(said: str, now_ms: int, zone: str) -> tuple[str, str]:
     said = " ".join(said.split()).rstrip(" .!?")
     for pattern, what in ((WAKE, "wake up"), (ALARM, "")):
-        if (found := pattern.match(said)) and (when := _alarm(found, now_ms, zone)):
+        if (found := pattern.match(said)) and (when := _alarm_time(found, now_ms, zone)):
             return what or found["what"].lower(), when
     asked = ASKED.match(said)
     rest = said[asked.end() :] if asked else said
     if asked and not LINK.match(rest):
-        if (parted := _head(rest, now_ms, zone)) is not None:
+        if (parted := _split_head(rest, now_ms, zone)) is not None:
             what, when = parted
             is_early = "wake" in asked[0].lower() and HOUR.fullmatch(when)
             return what, f"{when} in the morning" if is_early else when
-    return _ends(LINK.sub("", rest), now_ms, zone)
+    return _split_ends(LINK.sub("", rest), now_ms, zone)
 
 
-def _head(said: str, now_ms: int, zone: str) -> tuple[str, str] | None:
+def _split_head(said: str, now_ms: int, zone: str) -> tuple[str, str] | None:
     """The time right behind "remind me": as much of it as is one, before "to", "of" and the like; None when it stands elsewhere."""
     if said and english_rules.compiled(said, now_ms, zone) is not None:
         return "", said
@@ -83,10 +83,10 @@ def _head(said: str, now_ms: int, zone: str) -> tuple[str, str] | None:
     return None
 
 
-def _ends(said: str, now_ms: int, zone: str) -> tuple[str, str]:
+def _split_ends(said: str, now_ms: int, zone: str) -> tuple[str, str]:
     """The time at the end of a text, or at its beginning."""
     failure: BadInput | None = None
-    for what, when in _cuts(said):
+    for what, when in _possible_cuts(said):
         try:
             if english_rules.compiled(when, now_ms, zone) is not None and not RELATIVE.search(what):
                 return what, when
@@ -97,7 +97,7 @@ def _ends(said: str, now_ms: int, zone: str) -> tuple[str, str]:
     return said, ""
 
 
-def _cuts(said: str) -> Iterator[tuple[str, str]]:
+def _possible_cuts(said: str) -> Iterator[tuple[str, str]]:
     """What and when, the longest time first."""
     words = said.split(" ")
     count, most = len(words), min(len(words) - 1, MAX_WORDS)
@@ -119,7 +119,7 @@ def _has_condition(when: str, now_ms: int, zone: str) -> bool:
         return False
 
 
-def _alarm(found: "re.Match[str]", now_ms: int, zone: str) -> str:
+def _alarm_time(found: "re.Match[str]", now_ms: int, zone: str) -> str:
     """When an alarm is wanted; "" for never. For 10 minutes is in 10 minutes, at 7 in the morning."""
     when = found["when"].strip().removeprefix("for ").removeprefix("of ")
     early = (f"{when} in the morning", f"at {when} in the morning") if HOUR.fullmatch(when) else ()

@@ -29,9 +29,9 @@ def words(rule: Rule) -> str:
     elif rule.kind == "once":
         said = f"once, on {moment(recurrence.at(rule), rule.zone)}"
     elif rule.kind == "cadence":
-        said = _cadence(rule.spec)
+        said = _cadence_words(rule.spec)
     else:
-        said = _cron(rule.spec)
+        said = _cron_words(rule.spec)
     if rule.zone != LOCAL and rule.kind in ("cron", "cadence"):
         said += f" ({rule.zone})"
     return f"{said}, if a model judges so" if rule.condition else said
@@ -49,38 +49,38 @@ def span(seconds: int) -> str:
     return name if seconds == size else f"{seconds // size} {name}s"
 
 
-def _cadence(spec: str) -> str:
+def _cadence_words(spec: str) -> str:
     step, _, rest = spec.partition(" from ")
     first, _, jitter = rest.partition(" +")
     at = datetime.fromisoformat(first) + timedelta(seconds=int(jitter.partition(" ")[0] or 0))
     said = STEPS.get(step, step.removeprefix("1 "))
     if "hour" in said:
         return f"every {said}, at {at:%M} past"
-    day = f" on {at:%A}" if "week" in said else f" on the {_nth(at.day)}" if "month" in said else ""
+    day = f" on {at:%A}" if "week" in said else f" on the {_ordinal_word(at.day)}" if "month" in said else ""
     day = f" on {at.day} {MONTHS[at.month - 1]}" if "year" in said else day
     return f"every {said}{day} at {at:%H:%M}"
 
 
-def _cron(spec: str) -> str:
+def _cron_words(spec: str) -> str:
     """Lines that differ only in their times as one sentence."""
     found: dict[str, list[str]] = {}
     for line in spec.split(BETWEEN):
         minute, hour, date, month, day = line.split(" ")
-        days, times = _days(date, month, day), _times(minute, hour)
+        days, times = _days_words(date, month, day), _times_words(minute, hour)
         if days is None or times is None:
             return f"by cron: {spec}"
         found.setdefault(days, []).append(times)
-    return "; ".join(_sentence(times, days) for days, times in found.items())
+    return "; ".join(_build_sentence(times, days) for days, times in found.items())
 
 
-def _sentence(times: list[str], days: str) -> str:
+def _build_sentence(times: list[str], days: str) -> str:
     is_all_day = days == EVERY_DAY and all(one.startswith("every") and " from " not in one for one in times)
-    return _joined(times) if is_all_day else f"{_joined(times)} {days}"
+    return _join_words(times) if is_all_day else f"{_join_words(times)} {days}"
 
 
-def _times(minute: str, hour: str) -> str | None:
+def _times_words(minute: str, hour: str) -> str | None:
     """The time fields of a line; None where there are no plain words."""
-    minutes, hours = _numbers(minute, 0, 59), _numbers(hour, 0, 23)
+    minutes, hours = _parse_numbers(minute, 0, 59), _parse_numbers(hour, 0, 23)
     if minutes is None or hours is None:
         return None
     if minute == "*" and hour == "*":
@@ -88,13 +88,13 @@ def _times(minute: str, hour: str) -> str | None:
     if hour == "*":
         if minute.startswith("*/") and 60 % int(minute[2:]) == 0:
             return f"every {span(int(minute[2:]) * 60)}"
-        return f"every hour at {_joined([f'{m:02}' for m in minutes])} past"
+        return f"every hour at {_join_words([f'{m:02}' for m in minutes])} past"
     if len(minutes) * len(hours) <= MOST_TIMES:
-        return "at " + _joined([f"{h:02}:{m:02}" for h in hours for m in minutes])
-    return _regular(minutes, hours)
+        return "at " + _join_words([f"{h:02}:{m:02}" for h in hours for m in minutes])
+    return _regular_words(minutes, hours)
 
 
-def _regular(minutes: list[int], hours: list[int]) -> str | None:
+def _regular_words(minutes: list[int], hours: list[int]) -> str | None:
     """Times at the same distance from each other; None for others."""
     apart = {b - a for a, b in zip(hours, hours[1:], strict=False)}
     if len(minutes) == 1 and len(apart) == 1:
@@ -107,39 +107,39 @@ def _regular(minutes: list[int], hours: list[int]) -> str | None:
     return None
 
 
-def _days(date: str, month: str, day: str) -> str | None:
+def _days_words(date: str, month: str, day: str) -> str | None:
     """The date fields of a line; None where there are no plain words."""
-    months = _numbers(month, 1, 12)
+    months = _parse_numbers(month, 1, 12)
     if months is None or (date != "*" and day != "*"):
         return None
     said = EVERY_DAY
     if date != "*":
-        parts = [_date(part) for part in date.split(",")]
+        parts = [_date_words(part) for part in date.split(",")]
         if None in parts:
             return None
-        said = f"on the {_joined([part for part in parts if part])}" + (" of the month" if month == "*" else "")
+        said = f"on the {_join_words([part for part in parts if part])}" + (" of the month" if month == "*" else "")
     elif day != "*":
-        found = _weekdays(day)
+        found = _weekday_words(day)
         if found is None:
             return None
         said = found
-    return said if month == "*" else f"{said} {'of' if date != '*' else 'in'} {_joined([MONTHS[m - 1] for m in months])}"
+    return said if month == "*" else f"{said} {'of' if date != '*' else 'in'} {_join_words([MONTHS[m - 1] for m in months])}"
 
 
-def _date(part: str) -> str | None:
+def _date_words(part: str) -> str | None:
     special = {"L": "last day", "LW": "last weekday"}
-    return special.get(part) or (_nth(int(part)) if part.isdigit() else None)
+    return special.get(part) or (_ordinal_word(int(part)) if part.isdigit() else None)
 
 
-def _weekdays(day: str) -> str | None:
+def _weekday_words(day: str) -> str | None:
     if "#" in day or "L" in day:
         parts = []
         for part in day.split(","):
             if not part[0].isdigit() or not (part.endswith("L") or part[1:2] == "#"):
                 return None
             parts.append(f"{'last' if part.endswith('L') else ORDINALS[int(part[2])]} {DAYS[int(part[0]) % 7]}")
-        return f"on the {_joined(parts)} of the month"
-    numbers = _numbers(day, 0, 7)
+        return f"on the {_join_words(parts)} of the month"
+    numbers = _parse_numbers(day, 0, 7)
     if numbers is None:
         return None
     known = sorted({number % 7 for number in numbers})
@@ -147,10 +147,10 @@ def _weekdays(day: str) -> str | None:
         return "on weekdays"
     if known == [0, 6]:
         return "at weekends"
-    return "on " + _joined([f"{DAYS[number]}s" for number in (*(k for k in known if k), *(k for k in known if not k))])
+    return "on " + _join_words([f"{DAYS[number]}s" for number in (*(k for k in known if k), *(k for k in known if not k))])
 
 
-def _numbers(part: str, first: int, last: int) -> list[int] | None:
+def _parse_numbers(part: str, first: int, last: int) -> list[int] | None:
     """What a field of digits, ranges and steps holds; None for names and the rest."""
     found: set[int] = set()
     for one in part.split(","):
@@ -166,10 +166,10 @@ def _numbers(part: str, first: int, last: int) -> list[int] | None:
     return sorted(found)
 
 
-def _nth(number: int) -> str:
+def _ordinal_word(number: int) -> str:
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 
-def _joined(parts: list[str]) -> str:
+def _join_words(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

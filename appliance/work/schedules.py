@@ -185,7 +185,7 @@ class Schedules:
 
     def find(self, schedule: int) -> Schedule | None:
         row = self._store.row(f"{ROWS} WHERE id = ?", (schedule,))
-        return None if row is None else _schedule(row)
+        return None if row is None else _schedule_from_row(row)
 
     def get(self, schedule: int) -> Schedule:
         found = self.find(schedule)
@@ -195,7 +195,7 @@ class Schedules:
 
     def by_key(self, key: str) -> Schedule | None:
         found = self._store.row(f"{ROWS} WHERE key = ?", (key,))
-        return None if found is None else _schedule(found)
+        return None if found is None else _schedule_from_row(found)
 
     def listing(
         self,
@@ -219,7 +219,7 @@ class Schedules:
             f"ORDER BY {order}, id LIMIT ?5 OFFSET ?6",
             (person, act, type, is_enabled, limit, offset, name, prefix, status),
         )
-        return [_schedule(row) for row in rows]
+        return [_schedule_from_row(row) for row in rows]
 
     def count(self, person: str) -> int:
         """How many schedules of a person can still be due."""
@@ -230,7 +230,7 @@ class Schedules:
         rows = self._store.rows(
             f"{ROWS} WHERE {OPEN} AND (s.next_ms <= ? OR s.rule IS NOT {PRINT}) ORDER BY s.next_ms, created_ms, id", (now,)
         )
-        return [_schedule(row) for row in rows]
+        return [_schedule_from_row(row) for row in rows]
 
     def next_ms(self, but: Collection[int] = ()) -> int | None:
         """When something is due next, leaving out some; None for never. 0 when the state of one has to be mended first."""
@@ -249,7 +249,7 @@ class Schedules:
         """A new schedule; the one of the same key when there is one. BadInput for one that is never due."""
         now = now_ms() if now is None else now
         name = named(new.name)
-        first = self._first(new.rule, now) if new.first_ms is None else new.first_ms
+        first = self._first_due(new.rule, now) if new.first_ms is None else new.first_ms
         if first is None:
             raise BadInput(f"{new.frequency or new.rule.spec!r} is never due", hint="say a later time")
         with self._store.write(run=new.run, durable=True) as execute:
@@ -269,9 +269,9 @@ class Schedules:
                 rule.zone,
                 rule.condition,
             )
-            values = (*values, action.kind, _json(action.details), new.type, new.mode or MODES[new.type], int(new.is_enabled))
+            values = (*values, action.kind, _to_json(action.details), new.type, new.mode or MODES[new.type], int(new.is_enabled))
             values = (*values, new.person, new.context, new.session, new.source, new.role, notify.channel, int(notify.on_success))
-            values = (*values, int(notify.on_failure), _json(new.metadata), new.created_by, new.key or None, new.hash, now, now)
+            values = (*values, int(notify.on_failure), _to_json(new.metadata), new.created_by, new.key or None, new.hash, now, now)
             execute(f"INSERT INTO schedules ({COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
             self._set_state(schedule, rule, first, now)
         return self.get(schedule)
@@ -288,7 +288,7 @@ class Schedules:
             if rule != old.rule:
                 values |= asdict(rule)
             if "action" in given:
-                values |= {"act": given["action"].kind, "details": _json(given["action"].details)}
+                values |= {"act": given["action"].kind, "details": _to_json(given["action"].details)}
             values = {name: value for name, value in values.items() if value is not None}
             if not values:
                 return old
@@ -296,7 +296,7 @@ class Schedules:
             words = ", ".join(f"{name} = ?" for name in values)
             execute(f"UPDATE schedules SET {words} WHERE id = ?", (*values.values(), schedule))
             if rule != old.rule:
-                first = self._first(rule, now)
+                first = self._first_due(rule, now)
                 if first is None:
                     raise BadInput(f"{rule.spec!r} is never due", hint="say a later time")
                 self._set_state(schedule, rule, first, now)
@@ -312,7 +312,7 @@ class Schedules:
                 return old
             if is_enabled:
                 first = old.state.next_ms if old.rule.kind == "once" and old.state.halt != "completed" else None
-                first = first or self._first(old.rule, now)
+                first = first or self._first_due(old.rule, now)
                 if first is None:
                     raise Conflict(f"schedule {old.ref} was due once, and that has passed", hint="add a new one")
                 self._set_state(schedule, old.rule, first, now)
@@ -352,7 +352,7 @@ class Schedules:
                 (known.id, due_ms, now, self._process),
             )
             is_ahead = is_asked and (state.next_ms or 0) > now
-            following = state.next_ms if is_ahead else self._following(current.rule, due_ms, now, gates)
+            following = state.next_ms if is_ahead else self._following_due(current.rule, due_ms, now, gates)
             halt = state.halt if is_asked or current.rule.kind != "once" else "completed"
             if rows:
                 execute(
@@ -361,7 +361,7 @@ class Schedules:
                     (following, now, due_ms, halt, is_ahead, known.id),
                 )
             elif not is_asked:  # it happened already, before the clock was set back; what comes next may have not
-                following = self._unfired(current, due_ms, now, gates)
+                following = self._unfired_due(current, due_ms, now, gates)
                 sql = "UPDATE schedule_state SET next_ms = ?, halt = ?, counted_ms = ? WHERE id = ?"
                 execute(sql, (following, halt, now, known.id))
         return bool(rows)
@@ -418,7 +418,7 @@ class Schedules:
                 "VALUES (?, ?, ?, ?, 'not due', ?, ?) ON CONFLICT DO NOTHING",
                 (known.id, due_ms, now, self._process, why[:1000], now),
             )
-            self.release(known.id, next_ms=self._following(known.rule, due_ms, now, gates), said=why, now=now)
+            self.release(known.id, next_ms=self._following_due(known.rule, due_ms, now, gates), said=why, now=now)
             if known.rule.kind == "once":
                 execute("UPDATE schedule_state SET halt = 'completed' WHERE id = ?", (known.id,))
 
@@ -447,11 +447,11 @@ class Schedules:
         sql = f"{ROWS} WHERE {OPEN} AND (kind = 'text' OR s.rule IS NOT {PRINT} OR s.next_ms IS NULL OR s.counted_ms IS NULL "
         sql += "OR s.counted_ms > ?1 OR (?1 > ?2 AND (s.next_ms < ?2 OR s.counted_ms < ?2)))"
         wanted: list[tuple[Schedule, int | None]] = []
-        for one in map(_schedule, self._store.rows(sql, (now, CLOCKLESS_MS))):
+        for one in map(_schedule_from_row, self._store.rows(sql, (now, CLOCKLESS_MS))):
             try:
-                wanted.append((one, self._mended(one, now, gates, leapt_ms)))
+                wanted.append((one, self._corrected_due(one, now, gates, leapt_ms)))
             except BadInput as error:
-                self._complain(one, error, now)
+                self._warn_once(one, error, now)
         differs = [(one, at) for one, at in wanted if one.state.rule != one.rule.fingerprint or at != one.state.next_ms]
         count = len(differs)
         if wanted and (differs or self._store.row(f"SELECT 1 {FROM} WHERE {OPEN} AND s.counted_ms IS NULL LIMIT 1")):
@@ -478,12 +478,12 @@ class Schedules:
     # -- inside ---------------------------------------------------------------------------------------
 
     @staticmethod
-    def _first(rule: Rule, now: int) -> int | None:
+    def _first_due(rule: Rule, now: int) -> int | None:
         """When a new one is due first; a text is judged at once."""
         return now if rule.kind == "text" else recurrence.after(rule, now)
 
     @staticmethod
-    def _following(rule: Rule, due_ms: int, now: int, gates: Gates) -> int | None:
+    def _following_due(rule: Rule, due_ms: int, now: int, gates: Gates) -> int | None:
         """When it is due after this time: never in the past, however much was missed."""
         if rule.kind == "text":
             return now + gates.judge_ms
@@ -492,7 +492,7 @@ class Schedules:
             return due_ms + step_ms if due_ms <= now < due_ms + step_ms else now + step_ms
         return recurrence.after(rule, max(now, due_ms))
 
-    def _unfired(self, known: Schedule, due_ms: int, now: int, gates: Gates) -> int | None:
+    def _unfired_due(self, known: Schedule, due_ms: int, now: int, gates: Gates) -> int | None:
         """The first time after this one that was not fired yet, also when it has passed."""
         moment: int | None = due_ms
         while moment is not None:
@@ -510,7 +510,7 @@ class Schedules:
             return False
         return due_ms - state.last_due_ms >= gates.min_interval_ms - SLACK_MS
 
-    def _mended(self, one: Schedule, now: int, gates: Gates, leapt_ms: int) -> int | None:
+    def _corrected_due(self, one: Schedule, now: int, gates: Gates, leapt_ms: int) -> int | None:
         """When one should be due next, as the clock is now."""
         rule, known = one.rule, one.state.next_ms
         if rule.kind == "text":
@@ -524,7 +524,7 @@ class Schedules:
             return known + leapt_ms if known is not None and leapt_ms > 0 and rule.kind == "interval" else first
         return first if first is not None and known > first else known
 
-    def _complain(self, one: Schedule, error: BadInput, now: int) -> None:
+    def _warn_once(self, one: Schedule, error: BadInput, now: int) -> None:
         """One that makes no sense is left out with a warning, and kept as it is; once."""
         if one.state.next_ms is not None or not one.state.rule:
             LOG.error("schedule %s (%s) is left out: %s", one.ref, one.name, error)
@@ -564,7 +564,7 @@ def number(ref: str) -> int:
         raise NotFound(f"no schedule {ref!r}", hint="ids have 8 hex digits; owlbox schedule list shows them") from None
 
 
-def _schedule(row: Row) -> Schedule:
+def _schedule_from_row(row: Row) -> Schedule:
     names = COLUMNS.split(", ")
     values = dict(zip(names, row, strict=False))
     rule = Rule(*(values.pop(name) for name in ("kind", "spec", "zone", "condition")))
@@ -579,5 +579,5 @@ def _schedule(row: Row) -> Schedule:
     return Schedule(**values, rule=rule, action=action, notify=notify, state=State(**known))
 
 
-def _json(value: dict[str, Any]) -> str:
+def _to_json(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -144,7 +144,7 @@ class Tasks:
         self._store = store
         self._events = events or Events()
         self._passed = passed
-        self._events.subscribe(TaskDecided, self._decide)
+        self._events.subscribe(TaskDecided, self._record_decision)
         self._malformed: set[int] = set()  # rows that cannot be used, each reported once
 
     # -- reading ------------------------------------------------------------------------------------
@@ -155,9 +155,9 @@ class Tasks:
             row = self._store.row(f"SELECT {COLUMNS}, {LINKED} FROM tasks WHERE id = ?", (task,))
         except StoreError as error:
             if isinstance(error.__cause__, UnicodeDecodeError):
-                raise _nonsense(task, "a text is not UTF-8") from None
+                raise _malformed_error(task, "a text is not UTF-8") from None
             raise
-        return None if row is None else _task(row)
+        return None if row is None else _task_from_row(row)
 
     def get(self, task: int) -> Task:
         found = self.find(task)
@@ -176,7 +176,7 @@ class Tasks:
             "ORDER BY created_ms DESC, id DESC LIMIT ?4 OFFSET ?5",
             (status, priority, person, limit, offset),
         )
-        return self._sound(int(row[0]) for row in rows)
+        return self._valid_tasks(int(row[0]) for row in rows)
 
     def counts(self) -> dict[str, int]:
         """How many tasks there are in each state."""
@@ -190,7 +190,7 @@ class Tasks:
             "WHERE d.task = ? AND b.status = 'complete' AND t.person IN ('', b.person) ORDER BY d.id",
             (task,),
         )
-        return self._sound(int(row[0]) for row in rows)
+        return self._valid_tasks(int(row[0]) for row in rows)
 
     def blocking(self, task: int) -> list[int]:
         """The tasks that cannot begin before this one is complete."""
@@ -226,7 +226,7 @@ class Tasks:
             values = (*values, new.person, new.session, new.origin, new.key)
             marks = ", ".join("?" * 11)
             task = int(execute(f"INSERT INTO tasks ({columns}) VALUES ({marks}) RETURNING id", (*values, now, now))[0][0])
-            self._block(execute, task, blocked_by)
+            self._set_blockers(execute, task, blocked_by)
             made = self.get(task)
         self._passed(Step.TASK_ADDED)
         self._events.publish(TaskAdded(made))
@@ -259,7 +259,7 @@ class Tasks:
             words = ", ".join(f"{column} = ?" for column in changes)
             execute(f"UPDATE tasks SET {words} WHERE id = ?", (*changes.values(), task))
             if blocked_by is not None:
-                self._block(execute, task, numbers(blocked_by))
+                self._set_blockers(execute, task, numbers(blocked_by))
             changed = self.get(task)
         self._events.publish(TaskChanged(changed))
         return changed
@@ -278,9 +278,9 @@ class Tasks:
 
     def reset(self, task: int, *, run: str = "") -> Task:
         """Begin anew: pending whatever it was, without claim, reason and output; a worker that has it loses it."""
-        run = self._undoable(task, run)
+        run = self._undo_run(task, run)
         with self._store.write(run=run, durable=True) as execute:
-            self._undoable(task, run, is_begun=True)
+            self._undo_run(task, run, is_begun=True)
             before, now = self.get(task), now_ms()
             self._close_attempt(execute, task, "reset", now)
             execute(
@@ -294,11 +294,11 @@ class Tasks:
 
     def cancel(self, task: int, *, run: str = "") -> Task:
         """Give a task up: failed at once, or as soon as its worker has stopped; Conflict for one that has ended."""
-        run = self._undoable(task, run)
+        run = self._undo_run(task, run)
         with self._store.write(run=run, durable=True) as execute:
-            found = self._unended(task, run)
+            found = self._require_unended(task, run)
             if found.status != "in_progress":
-                return self._settle(execute, found, "failed", CANCELLED)
+                return self._settle_task(execute, found, "failed", CANCELLED)
             now = now_ms()
             execute("UPDATE tasks SET cancel_ms = COALESCE(cancel_ms, ?1), updated_ms = ?1 WHERE id = ?2", (now, task))
             found = self.get(task)
@@ -308,16 +308,16 @@ class Tasks:
     def complete(self, task: int, *, run: str = "") -> Task:
         """A person has done it: complete; Conflict for one that has ended or is being worked on."""
         with self._store.write(run=run, durable=True) as execute:
-            found = self._unended(task, run)
+            found = self._require_unended(task, run)
             if found.status == "in_progress":
                 raise Conflict(f"a worker is at task {task}", hint="wait for it, or cancel it")
-            return self._settle(execute, found, "complete", "")
+            return self._settle_task(execute, found, "complete", "")
 
     # -- what workers do ------------------------------------------------------------------------------
 
     def is_work(self, now: int | None = None) -> bool:
         """True when `claim` has something to do: a task that can begin, or one whose deadline has passed."""
-        return self._is_ready() or bool(self._overdue(now or now_ms()))
+        return self._is_ready() or bool(self._overdue_tasks(now or now_ms()))
 
     def claim(self, worker: str, only: int | None = None, now: int | None = None) -> Claim | None:
         """The most urgent, then oldest task that can begin, for this worker alone; None when there is none.
@@ -326,11 +326,11 @@ class Tasks:
         sense are left out with a warning.
         """
         at_ms = now_ms() if now is None else now
-        self._expire(at_ms)
+        self._expire_overdue(at_ms)
         while self._is_ready():
             try:
                 with self._store.write() as execute:
-                    claim = self._claim(execute, worker, only, at_ms)
+                    claim = self._claim_next(execute, worker, only, at_ms)
             except _Skipped:
                 continue
             if claim is not None:
@@ -341,21 +341,21 @@ class Tasks:
     def attach(self, claim: Claim, run: str) -> None:
         """Note in which thread the task is worked on; Conflict when the claim is lost."""
         with self._store.write() as execute:
-            self._require(claim)
+            self._require_held(claim)
             execute("UPDATE task_attempts SET run = ? WHERE task = ? AND number = ?", (run, claim.task.id, claim.number))
 
     def holds(self, claim: Claim) -> bool:
         """True while the worker still has the task."""
-        return self._held(claim) is not None
+        return self._find_held(claim) is not None
 
     def finish(self, claim: Claim, status: Literal["complete", "failed", "waiting"], text: str) -> Task:
         """The task's end, or what it waits for; Conflict when the claim is lost."""
         with self._store.write(durable=True) as execute:
-            done = self._settle(execute, self._require(claim), status, text[:MAX_TEXT])
+            done = self._settle_task(execute, self._require_held(claim), status, text[:MAX_TEXT])
         self._passed(Step.TASK_SETTLED)
         return done
 
-    def _decide(self, decided: TaskDecided) -> None:
+    def _record_decision(self, decided: TaskDecided) -> None:
         decided.is_found = self.decided(decided.run, decided.failure)
 
     def decided(self, run: str, failure: str = "") -> bool:
@@ -365,7 +365,7 @@ class Tasks:
             rows = execute(f"SELECT id FROM tasks t WHERE status = 'waiting' AND EXISTS ({last})", (run,))
             for (task,) in rows:
                 if failure:
-                    self._settle(execute, self.get(task), "failed", failure)
+                    self._settle_task(execute, self.get(task), "failed", failure)
                 else:
                     execute(f"UPDATE tasks SET {BACK}, updated_ms = ? WHERE id = ?", (now_ms(), task))
         return bool(rows)
@@ -384,16 +384,16 @@ class Tasks:
     def give_back(self, claim: Claim, why: str) -> bool:
         """Somebody else may do it, and it is nobody's fault: pending again. False when the claim is lost already."""
         with self._store.write(durable=True) as execute:
-            held = self._held(claim)
+            held = self._find_held(claim)
             if held is not None:
-                self._reopen(execute, held, why)
+                self._reopen_task(execute, held, why)
         return held is not None
 
     def release(self, worker: str, why: str) -> list[Task]:
         """The tasks of a worker that has died are pending again; one whose worker died three times waits for a person."""
         with self._store.write(durable=True) as execute:
             rows = execute("SELECT id FROM tasks WHERE claimed_by = ? AND status = 'in_progress' ORDER BY id", (worker,))
-            return [self._bereave(execute, task, why) for task in self._freed(execute, rows, why)]
+            return [self._release_dead(execute, task, why) for task in self._release_claimed(execute, rows, why)]
 
     def release_stale(self, before_ms: int, is_slow: Callable[[str], bool | None] = lambda worker: None) -> list[Task]:
         """Tasks claimed before a moment are pending again, as if their workers, which hang, had died.
@@ -408,11 +408,13 @@ class Tasks:
         if not stale(self._store.rows(claimed)):
             return []  # the usual case costs no write
         with self._store.write(durable=True) as execute:
-            return [self._bereave(execute, task, SLOW) for task in self._freed(execute, stale(execute(claimed)), SLOW)]
+            return [
+                self._release_dead(execute, task, SLOW) for task in self._release_claimed(execute, stale(execute(claimed)), SLOW)
+            ]
 
     # -- inside ---------------------------------------------------------------------------------------
 
-    def _undoable(self, task: int, run: str, is_begun: bool = False) -> str:
+    def _undo_run(self, task: int, run: str, is_begun: bool = False) -> str:
         """The run whose undo takes a change back: none for a task in progress, because a lost claim must never come back."""
         if not run or self.get(task).status != "in_progress":
             return run
@@ -420,57 +422,59 @@ class Tasks:
             raise Conflict(f"a worker has just begun with task {task}", hint="do it once more")
         return ""
 
-    def _unended(self, task: int, run: str) -> Task:
+    def _require_unended(self, task: int, run: str) -> Task:
         """A task that is still to be done; Conflict for one that has ended."""
-        self._undoable(task, run, is_begun=True)
+        self._undo_run(task, run, is_begun=True)
         if (found := self.get(task)).status in ("complete", "failed"):
             raise Conflict(f"task {task} is {found.status} already", hint=f"task {task} can be reset or deleted")
         return found
 
-    def _sound(self, tasks: Iterable[int]) -> list[Task]:
+    def _valid_tasks(self, tasks: Iterable[int]) -> list[Task]:
         """Those of the tasks that exist and make sense."""
         found = []
         for task in tasks:
             try:
                 found.append(self.find(task))
             except StoreError as error:
-                self._skip(task, error)
+                self._skip_task(task, error)
         return [task for task in found if task is not None]
 
-    def _freed(self, execute: Execute, rows: Iterable[Sequence[Any]], why: str) -> list[Task]:
+    def _release_claimed(self, execute: Execute, rows: Iterable[Sequence[Any]], why: str) -> list[Task]:
         """Those of the claimed tasks that make sense; the others are pending at once, or nobody could ever delete them."""
         ids = [int(row[0]) for row in rows]
-        found = self._sound(ids)
+        found = self._valid_tasks(ids)
         for task in set(ids).difference(one.id for one in found):
             self._close_attempt(execute, task, why, now_ms())
             execute(f"UPDATE tasks SET {BACK} WHERE id = ?", (task,))
         return found
 
-    def _skip(self, task: int, error: StoreError) -> None:
+    def _skip_task(self, task: int, error: StoreError) -> None:
         if task not in self._malformed:
             LOG.warning("task left out: %s", error)
             self._malformed.add(task)
 
-    def _usable(self) -> str:
+    def _valid_condition(self) -> str:
         """A condition that leaves out the rows known to make no sense."""
         return f"id NOT IN ({', '.join(map(str, sorted(self._malformed)))})" if self._malformed else "TRUE"
 
     def _is_ready(self) -> bool:
-        return self._store.row(f"SELECT 1 FROM tasks WHERE {READY} AND {self._usable()} LIMIT 1") is not None
+        return self._store.row(f"SELECT 1 FROM tasks WHERE {READY} AND {self._valid_condition()} LIMIT 1") is not None
 
-    def _overdue(self, at_ms: int) -> list[int]:
-        sql = f"SELECT id FROM tasks WHERE status = 'pending' AND deadline_ms <= ? AND {self._usable()} ORDER BY deadline_ms"
+    def _overdue_tasks(self, at_ms: int) -> list[int]:
+        sql = (
+            f"SELECT id FROM tasks WHERE status = 'pending' AND deadline_ms <= ? AND {self._valid_condition()} ORDER BY deadline_ms"
+        )
         return [int(row[0]) for row in self._store.rows(sql, (at_ms,))]
 
-    def _expire(self, at_ms: int) -> None:
-        if not self._overdue(at_ms):
+    def _expire_overdue(self, at_ms: int) -> None:
+        if not self._overdue_tasks(at_ms):
             return  # the usual case costs no write
         with self._store.write(durable=True) as execute:
-            for task in self._sound(self._overdue(at_ms)):
-                self._settle(execute, task, "failed", OVERDUE)
+            for task in self._valid_tasks(self._overdue_tasks(at_ms)):
+                self._settle_task(execute, task, "failed", OVERDUE)
 
-    def _claim(self, execute: Execute, worker: str, only: int | None, at_ms: int) -> Claim | None:
-        wanted = f"SELECT id FROM tasks WHERE {READY} AND {self._usable()} "
+    def _claim_next(self, execute: Execute, worker: str, only: int | None, at_ms: int) -> Claim | None:
+        wanted = f"SELECT id FROM tasks WHERE {READY} AND {self._valid_condition()} "
         wanted += f"ORDER BY {URGENCY}, id LIMIT 1" if only is None else f"AND id = {int(only)}"
         rows = execute(
             "UPDATE tasks SET status = 'in_progress', claimed_by = ?1, claimed_ms = ?2, updated_ms = ?2, attempts = attempts + 1, "
@@ -482,27 +486,27 @@ class Tasks:
         try:
             task = self.get(int(rows[0][0]))
         except StoreError as error:
-            self._skip(int(rows[0][0]), error)
+            self._skip_task(int(rows[0][0]), error)
             raise _Skipped from None
         sql = "INSERT INTO task_attempts (task, number, worker, started_ms) VALUES (?, ?, ?, ?)"
         execute(sql, (task.id, task.attempts, worker, at_ms))
         return Claim(task, worker, task.attempts)
 
-    def _held(self, claim: Claim) -> Task | None:
+    def _find_held(self, claim: Claim) -> Task | None:
         """The task as it is now, None when the claim is lost."""
         task = self.find(claim.task.id)
         is_held = task is not None and (task.status, task.claimed_by, task.attempts) == ("in_progress", claim.worker, claim.number)
         return task if is_held else None
 
-    def _require(self, claim: Claim) -> Task:
-        held = self._held(claim)
+    def _require_held(self, claim: Claim) -> Task:
+        held = self._find_held(claim)
         if held is None:
             now = self.find(claim.task.id)
             how = "it is gone" if now is None else f"it is {now.status}" + (" elsewhere" if now.status == "in_progress" else "")
             raise Conflict(f"task {claim.task.id} is not worked on here any more: {how}", hint="nothing was changed; stop here")
         return held
 
-    def _settle(self, execute: Execute, task: Task, status: Literal["complete", "failed", "waiting"], text: str) -> Task:
+    def _settle_task(self, execute: Execute, task: Task, status: Literal["complete", "failed", "waiting"], text: str) -> Task:
         now, texts = now_ms(), {"output": "", "failure": "", "waiting_reason": "", TEXT_OF[status]: text}
         ended_ms = None if status == "waiting" else now
         execute(
@@ -516,24 +520,24 @@ class Tasks:
         self._events.publish(TaskSettled(done))
         return done
 
-    def _reopen(self, execute: Execute, task: Task, why: str, deaths: int = 0) -> Task:
+    def _reopen_task(self, execute: Execute, task: Task, why: str, deaths: int = 0) -> Task:
         """Pending again; a task that was to be cancelled is that now."""
         if task.cancel_ms is not None:
-            return self._settle(execute, task, "failed", CANCELLED)
+            return self._settle_task(execute, task, "failed", CANCELLED)
         now = now_ms()
         self._close_attempt(execute, task.id, why, now)
         execute(f"UPDATE tasks SET {BACK}, deaths = deaths + ?, updated_ms = ? WHERE id = ?", (deaths, now, task.id))
         return self.get(task.id)
 
-    def _bereave(self, execute: Execute, task: Task, why: str) -> Task:
+    def _release_dead(self, execute: Execute, task: Task, why: str) -> Task:
         """What becomes of a task whose worker died, or hangs. Whoever is idle is told: it looks by itself every five minutes."""
         self._store.after(lambda: self._events.publish(TaskChanged(task)))
-        task = self._reopen(execute, task, why, deaths=1)
+        task = self._reopen_task(execute, task, why, deaths=1)
         if task.status != "pending" or task.deaths < MAX_DEATHS:
             return task
         tries = [one for one in self.attempts(task.id) if one.ended_ms is not None][-MAX_DEATHS:]
         told = "; ".join(f"attempt {one.number}: {self._last_step(one.run)}, then {one.outcome}" for one in tries)
-        return self._settle(execute, task, "waiting", f"its worker died {task.deaths} times. {told}. Reset it to try again.")
+        return self._settle_task(execute, task, "waiting", f"its worker died {task.deaths} times. {told}. Reset it to try again.")
 
     def _last_step(self, run: str) -> str:
         """What a thread recorded last, in a few words."""
@@ -545,7 +549,7 @@ class Tasks:
     def _close_attempt(self, execute: Execute, task: int, outcome: str, at_ms: int) -> None:
         execute("UPDATE task_attempts SET outcome = ?, ended_ms = ? WHERE task = ? AND ended_ms IS NULL", (outcome, at_ms, task))
 
-    def _block(self, execute: Execute, task: int, blockers: Sequence[int]) -> None:
+    def _set_blockers(self, execute: Execute, task: int, blockers: Sequence[int]) -> None:
         """Let a task wait for exactly these; Conflict when it would wait for itself."""
         known = {int(row[0]) for row in execute("SELECT blocker FROM task_deps WHERE task = ?", (task,))}
         for blocker in sorted(known.difference(blockers)):
@@ -580,16 +584,16 @@ class _Skipped(Exception):
     """Leaves the transaction of a claim so that it is rolled back."""
 
 
-def _task(row: Sequence[Any]) -> Task:
+def _task_from_row(row: Sequence[Any]) -> Task:
     """A row as a task; StoreError when it makes no sense."""
     values = dict(zip(COLUMNS.split(", "), row, strict=False))
     refs = json.loads(values["context_ids"])
     if not isinstance(refs, list) or not all(isinstance(ref, str) for ref in refs):
-        raise _nonsense(values["id"], f"context_ids is {values['context_ids'][:100]}")
+        raise _malformed_error(values["id"], f"context_ids is {values['context_ids'][:100]}")
     if not values["name"].strip():
-        raise _nonsense(values["id"], "it has no name")
+        raise _malformed_error(values["id"], "it has no name")
     return Task(**{**values, "context_ids": tuple(refs)}, blocked_by=tuple(json.loads(row[-2])), run=row[-1] or "")
 
 
-def _nonsense(task: int, what: str) -> StoreError:
+def _malformed_error(task: int, what: str) -> StoreError:
     return StoreError(f"task {task} is malformed: {what}", hint=f"owlbox task delete {task}, then add it anew")

@@ -164,8 +164,8 @@ class Ticks:
                 self._phases.say("evaluating-schedules")
                 self._schedules.round()
             if only is None:
-                self._resume()
-            did_work = self._work(worker, only)
+                self._resume_waiting()
+            did_work = self._work_once(worker, only)
         finally:
             spent_s = monotonic_s() - started_s
             self._phases.say("tick-end", f"#{self._number} {spent_s:.1f}s didWork={'true' if did_work else 'false'}")
@@ -216,7 +216,7 @@ class Ticks:
         """In the transaction that ends a loop: one of ours ends its task."""
         job = self._unsettled.get(stored.loop.id)
         if job is not None:
-            self._settle(job, stored.end)
+            self._settle_task(job, stored.end)
 
     # -- inside ---------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Ticks:
         for task in self._parts.tasks.release_stale(now_ms() - round(limit_s * 1000), is_slow):
             LOG.warning("task %d was claimed for too long and is %s again", task.id, task.status)
 
-    def _resume(self) -> None:
+    def _resume_waiting(self) -> None:
         """Tasks that took a more capable model are pending again once one can be asked."""
         if not any(NEEDS_MODEL in task.waiting_reason for task in self._parts.tasks.listing(status="waiting", limit=1000)):
             return
@@ -244,7 +244,7 @@ class Ticks:
     def _has_schedules(self, only: int | None) -> bool:
         return only is None and self._schedules.is_due()
 
-    def _work(self, worker: str, only: int | None) -> bool:
+    def _work_once(self, worker: str, only: int | None) -> bool:
         self._phases.say("claiming-task")
         if not self._is_due(only):
             return False
@@ -280,7 +280,7 @@ class Ticks:
     def _carry_out(self, claim: Claim, route: Route) -> None:
         loop, why, is_its_own = None, "internal error", True
         try:
-            loop = self._begin(claim, route)
+            loop = self._begin_loop(claim, route)
         except OwlError as error:
             why, is_its_own = error.message, not isinstance(error, Unavailable)
             if not isinstance(error, Conflict | NotFound):
@@ -300,7 +300,7 @@ class Ticks:
                 job.stop(STOPPED)
         self._passed(Step.TASK_ATTACHED)
         try:
-            self._answer(job)
+            self._answer_job(job)
         finally:
             with self._guard:
                 self._job = None
@@ -308,7 +308,7 @@ class Ticks:
     def _give_up(self, claim: Claim, why: str, is_its_own: bool) -> None:
         """A claim on which nothing was begun: pending again, failed when the task is to blame, time after time."""
         tasks = self._parts.tasks
-        if is_its_own and self._streak(claim, UNBEGUN) + 1 >= MAX_INTERRUPTIONS:
+        if is_its_own and self._count_streak(claim, UNBEGUN) + 1 >= MAX_INTERRUPTIONS:
             if tasks.holds(claim):
                 tasks.finish(claim, "failed", f"it {why}")
         else:
@@ -324,13 +324,13 @@ class Ticks:
             else:
                 self._unreturned.remove(give_up)
 
-    def _begin(self, claim: Claim, route: Route) -> Loop:
+    def _begin_loop(self, claim: Claim, route: Route) -> Loop:
         """The task's thread with its first message, begun: all of it, or nothing of it. One that was put down goes on."""
         parts, task = self._parts, claim.task
         for loop in parts.runs.queue(task.run) if task.run else ():
             if loop.seq == 1 and loop.status == WAITING:  # what it waited for is decided
                 with parts.store.write(durable=True):
-                    parts.runs.open_session(loop.session, task.person, self._context(task.person, task.session))
+                    parts.runs.open_session(loop.session, task.person, self._owning_context(task.person, task.session))
                     parts.tasks.attach(claim, loop.run)
                     parts.runs.start_loop(loop.id)
                     return parts.runs.loop(loop.id)
@@ -338,7 +338,7 @@ class Ticks:
         relevant = parts.packets.relevant(f"{task.name} {task.description}"[:2000])
         session, correlation = f"{CHANNEL}:{task.id}", log.correlation()
         with parts.store.write(durable=True):
-            parts.runs.open_session(session, task.person, self._context(task.person, task.session))
+            parts.runs.open_session(session, task.person, self._owning_context(task.person, task.session))
             run = parts.runs.begin(session, "tick", title=f"Working: {task.name}", task=task.id)
             self.events.publish(TaskRunBegun(run.id, task, relevant))
             given: dict[str, Any] | None = {"relevant": relevant} if relevant else None
@@ -350,7 +350,7 @@ class Ticks:
             parts.runs.start_loop(loop_id)
             return parts.runs.loop(loop_id)
 
-    def _context(self, person: str, session: str) -> str:
+    def _owning_context(self, person: str, session: str) -> str:
         """Whose task it is: the person's or group's in whose conversation it was asked for."""
         try:
             found = self._parts.runs.session(session) if session else {}
@@ -358,7 +358,7 @@ class Ticks:
             found = {}
         return str(found.get("context") or f"user:{person}")
 
-    def _answer(self, job: Job) -> None:
+    def _answer_job(self, job: Job) -> None:
         parts, pace = self._parts, self._pace()
         limit_s = STALE_TICKS * pace.max_tick_s * MARGIN
         alarms = [self._alarms.after(limit_s, lambda: job.stop(f"it took longer than {limit_s:.0f} s (workers.max_tick_s)"))]
@@ -366,11 +366,11 @@ class Ticks:
             left_s = max(0.0, (deadline_ms - now_ms()) / 1000)
             alarms.append(self._alarms.after(left_s, lambda: job.stop("its deadline passed")))
         told = parts.loops.feed.subscribe(job.loop.id)
-        listener = threading.Thread(target=self._show, args=(told,), name="phases", daemon=True)
+        listener = threading.Thread(target=self._show_events, args=(told,), name="phases", daemon=True)
         listener.start()
         end = UNKNOWN
         try:
-            end = parts.loops.answer(job.loop, job.cancel, self._role(pace.max_turns))
+            end = parts.loops.answer(job.loop, job.cancel, self._task_role(pace.max_turns))
         finally:
             for alarm in alarms:
                 self._alarms.cancel(alarm)
@@ -382,13 +382,13 @@ class Ticks:
             if end.status == PROPOSED:
                 self.events.publish(LoopPaused(job.loop.run))
 
-    def _role(self, turns: int) -> Role:
+    def _task_role(self, turns: int) -> Role:
         """As whom a task is done."""
         if self._parts.roles is not None:
             return self._parts.roles.queue(turns)
         return Role(WORKER, max_turns=turns, is_background=True, menu=WORKER)
 
-    def _show(self, told: Subscription) -> None:
+    def _show_events(self, told: Subscription) -> None:
         try:
             for item in told:
                 self._phases.show(item)
@@ -400,17 +400,17 @@ class Ticks:
         try:
             if self._parts.tasks.holds(job.claim):
                 with self._parts.store.write(durable=True):
-                    self._settle(job, job.end)
+                    self._settle_task(job, job.end)
             self._unsettled.pop(job.loop.id, None)
         except OwlError as error:
             LOG.error("the end of task %d is kept for later: %s", job.claim.task.id, error)
 
-    def _settle(self, job: Job, end: LoopEnded) -> None:
+    def _settle_task(self, job: Job, end: LoopEnded) -> None:
         """Record how the task stands, unless a tool has, or it is not ours any more. Call inside a transaction."""
         parts, claim = self._parts, job.claim
         try:
             if parts.tasks.holds(claim):
-                status, text = self._verdict(job, end)
+                status, text = self._decide_end(job, end)
                 if status == "pending":
                     parts.tasks.give_back(claim, text)
                 else:
@@ -429,7 +429,7 @@ class Ticks:
             pass  # its thread was deleted
         LOG.info("task %d: %s", claim.task.id, became, extra={"result": end.outcome, "run": job.loop.run})
 
-    def _verdict(self, job: Job, end: LoopEnded) -> tuple[Literal["pending", "complete", "failed", "waiting"], str]:
+    def _decide_end(self, job: Job, end: LoopEnded) -> tuple[Literal["pending", "complete", "failed", "waiting"], str]:
         """How a task ends whose model called no tool for that."""
         is_stopped = job.why == STOPPED or end.outcome == "stopped"
         if is_stopped and end.status != DONE:  # what was finished just in time need not be done twice
@@ -448,12 +448,12 @@ class Ticks:
             return "pending", f"{WAITS}: {end.message}"
         if end.outcome in BLAMELESS:
             self.was_interrupted = True
-            if end.outcome in OURS or self._streak(job.claim, INTERRUPTED) + 1 < MAX_INTERRUPTIONS:
+            if end.outcome in OURS or self._count_streak(job.claim, INTERRUPTED) + 1 < MAX_INTERRUPTIONS:
                 return "pending", f"{INTERRUPTED}: {end.message or end.outcome}"
             return "failed", f"it was interrupted {MAX_INTERRUPTIONS} times, the last time: {end.message or end.outcome}"
         return "failed", end.message or end.outcome
 
-    def _streak(self, claim: Claim, how: str) -> int:
+    def _count_streak(self, claim: Claim, how: str) -> int:
         """How many attempts right before this one ended like that: the model's process gone, or never begun."""
         before = [one.outcome for one in self._parts.tasks.attempts(claim.task.id) if one.number < claim.number]
         return next((i for i, outcome in enumerate(reversed(before)) if not outcome.startswith(how)), len(before))

@@ -61,8 +61,8 @@ class Timekeeper:
     def look(self) -> float | None:
         """Fire what is due; for how long there is nothing to do then, None until somebody wakes us."""
         now = self._now()
-        self._settle(now)
-        self._firing.round(now, later=self._judge)
+        self._adjust_clock(now)
+        self._firing.round(now, later=self._start_judging)
         with self._lock:
             busy = frozenset(self._judging)
         next_ms = self._firing.schedules.next_ms(busy)
@@ -75,7 +75,7 @@ class Timekeeper:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _settle(self, now: int) -> None:
+    def _adjust_clock(self, now: int) -> None:
         """At the start, and after the clock was set: put right what does not fit it."""
         offset_ms = now - round(self._steady_s() * 1000)
         before_ms, self._offset_ms = self._offset_ms, offset_ms
@@ -95,14 +95,14 @@ class Timekeeper:
         if count:
             LOG.info("%d schedules were counted anew", count)
 
-    def _judge(self, known: Schedule) -> None:
+    def _start_judging(self, known: Schedule) -> None:
         with self._lock:
             if known.id in self._judging or self._rounds.is_closing:
                 return
             self._judging.add(known.id)
-            self._judges.submit(self._judged, known)
+            self._judges.submit(self._judge_schedule, known)
 
-    def _judged(self, known: Schedule) -> None:
+    def _judge_schedule(self, known: Schedule) -> None:
         try:
             self._firing.judge(known, self._now())
         except OwlError as error:

@@ -21,12 +21,12 @@ OFFSET = re.compile(r"([+-])(\d{2}):(\d{2})")
 
 def find(name: str) -> tzinfo:
     """The zone of a name; UTC for one that nobody knows."""
-    return _find(name) or UTC
+    return _find_zone(name) or UTC
 
 
 def is_known(name: str) -> bool:
     """Whether a name means a zone."""
-    return _find(name) is not None
+    return _find_zone(name) is not None
 
 
 def require(name: str) -> str:
@@ -37,9 +37,9 @@ def require(name: str) -> str:
     return name
 
 
-def _find(name: str) -> tzinfo | None:
+def _find_zone(name: str) -> tzinfo | None:
     if name in ("", LOCAL):
-        return _local()
+        return _local_zone()
     if name.upper() in ("UTC", "Z", "GMT"):
         return UTC
     if found := OFFSET.fullmatch(name):
@@ -48,24 +48,24 @@ def _find(name: str) -> tzinfo | None:
             return None
         span = timedelta(hours=hours, minutes=minutes)
         return timezone(-span if found[1] == "-" else span)
-    return _named(name)
+    return _load_zone(name)
 
 
-def _named(name: str) -> tzinfo | None:
+def _load_zone(name: str) -> tzinfo | None:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None  # OSError: a folder of the database, such as Europe
 
 
-def _local() -> tzinfo:
+def _local_zone() -> tzinfo:
     """The box's own zone, with its rules for summer time where they can be read."""
-    if (name := os.environ.get("TZ", "").removeprefix(":")) and (found := _named(name)) is not None:
+    if (name := os.environ.get("TZ", "").removeprefix(":")) and (found := _load_zone(name)) is not None:
         return found
     try:
         place = str(LOCALTIME.resolve(strict=True))
         _, is_named, name = place.partition("/zoneinfo/")
-        if is_named and (found := _named(name)) is not None:
+        if is_named and (found := _load_zone(name)) is not None:
             return found
         with LOCALTIME.open("rb") as file:
             return ZoneInfo.from_file(file)

@@ -79,7 +79,7 @@ class Shift:
         if self._post.mode == "once" and self._post.log is None and not self._ticks.is_due(self._post.task):
             # A timer may start us every minute: that leaves no trace while there is nothing to do.
             self._ended.set()
-            self._idle()
+            self._end_idle()
             return NOTHING
         # Before anybody can know of us, and for those who are told too late that we have left: an unhandled SIGUSR1
         # would end the process.
@@ -89,14 +89,14 @@ class Shift:
         self._signals = Signals((*ends, signal.SIGUSR1))
         pulse = self._roster.begin(self._post.id, self._post.mode, task=self._post.task, log=self._post.log)
         self._ticks.hold = pulse.hold
-        worker = threading.Thread(target=self._work, name="tick", daemon=True)
+        worker = threading.Thread(target=self._run_loop, name="tick", daemon=True)
         try:
             registered()
             LOG.info("worker %s works", self._post.id, extra={"mode": self._post.mode, "task": self._post.task})
             worker.start()
-            self._watch(pulse, grace_s)
+            self._watch_worker(pulse, grace_s)
         finally:
-            self._leave(pulse)
+            self._sign_off(pulse)
         return self._code
 
     @property
@@ -106,23 +106,23 @@ class Shift:
 
     # -- the main thread ------------------------------------------------------------------------------
 
-    def _watch(self, pulse: Pulse, grace_s: float) -> None:
+    def _watch_worker(self, pulse: Pulse, grace_s: float) -> None:
         assert self._signals is not None
         self._grace_s, due_s = grace_s, monotonic_s()
         while not self._ended.is_set() and (now_s := monotonic_s()) < self._stop_at_s:
             if now_s >= due_s:
-                self._guarded("beat", lambda: self._beat(pulse))
-                self._guarded("reap", self._reap)
+                self._run_guarded("beat", lambda: self._send_heartbeat(pulse))
+                self._run_guarded("reap", self._reap_workers)
                 pace = self._pace()
                 due_s = now_s + min(pace.heartbeat_s, pace.reap_interval_s if self._is_persistent() else pace.heartbeat_s)
             number = self._signals.wait(max(0.01, min(due_s, self._stop_at_s) - monotonic_s()))
             if number in ENDS and number is not None and not self._stop.is_set():
-                self._end(STOPPED, signal.Signals(number).name)
+                self._request_end(STOPPED, signal.Signals(number).name)
             elif number == signal.SIGUSR1:
-                self._guarded("look", self._ticks.look)
+                self._run_guarded("look", self._ticks.look)
                 self._wake.set()
 
-    def _beat(self, pulse: Pulse) -> None:
+    def _send_heartbeat(self, pulse: Pulse) -> None:
         """A sign of life: in memory, and in the row while a claim is held."""
         pulse.beat()
         if self._ticks.is_busy():
@@ -130,7 +130,7 @@ class Shift:
                 self._declared_dead()
             self._ticks.look()
 
-    def _reap(self) -> None:
+    def _reap_workers(self) -> None:
         """Only persistent workers look after the others (B-019)."""
         if not self._is_persistent() or monotonic_s() - self._reaped_s < self._pace().reap_interval_s:
             return
@@ -139,7 +139,7 @@ class Shift:
             self._runs.recover(lambda event: None)
             self._wake.set()
 
-    def _guarded(self, what: str, step: Callable[[], object]) -> None:
+    def _run_guarded(self, what: str, step: Callable[[], object]) -> None:
         """A busy database or a full disk must not end the worker."""
         try:
             step()
@@ -148,7 +148,7 @@ class Shift:
         except Exception:
             LOG.exception("%s failed", what)
 
-    def _end(self, why: str, reason: str) -> None:
+    def _request_end(self, why: str, reason: str) -> None:
         LOG.info("worker %s stops: %s", self._post.id, reason)
         self.reason, self._stop_at_s = reason, monotonic_s() + self._grace_s
         self._stop.set()
@@ -162,15 +162,15 @@ class Shift:
         if not self._stop.is_set():
             LOG.error("worker %s was taken for dead and ends", self._post.id)
             self._code = DECLARED_DEAD
-            self._end(LOST, "taken for dead")
+            self._request_end(LOST, "taken for dead")
 
-    def _leave(self, pulse: Pulse) -> None:
+    def _sign_off(self, pulse: Pulse) -> None:
         """Say that we have ended, unless we hold something still: then others find it when we are gone."""
         assert self._signals is not None
         if self.is_left_behind or self._ticks.is_busy():
             LOG.error("worker %s ends with a claim that could not be given back", self._post.id)
         else:
-            self._guarded("end", lambda: self._roster.end(self._post.id, "stopped", self.reason))
+            self._run_guarded("end", lambda: self._roster.end(self._post.id, "stopped", self.reason))
         pulse.end()
         if not self.is_left_behind:
             self._signals.close()
@@ -180,18 +180,18 @@ class Shift:
 
     # -- the thread that works --------------------------------------------------------------------------
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         assert self._signals is not None
         try:
             if self._is_persistent():
                 self._go_on()
             else:
-                self._once()
+                self._tick_once()
         finally:
             self._ended.set()
             self._signals.ring()
 
-    def _once(self) -> None:
+    def _tick_once(self) -> None:
         try:
             did_work = self._ticks.tick(self._post.id, self._post.task)
         except OwlError as error:
@@ -208,11 +208,11 @@ class Shift:
                 if self._ticks.failed is not None:
                     self.has_failed_task = True
                     self._code, self.reason = TASK_FAILED, f"task {self._ticks.failed} failed"
-                self._told()
+                self._publish_done()
             else:
-                self._idle()
+                self._end_idle()
 
-    def _idle(self) -> None:
+    def _end_idle(self) -> None:
         self._phases.note("nothing to do")
         self.reason = "there was nothing to do"
 
@@ -235,7 +235,7 @@ class Shift:
                 LOG.exception("the tick failed")
             if did_work:
                 self.did_work = True
-                self._told()
+                self._publish_done()
             if did_work and not trouble:
                 pause_s = 0.0
                 continue
@@ -245,9 +245,9 @@ class Shift:
                 pause_s = min(interval_s, max(RETRY_S, pause_s * 2))
             else:
                 pause_s, is_second_look = 0.0, self._was_woken
-            self._sleep(pause_s or (min(interval_s, SECOND_LOOK_S) if is_second_look else interval_s))
+            self._sleep_until(pause_s or (min(interval_s, SECOND_LOOK_S) if is_second_look else interval_s))
 
-    def _sleep(self, pause_s: float) -> None:
+    def _sleep_until(self, pause_s: float) -> None:
         """Until it is time, or somebody says that there is something to do."""
         self._ticks.events.publish(WorkerIdle())
         if self._stop.is_set():
@@ -266,6 +266,6 @@ class Shift:
             self._declared_dead()
         return is_standing
 
-    def _told(self) -> None:
+    def _publish_done(self) -> None:
         """Others may go on with what has become possible, and letters may leave."""
-        self._guarded("tell", lambda: self._ticks.events.publish(WorkDone()))
+        self._run_guarded("tell", lambda: self._ticks.events.publish(WorkDone()))

@@ -66,13 +66,16 @@ class Crew:
         """Workers, newest first."""
         if status not in ("", RUNNING, STOPPED, DEAD):
             raise BadInput(f"status {status!r}", hint=f"use {RUNNING}, {STOPPED} or {DEAD}")
-        return [self._plain(worker) for worker in self._roster.listing(status, limit=limit, offset=offset)]
+        return [self._worker_data(worker) for worker in self._roster.listing(status, limit=limit, offset=offset)]
 
     @method("worker.view")
     def view(self, id: Named) -> dict[str, Any]:
         """One worker, with the tasks it holds in `claims`."""
         worker = self._roster.get(id)
-        return {**self._plain(worker), "claims": [{"task": t.id, "name": t.name, "run": t.run} for t in self._held(worker.id)]}
+        return {
+            **self._worker_data(worker),
+            "claims": [{"task": t.id, "name": t.name, "run": t.run} for t in self._held_tasks(worker.id)],
+        }
 
     def counts(self) -> dict[str, int]:
         """How many workers there are in each state, those that died unnoticed among the dead."""
@@ -134,7 +137,7 @@ class Crew:
                 words += [] if is_scheduling else ["--no-eval-schedules"]
                 child = subprocess.Popen(
                     [sys.executable, "-m", "appliance", "--home", str(self._home.root), "worker", "run", *words],
-                    env={**self._environment(), ID: worker, READY: str(mouth)},
+                    env={**self._child_environment(), ID: worker, READY: str(mouth)},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -147,7 +150,7 @@ class Crew:
             # Collected when it ends: a dead child that nobody waits for stays in the table of processes.
             threading.Thread(target=child.wait, name=f"worker-{child.pid}", daemon=True).start()
             try:
-                self._await(ear, path)
+                self._await_ready(ear, path)
             except Unavailable:
                 child.terminate()  # or it would work all the same, after we have said that it does not
                 raise
@@ -173,7 +176,7 @@ class Crew:
             # It ended without a word, or was gone already.
             self._give_back(worker, "stopped", "stopped")
         now = self._roster.get(worker.id)
-        return {**self._plain(now), "state": "stopping" if now.status == RUNNING else now.status}
+        return {**self._worker_data(now), "state": "stopping" if now.status == RUNNING else now.status}
 
     def kill(self, ref: str) -> dict[str, Any]:
         """End a worker at once. What it held is pending again, and that does not count as a death of the task's making."""
@@ -183,7 +186,7 @@ class Crew:
         while worker.is_alive() and monotonic_s() < end_s:
             sleep_s(0.02)
         self._give_back(worker, "dead", "killed on request")
-        return self._plain(self._roster.get(worker.id))
+        return self._worker_data(self._roster.get(worker.id))
 
     def wake(self) -> int:
         """Let idle workers look for work now; how many were told."""
@@ -201,7 +204,7 @@ class Crew:
         """Bury the dead and the silent, give back what they held, forget stopped ones of long ago; those buried."""
         settings = self._settings()
         # Nobody can be heard more often than they beat.
-        buried = self._bury(max(settings.dead_after_s, 2 * settings.heartbeat_s), now)
+        buried = self._remove_dead(max(settings.dead_after_s, 2 * settings.heartbeat_s), now)
         self._roster.prune(settings.stopped_retention_s, now)
         return buried
 
@@ -211,9 +214,9 @@ class Crew:
         Writes nothing when there are none.
         """
         self._roster.prune(self._settings().stopped_retention_s)
-        return self._bury(None, None)
+        return self._remove_dead(None, None)
 
-    def _bury(self, dead_after_s: float | None, now: int | None) -> list[Worker]:
+    def _remove_dead(self, dead_after_s: float | None, now: int | None) -> list[Worker]:
         buried = []
         for worker, why in self._roster.gone(dead_after_s, now):
             with self._store.write(durable=True):
@@ -231,10 +234,10 @@ class Crew:
     def _give_back(self, worker: Worker, status: Literal["stopped", "dead"], why: str) -> None:
         with self._store.write(durable=True):
             self._roster.end(worker.id, status, why)
-            for task in self._held(worker.id):
+            for task in self._held_tasks(worker.id):
                 self._tasks.give_back(Claim(task, worker.id, task.attempts), f"its worker was {why}")
 
-    def _held(self, worker: str) -> list[Task]:
+    def _held_tasks(self, worker: str) -> list[Task]:
         return [task for task in self._tasks.listing(status="in_progress", limit=10_000) if task.claimed_by == worker]
 
     def _require_running(self, ref: str) -> Worker:
@@ -245,7 +248,7 @@ class Crew:
             )
         return worker
 
-    def _plain(self, worker: Worker) -> dict[str, Any]:
+    def _worker_data(self, worker: Worker) -> dict[str, Any]:
         is_running = worker.status == RUNNING
         return {
             "id": worker.id,
@@ -262,12 +265,12 @@ class Crew:
             "reason": worker.reason,
         }
 
-    def _environment(self) -> dict[str, str]:
+    def _child_environment(self) -> dict[str, str]:
         """What a worker needs to know of our environment: nothing that was meant for this process alone."""
         private = (*sd_notify.PRIVATE, ID, READY, "OWLBOX_TOKEN", "OWLBOX_CHILD", "OWLBOX_PARENT", "OWLBOX_CONFIG")
         return {name: value for name, value in self._environ.items() if name not in private}
 
-    def _await(self, ear: int, log: Path) -> None:
+    def _await_ready(self, ear: int, log: Path) -> None:
         """Wait for a worker's word that it is registered; its last line of log when it ends before."""
         if select.select([ear], [], [], READY_S)[0] and os.read(ear, 1):
             return

@@ -39,11 +39,11 @@ class PhaseLog:
 
     def say(self, phase: str, text: str = "") -> None:
         """A phase with what belongs to it on one line."""
-        self._write(f"[[{phase}]] {' '.join(text.split())}".rstrip())
+        self._write_line(f"[[{phase}]] {' '.join(text.split())}".rstrip())
 
     def note(self, text: str) -> None:
         """A plain sentence."""
-        self._write(text)
+        self._write_line(text)
 
     def show(self, item: Shown) -> None:
         """A step of the model's work."""
@@ -54,11 +54,11 @@ class PhaseLog:
         elif item.kind == "tool_use":
             self.say("tool-call", f"{item.tool} {given(item)}")
         elif item.kind == "tool_result":
-            self.say("tool-result", _verdict(item))
+            self.say("tool-result", _result_word(item))
         elif item.outcome == "waiting":
             self.say("waiting", item.content)
 
-    def _write(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         data = f"{local_hms()} {self._clean(line)}\n".encode("utf-8", "backslashreplace")
         try:
             handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -98,32 +98,32 @@ class Screen:
 
     def note(self, text: str) -> None:
         """A plain sentence on a line of its own."""
-        self._line(text)
+        self._put_line(text)
 
     def show(self, item: Shown) -> None:
         """A step of the model's work."""
         if isinstance(item, Delta):
-            self._put(item.text)
+            self._put_text(item.text)
         elif isinstance(item, Event) and item.kind == "tool_use":
-            self._line(f"→ {item.tool} {given(item)}")
+            self._put_line(f"→ {item.tool} {given(item)}")
         elif isinstance(item, Event) and item.kind == "tool_result":
-            self._line(f"← {item.tool} {_verdict(item)}")
+            self._put_line(f"← {item.tool} {_result_word(item)}")
         elif isinstance(item, Event) and item.outcome == "waiting":
-            self._line(f"… {item.content}")
+            self._put_line(f"… {item.content}")
         elif isinstance(item, LoopEnded):
-            self._end()
+            self._end_line()
 
-    def _line(self, text: str) -> None:
-        self._end()
-        self._put(f"{text}\n")
+    def _put_line(self, text: str) -> None:
+        self._end_line()
+        self._put_text(f"{text}\n")
         self._is_open = False
 
-    def _end(self) -> None:
+    def _end_line(self) -> None:
         if self._is_open:
-            self._put("\n")
+            self._put_text("\n")
             self._is_open = False
 
-    def _put(self, text: str) -> None:
+    def _put_text(self, text: str) -> None:
         try:
             self._out.write(self._shown(text))
             self._out.flush()
@@ -148,5 +148,5 @@ def given(event: Event) -> str:
     return text if len(text) <= INPUT_CHARS else text[: INPUT_CHARS - 1] + "…"
 
 
-def _verdict(event: Event) -> str:
+def _result_word(event: Event) -> str:
     return f"{'ok' if event.status < 400 else 'err'} in {(event.duration_ms or 0) / 1000:.1f}s"

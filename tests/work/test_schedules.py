@@ -548,9 +548,9 @@ class Counting(Schedules):
 
     looked = 0
 
-    def _mended(self, *given: Any) -> int | None:
+    def _corrected_due(self, *given: Any) -> int | None:
         self.looked += 1
-        return super()._mended(*given)
+        return super()._corrected_due(*given)
 
 
 def test_of_many_schedules_only_those_that_may_be_wrong_are_counted_anew(desk: Desk) -> None:
