@@ -10,9 +10,9 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from appliance.cli import terminal
-from appliance.cli.connect import require_owner
-from appliance.cli.terminal import say, say_json
+from appliance.cli.console import terminal
+from appliance.cli.console.connect import require_owner
+from appliance.cli.console.terminal import say, say_json
 from appliance.runtime.paths import Home
 from appliance.service.restore import Change
 

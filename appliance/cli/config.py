@@ -7,8 +7,8 @@ import argparse
 import os
 from collections.abc import Callable
 
-from appliance.cli.connect import require_owner
-from appliance.cli.terminal import Table, show
+from appliance.cli.console.connect import require_owner
+from appliance.cli.console.terminal import Table, show
 from appliance.errors import BadInput, NotFound
 from appliance.runtime import config, config_edit
 from appliance.runtime.config_reference import toml

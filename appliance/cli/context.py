@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from appliance.cli import terminal, tool_command
-from appliance.cli.terminal import say, say_json
+from appliance.cli.console import terminal, tool_command
+from appliance.cli.console.terminal import say, say_json
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
 

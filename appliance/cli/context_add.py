@@ -15,9 +15,9 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from appliance.cli import terminal
-from appliance.cli.connect import Reach, reach
-from appliance.cli.terminal import say, say_json
+from appliance.cli.console import terminal
+from appliance.cli.console.connect import Reach, reach
+from appliance.cli.console.terminal import say, say_json
 from appliance.clock import new_id
 from appliance.errors import Cancelled
 from appliance.ingest.file_reader import Chosen, Gather, Item, Kept, Known, Rules, absolute

@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance.cli.terminal import say, show
-from appliance.cli.tool_command import once
+from appliance.cli.console.terminal import say, show
+from appliance.cli.console.tool_command import once
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 

@@ -4,8 +4,8 @@ import argparse
 import re
 from datetime import datetime
 
-from appliance.cli.connect import connected
-from appliance.cli.terminal import say, say_json, say_line, show
+from appliance.cli.console.connect import connected
+from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home

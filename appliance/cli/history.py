@@ -8,9 +8,9 @@ import argparse
 import sys
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.terminal import say, say_json, say_line
-from appliance.cli.tool_command import once
+from appliance.cli.console import terminal
+from appliance.cli.console.terminal import say, say_json, say_line
+from appliance.cli.console.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home

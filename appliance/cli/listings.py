@@ -9,10 +9,10 @@ import json
 import sys
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.connect import connected
-from appliance.cli.terminal import Table, say, say_json, say_line, show
-from appliance.cli.tool_command import once
+from appliance.cli.console import terminal
+from appliance.cli.console.connect import connected
+from appliance.cli.console.terminal import Table, say, say_json, say_line, show
+from appliance.cli.console.tool_command import once
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from appliance import __version__
-from appliance.cli import COMMANDS, listings, service, terminal, tool_command
-from appliance.cli.connect import Reach, connected, reach
-from appliance.cli.terminal import say, say_json
+from appliance.cli import COMMANDS, listings, service
+from appliance.cli.console import terminal, tool_command
+from appliance.cli.console.connect import Reach, connected, reach
+from appliance.cli.console.terminal import say, say_json
 from appliance.clock import new_id
 from appliance.errors import BadInput, Lost, OwlError
 from appliance.runtime import paths

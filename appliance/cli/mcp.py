@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.connect import connected
-from appliance.cli.terminal import say, say_json, say_line, show
-from appliance.cli.tool_command import once
+from appliance.cli.console import terminal
+from appliance.cli.console.connect import connected
+from appliance.cli.console.terminal import say, say_json, say_line, show
+from appliance.cli.console.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput, NotFound, OwlError, from_outcome
 from appliance.runtime.paths import Home

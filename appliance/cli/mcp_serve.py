@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.connect import reach
+from appliance.cli.console import terminal
+from appliance.cli.console.connect import reach
 from appliance.clock import CancelToken
 from appliance.errors import AlreadyRunning, BadInput, Cancelled, Lost, OwlError
 from appliance.mcp.protocol_server import MAX_LINE, Conversation

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.connect import connected, require_owner
-from appliance.cli.terminal import Table, say, say_json, say_line, show
+from appliance.cli.console import terminal
+from appliance.cli.console.connect import connected, require_owner
+from appliance.cli.console.terminal import Table, say, say_json, say_line, show
 from appliance.errors import Conflict, Lost, NotFound, OwlError
 from appliance.models import catalogue, gguf
 from appliance.models.catalogue import MB, Model

@@ -7,8 +7,8 @@ arguments and the home and returns the exit code, as in `cli.listings`.
 import argparse
 from collections.abc import Callable
 
-from appliance.cli.terminal import say, say_json, say_line, show
-from appliance.cli.tool_command import once
+from appliance.cli.console.terminal import say, say_json, say_line, show
+from appliance.cli.console.tool_command import once
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.terminal import say, say_json, say_line, show
-from appliance.cli.tool_command import once
+from appliance.cli.console import terminal
+from appliance.cli.console.terminal import say, say_json, say_line, show
+from appliance.cli.console.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
 from appliance.runtime.paths import Home

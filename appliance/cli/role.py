@@ -7,8 +7,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from appliance.cli.terminal import Table, say, say_json, say_line, show
-from appliance.cli.tool_command import once
+from appliance.cli.console.terminal import Table, say, say_json, say_line, show
+from appliance.cli.console.tool_command import once
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 

@@ -9,9 +9,9 @@ import os
 import sys
 from collections.abc import Callable
 
-from appliance.cli import terminal, tool_command
-from appliance.cli.connect import require_owner
-from appliance.cli.terminal import say, say_json, say_line
+from appliance.cli.console import terminal, tool_command
+from appliance.cli.console.connect import require_owner
+from appliance.cli.console.terminal import say, say_json, say_line
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

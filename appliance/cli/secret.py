@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.connect import Reach, connected
-from appliance.cli.terminal import say, say_json, say_line, show
-from appliance.cli.tool_command import once
+from appliance.cli.console import terminal
+from appliance.cli.console.connect import Reach, connected
+from appliance.cli.console.terminal import say, say_json, say_line, show
+from appliance.cli.console.tool_command import once
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.runtime.paths import Home

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.connect import connected, require_owner
-from appliance.cli.terminal import say_json, say_line, show
-from appliance.cli.tool_command import once
+from appliance.cli.console import terminal
+from appliance.cli.console.connect import connected, require_owner
+from appliance.cli.console.terminal import say_json, say_line, show
+from appliance.cli.console.tool_command import once
 from appliance.runtime.paths import Home
 
 TITLE = 40  # columns of a thread's title in `status`

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from appliance.cli import listings, terminal, tool_command
-from appliance.cli.connect import Reach, connected
-from appliance.cli.terminal import Table, say, say_json, say_line, show
+from appliance.cli import listings
+from appliance.cli.console import terminal, tool_command
+from appliance.cli.console.connect import Reach, connected
+from appliance.cli.console.terminal import Table, say, say_json, say_line, show
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

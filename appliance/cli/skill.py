@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.terminal import complain, say, say_json, say_line, show
-from appliance.cli.tool_command import once
+from appliance.cli.console.terminal import complain, say, say_json, say_line, show
+from appliance.cli.console.tool_command import once
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

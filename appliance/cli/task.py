@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from appliance.cli import terminal, tool_command
-from appliance.cli.connect import Reach, connected
-from appliance.cli.terminal import say, say_json, say_line, show
+from appliance.cli.console import terminal, tool_command
+from appliance.cli.console.connect import Reach, connected
+from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

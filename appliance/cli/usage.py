@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.cli import terminal
-from appliance.cli.terminal import Table, say, say_json, show
-from appliance.cli.tool_command import once
+from appliance.cli.console import terminal
+from appliance.cli.console.terminal import Table, say, say_json, show
+from appliance.cli.console.tool_command import once
 from appliance.clock import iso
 from appliance.runtime.paths import Home
 

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
-from appliance.cli import terminal
-from appliance.cli.connect import connected, refuse_root
-from appliance.cli.terminal import Table, say, say_json, show
-from appliance.cli.tool_command import once
+from appliance.cli.console import terminal
+from appliance.cli.console.connect import connected, refuse_root
+from appliance.cli.console.terminal import Table, say, say_json, show
+from appliance.cli.console.tool_command import once
 from appliance.errors import NotFound
 from appliance.runtime.paths import Home
 

@@ -10,7 +10,7 @@ from typing import TextIO
 import pytest
 from process import Box, a_box  # noqa: F401
 
-from appliance.cli import terminal
+from appliance.cli.console import terminal
 
 ID = "019ab2c4-0000-7000-8000-00000000000"
 HEADS = ["id", "state", "name"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from appliance.cli.connect import InProcess
+from appliance.cli.console.connect import InProcess
 from appliance.clock import now_ms
 from appliance.knowledge.views import Actor
 from appliance.runtime.paths import Home

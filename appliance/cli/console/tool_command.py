@@ -8,8 +8,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from appliance.cli.connect import Reach, connected
-from appliance.cli.terminal import show
+from appliance.cli.console.connect import Reach, connected
+from appliance.cli.console.terminal import show
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime.paths import Home
 
