@@ -45,7 +45,7 @@ class Subscription(Box[Shown]):
             if isinstance(item, LoopEnded) and item.status != PROPOSED:
                 return
 
-    def _add(self, item: Shown) -> None:
+    def _add_item(self, item: Shown) -> None:
         last = self._items[-1] if self._items else None
         if isinstance(item, Delta) and isinstance(last, Delta):
             self._items[-1] = Delta(last.text + item.text)

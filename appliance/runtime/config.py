@@ -39,12 +39,12 @@ def load(home: Home, environ: Mapping[str, str], *, path: Path | None = None) ->
     """The configuration of a home, or of a copy at `path`; ConfigError names the first key or variable that cannot be."""
     if why := trusted_files.problem(path or home.config, home=home.root):
         raise ConfigError(f"configuration is not taken: {why}", key=str(path or home.config))
-    raw = _read(path or home.config)
-    _expand(raw, "", environ)
-    origins = _override(raw, environ)
+    raw = _read_toml(path or home.config)
+    _expand_variables(raw, "", environ)
+    origins = _apply_overrides(raw, environ)
     config = _Reader(origins).table(raw, Config(), "")
     assert isinstance(config, Config)
-    _check(config)
+    _check_config(config)
     return config
 
 
@@ -54,15 +54,15 @@ class Live:
     def __init__(self, home: Home, environ: Mapping[str, str]) -> None:
         self._home = home
         self._environ = environ
-        self._seen = self._stamp()
+        self._seen = self._file_stamp()
         self.current = load(home, environ)
         self.built = self.current  # what the parts of this process were made with
 
     def reload(self) -> tuple[str, ...]:
         """Read again; the keys that differ from those in force until now, ConfigError for a bad file."""
-        self._seen = self._stamp()
+        self._seen = self._file_stamp()
         new = load(self._home, self._environ)
-        changed = tuple(_differences(self.current, new, ""))
+        changed = tuple(_walk_differences(self.current, new, ""))
         self.current = new
         return changed
 
@@ -72,9 +72,9 @@ class Live:
 
     def is_outdated(self) -> bool:
         """True when the file has changed since it was read last."""
-        return self._stamp() != self._seen
+        return self._file_stamp() != self._seen
 
-    def _stamp(self) -> tuple[int, int, int]:
+    def _file_stamp(self) -> tuple[int, int, int]:
         try:
             found = self._home.config.stat()
         except OSError:
@@ -83,7 +83,7 @@ class Live:
 
     def waiting(self) -> tuple[str, ...]:
         """Keys that were changed since the start and hold only after the next one."""
-        return tuple(key for key in _differences(self.built, self.current, "") if described(key).is_restart)
+        return tuple(key for key in _walk_differences(self.built, self.current, "") if described(key).is_restart)
 
 
 def described(key: str) -> About:
@@ -104,7 +104,7 @@ def described(key: str) -> About:
 def servers(raw: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, McpServer]:
     """Servers of tools that are written elsewhere, read and checked as `tools.mcp` is; ConfigError says what is wrong."""
     whole: dict[str, Any] = {"tools": {"mcp": dict(raw)}}
-    _expand(whole, "", environ)
+    _expand_variables(whole, "", environ)
     config = _Reader({}).table(whole, Config(), "")
     _check_tools(config)
     found: Mapping[str, McpServer] = config.tools.mcp
@@ -113,23 +113,23 @@ def servers(raw: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, 
 
 def typed(home: Home, key: str, text: str) -> tuple[tuple[str, ...], Any]:
     """Where a dotted key lies, names spelled as the file does, and the value that a text means for it."""
-    variable = _variable(key)
+    variable = _variable_of(key)
     try:
-        raw = _read(home.config)
-        (found,) = _override(raw, {variable: text})
+        raw = _read_toml(home.config)
+        (found,) = _apply_overrides(raw, {variable: text})
     except ConfigError as error:
         raise ConfigError(error.message.replace(f"{variable}: ", "").replace(variable, key), key=key, hint=error.hint) from None
-    return _place(raw, found)
+    return _locate_key(raw, found)
 
 
-def _place(raw: Mapping[str, Any], key: str) -> tuple[tuple[str, ...], Any]:
+def _locate_key(raw: Mapping[str, Any], key: str) -> tuple[tuple[str, ...], Any]:
     """The steps of a dotted key that is there, and its value; a name may hold dots itself."""
     for name, inner in raw.items():
         if key == name:
             return (name,), inner
         if key.startswith(f"{name}.") and isinstance(inner, Mapping):
             try:
-                rest, value = _place(inner, key[len(name) + 1 :])
+                rest, value = _locate_key(inner, key[len(name) + 1 :])
             except LookupError:
                 continue
             return (name, *rest), value
@@ -138,15 +138,15 @@ def _place(raw: Mapping[str, Any], key: str) -> tuple[tuple[str, ...], Any]:
 
 def listed(config: Config) -> Iterator[tuple[str, Any, bool, About]]:
     """Every key with its value, whether that differs from what holds without a file, and what is known of it; no secret."""
-    usual = {key: value for key, value, _, _ in _leaves(Config())}
-    for key, value, default, known in _leaves(config):
+    usual = {key: value for key, value, _, _ in _walk_keys(Config())}
+    for key, value, default, known in _walk_keys(config):
         is_hidden = known.is_secret and value and not (isinstance(value, str) and value.startswith("secret:"))
         yield key, "[hidden]" if is_hidden else value, value != usual.get(key, default), known
 
 
-def _leaves(config: Config) -> Iterator[tuple[str, Any, Any, About]]:
+def _walk_keys(config: Config) -> Iterator[tuple[str, Any, Any, About]]:
     """Every key with its value, the default of its field, and what is known of it."""
-    for key, table in _tables(config, ""):
+    for key, table in _tables_in(config, ""):
         for item in fields(table):
             value = vars(table)[item.name]
             entries = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
@@ -157,7 +157,7 @@ def _leaves(config: Config) -> Iterator[tuple[str, Any, Any, About]]:
 def secrets(config: Config) -> tuple[str, ...]:
     """Every secret value that stands in the configuration itself, for the log to hide."""
     found: list[str] = []
-    for _, table in _tables(config, ""):
+    for _, table in _tables_in(config, ""):
         for item in fields(table):
             value = vars(table)[item.name]
             if about(item).is_secret:
@@ -173,7 +173,7 @@ def not_used(config: Config) -> tuple[str, ...]:
 
 def _set_too_early(usual: Any, given: Any, key: str, is_later: bool) -> Iterator[str]:
     for item in fields(usual):
-        before, after, inner = vars(usual)[item.name], vars(given)[item.name], _join(key, item.name)
+        before, after, inner = vars(usual)[item.name], vars(given)[item.name], _join_key(key, item.name)
         is_late = is_later or about(item).is_later
         if is_dataclass(before):
             yield from _set_too_early(before, after, inner, is_late)
@@ -182,13 +182,13 @@ def _set_too_early(usual: Any, given: Any, key: str, is_later: bool) -> Iterator
         elif isinstance(after, Mapping):
             for name, entry in after.items():
                 if is_dataclass(entry) and not isinstance(entry, type):
-                    yield from _set_too_early(before.get(name, type(entry)()), entry, _join(inner, name), is_late)
+                    yield from _set_too_early(before.get(name, type(entry)()), entry, _join_key(inner, name), is_late)
 
 
 # -- the file -------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any]:
     """The file as TOML; empty when there is none."""
     try:
         # People write this file on any system: accept the byte order mark that Windows adds.
@@ -216,19 +216,19 @@ def _where_broken(path: Path, text: str, message: str) -> str:
     return f"{path}, line {line}, column {column}: {problem}"
 
 
-def _expand(node: Any, key: str, environ: Mapping[str, str]) -> Any:
+def _expand_variables(node: Any, key: str, environ: Mapping[str, str]) -> Any:
     """Replace ${NAME} in every text below a node; tables and lists are changed in place."""
     if isinstance(node, dict):
         for name in node:
-            node[name] = _expand(node[name], _join(key, name), environ)
+            node[name] = _expand_variables(node[name], _join_key(key, name), environ)
     elif isinstance(node, list):
-        node[:] = [_expand(item, f"{key}[{i}]", environ) for i, item in enumerate(node)]
+        node[:] = [_expand_variables(item, f"{key}[{i}]", environ) for i, item in enumerate(node)]
     elif isinstance(node, str):
-        return PLACEHOLDER.sub(lambda match: _lookup(match, key, environ), node)
+        return PLACEHOLDER.sub(lambda match: _expand_match(match, key, environ), node)
     return node
 
 
-def _lookup(match: re.Match[str], key: str, environ: Mapping[str, str]) -> str:
+def _expand_match(match: re.Match[str], key: str, environ: Mapping[str, str]) -> str:
     escaped, name, has_fallback, fallback = match.groups()
     if escaped:
         return match[0][1:]
@@ -244,38 +244,38 @@ def _lookup(match: re.Match[str], key: str, environ: Mapping[str, str]) -> str:
 # -- overrides ------------------------------------------------------------------------------------
 
 
-def _override(raw: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+def _apply_overrides(raw: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
     """Put OWLBOX__ variables into the tree, whole tables first; gives the variable behind each dotted key."""
     origins = {}
     for variable in sorted((v for v in environ if v.startswith(PREFIX)), key=lambda v: (v.count("__"), v)):
         table, kind, key = raw, Config, ""
         *steps, last = variable.removeprefix(PREFIX).lower().split("__")
         for step in steps:
-            name, kind = _step(table, kind, step, key, variable)
-            key = _join(key, name)
+            name, kind = _step_down(table, kind, step, key, variable)
+            key = _join_key(key, name)
             inner = table.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise ConfigError(f"{key} must be a table, not {type(inner).__name__}", key=key)
             table = inner
-        name, kind = _step(table, kind, last, key, variable)
+        name, kind = _step_down(table, kind, last, key, variable)
         table[name] = _from_text(environ[variable], kind, variable)
-        origins[_join(key, name)] = variable
+        origins[_join_key(key, name)] = variable
     return origins
 
 
-def _step(table: Mapping[str, Any], kind: Any, step: str, key: str, variable: str) -> tuple[str, Any]:
+def _step_down(table: Mapping[str, Any], kind: Any, step: str, key: str, variable: str) -> tuple[str, Any]:
     """One step down: the name as the file spells it, and the type of what is there."""
     if is_dataclass(kind):
         found, rest = {item.name: item.type for item in fields(kind)}, rest_of(kind)
-        if rest and (step == rest.name or step not in found) and _takes(rest, step):
+        if rest and (step == rest.name or step not in found) and _takes_name(rest, step):
             return step, get_args(rest.type)[1]
         if step not in found or (rest and step == rest.name):
-            hint = f"did you mean {_nearest(step, kind, key)}?"
-            raise ConfigError(f"{variable}: unknown key {_join(key, step)}", key=variable, hint=hint)
+            hint = f"did you mean {_nearest_key(step, kind, key)}?"
+            raise ConfigError(f"{variable}: unknown key {_join_key(key, step)}", key=variable, hint=hint)
         return step, found[step]
     if get_origin(kind) is Mapping:
         return next((name for name in table if name.lower() == step), step), get_args(kind)[1]
-    raise ConfigError(f"{variable}: {key} has no parts here", key=variable, hint=f"set it as a whole: {_variable(key)}")
+    raise ConfigError(f"{variable}: {key} has no parts here", key=variable, hint=f"set it as a whole: {_variable_of(key)}")
 
 
 def _from_text(text: str, kind: Any, variable: str) -> Any:
@@ -319,17 +319,17 @@ class _Reader:
     def table(self, raw: Any, base: Any, key: str) -> Any:
         """`base` with what the table says."""
         if not isinstance(raw, dict):
-            raise ConfigError(f"{self._named(key)} must be a table, not {type(raw).__name__}", key=key)
+            raise ConfigError(f"{self._name_key(key)} must be a table, not {type(raw).__name__}", key=key)
         items, rest = {item.name: item for item in fields(base)}, rest_of(base)
         changed, others = {}, {}
         for name, value in raw.items():
-            inner = _join(key, name)
-            if rest and (name == rest.name or name not in items) and _takes(rest, name):
+            inner = _join_key(key, name)
+            if rest and (name == rest.name or name not in items) and _takes_name(rest, name):
                 others[name] = value
                 continue
             if name not in items or items[name] is rest:
                 raise ConfigError(
-                    f"unknown key {self._named(inner)}", key=inner, hint=f"did you mean {_nearest(name, type(base), key)}?"
+                    f"unknown key {self._name_key(inner)}", key=inner, hint=f"did you mean {_nearest_key(name, type(base), key)}?"
                 )
             changed[name] = self.value(value, items[name].type, getattr(base, name), inner, about(items[name]))
         if rest and others:
@@ -345,76 +345,78 @@ class _Reader:
             return self.table(raw, base, key)
         if origin is tuple:
             if not isinstance(raw, list):
-                self._fail(key, raw, "a list", known)
+                self._fail_key(key, raw, "a list", known)
             start = args[0]() if is_dataclass(args[0]) and isinstance(args[0], type) else None
             return tuple(self.value(item, args[0], start, f"{key}[{i}]", known) for i, item in enumerate(raw))
         if origin is Mapping:
-            return self._names(raw, args[1], base, key, known)
-        return self._leaf(raw, args[0] if origin is UnionType else kind, key, known)
+            return self._read_names(raw, args[1], base, key, known)
+        return self._read_value(raw, args[0] if origin is UnionType else kind, key, known)
 
-    def _names(self, raw: Any, kind: Any, base: Mapping[str, Any], key: str, known: About) -> dict[str, Any]:
+    def _read_names(self, raw: Any, kind: Any, base: Mapping[str, Any], key: str, known: About) -> dict[str, Any]:
         """A table whose names people choose, laid over the entries that are built in."""
         if not isinstance(raw, dict):
-            self._fail(key, raw, "a table", known)
+            self._fail_key(key, raw, "a table", known)
         result = dict(base)
         for name, value in raw.items():
-            inner = _join(key, name)
+            inner = _join_key(key, name)
             if not (MODEL_NAME if kind is Price else NAME).fullmatch(name):
-                raise ConfigError(f"{self._named(inner)}: names have letters, digits, . _ and - only", key=inner)
+                raise ConfigError(f"{self._name_key(inner)}: names have letters, digits, . _ and - only", key=inner)
             start = result.get(name) or (kind() if is_dataclass(kind) and isinstance(kind, type) else None)
             result[name] = self.value(value, kind, start, inner, known)
         return result
 
-    def _leaf(self, raw: Any, kind: Any, key: str, known: About) -> Any:
+    def _read_value(self, raw: Any, kind: Any, key: str, known: About) -> Any:
         if kind is Any:
             return raw
         if allowed := known.choices or (get_args(kind) if get_origin(kind) is Literal else ()):
             if raw not in allowed:
                 close = get_close_matches(str(raw).lower(), allowed, 1)
                 hint = f'did you mean "{close[0]}"?' if close else ""
-                self._fail(key, raw, "one of " + ", ".join(f'"{word}"' for word in allowed), known, hint)
+                self._fail_key(key, raw, "one of " + ", ".join(f'"{word}"' for word in allowed), known, hint)
             return raw
         if kind is float and type(raw) is int:
             raw = float(raw)
         if type(raw) is not kind or (kind is float and not math.isfinite(raw)):
-            self._fail(key, raw, {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind], known)
+            self._fail_key(key, raw, {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind], known)
         if known.within and not known.within[0] <= raw <= known.within[1]:
-            self._fail(key, raw, f"between {known.within[0]:.10g} and {known.within[1]:.10g}", known)
+            self._fail_key(key, raw, f"between {known.within[0]:.10g} and {known.within[1]:.10g}", known)
         return raw
 
-    def _fail(self, key: str, raw: Any, expected: str, known: About, hint: str = "") -> NoReturn:
+    def _fail_key(self, key: str, raw: Any, expected: str, known: About, hint: str = "") -> NoReturn:
         shown = "[hidden]" if known.is_secret else repr(raw)[:80]
-        raise ConfigError(f"{self._named(key)} = {shown}: must be {expected}", key=key, hint=hint)
+        raise ConfigError(f"{self._name_key(key)} = {shown}: must be {expected}", key=key, hint=hint)
 
-    def _named(self, key: str) -> str:
+    def _name_key(self, key: str) -> str:
         """The key, with the variable that it came from."""
         variable = next((v for k, v in self.origins.items() if key == k or key.startswith((f"{k}.", f"{k}["))), "")
         return f"{key} (from {variable})" if variable else key
 
 
-def _nearest(name: str, cls: Any, key: str) -> str:
+def _nearest_key(name: str, cls: Any, key: str) -> str:
     """The known key that a wrong one most likely means: a sibling, the same name elsewhere, or the closest sibling."""
     rest = rest_of(cls)
     siblings = [item.name for item in fields(cls) if item is not rest] + list(about(rest).choices if rest else ())
     close = get_close_matches(name.lower(), siblings, 1)
     if not close:
-        same = [path for path, table in _tables(Config(), "") for item in fields(table) if item.name == name and item is not rest]
+        same = [
+            path for path, table in _tables_in(Config(), "") for item in fields(table) if item.name == name and item is not rest
+        ]
         if same:
-            return _join(same[0], name)
+            return _join_key(same[0], name)
         close = get_close_matches(name.lower(), siblings, 1, cutoff=0.0)
-    return _join(key, close[0])
+    return _join_key(key, close[0])
 
 
 # -- checks across keys ---------------------------------------------------------------------------
 
 
-def _check(config: Config) -> None:
+def _check_config(config: Config) -> None:
     """Everything that one key alone cannot show."""
-    for key, table in _tables(config, ""):
+    for key, table in _tables_in(config, ""):
         _check_needed(key, table)
     _check_models(config)
     for key, pool in _pools_named(config):
-        _require(not pool or pool in config.pools, key, pool, f"one of the pools {_list(config.pools)}")
+        _require(not pool or pool in config.pools, key, pool, f"one of the pools {_list_of(config.pools)}")
     _check_tools(config)
     _check_mounts(config)
     for key in ("active_from", "active_until"):
@@ -437,7 +439,7 @@ def _check_needed(key: str, table: Any) -> None:
         return
     for item in fields(table):
         if about(item).is_needed and getattr(table, item.name) == "":
-            _missing(_join(key, item.name), f"{key} is enabled" if hasattr(table, "enabled") else "")
+            _fail_missing(_join_key(key, item.name), f"{key} is enabled" if hasattr(table, "enabled") else "")
 
 
 def _check_models(config: Config) -> None:
@@ -447,13 +449,13 @@ def _check_models(config: Config) -> None:
     for name, provider in config.providers.items():
         _check_address(f"providers.{name}.base_url", provider.base_url)
         for i, other in enumerate(provider.fallback):
-            _require(other in config.providers, f"providers.{name}.fallback[{i}]", other, f"one of {_list(config.providers)}")
+            _require(other in config.providers, f"providers.{name}.fallback[{i}]", other, f"one of {_list_of(config.providers)}")
     known = (LOCAL, *config.providers)
     for name, route in config.routes.items():
-        _require(route.provider in known, f"routes.{name}.provider", route.provider, f"one of {_list(known)}")
+        _require(route.provider in known, f"routes.{name}.provider", route.provider, f"one of {_list_of(known)}")
         for i, other in enumerate(route.also):
             maker, _, model = other.partition("/")
-            _require(bool(model) and maker in known, f"routes.{name}.also[{i}]", other, f"provider/model ({_list(known)})")
+            _require(bool(model) and maker in known, f"routes.{name}.also[{i}]", other, f"provider/model ({_list_of(known)})")
     for pool, names in config.pools.items():
         _require(bool(names), f"pools.{pool}", [], "a list of at least one route")
     missing: dict[str, str] = {}
@@ -461,14 +463,14 @@ def _check_models(config: Config) -> None:
         table = config.routes.get(name)
         provider_name = table.provider if table else name.partition("/")[0]
         is_known = table is not None or name == LOCAL or ("/" in name and provider_name in known and not name.endswith("/"))
-        _require(is_known, key, name, f"a route ({_list((LOCAL, *config.routes))}) or provider/model ({_list(known)})")
+        _require(is_known, key, name, f"a route ({_list_of((LOCAL, *config.routes))}) or provider/model ({_list_of(known)})")
         used = config.providers.get(provider_name)
         if used and used.is_remote and not used.key:
             missing.setdefault(provider_name, f"providers.{provider_name}.key is missing: {key} names {name}")
     if missing:
         one = next(iter(missing))
         key = f"providers.{one}.key"
-        hint = f'in [providers.{one}]: key = "secret:llm/{one}", then owlbox secret set llm/{one}; or set {_variable(key)}'
+        hint = f'in [providers.{one}]: key = "secret:llm/{one}", then owlbox secret set llm/{one}; or set {_variable_of(key)}'
         raise ConfigError("; ".join(missing.values()), key=key, hint=hint)
 
 
@@ -490,9 +492,9 @@ def _pools_named(config: Config) -> Iterator[tuple[str, str]]:
 def _check_tools(config: Config) -> None:
     search = config.tools.web_search
     if search.enabled and search.provider == "brave" and not search.key:
-        _missing("tools.web_search.key", 'tools.web_search.provider is "brave"')
+        _fail_missing("tools.web_search.key", 'tools.web_search.provider is "brave"')
     if search.enabled and search.provider == "searxng" and not search.url:
-        _missing("tools.web_search.url", 'tools.web_search.provider is "searxng"')
+        _fail_missing("tools.web_search.url", 'tools.web_search.provider is "searxng"')
     _check_address("tools.web_search.url", search.url)
     for i, network in enumerate(config.tools.web.private_networks):
         _require(_is_network(network), f"tools.web.private_networks[{i}]", network, "a network such as 192.168.1.0/24")
@@ -502,12 +504,12 @@ def _check_tools(config: Config) -> None:
         transport = server.transport or ("http" if server.url and not server.command else "stdio")
         key = "command" if transport == "stdio" else "url"
         if not getattr(server, key):
-            _missing(f"tools.mcp.{name}.{key}", f'its transport is "{transport}"')
+            _fail_missing(f"tools.mcp.{name}.{key}", f'its transport is "{transport}"')
         _check_address(f"tools.mcp.{name}.url", server.url)
         _check_address(f"tools.mcp.{name}.issuer", server.issuer)
         for key in ("client_id", "client_secret"):
             if server.issuer and not getattr(server, key):
-                _missing(f"tools.mcp.{name}.{key}", f"tools.mcp.{name}.issuer is {server.issuer}")
+                _fail_missing(f"tools.mcp.{name}.{key}", f"tools.mcp.{name}.issuer is {server.issuer}")
 
 
 def _check_mounts(config: Config) -> None:
@@ -535,62 +537,62 @@ def _require(is_fine: bool, key: str, value: Any, expected: str) -> None:
         raise ConfigError(f"{key} = {value!r}: must be {expected}", key=key)
 
 
-def _missing(key: str, why: str) -> NoReturn:
+def _fail_missing(key: str, why: str) -> NoReturn:
     message = f"{key} is missing: {why}" if why else f"{key} is missing"
-    raise ConfigError(message, key=key, hint=f"set it in owlbox.toml, or set {_variable(key)}")
+    raise ConfigError(message, key=key, hint=f"set it in owlbox.toml, or set {_variable_of(key)}")
 
 
 # -- walking: by `vars`, so that looking a tree over does not count as using its keys ---------------
 
 
-def _tables(table: Any, key: str) -> Iterator[tuple[str, Any]]:
+def _tables_in(table: Any, key: str) -> Iterator[tuple[str, Any]]:
     """This table and every table below it, with dotted keys."""
     yield key, table
     for item in fields(table):
         value, inner = vars(table)[item.name], _named_in(key, item)
         if is_dataclass(value):
-            yield from _tables(value, inner)
+            yield from _tables_in(value, inner)
         elif isinstance(value, Mapping):
             for name, entry in value.items():
                 if is_dataclass(entry):
-                    yield from _tables(entry, _join(inner, name))
+                    yield from _tables_in(entry, _join_key(inner, name))
         elif isinstance(value, tuple):
             for i, entry in enumerate(value):
                 if is_dataclass(entry):
-                    yield from _tables(entry, f"{inner}[{i}]")
+                    yield from _tables_in(entry, f"{inner}[{i}]")
 
 
-def _differences(old: Any, new: Any, key: str) -> Iterator[str]:
+def _walk_differences(old: Any, new: Any, key: str) -> Iterator[str]:
     """Dotted keys whose values differ."""
     for item in fields(old):
         before, after, inner = vars(old)[item.name], vars(new)[item.name], _named_in(key, item)
         if before == after:
             continue
         if is_dataclass(before):
-            yield from _differences(before, after, inner)
+            yield from _walk_differences(before, after, inner)
         elif isinstance(before, Mapping):
             yield from (f"{inner}.{name}" for name in sorted({*before, *after}) if before.get(name) != after.get(name))
         else:
             yield inner
 
 
-def _takes(rest: Field[Any], name: str) -> bool:
+def _takes_name(rest: Field[Any], name: str) -> bool:
     """Whether a table takes a name that is no key of it."""
     return not about(rest).folder or name in about(rest).choices
 
 
 def _named_in(key: str, item: Field[Any]) -> str:
     """The dotted key of a field; of one for the rest of a table, the table's own."""
-    return key if about(item).is_rest else _join(key, item.name)
+    return key if about(item).is_rest else _join_key(key, item.name)
 
 
-def _list(names: Any) -> str:
+def _list_of(names: Any) -> str:
     return ", ".join(names)
 
 
-def _variable(key: str) -> str:
+def _variable_of(key: str) -> str:
     return PREFIX + key.upper().replace(".", "__")
 
 
-def _join(key: str, name: str) -> str:
+def _join_key(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name

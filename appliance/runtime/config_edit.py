@@ -70,7 +70,7 @@ def edited(old: str, place: Sequence[str], value: Any, wanted: dict[str, Any], p
         changed = document.as_string()
     except (TOMLKitError, ValueError):
         changed = old  # nothing is changed that is not understood
-    for new in _edits(old, changed, place, line, uncommented):
+    for new in _list_edits(old, changed, place, line, uncommented):
         if reads_as(new, wanted):
             return new
     text = f"{path} is written in a way that only a person can change"
@@ -93,7 +93,7 @@ def at(node: Any, place: Sequence[str]) -> Any:
     return node
 
 
-def _edits(old: str, changed: str, place: Sequence[str], line: str, uncommented: Callable[[str], str]) -> Iterator[str]:
+def _list_edits(old: str, changed: str, place: Sequence[str], line: str, uncommented: Callable[[str], str]) -> Iterator[str]:
     """The file with the line, in one way after another: the best first, and any of them may be wrong."""
     if at(tomllib.loads(old), place) is not None:
         yield changed

@@ -74,11 +74,11 @@ def reference() -> str:
     for table in tables(Config, ""):
         heading = f"[[{table.name}]]" if table.is_list else f"[{table.name}]"
         parts.append(f"## `{heading}`\n\n{table.doc}\n")
-        rows = [_row(table, item) for item in table.items]
+        rows = [_format_row(table, item) for item in table.items]
         if rows:
             parts.append("| key | type | default | meaning | stands for |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
         if table.presets:
-            lines = [f"- `{name}`: {_differences(preset)}" for name, preset in table.presets.items()]
+            lines = [f"- `{name}`: {_describe_preset(preset)}" for name, preset in table.presets.items()]
             parts.append("Built in:\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)
 
@@ -89,7 +89,7 @@ def default_toml() -> str:
     for table in tables(Config, ""):
         if "NAME" in table.name or table.is_list:
             continue
-        lines = [line for item in table.items if _is_shown(item, table) for line in _commented(item)]
+        lines = [line for item in table.items if _is_shown(item, table) for line in _comment_lines(item)]
         if lines:
             parts.append(f"[{table.name}]\n" + "\n".join(lines) + "\n")
     return "\n".join([*parts, EXAMPLES])
@@ -100,29 +100,29 @@ def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:
     for item in fields(cls):
         kind: Any = item.type
         name = f"{prefix}{item.name}"
-        inner = _inner(kind)
+        inner = _inner_type(kind)
         is_list = get_origin(kind) is tuple
         known = about(item).within_table(above)
         if is_dataclass(kind):
-            yield Table(name, cleandoc(kind.__doc__ or ""), _leaves(kind), {}, known=known)
+            yield Table(name, cleandoc(kind.__doc__ or ""), _plain_fields(kind), {}, known=known)
             yield from tables(kind, f"{name}.", known)
         elif is_dataclass(inner):
             presets = {} if is_list else default_of(item)
             heading = name if is_list else f"{prefix}NAME" if known.is_rest else f"{name}.NAME"
-            yield Table(heading, cleandoc(inner.__doc__ or ""), _leaves(inner), presets, is_list, known)
+            yield Table(heading, cleandoc(inner.__doc__ or ""), _plain_fields(inner), presets, is_list, known)
         elif cls is Config:
             yield Table(name, "Names chosen by you.", (item,), {}, known=known)
 
 
-def _inner(kind: Any) -> Any:
+def _inner_type(kind: Any) -> Any:
     """What a list or a table of named things holds; None for anything else."""
     origin = get_origin(kind)
     return get_args(kind)[0 if origin is tuple else 1] if origin in (tuple, Mapping) else None
 
 
-def _leaves(cls: Any) -> tuple[Field[Any], ...]:
+def _plain_fields(cls: Any) -> tuple[Field[Any], ...]:
     """The keys of a class that have no heading of their own."""
-    return tuple(item for item in fields(cls) if not is_dataclass(item.type) and not is_dataclass(_inner(item.type)))
+    return tuple(item for item in fields(cls) if not is_dataclass(item.type) and not is_dataclass(_inner_type(item.type)))
 
 
 def toml(value: Any) -> str:
@@ -139,7 +139,7 @@ def default_of(item: Field[Any]) -> Any:
     return item.default if item.default_factory is MISSING else item.default_factory()
 
 
-def _row(table: Table, item: Field[Any]) -> str:
+def _format_row(table: Table, item: Field[Any]) -> str:
     known = about(item)
     name = f"{table.name}.NAME" if table.name == item.name or known.is_rest else f"{table.name}.{item.name}"
     meaning = known.doc + (" *Needed.*" if known.is_needed else "")
@@ -148,10 +148,10 @@ def _row(table: Table, item: Field[Any]) -> str:
     meaning += " *After a restart.*" if waits.is_restart else " *By the next broker.*" if waits.is_broker else ""
     default = default_of(item)
     shown = "unset" if default is None else f"`{toml(default)}`"
-    return f"| `{name}` | {_type(item)} | {shown} | {meaning} | {known.seed} |"
+    return f"| `{name}` | {_describe_type(item)} | {shown} | {meaning} | {known.seed} |"
 
 
-def _type(item: Field[Any]) -> str:
+def _describe_type(item: Field[Any]) -> str:
     """What a person may write, with its range."""
     words = {bool: "true or false", int: "whole number", float: "number", str: "text", tuple[str, ...]: "list of text"}
     words[Any] = "any"
@@ -173,14 +173,14 @@ def _is_shown(item: Field[Any], table: Table) -> bool:
     return about(item).is_shown and not about(item).within_table(table.known).is_later
 
 
-def _commented(item: Field[Any]) -> list[str]:
+def _comment_lines(item: Field[Any]) -> list[str]:
     """A key as a line to uncomment; for a table of names, one line for each of its entries."""
     default, doc = default_of(item), about(item).doc.rstrip(".")
     values = default if isinstance(default, Mapping) else {item.name: default}
     return [f"#{name} = {toml(value)}{f'  # {doc}' if i == 0 else ''}" for i, (name, value) in enumerate(values.items())]
 
 
-def _differences(preset: Any) -> str:
+def _describe_preset(preset: Any) -> str:
     """What a built-in entry sets."""
     changed = [item.name for item in fields(preset) if getattr(preset, item.name) != default_of(item)]
     return ", ".join(f"{name} = `{toml(getattr(preset, name))}`" for name in changed) or "the values above"

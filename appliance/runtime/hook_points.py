@@ -41,7 +41,7 @@ class Moment(Struct, frozen=True):
     when: str
 
 
-def _all() -> tuple[Moment, ...]:
+def _list_moments() -> tuple[Moment, ...]:
     run = "Run"
     rows: tuple[tuple[str, Kind, str, str], ...] = (
         (PROJECT_STARTING, "event", "home", "a core begins, before anything is mended or read"),
@@ -88,7 +88,7 @@ def _all() -> tuple[Moment, ...]:
     return tuple(Moment(*row) for row in rows)
 
 
-MOMENTS = _all()
+MOMENTS = _list_moments()
 Change = Literal["created", "body", "attributes", "moved", "removed", "restored", "visibility", "status", "summary"]
 
 

@@ -48,20 +48,20 @@ class Hooks:
 
     def tell(self, name: str, *given: Any) -> None:
         """An event: every handler is called, what they return does not matter."""
-        for handler in self._of(name):
-            self._call(name, handler, given)
+        for handler in self._handlers_of(name):
+            self._call_handler(name, handler, given)
 
     def handle(self, name: str, *given: Any) -> bool:
         """A chain: handlers are called until one returns False; False when one did."""
-        return all(self._call(name, handler, given) is not False for handler in self._of(name))
+        return all(self._call_handler(name, handler, given) is not False for handler in self._handlers_of(name))
 
     def filter(self, name: str, value: T, *given: Any) -> T:
         """A value after every handler has had it and returned what it shall be, of its own type.
 
         One that raises, or returns something else, leaves it as it was; a list does for a tuple.
         """
-        for handler in self._of(name):
-            made = self._call(name, handler, (value, *given), otherwise=value)
+        for handler in self._handlers_of(name):
+            made = self._call_handler(name, handler, (value, *given), otherwise=value)
             if isinstance(value, tuple) and isinstance(made, list):
                 made = tuple(made)
             if isinstance(made, type(value)):
@@ -73,11 +73,11 @@ class Hooks:
                     self.failed(name, handler, TypeError(what))
         return value
 
-    def _of(self, name: str) -> list[Handler]:
+    def _handlers_of(self, name: str) -> list[Handler]:
         with self._guard:
             return [handler for _, handler in self._handlers.get(name, ())]
 
-    def _call(self, name: str, handler: Handler, given: tuple[Any, ...], otherwise: Any = None) -> Any:
+    def _call_handler(self, name: str, handler: Handler, given: tuple[Any, ...], otherwise: Any = None) -> Any:
         try:
             return handler(*given)
         except (Exception, SystemExit) as error:  # hook events are a boundary: one plugin ends nobody's turn, nor the core

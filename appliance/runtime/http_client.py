@@ -78,8 +78,8 @@ class HttpClient:
         """The answer once its headers have come, whatever its status; to be closed by the caller."""
         deadline.left_s()
         while True:
-            rested = self._take(request.target.origin, deadline)
-            line = rested or self._connected(request.target, deadline, judge)
+            rested = self._take_idle(request.target.origin, deadline)
+            line = rested or self._connect_line(request.target, deadline, judge)
             try:
                 return Answer(self, line, request.target, line.exchange(request))
             except HttpError as error:
@@ -106,7 +106,7 @@ class HttpClient:
                 return
         line.connection.close()
 
-    def _take(self, origin: str, deadline: Deadline) -> "_Line | None":
+    def _take_idle(self, origin: str, deadline: Deadline) -> "_Line | None":
         """A connection that rested, if it is still good: nothing has come on it unasked."""
         oldest_s = monotonic_s() - KEPT_S
         while True:
@@ -121,7 +121,7 @@ class HttpClient:
                 return line
             line.connection.close()
 
-    def _connected(self, target: Target, deadline: Deadline, judge: Judge | None) -> "_Line":
+    def _connect_line(self, target: Target, deadline: Deadline, judge: Judge | None) -> "_Line":
         """A new connection to the host itself or to its proxy, with TLS where it is wanted."""
         proxy = _Proxy.of(target) if self._is_proxied else None
         place = proxy.target if proxy else target
@@ -131,8 +131,8 @@ class HttpClient:
         watch = Watch(deadline)
         watch.allowed_bytes = HEADER_BYTES  # of a proxy
         is_secure = "https" in (target.scheme, place.scheme)
-        context = self._trust() if is_secure else None
-        connection = _connection(target, place, proxy, context)
+        context = self._trust_context() if is_secure else None
+        connection = _build_connection(target, place, proxy, context)
         connection.dial = lambda: dial(found, place.port, watch)
         try:
             told(target, "connect", connection.connect)
@@ -141,7 +141,7 @@ class HttpClient:
             raise
         return _Line(target.origin, connection, watch, proxy if target.scheme == "http" else None)
 
-    def _trust(self) -> "Context":
+    def _trust_context(self) -> "Context":
         with self._guard:
             if self._context is None:
                 self._context = trusting(self._authorities, only_these=self._only_these)
@@ -163,7 +163,7 @@ class Answer:
         self.status = response.status
         self.reason = response.reason or ""
         self.headers = {name.lower(): value for name, value in response.headers.items()}
-        self.mime, self.charset = _type(self.headers.get("content-type", ""))
+        self.mime, self.charset = _parse_type(self.headers.get("content-type", ""))
 
     def __enter__(self) -> "Answer":
         return self
@@ -262,7 +262,7 @@ class _Proxy:
         return cls(found, urllib3.make_headers(proxy_basic_auth=who) if parts.username else {})
 
 
-def _connection(target: Target, place: Target, proxy: _Proxy | None, context: Context | None) -> _Http | _Https:
+def _build_connection(target: Target, place: Target, proxy: _Proxy | None, context: Context | None) -> _Http | _Https:
     """What speaks to `place`, through a tunnel where that is a proxy and the target wants TLS."""
     if context is None:
         return _Http(place.host, place.port)
@@ -287,7 +287,7 @@ class _Line:
         """Send a request; its answer once the headers have come."""
         target, connection = request.target, self.connection
         given = {"Host": target.authority, **request.headers, **(self.proxy.headers if self.proxy else {})}
-        lines = {name: _line(value) for name, value in given.items()}
+        lines = {name: _header_line(value) for name, value in given.items()}
         where = target.url if self.proxy else target.path
         method = "GET" if request.body is None else "POST"
         self.watch.allowed_bytes = HEADER_BYTES
@@ -312,11 +312,11 @@ def told(target: Target, stage: HttpStage, act: Callable[[], T]) -> T:
     try:
         return act()
     except (OSError, ValueError, http.client.HTTPException, urllib3.exceptions.HTTPError) as error:
-        problem = _failure(target, stage, error)
+        problem = _explain_failure(target, stage, error)
     raise problem
 
 
-def _failure(target: Target, stage: HttpStage, error: Exception) -> HttpError:
+def _explain_failure(target: Target, stage: HttpStage, error: Exception) -> HttpError:
     """What a failure of the library means; its own text may hold a header of the request and is not shown."""
     inner = error.args[-1] if isinstance(error, urllib3.exceptions.HTTPError) and error.args else error
     place = target.origin
@@ -343,13 +343,13 @@ def _failure(target: Target, stage: HttpStage, error: Exception) -> HttpError:
     return HttpError(f"{place} cannot be asked: {type(inner).__name__}", stage="request", why=type(inner).__name__)
 
 
-def _line(value: str) -> str:
+def _header_line(value: str) -> str:
     """A header's value on one line, whatever a server or a configuration says."""
     plain = "".join(c for c in value if c >= " " and c != "\x7f")
     return plain.encode("latin-1", "replace").decode("latin-1")
 
 
-def _type(said: str) -> tuple[str, str]:
+def _parse_type(said: str) -> tuple[str, str]:
     """MIME type and charset, "" where nothing is said."""
     if not said:
         return "", ""
@@ -391,7 +391,7 @@ class _Unpacker:
             try:
                 part = self._inflate.decompress(data, CHUNK_BYTES)
             except zlib.error:
-                raise self._broken() from None
+                raise self._describe_broken() from None
             if part:
                 yield part
             data = self._inflate.unconsumed_tail or self._inflate.unused_data
@@ -401,7 +401,7 @@ class _Unpacker:
     def check_ended(self) -> None:
         """HttpError when the packed data were not whole."""
         if self._coding and not self._is_new and not self._inflate.eof:
-            raise self._broken()
+            raise self._describe_broken()
 
-    def _broken(self) -> HttpError:
+    def _describe_broken(self) -> HttpError:
         return HttpError(f"the answer of {self._target.origin} cannot be unpacked", stage="body", hint="ask another server")

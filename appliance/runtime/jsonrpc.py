@@ -90,9 +90,9 @@ def connect(path: str, timeout_s: float = 5.0) -> "Wire":
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # The kernel's own limit: with Python's, connecting fails at once while the server's queue of callers is full.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(timeout_s))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _pack_timeval(timeout_s))
         sock.connect(check_path(path))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _pack_timeval(0))
     except OSError as error:
         sock.close()
         raise Lost(f"nothing answers at {path}: {error.strerror or error}") from None
@@ -108,7 +108,7 @@ def connect(path: str, timeout_s: float = 5.0) -> "Wire":
     return wire
 
 
-def _timeval(seconds: float) -> bytes:
+def _pack_timeval(seconds: float) -> bytes:
     """A time as the kernel's struct timeval; 0 is no limit."""
     return struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
 
@@ -150,7 +150,7 @@ class Wire:
         """Send one frame whole; Lost when the other end is gone."""
         data = encode(frame)
         try:
-            with self._sending, self._used():
+            with self._sending, self._use_socket():
                 self.sock.sendall(data)
         except OSError as error:
             self.close()
@@ -159,7 +159,7 @@ class Wire:
     def wait_at_most(self, seconds: float) -> None:
         """How long `lines` waits from now on; on a wire that was closed meanwhile that says nothing, its end comes by itself."""
         try:
-            with self._used():
+            with self._use_socket():
                 self.sock.settimeout(seconds)
         except OSError as error:
             if error.errno != errno.EBADF:
@@ -185,7 +185,7 @@ class Wire:
                 self._skipped += len(self._buffer)
                 self._buffer.clear()
             try:
-                with self._used():
+                with self._use_socket():
                     data = self.sock.recv(65536)
             except TimeoutError:
                 raise
@@ -210,7 +210,7 @@ class Wire:
             self._let_go()
 
     @contextmanager
-    def _used(self) -> Iterator[None]:
+    def _use_socket(self) -> Iterator[None]:
         """Keeps the socket's number while a call is on its way into the kernel: another socket that got it would be waited for."""
         with self._guard:
             if self._is_closed:

@@ -75,7 +75,7 @@ class Mark(Struct, frozen=True):
         """The text without the secret."""
         at = text.find(self.head)
         while at >= 0:
-            if hmac.compare_digest(_digest(self.salt, text[at : at + self.chars]), self.digest):
+            if hmac.compare_digest(_digest_text(self.salt, text[at : at + self.chars]), self.digest):
                 text = text[:at] + HIDDEN + text[at + self.chars :]
                 at += len(HIDDEN) - 1
             at = text.find(self.head, at + 1)
@@ -84,12 +84,12 @@ class Mark(Struct, frozen=True):
 
 def marks(secret: str) -> list[Mark]:
     """What to find a secret by, as it is and as it would be quoted; nothing for one that is short enough to be guessed."""
-    forms = _spellings(secret) if len(secret) >= MARKED else ()
+    forms = _list_spellings(secret) if len(secret) >= MARKED else ()
     salted = [(form, os.urandom(16).hex()) for form in forms]
-    return [Mark(form[:HEAD], len(form), salt, _digest(salt, form)) for form, salt in salted]
+    return [Mark(form[:HEAD], len(form), salt, _digest_text(salt, form)) for form, salt in salted]
 
 
-def _digest(salt: str, text: str) -> str:
+def _digest_text(salt: str, text: str) -> str:
     return hashlib.sha256((salt + text).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -104,7 +104,7 @@ class Redactor:
 
     def add(self, *secrets: str) -> None:
         """Hide these values from now on, also escaped; values under 4 characters are too common to hide."""
-        spelled = {form for secret in secrets for form in _spellings(secret) if len(secret) >= 4}
+        spelled = {form for secret in secrets for form in _list_spellings(secret) if len(secret) >= 4}
         with self._guard:
             self._secrets = tuple(sorted({*self._secrets, *spelled}, key=len, reverse=True))
 
@@ -133,7 +133,7 @@ class Redactor:
         return value if isinstance(value, int | float) and clean == text else clean
 
 
-def _spellings(secret: str) -> set[str]:
+def _list_spellings(secret: str) -> set[str]:
     """A secret as it is and as JSON or Python would quote it."""
     return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
 
@@ -190,7 +190,7 @@ def start(process: str, folder: Path | None, level: str, redactor: Redactor, *, 
     root.propagate = False
     handler: logging.Handler | None = None
     if is_service:
-        handler = _journal(process)
+        handler = _journal_handler(process)
     if handler is None and folder is not None and not is_service:
         folder.mkdir(parents=True, exist_ok=True)
         handler = QuietFile(folder / f"{process}.log")
@@ -226,7 +226,7 @@ def without(handler: logging.Handler, names: Sequence[str]) -> None:
     handler.close()
 
 
-def _journal(process: str) -> logging.Handler | None:
+def _journal_handler(process: str) -> logging.Handler | None:
     try:
         from systemd import journal  # type: ignore[attr-defined,unused-ignore]
     except ImportError:

@@ -156,10 +156,10 @@ def find_core(home: Home, environ: Mapping[str, str]) -> Path:
     It may have been started with another XDG_RUNTIME_DIR than ours, which cron, su and ssh do not set.
     """
     path = core_socket(runtime_folder(home, environ))
-    return path if path.exists() else _told(home) or path
+    return path if path.exists() else _locked_socket(home) or path
 
 
-def _told(home: Home) -> Path | None:
+def _locked_socket(home: Home) -> Path | None:
     """The socket named in the lock file, None unless a core holds the lock now."""
     try:
         with open(home.lock, encoding="utf-8", errors="surrogateescape") as file:

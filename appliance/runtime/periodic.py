@@ -23,7 +23,7 @@ class Rounds:
         self._wake = threading.Condition()
         self._is_rung = False
         self.is_closing = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run_rounds, name=name, daemon=True)
 
     def start(self) -> None:
         """Look at once, and from then on."""
@@ -47,7 +47,7 @@ class Rounds:
         if self._thread.ident is not None:
             self._thread.join(max(0.0, limit_s))
 
-    def _run(self) -> None:
+    def _run_rounds(self) -> None:
         wait_s: float | None = None
         while True:
             with self._wake:

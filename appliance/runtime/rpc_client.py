@@ -81,9 +81,9 @@ class Client:
         if correlation:
             frame["correlation"] = correlation
         self._wire.send(frame)
-        forget = None if cancel is None else cancel.then(lambda: self._cancel(request_id))
+        forget = None if cancel is None else cancel.then(lambda: self._cancel_request(request_id))
         try:
-            return (yield from self._answers(method, request_id, deadline_s, idle))
+            return (yield from self._read_answers(method, request_id, deadline_s, idle))
         except Lost:
             if cancel is not None and cancel.is_set():
                 raise Cancelled("stopped; the other side had not answered yet") from None
@@ -93,7 +93,7 @@ class Client:
                 forget()
             self._stop_waiting()
 
-    def _answers(
+    def _read_answers(
         self, method: str, request_id: int, deadline_s: float | None, idle: tuple[float, Callable[[], None]] | None
     ) -> Generator[Notification, None, Any]:
         limit_s = self.timeout_s if deadline_s is None else deadline_s
@@ -126,7 +126,7 @@ class Client:
             elif answer.get("id") is None and "error" in answer:
                 jsonrpc.raise_error(answer["error"])  # not about our request: no room for us, or a frame it could not read
 
-    def _cancel(self, request_id: int) -> None:
+    def _cancel_request(self, request_id: int) -> None:
         """Ask the server to stop; hang up when it stays silent, for it may be hung itself."""
         try:
             self._wire.send({"jsonrpc": "2.0", "method": "cancel", "params": {"id": request_id}})

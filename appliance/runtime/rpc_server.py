@@ -91,14 +91,14 @@ class Call:
         if error is not None:
             frame = jsonrpc.error_frame(self.id, error, code)
         try:
-            self._send(frame)
+            self._send_frame(frame)
         except TooLarge as too_large:
-            self._send(jsonrpc.error_frame(self.id, too_large))
+            self._send_frame(jsonrpc.error_frame(self.id, too_large))
         except (TypeError, ValueError, RecursionError):
             LOG.exception("a result is not JSON")
-            self._send(jsonrpc.error_frame(self.id, OwlError("the result cannot be sent", hint="the log has the details")))
+            self._send_frame(jsonrpc.error_frame(self.id, OwlError("the result cannot be sent", hint="the log has the details")))
 
-    def _send(self, frame: dict[str, Any]) -> None:
+    def _send_frame(self, frame: dict[str, Any]) -> None:
         try:
             self.connection.wire.send(frame)
         except Lost:
@@ -169,15 +169,15 @@ class Listener:
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Offer a function under a name; Conflict when the name is taken."""
-        self._add(Method(getattr(function, "rpc", Mark(name)), function), name)
+        self._add_method(Method(getattr(function, "rpc", Mark(name)), function), name)
 
     def offer(self, *owners: object) -> None:
         """Offer every function that the owners marked with `@method`."""
         for owner in owners:
             for name, found in find_methods(owner).items():
-                self._add(found, name)
+                self._add_method(found, name)
 
-    def _add(self, found: Method, name: str) -> None:
+    def _add_method(self, found: Method, name: str) -> None:
         if name in self._methods or name in (*BEFORE_HELLO, "cancel"):
             raise Conflict(f"method {name} is offered twice")
         self._methods[name] = found
@@ -187,7 +187,7 @@ class Listener:
         knocks = select.poll()
         knocks.register(self.sock, select.POLLIN)
         knocks.register(self._ear, select.POLLIN)
-        threading.Thread(target=self._accept, args=(knocks,), name=f"{self.name}-accept", daemon=True).start()
+        threading.Thread(target=self._accept_connections, args=(knocks,), name=f"{self.name}-accept", daemon=True).start()
 
     def stop_accepting(self) -> None:
         """No new connections; running calls go on."""
@@ -218,7 +218,7 @@ class Listener:
             connection.wire.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _accept(self, knocks: select.poll) -> None:
+    def _accept_connections(self, knocks: select.poll) -> None:
         while True:
             if any(number == self._ear.fileno() for number, _ in knocks.poll()):
                 self._ear.close()
@@ -235,8 +235,8 @@ class Listener:
                 continue
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT_S.to_bytes(8, "little") + bytes(8))
             connection = Connection(Wire(sock))
-            is_admitted = self._admit(connection)
-            target = self._read if is_admitted else self._refuse
+            is_admitted = self._admit_connection(connection)
+            target = self._read_lines if is_admitted else self._refuse_connection
             if not is_admitted and not self._refusing.acquire(blocking=False):
                 connection.wire.close()
                 continue
@@ -244,12 +244,12 @@ class Listener:
                 threading.Thread(target=target, args=(connection,), name=f"{self.name}-read", daemon=True).start()
             except RuntimeError as error:  # no thread to be had: this caller is lost, the next one may be luckier
                 LOG.error("a caller of %s is turned away: %s", self.name, error)
-                self._forget(connection)
+                self._forget_connection(connection)
                 connection.wire.close()
                 if not is_admitted:
                     self._refusing.release()
 
-    def _admit(self, connection: Connection) -> bool:
+    def _admit_connection(self, connection: Connection) -> bool:
         """Give a caller a place, for a few seconds until it says hello; False when there is none."""
         uid = connection.peer.uid
         with self._guard:
@@ -267,15 +267,15 @@ class Listener:
 
     def _hang_up_on_silence(self, connection: Connection) -> None:
         if not connection.client:
-            self._note(connection, "?", "no hello")
+            self._log_request(connection, "?", "no hello")
             connection.wire.close()
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget_connection(self, connection: Connection) -> None:
         self._alarms.cancel(connection.greeting_alarm)
         with self._guard:
             self._connections.pop(connection, None)
 
-    def _refuse(self, connection: Connection) -> None:
+    def _refuse_connection(self, connection: Connection) -> None:
         """Say why and wait a moment for its first words: hanging up before they came would lose the reason."""
         full = Unavailable(f"{self._max_connections} clients are connected already", hint="close one and try again")
         try:
@@ -287,67 +287,67 @@ class Listener:
         connection.wire.close()
         self._refusing.release()
 
-    def _read(self, connection: Connection) -> None:
+    def _read_lines(self, connection: Connection) -> None:
         try:
             for line in connection.wire.lines():
                 if isinstance(line, TooLarge):
-                    self._note(connection, "?", line.outcome)
+                    self._log_request(connection, "?", line.outcome)
                     connection.wire.send(jsonrpc.error_frame(None, line, jsonrpc.INVALID_REQUEST))
                     continue
-                self._receive(connection, line)
+                self._receive_line(connection, line)
         except Lost:
             pass  # it hung up while we answered
         finally:
-            self._forget(connection)
+            self._forget_connection(connection)
             for call in list(connection.calls):
                 call.cancel.set()
             connection.wire.close()
 
-    def _receive(self, connection: Connection, line: bytes) -> None:
+    def _receive_line(self, connection: Connection, line: bytes) -> None:
         try:
             frame = jsonrpc.decode(line)
         except BadInput as error:
             code = jsonrpc.INVALID_REQUEST if "must be an object" in error.message else jsonrpc.PARSE_ERROR
-            self._note(connection, "?", error.outcome)
+            self._log_request(connection, "?", error.outcome)
             connection.wire.send(jsonrpc.error_frame(None, error, code))
             return
         request_id, name, params = frame.get("id"), frame.get("method"), frame.get("params", {})
         if not isinstance(name, str) or isinstance(request_id, bool) or not isinstance(request_id, str | int | None):
             bad = BadInput("request needs a method (text) and an id (text or integer)")
-            self._note(connection, name if isinstance(name, str) else "?", bad.outcome)
+            self._log_request(connection, name if isinstance(name, str) else "?", bad.outcome)
             connection.wire.send(jsonrpc.error_frame(None, bad, jsonrpc.INVALID_REQUEST))
             return
-        call = Call(connection, request_id, _correlation(frame))
+        call = Call(connection, request_id, _correlation_of(frame))
         if not isinstance(params, dict):
-            self._decline(call, name, BadInput(f"params must be an object, got {type(params).__name__}"))
+            self._decline_call(call, name, BadInput(f"params must be an object, got {type(params).__name__}"))
             return
         if name == "cancel":
             running = connection.find(params.get("id"))
             if running is not None:
                 running.cancel.set()
             with log.correlated(call.correlation):
-                self._note(connection, name, "ok")
+                self._log_request(connection, name, "ok")
             call.answer({"cancelled": running is not None})
             return
         if name in BEFORE_HELLO:
-            self._serve(call, name, params, None)
+            self._serve_call(call, name, params, None)
             return
         if connection.find(request_id) is not None:
-            self._decline(call, name, Conflict(f"id {request_id!r} is already in use on this connection"))
+            self._decline_call(call, name, Conflict(f"id {request_id!r} is already in use on this connection"))
             return
         try:
             limit_s = _limit_s(frame.get("deadline_s"), self._deadline_s)
         except BadInput as error:
-            self._decline(call, name, error)
+            self._decline_call(call, name, error)
             return
-        self._submit(call, name, params, limit_s)
+        self._submit_call(call, name, params, limit_s)
 
-    def _submit(self, call: Call, name: str, params: dict[str, Any], limit_s: float) -> None:
+    def _submit_call(self, call: Call, name: str, params: dict[str, Any], limit_s: float) -> None:
         """Serve in the pool, or in its own thread; the deadline counts from now, so that one which waits its turn ends too."""
 
         def expire() -> None:
             # In a thread of its own: sending to a caller that does not read would hold up every other alarm.
-            late = threading.Thread(target=self._expire, args=(call, name, limit_s), name=f"{self.name}-late", daemon=True)
+            late = threading.Thread(target=self._expire_call, args=(call, name, limit_s), name=f"{self.name}-late", daemon=True)
             try:
                 late.start()
             except RuntimeError as error:
@@ -364,11 +364,11 @@ class Listener:
         is_long = name in self._methods and self._methods[name].mark.is_long
         if is_long and not self._has_room(call):
             hint = "try again when one of them has ended"
-            self._decline(call, name, Busy(f"{self._max_long} long calls such as {name} are open already", hint=hint))
-            self._served()
+            self._decline_call(call, name, Busy(f"{self._max_long} long calls such as {name} are open already", hint=hint))
+            self._end_request()
             return
         if not is_long and not self._wait_for_turn(call):
-            self._served()
+            self._end_request()
             return
         call.connection.calls.add(call)
         alarm = self._alarms.after(limit_s, expire)
@@ -383,21 +383,21 @@ class Listener:
             call.connection.calls.discard(call)
             if is_long:
                 self._leave_room(call)
-            self._served()  # its turn ends when the pool, which keeps it, finds a thread
+            self._end_request()  # its turn ends when the pool, which keeps it, finds a thread
             why = "is shutting down" if self._is_closing else f"has no room: {error}"
-            self._decline(call, name, Unavailable(f"{self.name} {why}", hint="try again in a moment"))
+            self._decline_call(call, name, Unavailable(f"{self.name} {why}", hint="try again in a moment"))
 
     def _serve_long(self, call: Call, name: str, params: dict[str, Any], alarm: int) -> None:
         try:
-            self._serve(call, name, params, alarm)
+            self._serve_call(call, name, params, alarm)
         finally:
             self._leave_room(call)
 
     def _serve_quick(self, call: Call, name: str, params: dict[str, Any], alarm: int) -> None:
         try:
-            self._serve(call, name, params, alarm)
+            self._serve_call(call, name, params, alarm)
         finally:
-            for turns in self._turns(call):
+            for turns in self._turns_of(call):
                 turns.release()
 
     def _has_room(self, call: Call) -> bool:
@@ -416,14 +416,14 @@ class Listener:
         if call.uid not in self._owners:
             self._guests_long.release()
 
-    def _turns(self, call: Call) -> list[threading.Semaphore]:
+    def _turns_of(self, call: Call) -> list[threading.Semaphore]:
         """What a quick request waits for: one of its connection's turns, and one of those that others than owners share."""
         return [call.connection.served] if call.uid in self._owners else [call.connection.served, self._guests]
 
     def _wait_for_turn(self, call: Call) -> bool:
         """Read nothing more of this caller until the request can be served; False when we stop meanwhile."""
         taken: list[threading.Semaphore] = []
-        for turns in self._turns(call):
+        for turns in self._turns_of(call):
             while not turns.acquire(timeout=CLOSING_S):
                 if self._is_closing:
                     for one in taken:
@@ -432,13 +432,13 @@ class Listener:
             taken.append(turns)
         return True
 
-    def _decline(self, call: Call, name: str, error: OwlError) -> None:
+    def _decline_call(self, call: Call, name: str, error: OwlError) -> None:
         """Answer a request that is not run, and log it like the others."""
         with log.correlated(call.correlation):
-            self._note(call.connection, name, error.outcome)
+            self._log_request(call.connection, name, error.outcome)
         call.answer(error=error)
 
-    def _note(self, connection: Connection, name: str, outcome: str, ms: int = 0) -> None:
+    def _log_request(self, connection: Connection, name: str, outcome: str, ms: int = 0) -> None:
         """The log line of a request (A-188)."""
         peer = connection.peer
         # Our own watchdog asking itself twice a minute is no news, and would wear the card; nor is one who looks on.
@@ -454,13 +454,13 @@ class Listener:
             },
         )
 
-    def _serve(self, call: Call, name: str, params: dict[str, Any], alarm: int | None) -> None:
+    def _serve_call(self, call: Call, name: str, params: dict[str, Any], alarm: int | None) -> None:
         log.correlate(call.correlation)
         started_s, outcome = monotonic_s(), "ok"
         try:
             # A pool that found no thread keeps the request, which was declined, and hands it to the next free one.
             if not (call.has_expired or call.is_answered):
-                call.answer(self._run(call, name, params))
+                call.answer(self._run_method(call, name, params))
         except OwlError as error:
             outcome = error.outcome
             call.answer(
@@ -476,12 +476,12 @@ class Listener:
             is_counted = call in call.connection.calls  # one that was declined, and run all the same, is counted no longer
             call.connection.calls.discard(call)
             if is_counted:
-                self._served()
+                self._end_request()
             outcome = DeadlineExceeded.outcome if call.has_expired else outcome
-            self._note(call.connection, name, outcome, round((monotonic_s() - started_s) * 1000))
+            self._log_request(call.connection, name, outcome, round((monotonic_s() - started_s) * 1000))
             log.correlate("")
 
-    def _served(self) -> None:
+    def _end_request(self) -> None:
         """A request less runs; with the last one the end comes, if it is waited for."""
         with self._guard:
             self._running -= 1
@@ -490,12 +490,12 @@ class Listener:
         if is_last and self._end is not None:
             self._end()
 
-    def _expire(self, call: Call, name: str, deadline_s: float) -> None:
+    def _expire_call(self, call: Call, name: str, deadline_s: float) -> None:
         call.has_expired = True
         call.cancel.set()
         call.answer(error=DeadlineExceeded(f"{name} took longer than {deadline_s:g} s"))
 
-    def _run(self, call: Call, name: str, params: dict[str, Any]) -> Any:
+    def _run_method(self, call: Call, name: str, params: dict[str, Any]) -> Any:
         if name == "ping":
             return {"pid": os.getpid(), "name": self.name}
         if name == "discover":
@@ -515,7 +515,7 @@ class Listener:
             return found.run(call, arguments)
 
 
-def _correlation(frame: dict[str, Any]) -> str:
+def _correlation_of(frame: dict[str, Any]) -> str:
     """The caller's correlation id if it is fit for a log line, else a new one."""
     given = frame.get("correlation")
     is_fit = isinstance(given, str) and 0 < len(given) <= MAX_CORRELATION and given.isprintable()

@@ -42,19 +42,19 @@ class Notifier:
 
     def ready(self, status: str) -> None:
         """The service is up: its socket answers."""
-        self._send("READY=1", _line(status))
+        self._send_lines("READY=1", _status_line(status))
 
     def status(self, status: str) -> None:
         """One line for `systemctl status`."""
-        self._send(_line(status))
+        self._send_lines(_status_line(status))
 
     def reloading(self) -> None:
         """The configuration is being read again; `ready` says when that is over."""
-        self._send("RELOADING=1", f"MONOTONIC_USEC={int(monotonic_s() * 1_000_000)}")
+        self._send_lines("RELOADING=1", f"MONOTONIC_USEC={int(monotonic_s() * 1_000_000)}")
 
     def stopping(self, reason: str) -> None:
         """The orderly end has begun."""
-        self._send("STOPPING=1", _line(f"stopping: {reason}"))
+        self._send_lines("STOPPING=1", _status_line(f"stopping: {reason}"))
 
     def pulse(self, path: str) -> bool:
         """Say that we live if the socket at `path` answers; call it from the thread that must not hang."""
@@ -63,10 +63,10 @@ class Notifier:
         except (Lost, DeadlineExceeded) as error:
             LOG.error("our own socket does not answer, the watchdog is not told that we live: %s", error)
             return False
-        self._send("WATCHDOG=1")
+        self._send_lines("WATCHDOG=1")
         return True
 
-    def _send(self, *lines: str) -> None:
+    def _send_lines(self, *lines: str) -> None:
         if not self._address:
             return
         text = "\n".join(lines)
@@ -137,5 +137,5 @@ def _interval_s(environ: Mapping[str, str]) -> float | None:
     return int(text) / 2_000_000 if text.isdecimal() and int(text) > 0 else None
 
 
-def _line(status: str) -> str:
+def _status_line(status: str) -> str:
     return "STATUS=" + " ".join(status.split())

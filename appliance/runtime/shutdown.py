@@ -54,14 +54,14 @@ class Shutdown:
         """Do it; returns the names of steps that failed or were cut off. Call after `initiate`, once."""
         end_s = monotonic_s() + self._total_s
         self.state = "stopping"
-        bad = [name for name, hook in self._before if not self._bounded(name, hook, end_s, self._hook_s)]
-        bad += [name for name, close in self._components if not self._bounded(name, close, end_s, self._total_s / 2)]
-        bad += [name for name, hook in self._after if not self._bounded(name, hook, end_s, self._hook_s)]
+        bad = [name for name, hook in self._before if not self._run_bounded(name, hook, end_s, self._hook_s)]
+        bad += [name for name, close in self._components if not self._run_bounded(name, close, end_s, self._total_s / 2)]
+        bad += [name for name, hook in self._after if not self._run_bounded(name, hook, end_s, self._hook_s)]
         self.state = "complete"
         LOG.info("shutdown complete: %s", self.reason, extra={"unfinished": bad})
         return bad
 
-    def _bounded(self, name: str, step: Callable[[], None], end_s: float, limit_s: float) -> bool:
+    def _run_bounded(self, name: str, step: Callable[[], None], end_s: float, limit_s: float) -> bool:
         done: list[bool] = []
 
         def work() -> None:

@@ -67,16 +67,16 @@ class Signature(Struct, frozen=True):
                 bound[f.name] = msgspec.convert(values[f.name], f.type)
             except msgspec.ValidationError as error:
                 message, _, path = str(error).partition(" - at `$")
-                if (choices := _choices(f.type)) and not path:
+                if (choices := _choices_of(f.type)) and not path:
                     message = f"Invalid enum value {reprlib.repr(values[f.name])}, expected {', '.join(map(str, choices))}"
                 elif message.startswith("Expected") and ", got " not in message and not path:  # a bound was broken: say by what
                     message = f"{message}, got {reprlib.repr(values[f.name])}"
                 problems.append(f"{f.name}{path.rstrip('`')}: {message}")
         if problems:
-            raise BadInput("; ".join(problems), hint=self._hint(problems))
+            raise BadInput("; ".join(problems), hint=self._hint_for(problems))
         return bound
 
-    def _hint(self, problems: Sequence[str]) -> str:
+    def _hint_for(self, problems: Sequence[str]) -> str:
         """What the arguments are that were wrong, as far as there are words about them."""
         wrong = {re.split(r"[:.\[]", problem, maxsplit=1)[0] for problem in problems}
         known = [f"{f.name}: {f.help}" for f in self.fields if f.help and f.name in wrong]
@@ -105,7 +105,7 @@ def signature(function: Callable[..., Any], *, skip: tuple[str, ...] = ("self",)
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             services.append(parameter.name)
             continue
-        kind, text = _annotation(hints[parameter.name])
+        kind, text = _read_annotation(hints[parameter.name])
         fields.append(Field(parameter.name, kind, parameter.default, text))
     return Signature(tuple(fields), tuple(services), hints.get("return", Any))
 
@@ -115,15 +115,15 @@ def schema_of(returns: Any) -> dict[str, Any]:
     return msgspec.json.schema(returns)
 
 
-def _choices(kind: Any) -> tuple[Any, ...]:
+def _choices_of(kind: Any) -> tuple[Any, ...]:
     """The values that are allowed for a parameter that takes no others, beside none; () for any other parameter."""
     if get_origin(kind) is Literal:
         return tuple(value for value in get_args(kind) if value != "")
     members = [member for member in get_args(kind) if member is not type(None)] if get_origin(kind) in (Union, UnionType) else []
-    return _choices(members[0]) if len(members) == 1 else ()
+    return _choices_of(members[0]) if len(members) == 1 else ()
 
 
-def _annotation(hint: Any) -> tuple[Any, str]:
+def _read_annotation(hint: Any) -> tuple[Any, str]:
     """The msgspec type and the help text of an annotation."""
     if get_origin(hint) is not Annotated:
         return hint, ""

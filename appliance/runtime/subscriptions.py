@@ -44,7 +44,7 @@ class Box(Generic[T]):
     def put(self, item: T) -> None:
         """Never blocks."""
         with self._wake:
-            self._add(item)
+            self._add_item(item)
             self._wake.notify()
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Box(Generic[T]):
         while (item := self.take()) is not None:
             yield item
 
-    def _add(self, item: T) -> None:
+    def _add_item(self, item: T) -> None:
         self._items.append(item)
 
 
@@ -80,7 +80,7 @@ class Lookout(Box[Notice | Stir]):
         super().__init__()
         self.person = person
 
-    def _add(self, item: Notice | Stir) -> None:
+    def _add_item(self, item: Notice | Stir) -> None:
         if isinstance(item, Stir) and item in self._items:
             return
         if len(self._items) > MAX_WAITING:
@@ -96,7 +96,7 @@ class Mailbox(Box[Notice]):
         self.person = person
         self.lost = 0
 
-    def _add(self, item: Notice) -> None:
+    def _add_item(self, item: Notice) -> None:
         if len(self._items) >= MAX_WAITING:
             self._items.popleft()
             self.lost += 1
@@ -144,7 +144,7 @@ class Notices:
 
     def put(self, notice: Notice) -> int:
         """Tell those who follow; how many."""
-        boxes, screens = self._for(notice.person), [box for box in self._lookouts if box.person == notice.person]
+        boxes, screens = self._boxes_for(notice.person), [box for box in self._lookouts if box.person == notice.person]
         for box in boxes:
             box.put(notice)
         for screen in screens:
@@ -157,8 +157,8 @@ class Notices:
 
     def is_followed(self, person: str) -> bool:
         """True when somebody would be told."""
-        return bool(self._for(person)) or self.has_screen(person)
+        return bool(self._boxes_for(person)) or self.has_screen(person)
 
-    def _for(self, person: str) -> list[Mailbox]:
+    def _boxes_for(self, person: str) -> list[Mailbox]:
         with self._guard:
             return [box for box in self._boxes if box.person in ("", person)]

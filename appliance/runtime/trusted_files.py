@@ -24,10 +24,10 @@ def require_trusted(path: Path, *, home: Path | None = None, is_tree: bool = Fal
     its own modes, because others may have kept it open, or linked it, since they could get there; and nothing may be added.
     """
     trusted = owners(home)
-    handle = _walk(path, trusted)
+    handle = _walk_path(path, trusted)
     try:
         if is_tree:
-            _judge(os.fstat(handle), str(path), trusted, False, has_sticky=False)
+            _judge_part(os.fstat(handle), str(path), trusted, False, has_sticky=False)
             _require_tree(handle, path, trusted)
     finally:
         os.close(handle)
@@ -53,13 +53,13 @@ def owners(home: Path | None = None) -> frozenset[int]:
         return frozenset(found)
 
 
-def _walk(path: Path, trusted: frozenset[int]) -> int:
+def _walk_path(path: Path, trusted: frozenset[int]) -> int:
     """A descriptor of what a path leads to, when every component is trusted."""
     links, is_private = 0, False
     names, shown = [*reversed(path.absolute().parts[1:])], "/"
     handle = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        is_private = _judge(os.fstat(handle), shown, trusted, is_private)
+        is_private = _judge_part(os.fstat(handle), shown, trusted, is_private)
         while names:
             name = names.pop()
             below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
@@ -69,7 +69,7 @@ def _walk(path: Path, trusted: frozenset[int]) -> int:
                 target = os.readlink("", dir_fd=below)
                 os.close(below)
                 if info.st_uid not in trusted:
-                    raise _refused(f"{shown.rstrip('/')}/{name}", info.st_uid)
+                    raise _foreign_owner(f"{shown.rstrip('/')}/{name}", info.st_uid)
                 if links > MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                 whole = Path(os.path.normpath(os.path.join(shown, target)))
@@ -79,7 +79,7 @@ def _walk(path: Path, trusted: frozenset[int]) -> int:
                 continue
             os.close(handle)
             handle, shown = below, f"{shown.rstrip('/')}/{name}"
-            is_private = _judge(info, shown, trusted, is_private)
+            is_private = _judge_part(info, shown, trusted, is_private)
         return handle
     except OSError as error:
         os.close(handle)
@@ -91,10 +91,10 @@ def _walk(path: Path, trusted: frozenset[int]) -> int:
         raise
 
 
-def _judge(info: os.stat_result, shown: str, trusted: frozenset[int], is_private: bool, *, has_sticky: bool = True) -> bool:
+def _judge_part(info: os.stat_result, shown: str, trusted: frozenset[int], is_private: bool, *, has_sticky: bool = True) -> bool:
     """Whether others cannot get below this component; Refused when they could have written it."""
     if info.st_uid not in trusted:
-        raise _refused(shown, info.st_uid)
+        raise _foreign_owner(shown, info.st_uid)
     is_folder = stat.S_ISDIR(info.st_mode)
     is_sticky = has_sticky and is_folder and info.st_mode & stat.S_ISVTX
     if not is_private and info.st_mode & OTHERS_WRITE and not is_sticky:
@@ -108,13 +108,13 @@ def _require_tree(handle: int, path: Path, trusted: frozenset[int]) -> None:
         return
     for folder, names, files, at in os.fwalk(".", dir_fd=handle, follow_symlinks=False):
         here = os.path.normpath(os.path.join(path, folder))
-        _judge(os.fstat(at), here, trusted, False, has_sticky=False)
+        _judge_part(os.fstat(at), here, trusted, False, has_sticky=False)
         for name in (*names, *files):
             info, shown = os.stat(name, dir_fd=at, follow_symlinks=False), os.path.join(here, name)
             if stat.S_ISLNK(info.st_mode):
                 raise Refused(f"{shown} is a link", hint="put the file itself there")
-            _judge(info, shown, trusted, False, has_sticky=False)
+            _judge_part(info, shown, trusted, False, has_sticky=False)
 
 
-def _refused(shown: str, uid: int) -> Refused:
+def _foreign_owner(shown: str, uid: int) -> Refused:
     return Refused(f"{shown} belongs to user {uid}", hint=f"only user {os.geteuid()} and root may own it: chown it, or remove it")

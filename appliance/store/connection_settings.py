@@ -14,7 +14,7 @@ WAL_WAIT_S = 10
 CACHE_KB = 400  # of pages, for each connection
 
 
-def _wal(db: apsw.Connection) -> None:
+def _enable_wal(db: apsw.Connection) -> None:
     # While another process makes the database, SQLite refuses this at once instead of waiting (3.54.1).
     end_s = monotonic_s() + WAL_WAIT_S
     while True:
@@ -31,7 +31,7 @@ def _foreign_keys(db: apsw.Connection) -> None:
     db.pragma("foreign_keys", True)
 
 
-def _normal(db: apsw.Connection) -> None:
+def _set_synchronous(db: apsw.Connection) -> None:
     db.pragma("synchronous", "normal")
 
 
@@ -65,10 +65,10 @@ def vectors(db: apsw.Connection) -> None:
 
 SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (
     _foreign_keys,
-    _normal,
+    _set_synchronous,
     _temporary_in_memory,
     _small_cache,
     functions,
     vectors,
 )
-WITH_LOG = (_wal, *SETTINGS)
+WITH_LOG = (_enable_wal, *SETTINGS)

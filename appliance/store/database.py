@@ -94,7 +94,7 @@ class Store:
                 made = cls(part, migrations=migrations)
                 made._has_log = False  # a log beside it would not come along
                 try:
-                    made._migrate(is_new=True)
+                    made._migrate_schema(is_new=True)
                 finally:
                     made.close()
                 os.link(part, path)
@@ -106,8 +106,8 @@ class Store:
             if os.access(path.parent, os.X_OK):
                 part.unlink(missing_ok=True)
         store = cls.open(path, migrations=migrations)
-        with store._errors():
-            store._connection()  # the first one gives the file its log
+        with store._translate_errors():
+            store._thread_connection()  # the first one gives the file its log
         return store
 
     @classmethod
@@ -132,7 +132,7 @@ class Store:
             raise storage_errors.host_error(error, path) from None
         store = cls(path, busy_delays_ms=busy_delays_ms, mmap_mb=mmap_mb, migrations=migrations)
         try:
-            store._migrate()
+            store._migrate_schema()
         except BaseException:
             store.close()
             raise
@@ -141,8 +141,8 @@ class Store:
     # -- reading ----------------------------------------------------------------------------------
 
     def rows(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
-        with self._errors():
-            return self._connection().execute(sql, bindings).fetchall()
+        with self._translate_errors():
+            return self._thread_connection().execute(sql, bindings).fetchall()
 
     def row(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> Row | None:
         """The first row of a query, or None."""
@@ -164,13 +164,13 @@ class Store:
         With `run`, what it changed in undoable tables is kept as a changeset of that run, in the same transaction.
         `is_hurried` gives up after a second of waiting for another writer: for what can be done later.
         """
-        db = self._connection()
+        db = self._thread_connection()
         if db.in_transaction:
             if durable and not self._local.is_durable:
                 raise RuntimeError("a durable write joined one that is not: make the outer one durable")
             if run and run != self._local.run:
                 raise RuntimeError(f"a write of run {run} joined one that is not recorded for it: name the run in the outer one")
-            yield self._execute
+            yield self._execute_sql
             return
         if self.is_read_only:
             raise self._read_only()
@@ -180,14 +180,14 @@ class Store:
         self._local.later = later
         session = None
         try:
-            with self._errors():
+            with self._translate_errors():
                 db.pragma("synchronous", "full" if durable else "normal")
-                session = self._record(db) if run else None
-                self._begin(db, self._busy_delays_ms[:3] if is_hurried else self._busy_delays_ms)
-            yield self._execute
-            with self._errors():
+                session = self._record_session(db) if run else None
+                self._begin_immediate(db, self._busy_delays_ms[:3] if is_hurried else self._busy_delays_ms)
+            yield self._execute_sql
+            with self._translate_errors():
                 if session is not None:
-                    self._keep(db, run, session.changeset())
+                    self._keep_changeset(db, run, session.changeset())
                 db.execute("COMMIT")
         except BaseException:
             self._roll_back(db)
@@ -212,16 +212,16 @@ class Store:
 
     def after(self, work: Callable[[], None]) -> None:
         """Have something done in this thread when the present write is committed, and not when it is not; else at once."""
-        if self._connection().in_transaction:
+        if self._thread_connection().in_transaction:
             self._local.later.append(work)
         else:
             work()
 
-    def _execute(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
-        with self._errors():
-            return self._connection().execute(sql, bindings).fetchall()
+    def _execute_sql(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
+        with self._translate_errors():
+            return self._thread_connection().execute(sql, bindings).fetchall()
 
-    def _begin(self, db: apsw.Connection, delays_ms: Sequence[int]) -> None:
+    def _begin_immediate(self, db: apsw.Connection, delays_ms: Sequence[int]) -> None:
         """BEGIN IMMEDIATE, waiting longer each time; SQLite polls within each wait, so a short lock costs little."""
         try:
             for delay_ms in delays_ms:
@@ -241,18 +241,18 @@ class Store:
     def _roll_back(self, db: apsw.Connection) -> None:
         """Undo the open transaction; a full disk or an interrupt may have done so already."""
         if db.in_transaction:
-            with self._errors():
+            with self._translate_errors():
                 db.execute("ROLLBACK")
 
     @staticmethod
-    def _record(db: apsw.Connection) -> apsw.Session:
+    def _record_session(db: apsw.Connection) -> apsw.Session:
         session = apsw.Session(db, "main")
         for table in UNDOABLE:
             session.attach(table)
         return session
 
     @staticmethod
-    def _keep(db: apsw.Connection, run: str, change: bytes) -> None:
+    def _keep_changeset(db: apsw.Connection, run: str, change: bytes) -> None:
         if change:
             db.execute(
                 "INSERT INTO changesets (run, seq, change, at_ms) "
@@ -269,44 +269,44 @@ class Store:
 
         On a connection of its own that can only read, with every SQL function of ours.
         """
-        with self._errors():
-            db = self._connect(apsw.SQLITE_OPEN_READONLY)
+        with self._translate_errors():
+            db = self._connect_plain(apsw.SQLITE_OPEN_READONLY)
         try:
             db.set_busy_timeout(READ_TIMEOUT_MS)
             connection_settings.functions(db)
             connection_settings.vectors(db)
-            with self._errors():
+            with self._translate_errors():
                 return sql_console.ask(db, sql, limit, deadline_s, is_stopped)
         finally:
-            _shut(db)
+            _close_connection(db)
 
     # -- taking back --------------------------------------------------------------------------------
 
     def changed_by(self, run: str) -> dict[str, list[int]]:
         """The keys of the rows that a run changed and that are not taken back, by table."""
         found: dict[str, set[int]] = {}
-        for seq in self._standing(run):
-            for row in apsw.Changeset.iter(self._change(run, seq)):
-                found.setdefault(row.name, set()).add(_key(row.old or row.new))
+        for seq in self._standing_changesets(run):
+            for row in apsw.Changeset.iter(self._read_changeset(run, seq)):
+                found.setdefault(row.name, set()).add(_row_key(row.old or row.new))
         return {table: sorted(keys) for table, keys in found.items()}
 
     def undone_by(self, run: str) -> str:
         """The run that took this one back, and still does; "" when something of it stands, or it changed nothing."""
         by = self.value("SELECT undone_by FROM changesets WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,))
-        return "" if self._standing(run) else str(by or "")
+        return "" if self._standing_changesets(run) else str(by or "")
 
     def take_back(self, run: str, by: str, beside: Sequence[str] = ()) -> list[Clash]:
         """Within a write, invert everything that a run and those `beside` it changed, newest first, and mark it so, with `by`.
 
         What was changed since is left alone: with such clashes nothing is changed at all.
         """
-        db, clashes = self._connection(), []
+        db, clashes = self._thread_connection(), []
         if not db.in_transaction:
             raise RuntimeError("taking back outside of a write")
-        with self._errors():
+        with self._translate_errors():
             db.execute("SAVEPOINT taking_back")
             for one, seq in self._newest_first((*beside, run)):
-                clashes += self._invert(db, self._change(one, seq))
+                clashes += self._invert_changeset(db, self._read_changeset(one, seq))
                 db.execute("UPDATE changesets SET undone_by = ? WHERE run = ? AND seq = ?", (by, one, seq))
             if clashes:
                 db.execute("ROLLBACK TO taking_back")
@@ -316,7 +316,7 @@ class Store:
             db.execute("RELEASE taking_back")
         return clashes
 
-    def _standing(self, run: str) -> dict[int, int]:
+    def _standing_changesets(self, run: str) -> dict[int, int]:
         """The numbers of a run's changesets that are not taken back, in order, and when each was made."""
         rows = self.rows("SELECT seq, undone_by, at_ms FROM changesets WHERE run = ? AND change <> x'' ORDER BY seq", (run,))
         undone = {by: self._is_undone(by) for by in {str(by) for _, by, _ in rows}}
@@ -324,7 +324,7 @@ class Store:
 
     def _newest_first(self, runs: Sequence[str]) -> list[tuple[str, int]]:
         """What of these runs stands, the newest first; those of one run always in its own order, whatever its clock said."""
-        left = {run: list(self._standing(run).items()) for run in runs}
+        left = {run: list(self._standing_changesets(run).items()) for run in runs}
         found = []
         while left := {run: rest for run, rest in left.items() if rest}:
             run = max(left, key=lambda one: left[one][-1][1])
@@ -339,10 +339,10 @@ class Store:
             by = str(self.value("SELECT undone_by FROM changesets WHERE run = ? AND seq = 1", (by,)) or "")
         return is_undone
 
-    def _change(self, run: str, seq: int) -> bytes:
+    def _read_changeset(self, run: str, seq: int) -> bytes:
         return bytes(self.value("SELECT change FROM changesets WHERE run = ? AND seq = ?", (run, seq)))
 
-    def _invert(self, db: apsw.Connection, change: bytes) -> list[Clash]:
+    def _invert_changeset(self, db: apsw.Connection, change: bytes) -> list[Clash]:
         """Take one changeset back as far as nothing stands in the way; what does."""
         clashes: list[Clash] = []
 
@@ -350,19 +350,19 @@ class Store:
             if reason == apsw.SQLITE_CHANGESET_FOREIGN_KEY:
                 clashes.append(Clash("", 0, "foreign key", {}, {}))
                 return apsw.SQLITE_CHANGESET_OMIT
-            names = self._columns(row.name)
-            left, wanted, now = (_values(names, values) for values in (row.old, row.new, row.conflict))
+            names = self._list_columns(row.name)
+            left, wanted, now = (_recorded_values(names, values) for values in (row.old, row.new, row.conflict))
             if reason == apsw.SQLITE_CHANGESET_DATA and all(left[n] == now[n] for n in left if n not in DERIVED):
                 return apsw.SQLITE_CHANGESET_REPLACE
             if reason == apsw.SQLITE_CHANGESET_NOTFOUND and row.name in ("blobs", "task_deps") and row.op == "DELETE":
                 return apsw.SQLITE_CHANGESET_OMIT  # it went with its entry or task
-            clashes.append(Clash(row.name, _key(row.old or row.new), REASONS.get(reason, "changed"), left, wanted))
+            clashes.append(Clash(row.name, _row_key(row.old or row.new), REASONS.get(reason, "changed"), left, wanted))
             return apsw.SQLITE_CHANGESET_OMIT
 
         apsw.Changeset.apply(apsw.Changeset.invert(change), db, filter=lambda table: table in UNDOABLE, conflict=decide)
         return clashes
 
-    def _columns(self, table: str) -> list[str]:
+    def _list_columns(self, table: str) -> list[str]:
         return [str(row[1]) for row in self.rows(f"PRAGMA table_info({table})")]
 
     # -- care -------------------------------------------------------------------------------------
@@ -383,8 +383,8 @@ class Store:
         fresh = Store(self.path, busy_delays_ms=self._busy_delays_ms)
         fresh.is_read_only = self.is_read_only
         try:
-            with fresh._errors():
-                return integrity.problems(fresh._connection(), is_quick=is_quick, limit_s=limit_s)
+            with fresh._translate_errors():
+                return integrity.problems(fresh._thread_connection(), is_quick=is_quick, limit_s=limit_s)
         except (Unavailable, Cancelled):
             raise
         except OwlError as error:
@@ -412,13 +412,13 @@ class Store:
 
     def snapshot(self, path: Path, progress: database_copy.Progress = database_copy.unheard) -> None:
         """A private copy of the whole database at `path`, of one moment although others write meanwhile."""
-        with self._errors():
-            database_copy.write(self._connection(), path, progress)
+        with self._translate_errors():
+            database_copy.write(self._thread_connection(), path, progress)
 
     def facts(self) -> database_copy.Facts:
         """The version, and how many rows there are of what people know."""
-        with self._errors():
-            return database_copy.Facts(self.version, database_copy.count(self._connection()))
+        with self._translate_errors():
+            return database_copy.Facts(self.version, database_copy.count(self._thread_connection()))
 
     @property
     def version(self) -> int:
@@ -431,27 +431,27 @@ class Store:
             connections = [*self._connections.values(), *self._spare]
             self._connections, self._spare = {}, []
         for db in connections:
-            _shut(db)
+            _close_connection(db)
         self._local = threading.local()
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _connection(self) -> apsw.Connection:
+    def _thread_connection(self) -> apsw.Connection:
         db: apsw.Connection | None = getattr(self._local, "db", None)
         if db is None:
-            self._collect()
+            self._collect_connections()
             with self._guard:
                 db = self._spare.pop() if self._spare else None
-            db = db or self._open()
+            db = db or self._open_connection()
             self._local.db = db
             with self._guard:
                 self._connections[threading.get_ident()] = db
         return db
 
-    def _open(self) -> apsw.Connection:
+    def _open_connection(self) -> apsw.Connection:
         """A new connection with all settings."""
-        with self._errors():
-            db = self._connect()
+        with self._translate_errors():
+            db = self._connect_plain()
             db.set_busy_timeout(READ_TIMEOUT_MS)
             try:
                 for setting in WITH_LOG if self._has_log and not self.is_read_only else SETTINGS:
@@ -463,7 +463,7 @@ class Store:
                 raise
         return db
 
-    def _connect(self, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
+    def _connect_plain(self, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
         """A connection without any setting.
 
         On a read-only disk the index of the log cannot be made: with one there SQLite reads it and the log, without one nobody
@@ -475,7 +475,7 @@ class Store:
         uri = f"file:{quote(str(self.path))}?mode=ro{'&immutable=1' if is_fixed else ''}"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
-    def _collect(self) -> None:
+    def _collect_connections(self) -> None:
         """Keep connections of threads that have ended for others; one of those threads may have had this thread's ident.
 
         A new one reads the whole schema, and so many were opened and closed, twenty a second in a busy core, that the heap
@@ -489,10 +489,10 @@ class Store:
             self._spare += sound[:room]
         for db in left:
             if db not in sound[:room]:
-                _shut(db)
+                _close_connection(db)
 
-    def _migrate(self, *, is_new: bool = False) -> None:
-        found, latest = self._identify(), len(self._migrations)
+    def _migrate_schema(self, *, is_new: bool = False) -> None:
+        found, latest = self._identify_version(), len(self._migrations)
         if not found and not is_new:
             raise StoreError(f"database {self.path} is empty: it has lost everything in it", hint=storage_errors.AFTER_DAMAGE)
         if found > latest:
@@ -513,15 +513,15 @@ class Store:
                 execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 execute(f"PRAGMA user_version = {number}")
 
-    def _identify(self) -> int:
+    def _identify_version(self) -> int:
         """The version of the file, seen before any setting is made: a file that is not ours stays as it is."""
         try:
-            row, is_unwritable = self._header()
+            row, is_unwritable = self._read_header()
         except OwlError:
             if not storage_errors.is_read_only(self.path.parent):
                 raise
             self.is_read_only = True
-            row, is_unwritable = self._header()
+            row, is_unwritable = self._read_header()
         self.is_read_only = self.is_read_only or (is_unwritable and storage_errors.is_read_only(self.path.parent))
         version, application, tables = row
         if version == 0 and tables:
@@ -530,10 +530,10 @@ class Store:
             raise StoreError(f"{self.path} belongs to another application", hint="choose another --home")
         return int(version)
 
-    def _header(self) -> tuple[Row, bool]:
+    def _read_header(self) -> tuple[Row, bool]:
         """Version, application and number of tables of the file, and whether it could only be opened for reading."""
-        with self._errors():
-            db = self._connect()
+        with self._translate_errors():
+            db = self._connect_plain()
             try:
                 db.set_busy_timeout(READ_TIMEOUT_MS)
                 # One statement, one moment: another process may be creating the database just now.
@@ -543,10 +543,10 @@ class Store:
                 ).fetchall()[0]
                 return row, db.readonly("main")
             finally:
-                _shut(db)
+                _close_connection(db)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except apsw.Error as error:
@@ -561,17 +561,17 @@ class Store:
             raise BadInput(f"the text holds half a character at {error.start}", hint="leave it out") from None
 
 
-def _values(names: Sequence[str], values: Sequence[Any] | None) -> dict[str, Any]:
+def _recorded_values(names: Sequence[str], values: Sequence[Any] | None) -> dict[str, Any]:
     """The columns of a row in a changeset that are recorded."""
     return {name: value for name, value in zip(names, values or (), strict=False) if value is not apsw.no_change}
 
 
-def _key(values: Sequence[Any] | None) -> int:
+def _row_key(values: Sequence[Any] | None) -> int:
     """The key of a row in a changeset: undoable tables have it in front."""
     return int(values[0]) if values else 0
 
 
-def _shut(db: apsw.Connection) -> None:
+def _close_connection(db: apsw.Connection) -> None:
     try:
         db.close()
     except apsw.Error:

@@ -50,7 +50,7 @@ def write(source: apsw.Connection, path: Path, progress: Progress = unheard) -> 
         if not is_inside:
             source.execute("BEGIN")
         try:
-            _copy(source, part, progress)
+            _copy_pages(source, part, progress)
         finally:
             if not is_inside:
                 source.execute("ROLLBACK")
@@ -65,7 +65,7 @@ def write(source: apsw.Connection, path: Path, progress: Progress = unheard) -> 
         part.unlink(missing_ok=True)
 
 
-def _copy(source: apsw.Connection, part: Path, progress: Progress) -> None:
+def _copy_pages(source: apsw.Connection, part: Path, progress: Progress) -> None:
     source.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()  # only a read makes BEGIN hold its moment
     page_bytes = int(str(source.pragma("page_size")))
     target = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -122,7 +122,7 @@ def replace(path: Path, new: Path, aside: Path) -> None:
     """
     require_unused(path)
     if path.exists():
-        if _settle(path):
+        if _fold_log(path):
             os.link(path, aside)
         else:
             for suffix in ("", "-wal", "-shm"):
@@ -152,7 +152,7 @@ def require_unused(path: Path) -> None:
         os.close(index)
 
 
-def _settle(path: Path) -> bool:
+def _fold_log(path: Path) -> bool:
     """Fold the log into the file; False when that cannot be done."""
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)

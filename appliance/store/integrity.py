@@ -15,13 +15,13 @@ LISTED = 20
 def problems(db: apsw.Connection, *, is_quick: bool = False, limit_s: float | None = None) -> list[str]:
     """What is wrong; empty when nothing was found. With a limit it is the quick check, and rows that refer to none are left out."""
     if limit_s is not None:
-        return _bounded(db, limit_s)
+        return _check_tables(db, limit_s)
     check = "quick_check" if is_quick else "integrity_check"
     found = [str(row[0]) for row in db.execute(f"PRAGMA {check}({LISTED})") if row[0] != "ok"]
     return found + [f"foreign key of {row[0]} row {row[1]} to {row[2]}" for row in db.execute("PRAGMA foreign_key_check")]
 
 
-def _bounded(db: apsw.Connection, limit_s: float) -> list[str]:
+def _check_tables(db: apsw.Connection, limit_s: float) -> list[str]:
     end_s = monotonic_s() + limit_s
     tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND sql NOT LIKE '%WITHOUT ROWID%'"
     names = [str(row[0]) for row in db.execute(tables).fetchall()]

@@ -101,7 +101,7 @@ class Leases:
 
 
 class Worker(Struct, frozen=True):
-    """A worker, past or present; `beat_ms` is the last sign of life in its row, which an idle one does not renew."""
+    """A worker, past or present; `beat_ms` is the last heartbeat in its row, which an idle one does not renew."""
 
     id: str
     process: str
@@ -122,7 +122,7 @@ class Worker(Struct, frozen=True):
 
 
 class Pulse:
-    """A worker's sign of life: a file that it keeps locked, and into which it writes the clock that never jumps.
+    """A worker's heartbeat: a file that it keeps locked, and into which it writes the clock that never jumps.
 
     With it stands since when it has held its claim, 0 for none. A wall clock that is set (a Pi has no battery) must
     neither make every worker look silent nor every claim look old.
@@ -141,7 +141,7 @@ class Pulse:
         self.beat()
 
     def beat(self) -> None:
-        """Another sign of life."""
+        """Writes another heartbeat."""
         os.pwrite(self._fd, f"{monotonic_s():018.3f} {self._since_s:018.3f}".encode(), 0)
 
     def hold(self, is_held: bool) -> None:
@@ -184,7 +184,7 @@ class Roster:
         return pulse
 
     def beat(self, worker: str) -> bool:
-        """A sign of life in the row, for one that holds a claim; False when it does not count as running any more."""
+        """Writes a heartbeat into the row, for one that holds a claim; False when it does not count as running any more."""
         with self._store.write() as execute:
             beaten = "UPDATE workers SET beat_ms = ? WHERE id = ? AND status = 'running' RETURNING id"
             return bool(execute(beaten, (now_ms(), worker)))
@@ -212,7 +212,7 @@ class Roster:
             raise BadInput(f"worker {ref} is ambiguous", hint="give more of its id; owlbox worker list shows them")
         if not rows:
             raise NotFound(f"no worker {ref}", hint="owlbox worker list shows them")
-        return _worker(rows[0])
+        return _worker_of(rows[0])
 
     def listing(self, status: str = "", *, limit: int = 20, offset: int = 0) -> list[Worker]:
         """Workers, newest first; only those of a status."""
@@ -220,7 +220,7 @@ class Roster:
             f"SELECT {WORKER_COLUMNS} FROM workers WHERE ?1 IN ('', status) ORDER BY started_ms DESC, id DESC LIMIT ?2 OFFSET ?3",
             (status, limit, offset),
         )
-        return [_worker(row) for row in rows]
+        return [_worker_of(row) for row in rows]
 
     def counts(self) -> dict[str, int]:
         """How many workers there are in each state."""
@@ -229,18 +229,20 @@ class Roster:
 
     def running(self) -> list[Worker]:
         """Those that have not said or been found to have ended, oldest first."""
-        return [_worker(r) for r in self._store.rows(f"SELECT {WORKER_COLUMNS} FROM workers WHERE status = 'running' ORDER BY id")]
+        return [
+            _worker_of(r) for r in self._store.rows(f"SELECT {WORKER_COLUMNS} FROM workers WHERE status = 'running' ORDER BY id")
+        ]
 
     def silent_s(self, worker: Worker, now: int | None = None) -> float:
-        """For how long it has given no sign of life: by the clock that never jumps, without its file by the wall clock."""
-        seen = self._pulse(worker.id)
+        """For how long its heartbeat has been missing: by the clock that never jumps, without its file by the wall clock."""
+        seen = self._read_heartbeat(worker.id)
         if seen is not None:
             return monotonic_s() - seen[0]
         return ((now_ms() if now is None else now) - max(worker.beat_ms, self._claimed_ms(worker.id) or 0)) / 1000
 
     def held_s(self, worker: str) -> float | None:
         """For how long a worker has held its claim, by the clock that never jumps; None where that cannot be seen."""
-        seen = self._pulse(worker)
+        seen = self._read_heartbeat(worker)
         return None if seen is None or not seen[1] else max(0.0, monotonic_s() - seen[1])
 
     def gone(self, dead_after_s: float | None, now: int | None = None) -> list[tuple[Worker, str]]:
@@ -253,7 +255,7 @@ class Roster:
             elif dead_after_s is not None and (silent_s := self.silent_s(worker, now)) > dead_after_s:
                 # Its file may be where we do not look (another XDG_RUNTIME_DIR) or gone (a logout clears the folder),
                 # and an idle one does not beat its row: as it holds nothing, it harms nobody.
-                if self._pulse(worker.id) is not None or self._claimed_ms(worker.id) is not None:
+                if self._read_heartbeat(worker.id) is not None or self._claimed_ms(worker.id) is not None:
                     found.append((worker, f"silent for {silent_s:.0f} s"))
         return found
 
@@ -293,8 +295,8 @@ class Roster:
             os.close(handle)
         return True
 
-    def _pulse(self, worker: str) -> tuple[float, float] | None:
-        """What stands in its file: the last sign of life, and since when it has held its claim; None without one."""
+    def _read_heartbeat(self, worker: str) -> tuple[float, float] | None:
+        """Reads its file: the last heartbeat, and since when it has held its claim; None without one."""
         try:
             beat_s, since_s, *_ = [*map(float, (self._folder / worker).read_text("ascii").split()), 0.0]
         except (OSError, ValueError):
@@ -308,7 +310,7 @@ class Roster:
         return None if found is None else int(found)
 
     def _is_held(self, worker: str) -> bool:
-        """True while somebody holds the lock of a sign of life: also a process that we cannot see from here."""
+        """True while somebody holds the lock of a heartbeat file: also a process that we cannot see from here."""
         try:
             with open(self._folder / worker, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -319,5 +321,5 @@ class Roster:
         return False
 
 
-def _worker(row: Row) -> Worker:
+def _worker_of(row: Row) -> Worker:
     return Worker(*row)

@@ -52,7 +52,7 @@ def salvage(old: Path, new: Path) -> dict[str, Count]:
     triggers = target.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
     for name, _ in triggers:
         target.execute(f'DROP TRIGGER "{name}"')
-    counts = {table: _copy(source, target, table) for table in _tables(target)}
+    counts = {table: _copy_table(source, target, table) for table in _list_tables(target)}
     _drop_orphans(target, counts)
     for statement in SETTLING:
         target.execute(statement)
@@ -64,14 +64,14 @@ def salvage(old: Path, new: Path) -> dict[str, Count]:
     return counts
 
 
-def _tables(db: apsw.Connection) -> list[str]:
+def _list_tables(db: apsw.Connection) -> list[str]:
     """The tables that hold what cannot be made anew."""
     shadows = {str(row[0]) for row in db.execute("SELECT name FROM pragma_table_list WHERE type <> 'table'")}
     names = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB 'sqlite_*' ORDER BY rowid").fetchall()
     return [str(row[0]) for row in names if row[0] not in DERIVED and row[0] not in shadows]
 
 
-def _copy(source: apsw.Connection, target: apsw.Connection, table: str) -> Count:
+def _copy_table(source: apsw.Connection, target: apsw.Connection, table: str) -> Count:
     """Copy the rows of one table, a batch in each transaction."""
     columns = [
         str(row[1]) for row in target.execute(f'PRAGMA table_xinfo("{table}")') if row[6] == 0
@@ -79,7 +79,7 @@ def _copy(source: apsw.Connection, target: apsw.Connection, table: str) -> Count
     names = ", ".join(f'"{name}"' for name in columns)
     has_rowid = not target.execute("SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = ?", (table,)).fetchall()[0][0]
     count = Count()
-    rows = _rows(source, table, names, count) if has_rowid else _rows_of_both_ends(source, table, names, count)
+    rows = _read_rows(source, table, names, count) if has_rowid else _rows_of_both_ends(source, table, names, count)
     insert = f'INSERT INTO "{table}" ({names}) VALUES ({", ".join("?" * len(columns))})'
     target.execute("BEGIN")
     for row in rows:
@@ -91,12 +91,12 @@ def _copy(source: apsw.Connection, target: apsw.Connection, table: str) -> Count
         if count.kept % BATCH == 0:
             target.execute("COMMIT; BEGIN")
     target.execute("COMMIT")
-    if not count.is_exact and (total := _listed(source, table)) is not None:
+    if not count.is_exact and (total := _count_indexed(source, table)) is not None:
         count.lost, count.is_exact = max(total - count.kept, count.lost), True
     return count
 
 
-def _rows(db: apsw.Connection, table: str, names: str, count: Count) -> Iterator[tuple[Any, ...]]:
+def _read_rows(db: apsw.Connection, table: str, names: str, count: Count) -> Iterator[tuple[Any, ...]]:
     """The rows of a table with row numbers that can be read, by their numbers."""
     last = -LAST - 1
     sql = f'SELECT rowid, {names} FROM "{table}" NOT INDEXED WHERE rowid > ? ORDER BY rowid'
@@ -110,13 +110,13 @@ def _rows(db: apsw.Connection, table: str, names: str, count: Count) -> Iterator
             return
         except DAMAGE:
             count.is_exact = False
-            found = _after(db, sql, max(last, 0))
+            found = _next_readable(db, sql, max(last, 0))
             if found is None:
                 return
             last = found
 
 
-def _after(db: apsw.Connection, sql: str, last: int) -> int | None:
+def _next_readable(db: apsw.Connection, sql: str, last: int) -> int | None:
     """The smallest number after which a row can be read again, None when there is none."""
 
     def read(number: int) -> bool | None:
@@ -156,7 +156,7 @@ def _rows_of_both_ends(db: apsw.Connection, table: str, names: str, count: Count
             count.is_exact = False
 
 
-def _listed(db: apsw.Connection, table: str) -> int | None:
+def _count_indexed(db: apsw.Connection, table: str) -> int | None:
     """How many rows an intact index of a damaged table lists; None without one."""
     found = []
     indexes = db.execute("SELECT name FROM pragma_index_list(?) WHERE partial = 0", (table,)).fetchall()

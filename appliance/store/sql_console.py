@@ -59,7 +59,7 @@ def ask(db: apsw.Connection, sql: str, limit: int, deadline_s: float, is_stopped
             raise BadInput("more than one statement", hint="ask one query at a time")
         return True
 
-    _confine(db)
+    _make_read_only(db)
     db.set_progress_handler(lambda: monotonic_s() > end_s or is_stopped(), STEPS)
     db.exec_trace = count
     try:
@@ -83,7 +83,7 @@ def ask(db: apsw.Connection, sql: str, limit: int, deadline_s: float, is_stopped
     return Answer(heads[0], tuple(rows[:limit]), len(rows) > limit)
 
 
-def _confine(db: apsw.Connection) -> None:
+def _make_read_only(db: apsw.Connection) -> None:
     """Let a connection do nothing but read, whatever it is asked."""
     db.pragma("query_only", True)
     db.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_VALUE)

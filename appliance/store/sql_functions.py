@@ -47,7 +47,7 @@ class Function(Struct, frozen=True):
 
 def hedmatch(pattern: Value, text: Value) -> int:
     """1 when the pattern fits, else 0; sed commands fit where they would all find something."""
-    given, subject = _text(pattern), _text(text)
+    given, subject = _decode_text(pattern), _decode_text(text)
     if given is None or subject is None:
         return 0
     from appliance.text import edits, patterns
@@ -60,23 +60,23 @@ def hedmatch(pattern: Value, text: Value) -> int:
 
 def hedsearch(pattern: Value, text: Value) -> int | None:
     """The place of the first find, from 1; 0 when there is none."""
-    given, subject = _text(pattern), _text(text)
+    given, subject = _decode_text(pattern), _decode_text(text)
     if given is None or subject is None:
         return None
-    found = _search(given, subject)
+    found = _search_pattern(given, subject)
     return 0 if found is None else (found.index or 0) + 1
 
 
 def hedfound(pattern: Value, text: Value) -> str | None:
     """The text of the first find, or NULL."""
-    given, subject = _text(pattern), _text(text)
-    found = None if given is None or subject is None else _search(given, subject)
-    return None if found is None else _whole(found.text)
+    given, subject = _decode_text(pattern), _decode_text(text)
+    found = None if given is None or subject is None else _search_pattern(given, subject)
+    return None if found is None else _replace_surrogates(found.text)
 
 
 def hedreplace(pattern: Value, replacement: Value, text: Value) -> str | None:
     """The text with what fits replaced; sed commands bring their own replacement."""
-    given, new, subject = _text(pattern), _text(replacement), _text(text)
+    given, new, subject = _decode_text(pattern), _decode_text(replacement), _decode_text(text)
     if given is None or new is None or subject is None:
         return None
     from appliance.text import edits, patterns
@@ -88,7 +88,7 @@ def hedreplace(pattern: Value, replacement: Value, text: Value) -> str | None:
 
 def hedreplace_sed(commands: Value, text: Value) -> str | None:
     """The text edited by sed commands; BadInput when they are none."""
-    given, subject = _text(commands), _text(text)
+    given, subject = _decode_text(commands), _decode_text(text)
     if given is None or subject is None:
         return None
     from appliance.text import edits
@@ -102,7 +102,7 @@ def hedreplace_sed(commands: Value, text: Value) -> str | None:
 
 def heddiff(before: Value, after: Value) -> str | None:
     """A unified diff of two texts."""
-    old, new = _text(before), _text(after)
+    old, new = _decode_text(before), _decode_text(after)
     if old is None or new is None:
         return None
     from appliance.text import edits
@@ -114,17 +114,17 @@ def scheme_of(path: Value) -> str | None:
     """The scheme of a path, or NULL."""
     from appliance.text import references
 
-    return references.scheme_of(_text(path))
+    return references.scheme_of(_decode_text(path))
 
 
 def count_tokens(text: Value) -> int:
     """About how many tokens a text has."""
-    return estimate(_text(text))
+    return estimate(_decode_text(text))
 
 
 def slugify(text: Value) -> str | None:
     """A text as one step of a path."""
-    subject = _text(text)
+    subject = _decode_text(text)
     if subject is None:
         return None
     from appliance.text import references
@@ -147,7 +147,7 @@ FUNCTIONS = (
 )
 
 
-def _text(value: Value) -> str | None:
+def _decode_text(value: Value) -> str | None:
     """A value of SQLite as text; None for NULL and for bytes that are not UTF-8."""
     if isinstance(value, bytes):
         try:
@@ -157,7 +157,7 @@ def _text(value: Value) -> str | None:
     return None if value is None else str(value)
 
 
-def _search(pattern: str, subject: str) -> "Found | None":
+def _search_pattern(pattern: str, subject: str) -> "Found | None":
     from appliance.text import edits, patterns
 
     seds = edits.parse_sed(pattern)
@@ -177,6 +177,6 @@ def _search_sed(seds: "Sequence[Sed]", subject: str) -> "Found | None":
     return Found(subject[index : index + len(subject) - len(marked) + 1], index)
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """The text without half characters, which JSON can spell and SQLite cannot keep."""
     return text.encode("utf-8", "replace").decode()

@@ -86,7 +86,7 @@ def read(
     With `is_cut` the model was stopped: a tag whose body it never finished is not run. `others` are names of tools that it was
     not offered: their tags are no words for a person, and no commands either.
     """
-    names, bare = Names(tools, others), _whole(text or "").strip()
+    names, bare = Names(tools, others), _replace_surrogates(text or "").strip()
     reader = Reader(bare, names, limit=limit, is_cut=is_cut)
     reader.read()
     warnings, made, count = list(reader.warnings), list(reader.calls), reader.count
@@ -140,7 +140,7 @@ class Names:
         self.mark = re.compile(MARKS.format(**parts), re.MULTILINE)
         self.element = re.compile(parts["elements"])
         self.starts = tuple(f"<{slash}{name}" for name in self.all() for slash in ("", "/")) + STARTS
-        self.flags = {key.lower() for spec in self._specs.values() for key in _properties(spec)}
+        self.flags = {key.lower() for spec in self._specs.values() for key in _schema_properties(spec)}
 
     def all(self) -> Sequence[str]:
         """Every name in small letters."""
@@ -153,7 +153,7 @@ class Names:
     def renamed(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments as they are, except for other names of one that the tool has."""
         spec = self._specs.get(name)
-        return arguments if spec is None else {_meant(spec, key, arguments) or key: value for key, value in arguments.items()}
+        return arguments if spec is None else {_find_key(spec, key, arguments) or key: value for key, value in arguments.items()}
 
 
 class Reader:
@@ -184,10 +184,10 @@ class Reader:
             if not found.is_prose:
                 self._kept.append(text[self._kept_to : match.start()])
                 self._kept_to = at
-                self._take(found)
+                self._take_calls(found)
         rest = text[self._kept_to :]
         if (start := self._cut_mark(rest)) < len(rest):
-            self._take(Found(len(text), problems=(tool_call_formats.UNREADABLE,)))
+            self._take_calls(Found(len(text), problems=(tool_call_formats.UNREADABLE,)))
         self._kept.append(rest[:start])
 
     def _cut_mark(self, rest: str) -> int:
@@ -223,7 +223,7 @@ class Reader:
         token, at, source = match.group().lstrip(" \t"), match.start(), self._source
         if token[-1] in "`~":
             marks = token[token.index(token[-1]) :]
-            return self._code(match.end() - len(marks), len(marks))
+            return self._read_code(match.end() - len(marks), len(marks))
         if token == tool_call_formats.LIST_MARK:
             return tool_call_formats.listed(source, at)
         if token[0] in "{[":
@@ -236,10 +236,10 @@ class Reader:
             end = code_regions.element_end(source, at, is_cut=self._is_cut) if is_element else at + 1
             return Found(end, is_prose=True)
         if self._names.find(tag.name) is None:
-            return self._refused(tag)
-        return self._element(tag) if isinstance(tag, Tag) else Found(tag.end, notes=(f"a stray end of {tag.name} was left out",))
+            return self._refuse_tag(tag)
+        return self._read_tag(tag) if isinstance(tag, Tag) else Found(tag.end, notes=(f"a stray end of {tag.name} was left out",))
 
-    def _code(self, at: int, length: int) -> Found:
+    def _read_code(self, at: int, length: int) -> Found:
         """A code span or a fenced block: prose, unless the block is a call by itself."""
         block = code_regions.fence(self._source, at) if length >= 3 else None
         if block is None:
@@ -250,18 +250,18 @@ class Reader:
             live = tool_call_formats.fenced(self._source, block, is_alone)
         return live or Found(block.end, is_prose=True)
 
-    def _element(self, tag: Tag) -> Found:
+    def _read_tag(self, tag: Tag) -> Found:
         spec = self._names.find(tag.name)
         if tag.is_cut or spec is None:
             return Found(tag.end, problems=(f"the tag {tag.name} was cut off",))
-        names = [_meant(spec, key, tag.attributes) or key for key in tag.attributes]
-        body = self._tags.body(tag, _filled(spec, names) is not None and "replace" not in names)
+        names = [_find_key(spec, key, tag.attributes) or key for key in tag.attributes]
+        body = self._tags.body(tag, _argument_of_body(spec, names) is not None and "replace" not in names)
         if self._is_cut and body.text is not None and body.notes and body.end == len(self._source.text):
             return Found(body.end, problems=(f"the tag {tag.name} was cut off",))
         call = Written(spec.name, dict(tag.attributes), body.text, is_text=True)
         return Found(body.end, (call,), notes=(*tag.notes, *body.notes), is_tag=True)
 
-    def _refused(self, tag: Tag | Close) -> Found:
+    def _refuse_tag(self, tag: Tag | Close) -> Found:
         """The tag of a tool that was not offered; prose when it has neither an end nor anything that it would be given."""
         if isinstance(tag, Close) or tag.is_cut:
             return Found(tag.start + 1, is_prose=True)
@@ -270,20 +270,20 @@ class Reader:
             return Found(tag.end, is_prose=True)
         return Found(body.end, problems=(f"the tool {tag.name} is not offered",))
 
-    def _take(self, found: Found) -> None:
+    def _take_calls(self, found: Found) -> None:
         for call in found.calls:
             spec = self._names.find(call.name)
             if spec is None:
-                self.warnings.append(f"unknown tool {_plain(call.name)}")
+                self.warnings.append(f"unknown tool {_clean_name(call.name)}")
                 self.is_malformed = True
-            elif self._call(call, spec) and not found.is_tag:
+            elif self._add_call(call, spec) and not found.is_tag:
                 self.warnings.append(AS_TEXT)
         self.warnings += (*found.problems, *found.notes)
         self.is_malformed = self.is_malformed or bool(found.problems)
         if found.inner is not None:
-            self._block(found.inner)
+            self._read_block(found.inner)
 
-    def _block(self, text: str) -> None:
+    def _read_block(self, text: str) -> None:
         """The inside of a block that was meant to be run."""
         inner = Reader(text, self._names, limit=self._limit - len(self.calls), is_inner=True)
         inner.read()
@@ -296,11 +296,11 @@ class Reader:
         elif inner.text():
             self.warnings.append("words beside a call in a block of code were left out")
 
-    def _call(self, written: Written, spec: ToolSpec) -> bool:
+    def _add_call(self, written: Written, spec: ToolSpec) -> bool:
         if self.count >= self._limit:
             self.count += 1
             return True
-        arguments = _whole_arguments(_arguments(written, spec, self.warnings))
+        arguments = _whole_arguments(_convert_arguments(written, spec, self.warnings))
         if arguments is None:
             self.warnings.append(tool_call_formats.UNREADABLE)
             self.is_malformed = True
@@ -313,19 +313,19 @@ class Reader:
 # -- arguments ----------------------------------------------------------------------------------------
 
 
-def _properties(spec: ToolSpec) -> dict[str, Any]:
+def _schema_properties(spec: ToolSpec) -> dict[str, Any]:
     found = spec.schema.get("properties")
     return found if isinstance(found, dict) else {}
 
 
 def _is_open(spec: ToolSpec) -> bool:
     """True for a tool that takes whatever it is given."""
-    return not _properties(spec) and spec.schema.get("additionalProperties") is not False
+    return not _schema_properties(spec) and spec.schema.get("additionalProperties") is not False
 
 
-def _meant(spec: ToolSpec, key: str, given: Iterable[str], body: str | None = None) -> str:
+def _find_key(spec: ToolSpec, key: str, given: Iterable[str], body: str | None = None) -> str:
     """The tool's own name of an argument; "" when it has none. Beside a body, a value is what the body replaces."""
-    known = {name.lower(): name for name in _properties(spec)}
+    known = {name.lower(): name for name in _schema_properties(spec)}
     if key.lower() == "value" and key not in known and "search" in known and "search" not in given and (body or "").strip():
         return "search"
     if key in known.values() or (_is_open(spec) and key not in ("key", "file", "value")):
@@ -337,9 +337,9 @@ def _meant(spec: ToolSpec, key: str, given: Iterable[str], body: str | None = No
     return next((name for name in options if name not in taken and (name in known or _is_open(spec))), "")
 
 
-def _filled(spec: ToolSpec, given: Iterable[str]) -> str | None:
+def _argument_of_body(spec: ToolSpec, given: Iterable[str]) -> str | None:
     """The argument that a body fills; None when there is none, or it was given."""
-    properties, taken = _properties(spec), set(given)
+    properties, taken = _schema_properties(spec), set(given)
     own = [name for name in BODIES.get(spec.name, ()) if name in properties or _is_open(spec)]
     if spec.name == "ask_user":
         return next((name for name in own if name not in taken), None)
@@ -349,23 +349,23 @@ def _filled(spec: ToolSpec, given: Iterable[str]) -> str | None:
     return texts[0] if texts and texts[0] not in taken else None
 
 
-def _arguments(written: Written, spec: ToolSpec, notes: list[str]) -> dict[str, Any]:
+def _convert_arguments(written: Written, spec: ToolSpec, notes: list[str]) -> dict[str, Any]:
     """What the tool is given: its own names, values of its own types, the body where it belongs."""
-    properties, found = _properties(spec), {}
+    properties, found = _schema_properties(spec), {}
     for key, value in written.arguments.items():
-        name = _meant(spec, key, written.arguments, written.body)
+        name = _find_key(spec, key, written.arguments, written.body)
         if not name and written.is_text:
-            notes.append(f"{_plain(key)} of {spec.name} means nothing and was left out")
+            notes.append(f"{_clean_name(key)} of {spec.name} means nothing and was left out")
         elif name in found:
-            notes.append(f"{_plain(key)} of {spec.name} was given twice")
+            notes.append(f"{_clean_name(key)} of {spec.name} was given twice")
         else:
-            found[name or key] = _typed(value, properties.get(name, {})) if written.is_text else value
+            found[name or key] = _convert_value(value, properties.get(name, {})) if written.is_text else value
     if written.body is None:
         return found
-    name = _filled(spec, found) or ""
+    name = _argument_of_body(spec, found) or ""
     if written.body.strip():
         if name:
-            found[name] = _typed(written.body.strip() if name in NAMELIKE else written.body, properties.get(name, {}))
+            found[name] = _convert_value(written.body.strip() if name in NAMELIKE else written.body, properties.get(name, {}))
         else:
             notes.append(f"the text in {spec.name} was left out")
     elif name == "body" and set(found) <= {"path"}:  # emptied on purpose
@@ -373,7 +373,7 @@ def _arguments(written: Written, spec: ToolSpec, notes: list[str]) -> dict[str, 
     return found
 
 
-def _typed(value: str | None, schema: Any) -> Any:
+def _convert_value(value: str | None, schema: Any) -> Any:
     """Text as the type that a schema asks for; as it is when it is none of that type."""
     options = [schema, *schema.get("anyOf", ())] if isinstance(schema, dict) else []
     types = {option.get("type") for option in options if isinstance(option, dict)}
@@ -401,12 +401,12 @@ def _typed(value: str | None, schema: Any) -> Any:
     return value
 
 
-def _plain(name: str) -> str:
+def _clean_name(name: str) -> str:
     """A name that a model made up, fit for a note."""
     return re.sub(r"[^\w.:-]+", " ", name[:60]).strip() or "without a name"
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Text that can be stored and sent: half a surrogate, which a model can escape its way to, becomes "?"."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -422,7 +422,7 @@ def _whole_arguments(arguments: dict[str, Any]) -> dict[str, Any] | None:
     if level:
         return None
     try:
-        found: dict[str, Any] = json.loads(_whole(json.dumps(arguments, ensure_ascii=False)))
+        found: dict[str, Any] = json.loads(_replace_surrogates(json.dumps(arguments, ensure_ascii=False)))
     except ValueError:  # a number of thousands of digits
         return None
     return found
@@ -451,12 +451,12 @@ class Showing:
 
     def more(self, piece: str) -> str:
         """What can be shown now that this piece has come."""
-        self._text += _whole(piece)
+        self._text += _replace_surrogates(piece)
         if not self._shown and not self._base:
             self._text = self._text.lstrip()
         if self._is_held:
             return ""
-        end = self._settled()
+        end = self._find_settled_end()
         new = self._text[self._shown : end]
         new = new if self.said else new.lstrip()
         self.said += new
@@ -478,17 +478,17 @@ class Showing:
         left = text[at:]
         return left.lstrip() if self.said[-1:].isspace() or not self.said else left
 
-    def _settled(self) -> int:
+    def _find_settled_end(self) -> int:
         """How far the text is certainly prose."""
         text, source = self._text, Source(self._text)
         if self._fence[0] and not self._left_fence():
             return self._base if self._is_held else len(text)
         at = self._base
         while match := PASSING.search(text, at):
-            passed = self._passed(match, source)
+            passed = self._find_prose_end(match, source)
             if passed <= match.start():
                 if passed < 0:
-                    return self._settled()
+                    return self._find_settled_end()
                 self._base = match.start()
                 return self._base
             at = passed
@@ -517,7 +517,7 @@ class Showing:
             self._base = line
         return False
 
-    def _passed(self, match: re.Match[str], source: Source) -> int:
+    def _find_prose_end(self, match: re.Match[str], source: Source) -> int:
         """Where the prose at a mark ends; the mark's own place to wait there, -1 when all that follows is code."""
         token, wait, text = match.group().lstrip(" \t"), match.start(), self._text
         if token[-1] in "`~":

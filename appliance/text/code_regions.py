@@ -84,7 +84,7 @@ def _behind_words(source: Source, opened: re.Match[str], label: str) -> Fence:
 
 def closes(line: re.Match[str], marks: str, before: str) -> bool:
     """Whether a `FENCE_END` ends the block that these marks opened behind that prefix: its own may not be much longer."""
-    return line.group(2).startswith(marks) and _width(line.group(1)) < _width(before) + INDENT
+    return line.group(2).startswith(marks) and _measure_width(line.group(1)) < _measure_width(before) + INDENT
 
 
 def is_doubtful(content: str, marks: str, before: str) -> bool:
@@ -152,12 +152,12 @@ def indented_end(source: Source, at: int) -> int:
     line = source.text.rfind("\n", 0, at) + 1
     if not source.text.startswith((" ", "\t"), line):
         return 0
-    found = source.places("indented", lambda: _indented(source.text))
+    found = source.places("indented", lambda: _find_indented_code(source.text))
     is_code = found["code"][bisect_left(found["at"], line + 1) - 1]
     return source.line_end(at) if is_code else 0
 
 
-def _indented(text: str) -> dict[str, list[int]]:
+def _find_indented_code(text: str) -> dict[str, list[int]]:
     """Where indented code begins and ends, and which of both it is.
 
     Code comes after a blank line and is indented by four columns, in a list item by four more than its words.
@@ -167,7 +167,7 @@ def _indented(text: str) -> dict[str, list[int]]:
     for line in text.split("\n"):
         words = line.lstrip(" \t")
         if words:
-            columns = _width(line[: len(line) - len(words)])
+            columns = _measure_width(line[: len(line) - len(words)])
             was_code, is_code = is_code, columns >= item + INDENT and (is_blank or is_code)
             if not is_code and (marker := LIST_ITEM.match(words)):
                 item = columns + marker.end()
@@ -194,29 +194,29 @@ def quotation_end(source: Source, since: int, start: int, ends: tuple[int, ...])
     for found in QUOTE.finditer(text, first, start):
         mark, at = found.group(), found.start()
         if opened:
-            opened = "" if mark in QUOTES[opened] and _closes(text, at) else opened
-        elif mark in QUOTES and (mark not in "\"'" or _opens(text, at)):
+            opened = "" if mark in QUOTES[opened] and _closes_quote(text, at) else opened
+        elif mark in QUOTES and (mark not in "\"'" or _opens_quote(text, at)):
             opened = mark
     if not opened:
         return 0
     for end in ends:
         last = end + 1 if end > source.paragraph_end(start) else min(source.paragraph_end(end), end + QUOTATION_CHARS)
         for found in QUOTE.finditer(text, end, last):
-            if found.group() in QUOTES[opened] and _closes(text, found.start()):
+            if found.group() in QUOTES[opened] and _closes_quote(text, found.start()):
                 return source.before_code(min(ends), found.end())  # what it holds besides is looked at on its own
     return 0
 
 
-def _opens(text: str, at: int) -> bool:
+def _opens_quote(text: str, at: int) -> bool:
     is_behind = at == 0 or BEFORE_QUOTE.match(text, at - 1) is not None
     return is_behind and not text[at + 1 : at + 2].isspace()
 
 
-def _closes(text: str, at: int) -> bool:
+def _closes_quote(text: str, at: int) -> bool:
     is_before = at + 1 == len(text) or AFTER_QUOTE.match(text, at + 1) is not None
     return is_before and not text[at - 1 : at].isspace()
 
 
-def _width(prefix: str) -> int:
+def _measure_width(prefix: str) -> int:
     """How many columns the beginning of a line takes."""
     return len(prefix.expandtabs(INDENT))

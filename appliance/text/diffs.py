@@ -43,11 +43,11 @@ def diff(before: str, after: str, name: str = "", context: int = 3) -> str:
         raise BadInput(f"{context} lines of context cannot be", hint="use 0 or more")
     if bounded(before) == bounded(after):
         return ""
-    old, new = _lines(before), _lines(after)
+    old, new = _split_lines(before), _split_lines(after)
     title = "".join(c if c.isprintable() else "?" for c in name)
     head = [f"--- a/{title}\n", f"+++ b/{title}\n"] if title else ["--- before\n", "+++ after\n"]
     groups: list[list[Block]] = []
-    for block in _blocks(old, new):
+    for block in _find_blocks(old, new):
         if groups and block.a - groups[-1][-1].b <= 2 * context:
             groups[-1].append(block)
         else:
@@ -60,8 +60,8 @@ def apply(patch: str, before: str) -> str:
     bounded(before)
     if not patch:
         return before
-    old, result, at = _lines(before), [], 0
-    for hunk in _hunks(patch):
+    old, result, at = _split_lines(before), [], 0
+    for hunk in _parse_hunks(patch):
         if hunk.start < at:
             raise BadInput(f"the hunk at line {hunk.start + 1} is out of order", hint="sort the hunks by line")
         if hunk.start > len(old) or old[hunk.start : hunk.start + len(hunk.old)] != hunk.old:
@@ -76,23 +76,23 @@ def apply(patch: str, before: str) -> str:
 
 def merge_view(before: str, after: str) -> str:
     """The whole text with each change as a conflict block: the old lines above =======, the new ones below."""
-    old, new = _lines(bounded(before)), _lines(bounded(after))
+    old, new = _split_lines(bounded(before)), _split_lines(bounded(after))
     longest = max((len(run[0]) for run in re.finditer(r"^(?:<+|=+|>+)", f"{before}\n{after}", re.MULTILINE)), default=0)
     size = max(7, longest + 1)  # so that no line of the texts looks like a marker
     result, at = [], 0
-    for block in _blocks(old, new):
+    for block in _find_blocks(old, new):
         result += old[at : block.a]
-        result += ["<" * size + " before\n", *_closed(old[block.a : block.b]), "=" * size + "\n"]
-        result += [*_closed(new[block.c : block.d]), ">" * size + " after\n"]
+        result += ["<" * size + " before\n", *_end_lines(old[block.a : block.b]), "=" * size + "\n"]
+        result += [*_end_lines(new[block.c : block.d]), ">" * size + " after\n"]
         at = block.b
     return "".join(result + old[at:])
 
 
-def _closed(lines: list[str]) -> list[str]:
+def _end_lines(lines: list[str]) -> list[str]:
     return [line if line.endswith("\n") else line + "\n" for line in lines]
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     *whole, rest = text.split("\n")
     return [*(line + "\n" for line in whole), *([rest] if rest else [])]
 
@@ -101,27 +101,27 @@ def _hunk_lines(old: list[str], new: list[str], group: list[Block], context: int
     first, last = group[0], group[-1]
     start, end = max(0, first.a - context), min(len(old), last.b + context)
     new_start, new_end = first.c - (first.a - start), last.d + (end - last.b)
-    yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@\n"
+    yield f"@@ -{_format_range(start, end)} +{_format_range(new_start, new_end)} @@\n"
     at = start
     for block in group:
         for sign, lines in ((" ", old[at : block.a]), ("-", old[block.a : block.b]), ("+", new[block.c : block.d])):
-            yield from _signed(sign, lines)
+            yield from _sign_lines(sign, lines)
         at = block.b
-    yield from _signed(" ", old[at:end])
+    yield from _sign_lines(" ", old[at:end])
 
 
-def _signed(sign: str, lines: list[str]) -> Iterator[str]:
+def _sign_lines(sign: str, lines: list[str]) -> Iterator[str]:
     for line in lines:
         yield sign + line if line.endswith("\n") else f"{sign}{line}\n{NO_NEWLINE}"
 
 
-def _range(start: int, end: int) -> str:
+def _format_range(start: int, end: int) -> str:
     if end - start == 1:
         return str(start + 1)
     return f"{start + 1 if end > start else start},{end - start}"
 
 
-def _hunks(patch: str) -> Iterator[Hunk]:
+def _parse_hunks(patch: str) -> Iterator[Hunk]:
     lines = patch.removesuffix("\n").split("\n")
     at = next((i for i, line in enumerate(lines) if HUNK.match(line)), -1)
     if at < 0:
@@ -161,20 +161,20 @@ def _hunk_body(lines: list[str], at: int, old: tuple[list[str], int], new: tuple
     return at
 
 
-def _blocks(old: list[str], new: list[str]) -> list[Block]:
+def _find_blocks(old: list[str], new: list[str]) -> list[Block]:
     """What differs, in order."""
-    head = _same(old, new, 1)
-    tail = min(_same(old, new, -1), len(old) - head, len(new) - head)
+    head = _count_equal(old, new, 1)
+    tail = min(_count_equal(old, new, -1), len(old) - head, len(new) - head)
     ends = (len(old) - tail, len(new) - tail)
     blocks, a, c = [], head, head
-    for i, j in [*sorted(_matches(old, new, Block(head, ends[0], head, ends[1]))), ends]:
+    for i, j in [*sorted(_match_lines(old, new, Block(head, ends[0], head, ends[1]))), ends]:
         if i > a or j > c:
             blocks.append(Block(a, i, c, j))
         a, c = i + 1, j + 1
     return blocks
 
 
-def _same(old: list[str], new: list[str], step: int) -> int:
+def _count_equal(old: list[str], new: list[str], step: int) -> int:
     count = 0
     for x, y in zip(old[::step], new[::step]):
         if x != y:
@@ -183,7 +183,7 @@ def _same(old: list[str], new: list[str], step: int) -> int:
     return count
 
 
-def _matches(old: list[str], new: list[str], whole: Block) -> list[tuple[int, int]]:
+def _match_lines(old: list[str], new: list[str], whole: Block) -> list[tuple[int, int]]:
     """Pairs of equal lines that keep their order: lines that occur once first, then what lies between them.
 
     difflib alone is quadratic or worse on repetitive text; a stretch too costly to compare is left
@@ -198,7 +198,7 @@ def _matches(old: list[str], new: list[str], whole: Block) -> list[tuple[int, in
         line_steps -= len(mine) + len(theirs)
         if not mine or not theirs or line_steps < 0:
             continue
-        pairs = _anchors(mine, theirs)
+        pairs = _find_anchors(mine, theirs)
         if pairs:
             found += [(s.a + i, s.c + j) for i, j in pairs]
             edges = [(-1, -1), *pairs, (len(mine), len(theirs))]
@@ -211,10 +211,10 @@ def _matches(old: list[str], new: list[str], whole: Block) -> list[tuple[int, in
     return found
 
 
-def _anchors(mine: list[str], theirs: list[str]) -> list[tuple[int, int]]:
+def _find_anchors(mine: list[str], theirs: list[str]) -> list[tuple[int, int]]:
     """The longest ascending sequence of lines that occur once on either side."""
-    places = _once(theirs)
-    pairs = [(i, places[line]) for line, i in _once(mine).items() if line in places]
+    places = _find_unique(theirs)
+    pairs = [(i, places[line]) for line, i in _find_unique(mine).items() if line in places]
     tops: list[int] = []  # smallest end of an ascending sequence of each length, by index in `pairs` below
     ends: list[int] = []
     before: list[int] = []
@@ -231,7 +231,7 @@ def _anchors(mine: list[str], theirs: list[str]) -> list[tuple[int, int]]:
     return chain[::-1]
 
 
-def _once(lines: list[str]) -> dict[str, int]:
+def _find_unique(lines: list[str]) -> dict[str, int]:
     places: dict[str, int] = {}
     for at, line in enumerate(lines):
         places[line] = -1 if line in places else at

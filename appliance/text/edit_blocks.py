@@ -97,21 +97,21 @@ class _Reader:
 
     def read(self) -> list[Operation] | None:
         """The operations, or None when the body is to be taken as it is."""
-        while opener := self._next():
+        while opener := self._find_opener():
             if opener["path"]:
                 return None
             if opener["run"]:
-                self._block(opener)
+                self._read_block(opener)
             else:
-                self._marker(opener)
+                self._read_marker(opener)
         return self._operations or None
 
-    def _add(self, kind: Operator, text: str, search: str | None = None) -> None:
+    def _add_operation(self, kind: Operator, text: str, search: str | None = None) -> None:
         if len(self._operations) == MAX_OPERATIONS:
             raise TooLarge(f"the body holds more than {MAX_OPERATIONS} edits", hint="send it in parts")
         self._operations.append(Operation(kind, text, search))
 
-    def _next(self) -> re.Match[str] | None:
+    def _find_opener(self) -> re.Match[str] | None:
         """The next thing that opens an edit or a rendering; the place to read on is behind it."""
         self._half_block()
         space = SPACE.match(self._body, self._at) if self._at == 0 or self._operations else None
@@ -120,7 +120,7 @@ class _Reader:
             if opener["path"]:
                 if self._is_rendered(opener):
                     return opener
-            elif opener["run"] or _operator(opener["word"]) or (space and opener.start() == space.end()):
+            elif opener["run"] or _operator_of(opener["word"]) or (space and opener.start() == space.end()):
                 return opener
         return None
 
@@ -130,24 +130,24 @@ class _Reader:
             self._renderings = {word[1]: word.start() for word in words}
         return self._renderings.get(opener["path"], -1) > opener.start()
 
-    def _marker(self, opener: re.Match[str]) -> None:
+    def _read_marker(self, opener: re.Match[str]) -> None:
         word = opener["word"]
-        kind = _operator(word)
-        text = self._inner(word)
+        kind = _operator_of(word)
+        text = self._read_inner(word)
         if kind == "search_replace":
             following = NEXT_MARKER.match(self._body, self._at)
             if following is None:
                 raise BadInput(f"<<{word} is not followed by <<REPLACE", hint=f"write {word} and then <<REPLACE new text REPLACE")
             self._at = following.end()
-            self._add(kind, self._inner(following["word"]), text)
+            self._add_operation(kind, self._read_inner(following["word"]), text)
             word = following["word"]
         elif kind == "delete" and not text:
             raise BadInput(f"<<{word} names nothing to delete", hint=f"write the text between <<{word} and {word}")
         else:
-            self._add(kind or "replace", text)
+            self._add_operation(kind or "replace", text)
         self._refuse_leftover(word, is_envelope=kind is None)
 
-    def _inner(self, word: str) -> str:
+    def _read_inner(self, word: str) -> str:
         closer = re.compile(rf"(?<=\s){word}(?!\S)").search(self._body, self._at)
         if closer is None:
             hint = f"end it with {word} on a line of its own; if it is text, wrap all of it in <<{PLAIN} and {PLAIN}"
@@ -166,7 +166,7 @@ class _Reader:
         if word in rest.split() or (is_envelope and rest.strip()):
             raise BadInput(f"{word} occurs inside of its own text", hint=f"use another word, such as <<{word}1 … {word}1")
 
-    def _block(self, opener: re.Match[str]) -> None:
+    def _read_block(self, opener: re.Match[str]) -> None:
         """A conflict block whose first line has been read."""
         ends = self._block_end(self._at)
         if ends is None:
@@ -175,14 +175,14 @@ class _Reader:
         self._at = ends.end()
         dividers = list(DIVIDER.finditer(inside))
         if opener["half"] == "REPLACE":
-            self._add("new", _half(inside))
+            self._add_operation("new", _trim_half(inside))
             return
         if not dividers:
             raise BadInput("the SEARCH block has no line =======", hint="put ======= between the old and the new text")
         # A line of another length may be a heading of the quoted text.
         divider = next((d for d in dividers if len(d[1]) == len(opener["run"])), dividers[0])
-        old, new = _half(inside[: divider.start()]), _half(inside[divider.end() :])
-        self._add("search_replace", new, old)
+        old, new = _trim_half(inside[: divider.start()]), _trim_half(inside[divider.end() :])
+        self._add_operation("search_replace", new, old)
 
     def _half_block(self) -> None:
         """Blocks without a SEARCH half: only in front, or behind another edit, where no text can precede it."""
@@ -190,7 +190,7 @@ class _Reader:
             ends = self._block_end(opener.end())
             if ends is None:
                 return
-            self._add("new", _half(self._body[opener.end() : ends.start()]))
+            self._add_operation("new", _trim_half(self._body[opener.end() : ends.start()]))
             self._at = ends.end()
 
     def _block_end(self, at: int) -> re.Match[str] | None:
@@ -199,11 +199,11 @@ class _Reader:
         return None if ends is None or BLOCK_START.search(self._body, at, ends.start()) else ends
 
 
-def _operator(word: str) -> Operator | None:
+def _operator_of(word: str) -> Operator | None:
     return next((kind for keyword, kind in KEYWORDS if word.startswith(keyword)), None)
 
 
-def _half(text: str) -> str:
+def _trim_half(text: str) -> str:
     """What stands between two marker lines, without the line ends that belong to those."""
     text = text.removeprefix("\n")
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
@@ -257,10 +257,10 @@ def _sed_command(text: str, at: int) -> tuple[Sed, int] | None:
         if following is None:
             return None
         new, end, flags = new[: following.start()], replacement.start() + following.end() - 1, None
-    return _sed(pattern[1], new, delimiter, flags[0] if flags else ""), end
+    return _build_sed(pattern[1], new, delimiter, flags[0] if flags else ""), end
 
 
-def _sed(pattern: str, replacement: str, delimiter: str, flags: str) -> Sed:
+def _build_sed(pattern: str, replacement: str, delimiter: str, flags: str) -> Sed:
     if not pattern:
         raise BadInput("the sed command has nothing to search for", hint="write s/old/new/")
     if odd := sorted(set(flags) - KNOWN_FLAGS):

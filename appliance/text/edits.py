@@ -1,4 +1,4 @@
-"""Edits of a text: by line number, by exact text, by markers, by sed. The one door to all that edits.
+"""Edits of a text: by line number, by exact text, by markers, by sed. Everything that edits goes through it.
 
 Owns how edits are carried out; `text.edit_blocks` reads them, `fuzzy` finds what they mean, `diffs` compares.
 Knows nothing about entries, files or who may change them: text goes in, text comes out, or an error and
@@ -102,11 +102,11 @@ def exact(text: str, old: str, new: str, *, is_all: bool = True) -> Edited:
         raise not_found(text, old)
     warnings = () if is_all or count == 1 else (f"the text to replace occurs {count} times; the first one was edited",)
     done = count if is_all else 1
-    _room(len(text) + done * (len(new) - len(old)))
+    _check_size(len(text) + done * (len(new) - len(old)))
     return Edited(text.replace(old, new, done), warnings, done)
 
 
-def _room(size: int) -> None:
+def _check_size(size: int) -> None:
     if size > MAX_CHARS:
         raise TooLarge(f"the edited text would have {size} characters, the limit is {MAX_CHARS}", hint="replace less")
 
@@ -124,14 +124,14 @@ def apply_markers(text: str | None, operations: Sequence[Operation]) -> Edited:
     warnings: list[str] = []
     count = 0
     for operation in operations:
-        edited = _applied(text, operation)
+        edited = _apply_operation(text, operation)
         text = edited.text
         count += edited.count
         warnings += edited.warnings
     return Edited(text or "", tuple(warnings), count)
 
 
-def _applied(text: str | None, operation: Operation) -> Edited:
+def _apply_operation(text: str | None, operation: Operation) -> Edited:
     kind, part, search = operation.kind, operation.text, operation.search
     if kind in ("new", "replace") or (kind == "search_replace" and search is None):
         return Edited(bounded(part), (), 1)
@@ -154,7 +154,7 @@ def _by_sed(text: str, commands: str) -> Edited:
     if seds is None:
         raise BadInput(f"these are no sed commands: {shown(commands)}", hint="write s/old/new/")
     for sed in seds:
-        edited = _substituted(text, sed)
+        edited = _substitute_sed(text, sed)
         if edited is None:
             raise _no_match(text, sed)
         text = edited
@@ -179,14 +179,14 @@ def apply_sed(text: str, seds: Sequence[Sed]) -> str | None:
     occur literally and holds unmistakable regex signs. Without g the first place in the text changes.
     """
     for sed in seds:
-        edited = _substituted(text, sed)
+        edited = _substitute_sed(text, sed)
         if edited is None:
             return None
         text = edited
     return text
 
 
-def _substituted(text: str, sed: Sed) -> str | None:
+def _substitute_sed(text: str, sed: Sed) -> str | None:
     bounded(text)
     if not sed.pattern:
         raise BadInput("the sed command has nothing to search for", hint="write s/old/new/")
@@ -197,12 +197,12 @@ def _substituted(text: str, sed: Sed) -> str | None:
 
 
 def _by_literal(text: str, sed: Sed) -> str | None:
-    hay, needle = (_folded(text), _folded(sed.pattern)) if sed.is_case_blind else (text, sed.pattern)
+    hay, needle = (_fold_case(text), _fold_case(sed.pattern)) if sed.is_case_blind else (text, sed.pattern)
     pieces: list[str] = []
     done, at, limit = 0, hay.find(needle), hay.count(needle) if sed.is_global else 1
     if at < 0:
         return None
-    _room(len(text) + limit * (len(sed.replacement) - len(needle)))
+    _check_size(len(text) + limit * (len(sed.replacement) - len(needle)))
     if not sed.is_case_blind:
         return text.replace(needle, sed.replacement, limit)
     while at >= 0 and limit:
@@ -212,7 +212,7 @@ def _by_literal(text: str, sed: Sed) -> str | None:
     return "".join([*pieces, text[done:]])
 
 
-def _folded(text: str) -> str:
+def _fold_case(text: str) -> str:
     """The text in lower case, character by character, so that places in both are the same."""
     return text.lower() if text.isascii() else "".join([low if len(low := c.lower()) == 1 else c for c in text])
 
@@ -222,10 +222,10 @@ def _is_regex(sed: Sed) -> bool:
     if len(pattern) > MAX_REGEX_CHARS:
         return False
     is_meant = REGEX_SIGNS.search(pattern) or (re.search(r"\\[1-9]", sed.replacement) and "(" in pattern and ")" in pattern)
-    return bool(is_meant) and _compiled(sed) is not None
+    return bool(is_meant) and _compile_sed(sed) is not None
 
 
-def _compiled(sed: Sed) -> "regex.Pattern[str] | None":
+def _compile_sed(sed: Sed) -> "regex.Pattern[str] | None":
     try:
         return regex.compile(sed.pattern, regex.MULTILINE | (regex.IGNORECASE if sed.is_case_blind else 0))
     except (regex.error, RecursionError, OverflowError, ValueError, KeyError):
@@ -233,17 +233,17 @@ def _compiled(sed: Sed) -> "regex.Pattern[str] | None":
 
 
 def _by_regex(text: str, sed: Sed) -> str | None:
-    pattern = _compiled(sed) if len(sed.pattern) <= MAX_REGEX_CHARS else None
+    pattern = _compile_sed(sed) if len(sed.pattern) <= MAX_REGEX_CHARS else None
     if pattern is None:
         raise BadInput(f"this is no regular expression we can use: {shown(sed.pattern)}", hint="leave out the flag r")
-    template = _template(sed.replacement, pattern.groups)
+    template = _parse_template(sed.replacement, pattern.groups)
     pieces: list[str] = []
     done, size = 0, len(text)
     try:
         for match in pattern.finditer(text, timeout=REGEX_S):
             fresh = "".join(part if isinstance(part, str) else match[part] or "" for part in template)
             size += len(fresh) - len(match[0])
-            _room(size)
+            _check_size(size)
             pieces += (text[done : match.start()], fresh)
             done = match.end()
             if not sed.is_global:
@@ -254,7 +254,7 @@ def _by_regex(text: str, sed: Sed) -> str | None:
     return "".join([*pieces, text[done:]]) if pieces else None
 
 
-def _template(replacement: str, groups: int) -> list[str | int]:
+def _parse_template(replacement: str, groups: int) -> list[str | int]:
     parts: list[str | int] = []
     done = 0
     for found in TEMPLATE.finditer(replacement):

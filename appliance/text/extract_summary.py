@@ -36,8 +36,8 @@ def summary(text: str, ignored: Collection[str], most: int = 3, max_chars: int =
         chosen.append(place)
         if len(chosen) == most:
             break
-    return " ".join(_closed(said[place]) for place in sorted(chosen))
+    return " ".join(_close_sentence(said[place]) for place in sorted(chosen))
 
 
-def _closed(sentence: str) -> str:
+def _close_sentence(sentence: str) -> str:
     return sentence if sentence.endswith((".", "!", "?", "…", ":", ";")) else f"{sentence}."

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 TAG = re.compile(r"<(?=[^\s\d=])")  # what may begin a tag or a fence; not `a < b`, `<=` or `<3`
 
-# Where texts of strangers come from. Some are followed by whose: `mcp:time`, `person:bob`.
+# Origins of untrusted text. Some are followed by whose: `mcp:time`, `person:bob`.
 ORIGINS: Mapping[str, str] = {
     "web": "the web",
     "command": "a command",
@@ -31,12 +31,12 @@ NAMED = re.compile(r"(mcp|person):[\w.@+-]{1,128}")
 
 
 def is_origin(text: str) -> bool:
-    """Whether this names where texts of strangers come from."""
+    """Whether this names an origin of untrusted text."""
     return text in ORIGINS or NAMED.fullmatch(text) is not None
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name that strangers gave is too short to tell a model what to do, and may stand in a prompt without a fence."""
+    """Whether an untrusted name is too short to tell a model what to do, and may stand in a prompt without a fence."""
     words = WORD.findall(name)
     is_short = len(name) <= MAX_PLAIN and len(words) <= MAX_WORDS and all(len(word) <= MAX_WORD for word in words)
     return is_short and PLAIN.fullmatch(name) is not None
@@ -50,7 +50,7 @@ def told(origin: str) -> str:
 
 
 def foreign(origin: str, text: str) -> str:
-    """A text that strangers may have written, in a fence that no part of it can end."""
+    """Puts untrusted text in a fence that no part of it can end."""
     seed = text.encode("utf-8", "surrogatepass")
     kind = origin.partition(":")[0]
     while (name := f"{kind}-{hashlib.blake2s(seed, digest_size=4).hexdigest()}") in text:

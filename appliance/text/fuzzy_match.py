@@ -50,9 +50,9 @@ def fuzzy(text: str, search: str, replacement: str) -> Edited:
         return Edited(bounded(text + gap + replacement), (), 1)
     edited = (
         _as_lines(text, search, replacement)
-        or _as_spaced_lines(text, search, replacement, _collapsed)
+        or _as_spaced_lines(text, search, replacement, _collapse_blanks)
         or _inside_a_line(text, search, replacement)
-        or _as_spaced_lines(text, search, replacement, _squeezed)
+        or _as_spaced_lines(text, search, replacement, _remove_blanks)
     )
     if edited is None:
         raise not_found(text, search)
@@ -91,7 +91,7 @@ def shown(text: str) -> str:
 
 def _as_lines(text: str, search: str, replacement: str) -> Edited | None:
     core = search.removesuffix("\n")
-    hits = _hits(f"\n{text}\n", f"\n{core}\n", step=len(core) + 1)
+    hits = _find_hits(f"\n{text}\n", f"\n{core}\n", step=len(core) + 1)
     if hits is None:
         return None
     start, end = hits.last, hits.last + len(core)  # the newline before the text makes up for the one before the needle
@@ -101,16 +101,16 @@ def _as_lines(text: str, search: str, replacement: str) -> Edited | None:
         edited = text[:start] + text[end + 1 :]
     else:
         edited = text[: max(0, start - 1)]
-    return Edited(edited, _ambiguity(hits, _line_at(text, start)), 1)
+    return Edited(edited, _note_ambiguity(hits, _line_at(text, start)), 1)
 
 
 def _inside_a_line(text: str, search: str, replacement: str) -> Edited | None:
     core = search.removesuffix("\n")
-    hits = _hits(text, core, step=len(core))
+    hits = _find_hits(text, core, step=len(core))
     if hits is None:
         return None
     edited = text[: hits.last] + replacement.removesuffix("\n") + text[hits.last + len(core) :]
-    return Edited(edited, _ambiguity(hits, _line_at(text, hits.last)), 1)
+    return Edited(edited, _note_ambiguity(hits, _line_at(text, hits.last)), 1)
 
 
 def _as_spaced_lines(text: str, search: str, replacement: str, key: Callable[[str], str]) -> Edited | None:
@@ -118,7 +118,7 @@ def _as_spaced_lines(text: str, search: str, replacement: str, key: Callable[[st
     full = [(at, key(line)) for at, line in enumerate(lines) if line.strip()]
     # A key has no newline in it, so that one search in the joined keys finds all lines at once.
     joined, needle = "\n".join(["", *(k for _, k in full), ""]), "\n".join(["", *map(key, asked), ""])
-    hits = _hits(joined, needle, step=len(needle) - 1)
+    hits = _find_hits(joined, needle, step=len(needle) - 1)
     if hits is None:
         return None
     start = joined.count("\n", 0, hits.last)
@@ -126,17 +126,17 @@ def _as_spaced_lines(text: str, search: str, replacement: str, key: Callable[[st
     first, last = matched[0], matched[-1]
     fresh = _without_common_blanks(replacement, search)
     pairs = [(a, lines[at]) for a, at in zip(asked, matched)]
-    fitted = _reindented(fresh, pairs, lines)
-    warnings = _ambiguity(hits, first + 1)
+    fitted = _reindent_lines(fresh, pairs, lines)
+    warnings = _note_ambiguity(hits, first + 1)
     if fitted != fresh:
         warnings += ("the indentation of the replacement was adapted to the text",)
-    if key is _squeezed:
+    if key is _remove_blanks:
         warnings += ("the text to replace differs in white space inside its lines",)
     fitted = _with_line_ends(fitted, asked[0], lines[first], lines[last])
     return Edited("\n".join([*lines[:first], *fitted, *lines[last + 1 :]]), warnings, 1)
 
 
-def _hits(text: str, needle: str, step: int) -> Hits | None:
+def _find_hits(text: str, needle: str, step: int) -> Hits | None:
     # str.rfind is quadratic on repeated text, str.find is not: hence the way from the start.
     last, count, at = -1, 0, text.find(needle)
     while at >= 0:
@@ -144,7 +144,7 @@ def _hits(text: str, needle: str, step: int) -> Hits | None:
     return Hits(last, count) if count else None
 
 
-def _ambiguity(hits: Hits, line: int) -> tuple[str, ...]:
+def _note_ambiguity(hits: Hits, line: int) -> tuple[str, ...]:
     if hits.count == 1:
         return ()
     return (f"the text to replace occurs {hits.count} times; the last one, at line {line}, was edited",)
@@ -154,11 +154,11 @@ def _line_at(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _collapsed(line: str) -> str:
+def _collapse_blanks(line: str) -> str:
     return " ".join(line.split())
 
 
-def _squeezed(line: str) -> str:
+def _remove_blanks(line: str) -> str:
     return "".join(line.split())
 
 
@@ -169,12 +169,12 @@ def _without_common_blanks(replacement: str, search: str) -> list[str]:
     """Lines of the replacement, less the blank ones at its ends that the search has there too."""
     fresh = replacement.removesuffix("\n").split("\n") if replacement else []
     asked = search.removesuffix("\n").split("\n")
-    before = min(_blanks(fresh), _blanks(asked))
-    after = min(_blanks(reversed(fresh[before:])), _blanks(reversed(asked)))
+    before = min(_count_blanks(fresh), _count_blanks(asked))
+    after = min(_count_blanks(reversed(fresh[before:])), _count_blanks(reversed(asked)))
     return fresh[before : len(fresh) - after]
 
 
-def _blanks(lines: Iterable[str]) -> int:
+def _count_blanks(lines: Iterable[str]) -> int:
     count = 0
     for line in lines:
         if line.strip():
@@ -191,58 +191,58 @@ def _with_line_ends(fresh: list[str], asked: str, first: str, last: str) -> list
     return [line.removesuffix("\r") for line in fresh] if asked.endswith("\r") else fresh
 
 
-def _reindented(fresh: list[str], pairs: Sequence[tuple[str, str]], lines: list[str]) -> list[str]:
+def _reindent_lines(fresh: list[str], pairs: Sequence[tuple[str, str]], lines: list[str]) -> list[str]:
     """The replacement indented as the text is: what the search had as A and the text has as B becomes B."""
     known: dict[str, str] = {}
     same: dict[str, set[str]] = {}
     for asked, found in pairs:
-        known.setdefault(_indent(asked), _indent(found))
-        same.setdefault(asked, set()).add(_indent(found))
-    near, far = {_indent(found) for _, found in pairs}, {_indent(line) for line in lines if line.strip()}
-    style = _style(near) or _style(far)
-    ours = {_indent(line) for line in fresh if line.strip()} | set(known)
-    unit = _unit(ours if style == "\t" else far)
-    fits = {indent: _fit(indent, known, style, unit) for indent in ours}
+        known.setdefault(_indent_of(asked), _indent_of(found))
+        same.setdefault(asked, set()).add(_indent_of(found))
+    near, far = {_indent_of(found) for _, found in pairs}, {_indent_of(line) for line in lines if line.strip()}
+    style = _indent_style(near) or _indent_style(far)
+    ours = {_indent_of(line) for line in fresh if line.strip()} | set(known)
+    unit = _indent_unit(ours if style == "\t" else far)
+    fits = {indent: _fit_indent(indent, known, style, unit) for indent in ours}
     result = []
     for line in fresh:
-        indent = _indent(line)
+        indent = _indent_of(line)
         twins = same.get(line, set())  # a line taken over unchanged keeps its own depth
         better = next(iter(twins)) if len(twins) == 1 else fits.get(indent, indent)
         result.append(better + line[len(indent) :] if line.strip() else line)
     return result
 
 
-def _fit(indent: str, known: dict[str, str], style: str, unit: int) -> str:
+def _fit_indent(indent: str, known: dict[str, str], style: str, unit: int) -> str:
     if indent in known:
         return known[indent]
     if shallower := [k for k in known if indent.startswith(k)]:
         base = max(shallower, key=len)
-        return known[base] + _converted(indent[len(base) :], style, unit)
+        return known[base] + _convert_indent(indent[len(base) :], style, unit)
     if deeper := [k for k in known if k.startswith(indent)]:
         base = min(deeper, key=len)
         extra = base[len(indent) :]
-        return known[base].removesuffix(extra if known[base].endswith(extra) else _converted(extra, style, unit))
+        return known[base].removesuffix(extra if known[base].endswith(extra) else _convert_indent(extra, style, unit))
     return indent
 
 
-def _converted(extra: str, style: str, unit: int) -> str:
+def _convert_indent(extra: str, style: str, unit: int) -> str:
     if style == "\t":
         spaces = extra.count(" ")
         return "\t" * (extra.count("\t") + spaces // unit) + " " * (spaces % unit)
     return extra.replace("\t", " " * unit) if style == " " else extra
 
 
-def _indent(line: str) -> str:
+def _indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _style(indents: set[str]) -> str:
+def _indent_style(indents: set[str]) -> str:
     """What the indents are made of: a tab, a space, or "" when there are none or both."""
     used = set("".join(indents))
     return used.pop() if len(used) == 1 else ""
 
 
-def _unit(indents: set[str]) -> int:
+def _indent_unit(indents: set[str]) -> int:
     """How many spaces one level has: the smallest step between depths that is no mere alignment."""
     depths = sorted({0, *(len(i) for i in indents if "\t" not in i)})
     return min((b - a for a, b in zip(depths, depths[1:]) if b - a > 1), default=SPACES_OF_A_TAB)

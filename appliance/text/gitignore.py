@@ -36,8 +36,12 @@ class Ignores(Struct, frozen=True):
 
         In a repository of its own, what the one around it says does not count.
         """
-        found = Ignores(folder, _read(os.path.join(folder, EXCLUDES))) if _is_repository(folder) and folder != self.folder else self
-        spec = _read(os.path.join(folder, NAME))
+        found = (
+            Ignores(folder, _read_patterns(os.path.join(folder, EXCLUDES)))
+            if _is_repository(folder) and folder != self.folder
+            else self
+        )
+        spec = _read_patterns(os.path.join(folder, NAME))
         return found if spec is None else Ignores(folder, spec, found)
 
     def is_ignored(self, path: str, is_folder: bool) -> bool:
@@ -46,7 +50,7 @@ class Ignores(Struct, frozen=True):
         while scope is not None:
             if scope.spec is not None and path.startswith(f"{scope.folder.rstrip('/')}/"):
                 inside = path[len(scope.folder.rstrip("/")) + 1 :]
-                verdict = _verdict(scope.spec, _by_bytes(os.fsencode(f"{inside}/" if is_folder else inside)))
+                verdict = _match_path(scope.spec, _by_bytes(os.fsencode(f"{inside}/" if is_folder else inside)))
                 if verdict is not None:
                     return verdict
             scope = scope.above
@@ -58,10 +62,10 @@ def around(folder: str) -> Ignores:
 
     A folder that is itself ignored was named on purpose: what its repository says does not count then.
     """
-    top = _repository(folder)
+    top = _find_repository(folder)
     if not top:
         return Ignores(folder).enter(folder)
-    found = Ignores(top, _read(os.path.join(top, EXCLUDES)))
+    found = Ignores(top, _read_patterns(os.path.join(top, EXCLUDES)))
     if top != folder:
         steps = [top]
         for name in os.path.relpath(folder, top).split("/"):
@@ -73,7 +77,7 @@ def around(folder: str) -> Ignores:
     return found.enter(folder)
 
 
-def _verdict(spec: GitIgnoreSpec, path: str) -> bool | None:
+def _match_path(spec: GitIgnoreSpec, path: str) -> bool | None:
     """What the last pattern that fits a path says of it; a folder's path ends in a slash."""
     for pattern in reversed(spec.patterns):
         found = None if pattern.regex is None else pattern.regex.search(path)
@@ -92,7 +96,7 @@ def _is_whole(found: re.Match[str], path: str) -> bool:
     return not (is_folder and found.end() == len(path))  # `a/**` is what is in the folder, without the folder
 
 
-def _repository(folder: str) -> str:
+def _find_repository(folder: str) -> str:
     """The folder with `.git` in it that is nearest above or here, "" for none."""
     while True:
         if _is_repository(folder):
@@ -107,7 +111,7 @@ def _is_repository(folder: str) -> bool:
     return os.path.lexists(os.path.join(folder, ".git"))
 
 
-def _read(path: str) -> GitIgnoreSpec | None:
+def _read_patterns(path: str) -> GitIgnoreSpec | None:
     """The patterns in a file; None when it is no plain file that can be read."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

@@ -24,17 +24,17 @@ _RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})")
 
 def is_glob(text: str) -> bool:
     """Whether anything in the text has a meaning beyond itself."""
-    return any(not isinstance(part, str) for part in _parse(text))
+    return any(not isinstance(part, str) for part in _parse_glob(text))
 
 
 def whole(text: str) -> str:
     """The regular expression, for a match with `.` for every character, that a whole path has to fit."""
-    return _emit(_parse(text), r"\Z", "[^/]", ".")
+    return _emit_regex(_parse_glob(text), r"\Z", "[^/]", ".")
 
 
 def inside(text: str) -> str:
     """The regular expression that finds such a place in a text, within one line."""
-    return _emit(_parse(text), "", r"[^/\n]", r"[^\n]")
+    return _emit_regex(_parse_glob(text), "", r"[^/\n]", r"[^\n]")
 
 
 class _Char(Struct, frozen=True):
@@ -63,14 +63,14 @@ _Part = str | _Char | _Stars | _One | _Choice
 _Parts = tuple[_Part, ...]
 
 
-def _parse(text: str) -> _Parts:
+def _parse_glob(text: str) -> _Parts:
     try:
-        return _parse_part(text, 0, len(text), _pairs(text))
+        return _parse_part(text, 0, len(text), _pair_brackets(text))
     except RecursionError:
         raise BadInput("the glob has too many brackets in each other", hint="use fewer {} and !()") from None
 
 
-def _pairs(text: str) -> dict[int, int]:
+def _pair_brackets(text: str) -> dict[int, int]:
     """Where each bracket of `{…}` and `(…)` closes."""
     closes, waiting, i = {}, [], 0
     while i < len(text):
@@ -106,16 +106,16 @@ def _parse_one(text: str, i: int, end: int, closes: dict[int, int]) -> tuple[_Pa
     if char == "?":
         return _One(""), i + 1
     if char == "[" and (found := _CLASS.match(text, i, end)):
-        return _One(_class(found[1], found[2])), found.end()
+        return _One(_class_regex(found[1], found[2])), found.end()
     if char == "{" or text.startswith("!(", i):
         start = i + (char == "!")
         close = closes.get(start, end)
-        if close < end and (choices := _choices(text, start + 1, close, closes, char == "!")):
+        if close < end and (choices := _parse_choices(text, start + 1, close, closes, char == "!")):
             return _Choice(choices, char == "!"), close + 1
     return char, i + 1
 
 
-def _choices(text: str, start: int, end: int, closes: dict[int, int], is_not: bool) -> tuple[_Parts, ...]:
+def _parse_choices(text: str, start: int, end: int, closes: dict[int, int], is_not: bool) -> tuple[_Parts, ...]:
     """The parts of `{a,b}`, `{1..9}` or `!(a|b)`; none when it is plain text after all, as in JSON or a call."""
     inner = text[start:end]
     if not inner or '"' in inner or "\n" in inner:
@@ -140,7 +140,7 @@ def _choices(text: str, start: int, end: int, closes: dict[int, int], is_not: bo
     return tuple(_parse_part(text, a + 1, b, closes) for a, b in zip(cuts, [*cuts[1:], end]))
 
 
-def _class(negation: str, inner: str) -> str:
+def _class_regex(negation: str, inner: str) -> str:
     """`[!a-z]` as a regular expression; a class never takes a slash."""
     made, i = [], 0
     while i < len(inner):
@@ -159,7 +159,7 @@ def _class(negation: str, inner: str) -> str:
     return f"(?!/)[{'^' if negation else ''}{''.join(made)}]"
 
 
-def _emit(parts: Iterable[_Part], after: str, one: str, many: str) -> str:
+def _emit_regex(parts: Iterable[_Part], after: str, one: str, many: str) -> str:
     """A regular expression for these parts and then `after`; built from the end, for `!()` looks ahead to it.
 
     No part repeats what another repeats but `*` itself, so that backtracking stays polynomial.
@@ -178,13 +178,13 @@ def _emit(parts: Iterable[_Part], after: str, one: str, many: str) -> str:
             case _One():
                 made = (part.expression or one) + made
             case _Choice(is_not=True):
-                barred = "|".join(_emit(choice, "", one, many) for choice in part.choices)
+                barred = "|".join(_emit_regex(choice, "", one, many) for choice in part.choices)
                 made = f"(?!(?:{barred}){made}){one}*{made}"
             case _Choice():
                 if any(isinstance(inner, _Choice) and inner.is_not for choice in part.choices for inner in choice):
-                    made = f"(?:{'|'.join(_emit(choice, made, one, many) for choice in part.choices)})"
+                    made = f"(?:{'|'.join(_emit_regex(choice, made, one, many) for choice in part.choices)})"
                 else:
-                    made = f"(?:{'|'.join(_emit(choice, '', one, many) for choice in part.choices)}){made}"
+                    made = f"(?:{'|'.join(_emit_regex(choice, '', one, many) for choice in part.choices)}){made}"
         if len(made) > EXPRESSION_LIMIT:
             raise BadInput("the glob has too many parts in each other", hint="use fewer {} and !()")
     return made

@@ -48,12 +48,12 @@ def page(data: bytes, charset: str = "", *, has_frame: bool = True) -> tuple[str
     seen.feed(source)
     seen.close()
     title, text = seen.title(), seen.text()
-    if has_frame and len(text) > MIN_CHARS and is_refined() and (main := _main(source)) and len(main) * 10 > len(text):
+    if has_frame and len(text) > MIN_CHARS and is_refined() and (main := _extract_main(source)) and len(main) * 10 > len(text):
         text = main  # a tenth or less of what is to be seen would not be the main text
     return title, text
 
 
-def _main(source: str) -> str:
+def _extract_main(source: str) -> str:
     """The main text of a page; "" when none is found, or what finds it is not whole."""
     try:
         import trafilatura  # takes half a second, and most files are no pages
@@ -92,7 +92,7 @@ class _Page(HTMLParser):
                 self._hidden.clear()  # a head that was never closed
             return
         if tag in BREAKING:
-            self._break(1 if tag in ("li", "tr", "dt", "dd") else 2)
+            self._break_lines(1 if tag in ("li", "tr", "dt", "dd") else 2)
         if tag in HEADINGS:
             self._parts.append(f"{HEADINGS[tag]} ")
             self._is_first_heading = not self._heading
@@ -123,7 +123,7 @@ class _Page(HTMLParser):
             self._pre -= 1
             self._parts.append("\n```")
         if tag in BREAKING:
-            self._break(1 if tag in ("li", "tr", "dt", "dd") else 2)
+            self._break_lines(1 if tag in ("li", "tr", "dt", "dd") else 2)
 
     def handle_data(self, data: str) -> None:
         if self._is_title:
@@ -135,6 +135,6 @@ class _Page(HTMLParser):
             is_at_start = not self._parts or self._parts[-1].endswith("\n")
             self._parts.append(text.lstrip(" ") if is_at_start and not self._pre else text)
 
-    def _break(self, lines: int) -> None:
+    def _break_lines(self, lines: int) -> None:
         if self._parts and not self._parts[-1].endswith("\n" * lines):
             self._parts.append("\n" * lines)

@@ -33,11 +33,11 @@ class Selector:
         try:
             self._path = _Environment(strict=True).compile(text)
         except (jsonpath.JSONPathError, ValueError, OverflowError) as error:
-            raise BadInput(f"the pattern {short(text)} is not valid JSONPath: {_line(error)}", hint="see RFC 9535") from None
+            raise BadInput(f"the pattern {short(text)} is not valid JSONPath: {_first_line(error)}", hint="see RFC 9535") from None
 
     def values(self, subject: str, watch: Watch) -> Iterator[str]:
         """The selected values, strings as they are and all else as JSON; none when the subject is not JSON."""
-        data = _read(subject)
+        data = _read_json(subject)
         if data is None:
             return
         try:
@@ -46,45 +46,45 @@ class Selector:
         except RecursionError:
             raise TooLarge("the JSON is nested too deeply for this path", hint=f"{DEPTH_LIMIT} levels are allowed") from None
         except jsonpath.JSONPathError as error:
-            raise BadInput(f"the pattern {short(self._text)} cannot be used: {_line(error)}") from None
+            raise BadInput(f"the pattern {short(self._text)} cannot be used: {_first_line(error)}") from None
 
 
-def _read(subject: str) -> dict[str, Any] | list[Any] | None:
+def _read_json(subject: str) -> dict[str, Any] | list[Any] | None:
     """The object or list of a JSON text, for paths select inside of those; None when it is neither."""
     if subject.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        data: dict[str, Any] | list[Any] = json.loads(bounded(subject, TEXT_LIMIT, "the JSON"), parse_constant=_refuse)
+        data: dict[str, Any] | list[Any] = json.loads(bounded(subject, TEXT_LIMIT, "the JSON"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
     return data
 
 
-def _refuse(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
 class _Node(jsonpath.JSONPathMatch):
     def new_child(self, obj: object, key: int | str) -> "_Node":
         self._filter_context["watch"].check()
-        return _root(obj, self.root, self._filter_context)
+        return _build_root(obj, self.root, self._filter_context)
 
     def add_child(self, *children: jsonpath.JSONPathMatch) -> None:
         pass
 
 
-def _root(obj: object, root: Any, context: Any) -> _Node:
+def _build_root(obj: object, root: Any, context: Any) -> _Node:
     return _Node(filter_context=context, obj=obj, parent=None, path="", parts=(), root=root)
 
 
 class _Path(JSONPath):
     def finditer(self, data: Any, *, filter_context: Any = None) -> Iterable[jsonpath.JSONPathMatch]:
         filter_context["watch"].check()
-        nodes: Iterable[jsonpath.JSONPathMatch] = [_root(data, data, filter_context)]
+        nodes: Iterable[jsonpath.JSONPathMatch] = [_build_root(data, data, filter_context)]
         for segment in self.segments:
             nodes = segment.resolve(nodes)
         return nodes
@@ -117,16 +117,16 @@ class _Call(FunctionExtension):
 
 class _Parser(Parser):
     def parse_relative_query(self, stream: Any) -> Any:
-        return _Relative(self._watched(super().parse_relative_query(stream)))
+        return _Relative(self._watch_query(super().parse_relative_query(stream)))
 
     def parse_absolute_query(self, stream: Any) -> Any:
-        return RootFilterQuery(self._watched(super().parse_absolute_query(stream)))
+        return RootFilterQuery(self._watch_query(super().parse_absolute_query(stream)))
 
     def parse_function_extension(self, stream: Any) -> Any:
         call = super().parse_function_extension(stream)
         return _Call(call.name, call.args) if isinstance(call, FunctionExtension) else call
 
-    def _watched(self, query: Any) -> _Path:
+    def _watch_query(self, query: Any) -> _Path:
         return _Path(env=self.env, segments=query.path.segments)
 
 

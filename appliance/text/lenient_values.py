@@ -32,26 +32,26 @@ class Loose:
         if self.depth > 32:
             raise Hopeless(at)
         if text.startswith("{", at):
-            return self._keyed(at + 1, "}")
+            return self._read_object(at + 1, "}")
         if text.startswith("[", at):
-            return self._items(at + 1)
+            return self._read_list(at + 1)
         if quoted := QUOTED.match(text, at):
             plain = quoted.group(1) if quoted.group(1) is not None else quoted.group(4)
             inner = quoted.group(2) if quoted.group(2) is not None else quoted.group(3)
-            return (plain if plain is not None else _unescaped(inner)), quoted.end()
+            return (plain if plain is not None else _unescape_text(inner)), quoted.end()
         bare = BARE.match(text, at)
         if bare is None:
             raise Hopeless(at)
-        return _word(bare.group()), bare.end()
+        return _read_word(bare.group()), bare.end()
 
     def arguments(self, at: int) -> tuple[dict[str, Any], int]:
         """The arguments of a Python call, up to and with its bracket; the one without a name is ""."""
-        return self._keyed(at, ")")
+        return self._read_object(at, ")")
 
-    def _keyed(self, at: int, close: str) -> tuple[dict[str, Any], int]:
+    def _read_object(self, at: int, close: str) -> tuple[dict[str, Any], int]:
         self.depth += 1
         found: dict[str, Any] = {}
-        for place in self._places(at, close):
+        for place in self._find_members(at, close):
             key = KEY.match(self.source.text, place)
             if key is None and (close == "}" or "" in found):
                 raise Hopeless(place)
@@ -59,16 +59,16 @@ class Loose:
         self.depth -= 1
         return found, self._at
 
-    def _items(self, at: int) -> tuple[list[Any], int]:
+    def _read_list(self, at: int) -> tuple[list[Any], int]:
         self.depth += 1
         found = []
-        for place in self._places(at, "]"):
+        for place in self._find_members(at, "]"):
             value, self._at = self.read(place)
             found.append(value)
         self.depth -= 1
         return found, self._at
 
-    def _places(self, at: int, close: str) -> Iterator[int]:
+    def _find_members(self, at: int, close: str) -> Iterator[int]:
         """Where each member begins; afterwards `_at` is behind the closing bracket."""
         self._at, is_first = at, True
         while True:
@@ -87,11 +87,11 @@ class Loose:
             yield at
 
 
-def _unescaped(text: str) -> str:
+def _unescape_text(text: str) -> str:
     return re.sub(r"\\(.)", lambda m: ESCAPES.get(m.group(1), m.group(1)), text, flags=re.DOTALL)
 
 
-def _word(word: str) -> Any:
+def _read_word(word: str) -> Any:
     if word in WORDS:
         return WORDS[word]
     if NUMBER.fullmatch(word):

@@ -23,7 +23,7 @@ def split(text: str) -> tuple[dict[str, Any], str]:
     except StopIteration:
         raise BadInput("front matter starts with --- and never ends", hint="close it with a line of ---") from None
     try:
-        front = _load("\n".join(lines[1:end]))
+        front = _load_yaml("\n".join(lines[1:end]))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-13-45
         raise BadInput(f"front matter is not YAML: {' '.join(str(error).split())}", hint="write lines of name: value") from None
     if front is not None and not isinstance(front, dict):
@@ -31,7 +31,7 @@ def split(text: str) -> tuple[dict[str, Any], str]:
     return front or {}, "\n".join(lines[end + 1 :]).lstrip("\n")
 
 
-def _load(source: str) -> Any:
+def _load_yaml(source: str) -> Any:
     """YAML without aliases: a few lines of them say more than a message about them could hold."""
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(source, Loader=yaml.SafeLoader)):
         raise yaml.YAMLError("aliases such as *name are not taken")

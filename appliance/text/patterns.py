@@ -81,11 +81,11 @@ class Pattern:
 
     def matches(self, subject: str | None) -> bool:
         """Whether the pattern fits: literals and globs the whole text, the others something in it. None never does."""
-        return subject is not None and self._engine.matches(subject, self._watch())
+        return subject is not None and self._engine.matches(subject, self._start_watch())
 
     def search(self, subject: str | None) -> Found | None:
         """The first place in the text that fits, or None."""
-        return None if subject is None else self._engine.search(subject, self._watch())
+        return None if subject is None else self._engine.search(subject, self._start_watch())
 
     def replace(self, subject: str | None, replacement: str, *, is_all: bool | None = None) -> str | None:
         """The text with what fits replaced, or None when nothing fits; paths into JSON and XML cannot replace.
@@ -93,9 +93,9 @@ class Pattern:
         Every place, but only the first for a regular expression without `g`; `is_all` overrides that. For a
         regular expression `\\1`, `$1`, `\\g<name>` and `$&` mean groups, where there are such groups.
         """
-        return None if subject is None else self._engine.replace(subject, replacement, is_all, self._watch())
+        return None if subject is None else self._engine.replace(subject, replacement, is_all, self._start_watch())
 
-    def _watch(self) -> Watch:
+    def _start_watch(self) -> Watch:
         return Watch(self.text, self.timeout_s)
 
 
@@ -152,18 +152,18 @@ class _Regular:
         assert parts is not None
         if _RECURSION.search(parts[1]):  # half a gigabyte within a second, 2026-11-22
             raise BadInput(f"the pattern {short(text)} calls itself", hint="write the repetition out, or use * and +")
-        self._compiled = _compile(parts[1], parts[2].replace("g", "").replace("u", ""), text)
+        self._compiled = _compile_pattern(parts[1], parts[2].replace("g", "").replace("u", ""), text)
         self._is_global = "g" in parts[2]
 
     def matches(self, subject: str, watch: Watch) -> bool:
         return self.search(subject, watch) is not None
 
     def search(self, subject: str, watch: Watch) -> Found | None:
-        return _search(self._compiled, subject, watch)
+        return _search_pattern(self._compiled, subject, watch)
 
     def replace(self, subject: str, replacement: str, is_all: bool | None, watch: Watch) -> str | None:
         is_global = self._is_global if is_all is None else is_all
-        return _substitute(self._compiled, subject, lambda match: _expand(replacement, match), is_global, watch)
+        return _substitute_matches(self._compiled, subject, lambda match: _expand_references(replacement, match), is_global, watch)
 
 
 class _Glob:
@@ -172,8 +172,8 @@ class _Glob:
 
     def __init__(self, text: str) -> None:
         self._literal = _Literal(text)
-        self._whole = _compile(globs.whole(text), "s", text)
-        self._inside = _compile(globs.inside(text), "s", text)
+        self._whole = _compile_pattern(globs.whole(text), "s", text)
+        self._inside = _compile_pattern(globs.inside(text), "s", text)
 
     def matches(self, subject: str, watch: Watch) -> bool:
         bounded(subject, TEXT_LIMIT, "the text")
@@ -183,16 +183,16 @@ class _Glob:
             raise watch.over() from None
 
     def search(self, subject: str, watch: Watch) -> Found | None:
-        return self._literal.search(subject, watch) or _search(self._inside, subject, watch)
+        return self._literal.search(subject, watch) or _search_pattern(self._inside, subject, watch)
 
     def replace(self, subject: str, replacement: str, is_all: bool | None, watch: Watch) -> str | None:
         found = self._literal.replace(subject, replacement, is_all, watch)
         if found is not None:
             return found
-        return _substitute(self._inside, subject, lambda match: replacement, is_all is not False, watch)
+        return _substitute_matches(self._inside, subject, lambda match: replacement, is_all is not False, watch)
 
 
-def _compile(expression: str, flags: str, text: str) -> "regex.Pattern[str]":
+def _compile_pattern(expression: str, flags: str, text: str) -> "regex.Pattern[str]":
     import regex
 
     try:
@@ -201,7 +201,7 @@ def _compile(expression: str, flags: str, text: str) -> "regex.Pattern[str]":
         raise BadInput(f"the pattern {short(text)} is not valid: {error}", hint="mend it, or write it as plain text") from None
 
 
-def _search(pattern: "regex.Pattern[str]", subject: str, watch: Watch) -> Found | None:
+def _search_pattern(pattern: "regex.Pattern[str]", subject: str, watch: Watch) -> Found | None:
     bounded(subject, TEXT_LIMIT, "the text")
     try:
         match = pattern.search(subject, timeout=watch.left_s())
@@ -210,7 +210,7 @@ def _search(pattern: "regex.Pattern[str]", subject: str, watch: Watch) -> Found 
     return None if match is None else Found(match.group(), match.start())
 
 
-def _substitute(
+def _substitute_matches(
     pattern: "regex.Pattern[str]",
     subject: str,
     make: Callable[["regex.Match[str]"], str],
@@ -235,7 +235,7 @@ def _substitute(
     return result if count else None
 
 
-def _expand(replacement: str, match: "regex.Match[str]") -> str:
+def _expand_references(replacement: str, match: "regex.Match[str]") -> str:
     """The replacement with its references filled in; one to a group that is not there stays as it is written."""
     size = 0
 
@@ -295,7 +295,7 @@ def _json_path(text: str) -> _Selected:
     return _Selected(text, Selector(text))
 
 
-def _xpath(text: str) -> _Selected:
+def _select_xpath(text: str) -> _Selected:
     from appliance.text.xpaths import Selector
 
     return _Selected(text, Selector(text))
@@ -306,5 +306,5 @@ _ENGINES: dict[str, Callable[[str], _Engine]] = {
     "regex": _Regular,
     "glob": _Glob,
     "jsonpath": _json_path,
-    "xpath": _xpath,
+    "xpath": _select_xpath,
 }

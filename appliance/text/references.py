@@ -95,7 +95,7 @@ def is_under(path: str, folder: str) -> bool:
 def slug(text: str) -> str:
     """Text as a locator: spaces as `_`, commas as `/`, whatever else is unsafe percent-encoded; "" for no text."""
     parts = text[:MAX_SLUG].replace(" ", "_").replace(",", "/").split("/")
-    return "/".join(_escaped(part) for part in parts if part)
+    return "/".join(_escape_part(part) for part in parts if part)
 
 
 def unique_slug(text: str, taken: Callable[[str], bool]) -> str:
@@ -108,7 +108,7 @@ def unique_slug(text: str, taken: Callable[[str], bool]) -> str:
     return found
 
 
-def _escaped(part: str) -> str:
+def _escape_part(part: str) -> str:
     if part in (".", ".."):
         return part.replace(".", "%2E")  # a name here, not a way up
     return quote(unicodedata.normalize("NFC", part), safe=KEPT, errors="replace")

@@ -69,9 +69,9 @@ class Source:
 
     def ticks(self, length: int) -> list[int]:
         """Where exactly so many backticks stand together."""
-        return self.places("ticks", self._ticks).get(str(length), [])
+        return self.places("ticks", self._index_ticks).get(str(length), [])
 
-    def _ticks(self) -> dict[str, list[int]]:
+    def _index_ticks(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for match in TICKS.finditer(self.text):
             found.setdefault(str(len(match.group())), []).append(match.start())

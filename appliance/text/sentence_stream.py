@@ -25,7 +25,7 @@ class SentenceStream:
         """`forbidden` is a text no sentence of which is passed on: the model's own instructions."""
         self._rest = ""  # behind the last whole sentence
         self._shown = 0  # characters of `_rest` that were passed on
-        self._forbidden = _plain(forbidden)
+        self._forbidden = _plain_words(forbidden)
         self._runs: set[tuple[str, ...]] = set()
         self._counts: dict[str, int] = {}
         self.said = ""
@@ -42,10 +42,10 @@ class SentenceStream:
         shown, start = "", 0
         for end in sentences.boundaries(self._rest, is_open=True):
             if not self.is_over:
-                shown += self._sentence(self._rest[start:end])
+                shown += self._take_sentence(self._rest[start:end])
                 start = end
         self._rest = self._rest[start:]
-        return self._pass_on(shown + ("" if self.is_over else self._begun()))
+        return self._pass_on(shown + ("" if self.is_over else self._show_begun()))
 
     def finish(self, *, is_cut: bool) -> str:
         """What is left to be shown: a last sentence that is whole. `is_cut`: the model was stopped in the middle."""
@@ -53,7 +53,7 @@ class SentenceStream:
         if self.is_over or not rest.strip() or (not self.said and RAW.match(rest)):
             return ""
         if not is_cut:
-            return self._pass_on(self._sentence(rest))
+            return self._pass_on(self._take_sentence(rest))
         if self.said[self._shown :].strip() or self._shown == 0:
             return "" if self.said.strip() else self._pass_on(f"{rest.rstrip().rstrip(',;:')} …")
         return self._pass_on(" …")
@@ -64,7 +64,7 @@ class SentenceStream:
         self.said += text
         return text
 
-    def _sentence(self, text: str) -> str:
+    def _take_sentence(self, text: str) -> str:
         """A whole sentence less what was shown of it, or "" and the end of it all when it says nothing new."""
         shown, self._shown = self._shown, 0
         words = [word.lower() for word in WORDS.findall(text)]
@@ -82,7 +82,7 @@ class SentenceStream:
         self._runs.update(runs)
         return text[shown:]
 
-    def _begun(self) -> str:
+    def _show_begun(self) -> str:
         """As much of the first sentence as is whole words and says nothing twice."""
         if self.said[: len(self.said) - self._shown].strip() or not self._rest.strip():
             return ""
@@ -104,5 +104,5 @@ class SentenceStream:
         return new
 
 
-def _plain(text: str) -> str:
+def _plain_words(text: str) -> str:
     return " ".join(word.lower() for word in WORDS.findall(text))

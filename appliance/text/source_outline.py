@@ -104,11 +104,11 @@ def outline(text: str, name: str) -> str:
     """The definitions in a source file by its name, at most `MAX_CHARS`; "" when there are none, or it is no source code."""
     language = language_of(name)
     if language == "python":
-        return _joined(_python(text))
-    return _joined(_plain(text, language)) if language else ""
+        return _join_lines(_outline_python(text))
+    return _join_lines(_outline_plain(text, language)) if language else ""
 
 
-def _joined(lines: Iterator[str]) -> str:
+def _join_lines(lines: Iterator[str]) -> str:
     """As many lines as there is room for, and how many more there are."""
     kept: list[str] = []
     size = left = 0
@@ -124,7 +124,7 @@ def _joined(lines: Iterator[str]) -> str:
 # -- Python -----------------------------------------------------------------------------------------
 
 
-def _python(text: str) -> Iterator[str]:
+def _outline_python(text: str) -> Iterator[str]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -133,13 +133,13 @@ def _python(text: str) -> Iterator[str]:
         yield said.strip().partition("\n")[0][:MAX_LINE]
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            yield _class(node)
+            yield _outline_class(node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield f"def {node.name}({_parameters(node)})"
+            yield f"def {node.name}({_format_parameters(node)})"
 
 
-def _class(node: ast.ClassDef) -> str:
-    bases = ", ".join(_short(ast.unparse(base)) for base in node.bases[:5])
+def _outline_class(node: ast.ClassDef) -> str:
+    bases = ", ".join(_shorten_text(ast.unparse(base)) for base in node.bases[:5])
     inside = [n.name for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
     names = [name for name in inside if not name.startswith("_")] or [name for name in inside if not name.startswith("__")]
     more = f", … and {len(names) - MAX_MEMBERS} more" if len(names) > MAX_MEMBERS else ""
@@ -147,25 +147,25 @@ def _class(node: ast.ClassDef) -> str:
     return f"class {node.name}{f'({bases})' if bases else ''}{members}"
 
 
-def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+def _format_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     given = node.args
     names = [a.arg for a in (*given.posonlyargs, *given.args)]
     names += [f"*{given.vararg.arg}"] if given.vararg else []
     names += [a.arg for a in given.kwonlyargs]
     names += [f"**{given.kwarg.arg}"] if given.kwarg else []
-    return _short(", ".join(names))
+    return _shorten_text(", ".join(names))
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= SIGNATURE_CHARS else f"{text[: SIGNATURE_CHARS - 1]}…"
 
 
 # -- other languages --------------------------------------------------------------------------------
 
 
-def _plain(text: str, language: str) -> Iterator[str]:
+def _outline_plain(text: str, language: str) -> Iterator[str]:
     known = [re.compile(pattern) for pattern in _LINES[language]]
-    for line in _blanked(text, language).splitlines():
+    for line in _blank_comments(text, language).splitlines():
         if not line.strip() or len(line) > MAX_LINE:
             continue
         found = next((match for pattern in known if (match := pattern.search(line))), None)
@@ -175,6 +175,6 @@ def _plain(text: str, language: str) -> Iterator[str]:
         yield f"{(parts.get('kind') or 'def').lower()} {parts['name']}"
 
 
-def _blanked(text: str, language: str) -> str:
+def _blank_comments(text: str, language: str) -> str:
     """The text without its comments and texts; lines stay where they are."""
     return re.sub(_BLANKED.get(language, _C_LIKE), lambda found: "\n" * found[0].count("\n"), text, flags=re.MULTILINE)

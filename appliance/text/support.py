@@ -24,29 +24,29 @@ def is_supported(answer: str, texts: Sequence[str], question: str, ignored: Coll
     """True when an answer adds something to the question, and all that it adds stands in one of the texts."""
     if ADMISSION.search(answer):
         return False
-    asked = _stems(question)
-    new = [match[0] for match in WORD.finditer(answer) if match[0].lower() not in ignored and _stem(match[0]) not in asked]
-    return bool(new) and any(_holds(text, new) for text in texts)
+    asked = _stem_words(question)
+    new = [match[0] for match in WORD.finditer(answer) if match[0].lower() not in ignored and _stem_word(match[0]) not in asked]
+    return bool(new) and any(_holds_words(text, new) for text in texts)
 
 
-def _holds(text: str, words: Sequence[str]) -> bool:
-    known = _stems(text)
+def _holds_words(text: str, words: Sequence[str]) -> bool:
+    known = _stem_words(text)
     hard = [word for word in words if any(c.isdigit() for c in word) or word[0].isupper()]
     soft = [word for word in words if word not in hard]
-    if any(_stem(word) not in known for word in hard):
+    if any(_stem_word(word) not in known for word in hard):
         return False
-    return not soft or sum(_stem(word) in known for word in soft) >= SHARE * len(soft)
+    return not soft or sum(_stem_word(word) in known for word in soft) >= SHARE * len(soft)
 
 
-def _stems(text: str) -> set[str]:
+def _stem_words(text: str) -> set[str]:
     found = set()
     for match in WORD.finditer(text):
-        found.add(_stem(match[0]))
-        found.update(_stem(part) for part in re.split(r"[-'’/]", match[0]) if part)
+        found.add(_stem_word(match[0]))
+        found.update(_stem_word(part) for part in re.split(r"[-'’/]", match[0]) if part)
     return found
 
 
-def _stem(word: str) -> str:
+def _stem_word(word: str) -> str:
     plain = "".join(c for c in unicodedata.normalize("NFD", word.lower()) if unicodedata.category(c) != "Mn")
     plain = plain.replace("’", "'").removesuffix("'s").strip(".,:")
     return plain if any(c.isdigit() for c in plain) else plain[:STEM]

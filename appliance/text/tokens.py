@@ -112,11 +112,11 @@ class Table(Struct, frozen=True):
         """The table as a model and a person read it."""
         whole = self.ceiling or self.usage
         rows = ["scheme | visible | tokens | %"]
-        rows += [f"{line.scheme} | {line.count} | {line.tokens} | {_percent(line.tokens, whole)}" for line in self.lines]
+        rows += [f"{line.scheme} | {line.count} | {line.tokens} | {_percent_of(line.tokens, whole)}" for line in self.lines]
         rows.append(
-            f"summarized: {self.summarized} entries, {self.summarized_tokens} tokens, {_percent(self.summarized_tokens, whole)}%"
+            f"summarized: {self.summarized} entries, {self.summarized_tokens} tokens, {_percent_of(self.summarized_tokens, whole)}%"
         )
-        rows.append(f"system: {self.system} tokens, {_percent(self.system, whole)}%")
+        rows.append(f"system: {self.system} tokens, {_percent_of(self.system, whole)}%")
         limit = "no ceiling" if self.ceiling is None else f"ceiling {self.ceiling}, free {self.free}"
         rows.append(f"total: usage {self.usage}, {limit}")
         return "\n".join(rows)
@@ -138,5 +138,5 @@ def table(shares: Iterable[tuple[str, bool, Share]], system: int, ceiling: int |
     return Table(tuple(lines), count, summarized, system, ceiling)
 
 
-def _percent(part: int, whole: int) -> int:
+def _percent_of(part: int, whole: int) -> int:
     return round(100 * part / whole) if whole else 0

@@ -94,13 +94,13 @@ def fenced(source: Source, block: Fence, is_first: bool) -> Found | None:
     """
     content = Source(source.text[block.start : block.stop].strip())
     if block.label in LIVE:
-        found = _values(content, 0, is_marked=True) or _pythonic(content, 0)
+        found = _read_values(content, 0, is_marked=True) or _read_python(content, 0)
         if found is not None and not found.problems and not content.text[found.end :].strip():
             return Found(block.end, found.calls)
         return Found(block.end, inner=content.text)
     if not _is_json(source, block) or not is_first:
         return None
-    found = _values(content, 0, is_marked=False)
+    found = _read_values(content, 0, is_marked=False)
     if found is None or found.is_prose or (not found.problems and content.text[found.end :].strip()):
         return None
     return Found(block.end, found.calls, found.problems) if _is_last(source, block.end) else None
@@ -131,7 +131,7 @@ def line_json(source: Source, at: int) -> Found:
     opened = OPENED.match(source.text, at)
     if opened is None or not source.text.startswith('"', opened.end()):
         return Found(at + 1, is_prose=True)
-    found = _values(source, at, is_marked=False) or Found(at + 1, is_prose=True)
+    found = _read_values(source, at, is_marked=False) or Found(at + 1, is_prose=True)
     if found.is_prose or found.problems:
         return found
     rest = source.text[found.end : source.line_end(found.end)].strip()
@@ -143,7 +143,7 @@ def line_json(source: Source, at: int) -> Found:
 def data_end(source: Source, at: int) -> int:
     """Where JSON that is whole and no call ends; 0 when it is not whole, or a call."""
     try:
-        value, end = _decoded(source, at)
+        value, end = _decode_json(source, at)
     except Hopeless:
         return 0
     return end if calls_in(value) is None else 0
@@ -179,13 +179,13 @@ def calls_in(value: Any, *, is_marked: bool = False) -> tuple[list[Written], boo
     return ([Written(name, arguments)], False) if isinstance(arguments, dict) else ([], True)
 
 
-def _values(source: Source, at: int, *, is_marked: bool) -> Found | None:
+def _read_values(source: Source, at: int, *, is_marked: bool) -> Found | None:
     """One JSON value or several in a row, as calls; None without any, prose when the first is data."""
     end = at = source.after_blanks(at)
     calls: list[Written] = []
     while source.text[at : at + 1] in ("{", "["):
         try:
-            value, stop = _decoded(source, at)
+            value, stop = _decode_json(source, at)
         except Hopeless as error:
             if is_marked or _is_call_like(source.text[at : at + BROKEN_CHARS]):
                 return Found(_hopeless_end(source, at, error.at), tuple(calls), (UNREADABLE,))
@@ -202,7 +202,7 @@ def _values(source: Source, at: int, *, is_marked: bool) -> Found | None:
     return Found(end, tuple(calls)) if calls else None
 
 
-def _decoded(source: Source, at: int) -> tuple[Any, int]:
+def _decode_json(source: Source, at: int) -> tuple[Any, int]:
     """The JSON value at `at` and where it ends."""
     end, depth, broken = at, 0, len(source.text)
     while match := TOKEN.match(source.text, end):
@@ -257,15 +257,15 @@ def marked(source: Source, at: int) -> Found | None:
         close = source.find(mark.replace("<", "</"), after)
         return Found(close + len(mark) + 1, notes=(THOUGHTS,)) if close < len(source.text) else None
     if mark in ("<|channel|>", "<|channel>", "<|start|>"):
-        return _channel(source, at, after)
+        return _read_channel(source, at, after)
     if mark == "<|python_tag|>":
-        return _values(source, after, is_marked=True) or _pythonic(source, after) or _unread(source, after, "<|eom_id|>")
+        return _read_values(source, after, is_marked=True) or _read_python(source, after) or _skip_rest(source, after, "<|eom_id|>")
     if mark == "<tool_use>":
-        return _used(source, after) or _block(source, after, mark)
+        return _read_used(source, after) or _read_block(source, after, mark)
     if mark in ("<function=", "<invoke"):
-        return _invoked(source, at) or _unread(source, after, "</function>" if mark == "<function=" else "</invoke>")
+        return _read_invoked(source, at) or _skip_rest(source, after, "</function>" if mark == "<function=" else "</invoke>")
     if mark in OPENERS:
-        return _block(source, after, mark)
+        return _read_block(source, after, mark)
     role = ROLE.match(source.text, after) if mark == "<|im_start|>" else None
     return Found(role.end() if role else after, notes=(MARKS,))
 
@@ -273,14 +273,14 @@ def marked(source: Source, at: int) -> Found | None:
 def listed(source: Source, at: int) -> Found:
     """The calls after `[TOOL_CALLS]`: a JSON list, or names each with its arguments."""
     after = at + len(LIST_MARK)
-    found = _values(source, after, is_marked=True)
+    found = _read_values(source, after, is_marked=True)
     if found is not None:
         return found
     end = after
     calls: list[Written] = []
     while named := NAMED.match(source.text, end):
         try:
-            value, end = _decoded(source, named.end())
+            value, end = _decode_json(source, named.end())
         except Hopeless as error:
             return Found(_hopeless_end(source, named.end(), error.at), tuple(calls), (UNREADABLE,))
         calls.append(Written(named.group(1), value))
@@ -288,19 +288,19 @@ def listed(source: Source, at: int) -> Found:
     return Found(end, tuple(calls)) if calls else Found(source.before_code(after, source.line_end(after)), problems=(UNREADABLE,))
 
 
-def _block(source: Source, after: int, mark: str) -> Found | None:
+def _read_block(source: Source, after: int, mark: str) -> Found | None:
     """Calls between a mark and its close, which may be missing; None when a person may have meant the mark."""
     closes = {"<tool_call>": "</tool_call>", "<|tool_call|>": "<|/tool_call|>", "<|tool_call>": "<tool_call|>"}
     closes |= {"<|tool_call_start|>": "<|tool_call_end|>"}
     close = closes.get(mark, mark.replace("<", "</"))
     found = (
         _python_list(source, after)
-        or _values(source, after, is_marked=True)
+        or _read_values(source, after, is_marked=True)
         or _colon_calls(source, after)
-        or _invoked(source, after)
+        or _read_invoked(source, after)
     )
     if found is None:
-        found = _pythonic(source, after) if mark.startswith("<|") else None
+        found = _read_python(source, after) if mark.startswith("<|") else None
     if found is None:
         inner = source.after_blanks(after)
         if mark in ("<tool_calls>", "<function_calls>") and MARK.match(source.text, inner):
@@ -309,7 +309,7 @@ def _block(source: Source, after: int, mark: str) -> Found | None:
             inner == len(source.text) and _begins_line(source, after - len(mark))
         )
         is_meant = is_begun or mark.startswith("<|") or source.find(close, after) < len(source.text)
-        return _unread(source, after, close) if is_meant else None
+        return _skip_rest(source, after, close) if is_meant else None
     end = source.after_blanks(found.end)
     if found.problems:
         closed = source.find(close, found.end)
@@ -322,7 +322,7 @@ def _begins_line(source: Source, at: int) -> bool:
     return not source.text[source.text.rfind("\n", 0, at) + 1 : at].strip()
 
 
-def _unread(source: Source, after: int, close: str) -> Found:
+def _skip_rest(source: Source, after: int, close: str) -> Found:
     """A fragment that was meant as a call and is none: up to its close, else to the end of its paragraph."""
     place = source.find(close, after)
     is_closed = place < min(len(source.text), source.code(after))
@@ -330,12 +330,12 @@ def _unread(source: Source, after: int, close: str) -> Found:
     return Found(end, problems=(UNREADABLE,))
 
 
-def _used(source: Source, after: int) -> Found | None:
+def _read_used(source: Source, after: int) -> Found | None:
     match = USED.match(source.text, after)
     if match is None:
         return None
     try:
-        value, end = _decoded(source, match.end())
+        value, end = _decode_json(source, match.end())
     except Hopeless:
         return None
     close = source.find("</tool_use>", end)
@@ -345,7 +345,7 @@ def _used(source: Source, after: int) -> Found | None:
     return Found(end, (Written(match.group(1), value),))
 
 
-def _invoked(source: Source, at: int) -> Found | None:
+def _read_invoked(source: Source, at: int) -> Found | None:
     """`<function=NAME>` or `<invoke name="NAME">` with JSON or parameters in it; several in a row."""
     calls: list[Written] = []
     while match := INVOKED.match(source.text, at):
@@ -353,21 +353,21 @@ def _invoked(source: Source, at: int) -> Found | None:
         start = source.after_blanks(match.end())
         if source.text.startswith("{", start):
             try:
-                value, at = _decoded(source, start)
+                value, at = _decode_json(source, start)
             except Hopeless as error:
                 return Found(_hopeless_end(source, start, error.at), tuple(calls), (UNREADABLE,))
             calls.append(Written(name, value))
         else:
-            arguments, at = _parameters(source, match.end())
+            arguments, at = _read_parameters(source, match.end())
             if at < 0 or (not arguments and not source.text.startswith(close, source.after_blanks(at))):
-                return Found(_unread(source, start, close).end, tuple(calls), (UNREADABLE,))
+                return Found(_skip_rest(source, start, close).end, tuple(calls), (UNREADABLE,))
             calls.append(Written(name, arguments, is_text=True))
         end = source.after_blanks(at)
         at = end + len(close) if source.text.startswith(close, end) else at
     return Found(at, tuple(calls)) if calls else None
 
 
-def _parameters(source: Source, at: int) -> tuple[dict[str, Any], int]:
+def _read_parameters(source: Source, at: int) -> tuple[dict[str, Any], int]:
     """Parameters in tags, and where they end; -1 when one has no end."""
     arguments: dict[str, Any] = {}
     while match := PARAMETER.match(source.text, at):
@@ -379,7 +379,7 @@ def _parameters(source: Source, at: int) -> tuple[dict[str, Any], int]:
     return arguments, at
 
 
-def _channel(source: Source, at: int, after: int) -> Found:
+def _read_channel(source: Source, at: int, after: int) -> Found:
     """A channel's header: a call when it is addressed to a tool, thoughts when it is not for the person."""
     match = CHANNEL.match(source.text, at)
     if match is None:
@@ -388,7 +388,7 @@ def _channel(source: Source, at: int, after: int) -> Found:
     header = f"{match.group(1) or ''} {match.group(2)}"
     if to := RECIPIENT.search(header):
         try:
-            value, end = _decoded(source, source.after_blanks(match.end()))
+            value, end = _decode_json(source, source.after_blanks(match.end()))
         except Hopeless as error:
             end = source.before_code(match.end(), max(error.at, _spoken_end(source, match.end())))
             return Found(end, problems=(UNREADABLE,))
@@ -431,7 +431,7 @@ def _python_list(source: Source, at: int) -> Found | None:
         return None
     calls: list[Written] = []
     while source.text[at : at + 1] in ("[", ","):
-        found = _pythonic(source, at + 1)
+        found = _read_python(source, at + 1)
         if found is None or found.problems:
             return Found(found.end if found else at + 1, tuple(calls), (UNREADABLE,))
         calls += found.calls
@@ -439,7 +439,7 @@ def _python_list(source: Source, at: int) -> Found | None:
     return Found(at + 1 if source.text.startswith("]", at) else at, tuple(calls))
 
 
-def _pythonic(source: Source, at: int) -> Found | None:
+def _read_python(source: Source, at: int) -> Found | None:
     """`name(key="value")`, one or several, as Python writes it."""
     calls: list[Written] = []
     while match := CALLED.match(source.text, at):

@@ -76,19 +76,19 @@ def parse(url: str) -> Target:
     scheme = found[1].lower()
     if scheme not in PORTS:
         raise Refused(f"{shown}: {scheme} cannot be fetched", hint="only http and https are", outcome="bad_scheme")
-    authority, path = _split(text[found.end() + 2 :])
-    if why := _disguise(authority) or _hidden(text):
+    authority, path = _split_authority(text[found.end() + 2 :])
+    if why := _find_disguise(authority) or _find_hidden(text):
         raise Refused(f"{shown} {why}", hint=HINT)
     host, port = _host_port(authority, shown, PORTS[scheme])
     host, address = read_host(host, shown)
-    bare = Target("", scheme, host, port, _plain(path), address)
+    bare = Target("", scheme, host, port, _normalize_path(path), address)
     return Target(f"{bare.origin}{bare.path}", scheme, host, port, bare.path, address)
 
 
 def follow(before: Target, location: str) -> Target:
     """Where a redirect leads; BadInput or Refused as for `parse`."""
     location = location.strip(" \t\r\n")
-    if why := _hidden(location):  # `urljoin` would drop some of it
+    if why := _find_hidden(location):  # `urljoin` would drop some of it
         raise Refused(f"a redirect of {before.url} {why}", hint="fetch another page")
     try:
         return parse(urljoin(before.url, location))
@@ -99,14 +99,14 @@ def follow(before: Target, location: str) -> Target:
 # -- reading a URL -----------------------------------------------------------------------------------
 
 
-def _split(rest: str) -> tuple[str, str]:
+def _split_authority(rest: str) -> tuple[str, str]:
     """Authority and path with its query, without the fragment."""
     end = next((i for i, c in enumerate(rest) if c in "/?#"), len(rest))
     path = rest[end:].partition("#")[0]
     return rest[:end], path if path.startswith("/") else f"/{path}"
 
 
-def _disguise(authority: str) -> str:
+def _find_disguise(authority: str) -> str:
     """What about an authority might make two readers see two hosts, "" for nothing."""
     if any(letter.isspace() or unicodedata.category(letter) in UNSEEN for letter in authority):
         return "has a space, a line break or an invisible character in its host"
@@ -119,7 +119,7 @@ def _disguise(authority: str) -> str:
     return ""
 
 
-def _hidden(path: str) -> str:
+def _find_hidden(path: str) -> str:
     """What of a path, its query and fragment a person would not see or two readers would read differently, "" for nothing."""
     if "\\" in path:
         return "has a backslash in its path"
@@ -153,11 +153,11 @@ def read_host(text: str, shown: str) -> tuple[str, Address | None]:
         except ValueError:
             raise BadInput(f"{shown}: {text} is no IPv6 address", hint="write it like [2606:4700::1111]") from None
         return six.compressed, six
-    host = _ascii(text, shown).lower()
+    host = _encode_name(text, shown).lower()
     host = host[:-1] if host.endswith(".") else host
     labels = host.split(".")
     if NUMERIC.fullmatch(labels[-1]):
-        four = _ipv4(labels)
+        four = _parse_ipv4(labels)
         if four is None:
             raise Refused(f"{shown}: {host} is no IPv4 address, and no name ends with a number", hint=HINT)
         if str(four) != host:
@@ -170,7 +170,7 @@ def read_host(text: str, shown: str) -> tuple[str, Address | None]:
     return host, None
 
 
-def _ascii(text: str, shown: str) -> str:
+def _encode_name(text: str, shown: str) -> str:
     """A name as it is looked up: other scripts as Punycode, other forms of letters, digits and dots as the plain ones."""
     if text.isascii():
         return text
@@ -183,7 +183,7 @@ def _ascii(text: str, shown: str) -> str:
         raise BadInput(f"{shown}: its host is no name", hint="check how it is written", outcome="invalid_arguments") from None
 
 
-def _ipv4(labels: list[str]) -> ipaddress.IPv4Address | None:
+def _parse_ipv4(labels: list[str]) -> ipaddress.IPv4Address | None:
     """The address that browsers and C libraries read in these numbers: decimal, octal, hexadecimal, fewer than four."""
     numbers = []
     for label in labels:
@@ -202,10 +202,10 @@ def _ipv4(labels: list[str]) -> ipaddress.IPv4Address | None:
     return ipaddress.IPv4Address(value)
 
 
-def _plain(path: str) -> str:
+def _normalize_path(path: str) -> str:
     """A path with its query in its one form: without dot segments, escaped where it has to be and nowhere else."""
     path, mark, query = quote(path.encode("utf-8", "surrogatepass"), safe=SAFE).partition("?")
-    path, query = ESCAPE.sub(_escape, path), ESCAPE.sub(_escape, query)
+    path, query = ESCAPE.sub(_normalize_escape, path), ESCAPE.sub(_normalize_escape, query)
     kept: list[str] = []
     names = path.split("/")[1:]
     for at, name in enumerate(names):
@@ -219,7 +219,7 @@ def _plain(path: str) -> str:
     return f"/{'/'.join(kept)}{mark}{query}"
 
 
-def _escape(found: re.Match[str]) -> str:
+def _normalize_escape(found: re.Match[str]) -> str:
     """An escape in its one form: a letter that needs none as itself, a percent sign that begins none as one."""
     if not found[1]:
         return "%25"

@@ -67,13 +67,13 @@ class Tags:
         match = self._pattern.match(self._source.text, at) if self._pattern else None
         if match is None:
             return None
-        return self._close(match) if match.group(1) else self._opened(match)
+        return self._read_close(match) if match.group(1) else self._read_tag(match)
 
     def body(self, tag: Tag, is_wanted: bool) -> Body:
         """What an opened tag encloses. A tag without its own close takes text only if a body `is_wanted`."""
         if tag.is_closed:
             return Body(None, tag.end)
-        self._pair()
+        self._pair_closes()
         if close := self._pairs.get(tag.start):
             return Body(self._source.text[tag.end : close.start], close.end)
         text, following = self._source.text, self._source.after_blanks(tag.end)
@@ -84,7 +84,7 @@ class Tags:
         note = (f"the tag {tag.name} was not closed",)
         if not is_wanted or following == len(text):
             return Body(None, tag.end, note)
-        ends = (_first(self._closes.get(tag.name.casefold(), []), tag.end), _first(self._strays, tag.end))
+        ends = (_first_close(self._closes.get(tag.name.casefold(), []), tag.end), _first_close(self._strays, tag.end))
         nearest = min((c for c in ends if c is not None), key=lambda c: c.start, default=None)
         if nearest is not None:
             return Body(text[tag.end : nearest.start], nearest.end, note)
@@ -92,7 +92,7 @@ class Tags:
 
     # -- closes ---------------------------------------------------------------------------------------
 
-    def _pair(self) -> None:
+    def _pair_closes(self) -> None:
         """Find each tag's own close once, innermost first; a tag in a code span or in an attribute pairs with nothing."""
         if self._is_paired or self._pattern is None:
             return
@@ -104,7 +104,7 @@ class Tags:
             if match.start() < attributes_end:
                 continue
             if match.group(1):
-                close = self._close(match)
+                close = self._read_close(match)
                 self._closes.setdefault(name, []).append(close)
                 if self._is_in_code(match):
                     continue
@@ -113,7 +113,7 @@ class Tags:
                 else:
                     self._strays.append(close)
             elif not self._is_in_code(match):
-                tag = self._opened(match)
+                tag = self._read_tag(match)
                 if tag is not None and not tag.notes and not tag.is_cut:
                     attributes_end = tag.end
                 if tag is not None and not tag.is_closed:
@@ -125,14 +125,14 @@ class Tags:
         after = text[match.end() : match.end() + SAME_LINE_CHARS].partition("\n")[0]
         return before.count("`") % 2 == 1 and "`" in after
 
-    def _close(self, match: re.Match[str]) -> Close:
+    def _read_close(self, match: re.Match[str]) -> Close:
         end = self._source.after_blanks(match.end())
         is_whole = self._source.text.startswith(">", end)
         return Close(match.group(2), match.start(), end + 1 if is_whole else match.end())
 
     # -- attributes -----------------------------------------------------------------------------------
 
-    def _opened(self, match: re.Match[str]) -> Tag | None:
+    def _read_tag(self, match: re.Match[str]) -> Tag | None:
         if match.start() not in self._tags:
             self._tags[match.start()] = Attributes(self._source, match, self._flags).tag()
         return self._tags[match.start()]
@@ -159,42 +159,42 @@ class Attributes:
             is_torn = text.count("\n", before, self._at) > 1  # no tag goes on after a blank line
             if text.startswith(("/>", ">"), self._at):
                 is_closed = text.startswith("/", self._at)
-                return self._made(self._at + 1 + is_closed, is_closed)
+                return self._build_tag(self._at + 1 + is_closed, is_closed)
             if is_torn or self._at >= len(text) or text[self._at] in ("<", "`"):
                 if self._doubtful is None or self._is_again:
-                    return self._unended()
+                    return self._end_unclosed()
                 self._is_again = True
                 self._at, name, self._found = self._doubtful
-                self._mended(name)
+                self._mend_value(name)
             elif (match := ATTRIBUTE.match(text, self._at)) is None:
                 self._at += 1
             elif match.group(2):
                 self._at = match.end()
-                self._value(match.group(1).lower())
+                self._read_value(match.group(1).lower())
                 self._valued_end = abs(self._at)
             else:
                 self._at = match.end()
                 self._found.setdefault(match.group(1).lower(), None)
             if self._at < 0:  # a value was mended at the end of its line, and so is the tag
-                return self._made(-self._at, False)
+                return self._build_tag(-self._at, False)
 
-    def _made(self, end: int, is_closed: bool, is_cut: bool = False) -> Tag:
+    def _build_tag(self, end: int, is_closed: bool, is_cut: bool = False) -> Tag:
         return Tag(self._name, self._start, end, self._found, is_closed, is_cut, tuple(dict.fromkeys(self._notes)))
 
-    def _unended(self) -> Tag | None:
+    def _end_unclosed(self) -> Tag | None:
         """A tag without its `>`: words in it that no tool knows make it prose, unless a value comes before them."""
         is_wordy = any(value is None and name not in self._flags for name, value in self._found.items())
         if is_wordy and not self._valued_end:
             return None
         if not is_wordy and (self._at >= len(self._source.text) or not self._found):
-            return self._made(self._at, True, is_cut=True)
+            return self._build_tag(self._at, True, is_cut=True)
         self._notes.append(f"an end was missing in the tag {self._name}")
         if is_wordy:
             self._found = {name: value for name, value in self._found.items() if value is not None or name in self._flags}
-            return self._made(self._valued_end, True)
-        return self._made(self._at, False)
+            return self._build_tag(self._valued_end, True)
+        return self._build_tag(self._at, False)
 
-    def _value(self, name: str) -> None:
+    def _read_value(self, name: str) -> None:
         text, start = self._source.text, self._at
         quote = text[start : start + 1]
         if quote not in QUOTES or not quote:
@@ -209,7 +209,7 @@ class Attributes:
         while end < len(text) and text[end - 1] == "\\" and not text.startswith(("/>", ">"), end + 1):
             end, is_escaped = self._source.find(QUOTES[quote], end + 1), True
         if end >= len(text) or text[end + 1 : end + 2].strip(" \t\r\n/>"):
-            self._mended(name)
+            self._mend_value(name)
             return
         value = text[start + 1 : end]
         if self._doubtful is None and VALUE_STOP.search(value):
@@ -217,7 +217,7 @@ class Attributes:
         self._found.setdefault(name, value.replace("\\" + quote, quote) if is_escaped else value)
         self._at = end + 1
 
-    def _mended(self, name: str) -> None:
+    def _mend_value(self, name: str) -> None:
         """A value whose quote does not close where it should: up to the next attribute, tag or line."""
         text, start = self._source.text, self._at + 1
         stopped = VALUE_STOP.search(text, start)
@@ -245,6 +245,6 @@ def pattern(names: Collection[str]) -> re.Pattern[str] | None:
     return re.compile(rf"<(/?)({either})(?=[\s/>]|\Z)", re.IGNORECASE)
 
 
-def _first(closes: list[Close], at: int) -> Close | None:
+def _first_close(closes: list[Close], at: int) -> Close | None:
     place = bisect_left(closes, at, key=lambda c: c.start)
     return closes[place] if place < len(closes) else None

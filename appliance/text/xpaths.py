@@ -45,14 +45,14 @@ class Selector:
         try:
             self._path = _Parser().parse(text)
         except _ERRORS as error:
-            message = f"the pattern {short(text)} is not valid XPath 1.0: {_line(error)}"
+            message = f"the pattern {short(text)} is not valid XPath 1.0: {_first_line(error)}"
             raise BadInput(message, hint="names have no prefixes here: namespaces are ignored") from None
         if sum(len(token) for token in self._path.iter("concat")) > CONCAT_LIMIT:
             raise BadInput(f"the pattern {short(text)} joins too much", hint=f"give concat() up to {CONCAT_LIMIT} arguments")
 
     def values(self, subject: str, watch: Watch) -> Iterator[str]:
         """The text of what is selected, nothing for a condition that is false; none when the subject is not XML."""
-        root = _read(subject, watch)
+        root = _read_xml(subject, watch)
         if root is None:
             return
         try:
@@ -60,14 +60,14 @@ class Selector:
                 if item is not False:
                     yield self._path.string_value(item)
         except _ERRORS as error:
-            raise BadInput(f"the pattern {short(self._text)} cannot be used: {_line(error)}") from None
+            raise BadInput(f"the pattern {short(self._text)} cannot be used: {_first_line(error)}") from None
 
 
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _read(subject: str, watch: Watch) -> ElementTree.Element | None:
+def _read_xml(subject: str, watch: Watch) -> ElementTree.Element | None:
     """The root of an XML text; None when it is none."""
     text = subject.lstrip("\ufeff \t\r\n")
     if not text.startswith("<"):
@@ -90,14 +90,14 @@ class _Document:
     def read(self, text: str) -> ElementTree.Element:
         parser = expat.ParserCreate()
         parser.buffer_text = True
-        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
+        parser.StartElementHandler, parser.EndElementHandler = self._start_element, self._end_element
         parser.CharacterDataHandler, parser.CommentHandler = self._builder.data, self._builder.comment
         parser.ProcessingInstructionHandler = self._builder.pi
-        parser.EntityDeclHandler = self._refuse
+        parser.EntityDeclHandler = self._refuse_declaration
         parser.Parse(text, True)
         return self._builder.close()
 
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+    def _start_element(self, tag: str, attributes: dict[str, str]) -> None:
         self._watch.check()
         self._depth += 1
         if self._depth > DEPTH_LIMIT:
@@ -105,11 +105,11 @@ class _Document:
         plain = {name.rpartition(":")[2]: value for name, value in attributes.items() if name.partition(":")[0] != "xmlns"}
         self._builder.start(tag.rpartition(":")[2], plain)
 
-    def _end(self, tag: str) -> None:
+    def _end_element(self, tag: str) -> None:
         self._depth -= 1
         self._builder.end(tag.rpartition(":")[2])
 
-    def _refuse(self, *declaration: object) -> None:
+    def _refuse_declaration(self, *declaration: object) -> None:
         raise ValueError("an entity is declared")
 
 
@@ -125,7 +125,7 @@ class _Context(XPathContext):
         return copied
 
 
-def _watched(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+def _watch_iterator(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
     def iterate(self: _Context, *arguments: Any, **named: Any) -> Iterator[Any]:
         self.watch.check()
         for item in original(self, *arguments, **named):
@@ -136,13 +136,13 @@ def _watched(original: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[A
 
 
 for _name in [name for name in dir(XPathContext) if name.startswith("iter_")]:
-    setattr(_Context, _name, _watched(getattr(XPathContext, _name)))
+    setattr(_Context, _name, _watch_iterator(getattr(XPathContext, _name)))
 
 
 ORDERS, EQUALITIES = ("<", "<=", ">", ">="), ("=", "!=")
 
 
-def _pairs(self: Any, context: Any) -> Iterator[Any]:
+def _pair_values(self: Any, context: Any) -> Iterator[Any]:
     """Every value of one side with every value of the other, as XPath 1.0 compares them.
 
     The library ends with an error at a text that is no number, and lets the text 1 differ from the number 1.
@@ -153,14 +153,14 @@ def _pairs(self: Any, context: Any) -> Iterator[Any]:
     elif self.symbol in ORDERS:
         pairs = product([*map(self.number_value, left)], [*map(self.number_value, right)])
     else:
-        pairs = (_alike(self, *pair) for pair in product(left, right))
+        pairs = (_convert_alike(self, *pair) for pair in product(left, right))
     for pair in pairs:
         if context is not None:
             context.watch.check()
         yield pair
 
 
-def _alike(token: Any, left: Any, right: Any) -> tuple[Any, Any]:
+def _convert_alike(token: Any, left: Any, right: Any) -> tuple[Any, Any]:
     """Two texts, or two numbers when one is a number."""
     if isinstance(left, str) and isinstance(right, str):
         return left, right
@@ -169,7 +169,7 @@ def _alike(token: Any, left: Any, right: Any) -> tuple[Any, Any]:
 
 class _Parser(XPath1Parser):
     symbol_table = {
-        symbol: type(token.__name__, (token,), {"__slots__": (), "iter_comparison_data": _pairs})
+        symbol: type(token.__name__, (token,), {"__slots__": (), "iter_comparison_data": _pair_values})
         if symbol in ORDERS + EQUALITIES
         else token
         for symbol, token in XPath1Parser.symbol_table.items()

@@ -256,7 +256,7 @@ def test_a_new_thread_takes_the_connection_of_one_that_has_ended(store: Store) -
 
 def test_no_thread_takes_a_connection_that_was_left_in_a_transaction(store: Store) -> None:
     def leave() -> None:
-        store._connection().execute("BEGIN IMMEDIATE")
+        store._thread_connection().execute("BEGIN IMMEDIATE")
 
     def write() -> None:
         with store.write() as execute:
