@@ -13,6 +13,7 @@ from appliance.clock import monotonic_s
 from appliance.errors import AlreadyRunning
 
 LOG = logging.getLogger(__name__)
+SLOW_S = 1.0  # a step that takes longer is named in the log
 State = Literal["running", "initiated", "stopping", "complete"]
 Step = tuple[str, Callable[[], None]]
 
@@ -72,9 +73,12 @@ class Shutdown:
                 LOG.exception("shutdown step %s failed", name)
                 done.append(False)
 
+        began_s = monotonic_s()
         thread = threading.Thread(target=work, name=f"shutdown-{name}", daemon=True)
         thread.start()
         thread.join(max(0.05, min(limit_s, end_s - monotonic_s())))
         if not done:
             LOG.error("shutdown step %s did not end in time and is left behind", name)
+        elif (took_s := monotonic_s() - began_s) > SLOW_S:
+            LOG.warning("shutdown step %s took %.1f s", name, took_s)
         return done == [True]

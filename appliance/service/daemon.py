@@ -33,7 +33,7 @@ from appliance.store import storage_errors
 LOG = logging.getLogger(__name__)
 CHECK_S, CHECK_UNCLEAN_S = 2.0, 60.0  # longest check of the database at a start, after a clean end and after another
 M_ARENA_MAX, HEAPS = -8, 2  # of mallopt
-READING_S = 5.0  # between two looks whether a disk that took no writes takes them again
+READING_S = 1.0  # between two looks whether a disk that took no writes takes them again
 WRITES_AGAIN = -1
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
 
@@ -82,7 +82,7 @@ def _opened(path: Path) -> IO[bytes]:
     try:
         return open(path, "a+b", buffering=0)
     except OSError as error:
-        if error.errno != errno.EROFS:
+        if error.errno != errno.EROFS or not path.exists():
             raise
         return open(path, "rb", buffering=0)
 

@@ -1,15 +1,16 @@
 """An orderly end: order, limits, and steps that misbehave."""
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 
 import pytest
 from process import until
 
-from appliance.clock import monotonic_s
+from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import AlreadyRunning
-from appliance.runtime.shutdown import Shutdown
+from appliance.runtime.shutdown import SLOW_S, Shutdown
 
 
 @pytest.mark.covers("A-274", "E-321")
@@ -86,6 +87,15 @@ def test_a_step_that_raises_or_hangs_is_named_and_the_rest_goes_on(caplog: pytes
     hang.set()
     assert monotonic_s() - started_s < 20 and seen == ["before", "store", "after"]
     assert "shutdown step broken failed" in caplog.text and "shutdown step hangs did not end in time" in caplog.text
+
+
+def test_a_slow_step_is_named_with_its_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    end = Shutdown()
+    end.component("quick", lambda: None)
+    end.component("slow", lambda: sleep_s(SLOW_S + 0.1))
+    end.initiate("test")
+    assert end.run() == []
+    assert re.findall(r"shutdown step (\w+) took \d+\.\d s", caplog.text) == ["slow"]
 
 
 @pytest.mark.covers("A-274", "A-275")

@@ -122,8 +122,17 @@ def test_a_read_only_home_is_read_after_a_restart_and_written_once_its_disk_take
     assert box.run("ask", "hi").stdout == "Hoot hoot.\n"
     assert box.json("status")["faults"] == []
     assert core.stop() == 0
+    assert not [line for line in box.log("core") if "did not end in time" in line["message"]]
     with box.store() as store:
         assert store.problems() == []
+
+
+@needs_root
+def test_a_read_only_home_that_was_never_served_is_refused_with_the_cause(memory_disk: Box) -> None:
+    mount("-o", "remount,ro", str(memory_disk.home.root.parent))
+    done = memory_disk.run("serve")
+    assert done.returncode == 5 and "the disk is read-only" in done.stderr and "mode" not in done.stderr, done.stderr
+    assert "deep" in memory_disk.run("search", "well").stdout
 
 
 @needs_root
