@@ -81,6 +81,10 @@ class Changes:
             (scope, path, KEPT),
         )
 
+    def forget(self, execute: Execute, scope: str, path: str) -> None:
+        """Remove everything that is remembered of a path, within the transaction that removes it."""
+        execute("DELETE FROM changes WHERE scope = ? AND path = ?", (scope, path))
+
     def left(self, run: str, after_hash: str) -> tuple[str, str] | None:
         """Scope and path of the newest change of a run that left this behind, or None."""
         row = self._store.row(

@@ -152,8 +152,11 @@ class Entries:
         scope: str = PROJECT,
         expected_hash: str | None = None,
         if_exists: Literal["overwrite", "error"] = "overwrite",
+        audience: str = "",
     ) -> Entry:
         """Create or change an entry; id, uid and time of birth stay. Writes nothing when nothing changes.
+
+        `audience` is the context whose it is to be where that is not the run's; "" leaves it.
 
         `expected_hash` is that of the entry as the caller read it, "" for none: Conflict when it is another by now.
         """
@@ -174,6 +177,8 @@ class Entries:
                 difference = _diff_text(path, before, content)  # somebody was quicker
             keeps_bytes = content.body is None and content.blob is None
             self._save_row(execute, after, by, content.original if content.blob is None else content.blob, keeps_bytes=keeps_bytes)
+            if audience:
+                execute("UPDATE entries SET audience = ? WHERE scope = ? AND path = ?", (audience, scope, path))
             return self._record_change(execute, path, scope, by, before, difference)
 
     def make_folder(self, ref: str, by: By = CLIENT, *, scope: str = PROJECT) -> tuple[Entry, bool]:
@@ -235,6 +240,29 @@ class Entries:
         by = by.doing("rm")
         with self._store.write(run=by.run, durable=True) as execute:
             self._remove_row(execute, self.get(ref, scope=scope), by)
+
+    def forget(self, ref: str, *, scope: str = PROJECT) -> None:
+        """Remove an entry with its history, its passages and vectors, and what could bring it back.
+
+        Runs that changed it cannot be taken back any more where their changeset holds its text. Free pages are overwritten.
+        Conversations and backups keep what they hold.
+        """
+        path = parse_ref(ref)
+        found = self.get(path, scope=scope)
+        with self._store.overwriting(), self._store.write(durable=True) as execute:
+            execute("DELETE FROM entries WHERE id = ?", (found.id,))
+            self._changes.forget(execute, scope, path)
+            if found.body:
+                self._store.blank_changesets(found.body)
+            self._announce(path, scope, CLIENT, "removed")
+
+    def owned(self, prefix: str, audience: str, *, scope: str = PROJECT) -> list[Entry]:
+        """The entries under a prefix that belong to exactly this context, by path; "" for everybody's."""
+        rows = self._store.rows(
+            f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND path >= ? AND path < ? AND audience = ?{visibility.only()} ORDER BY path",
+            (scope, prefix, prefix + MAX_CODE, audience),
+        )
+        return [_entry(row) for row in rows]
 
     def restored(self, before: Mapping[int, Entry], ids: Iterable[int], by: By) -> list[Entry]:
         """Follow up on rows that were brought back to what they were: within the transaction that did so.
