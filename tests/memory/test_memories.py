@@ -77,8 +77,11 @@ def test_no_owner_sees_counts_or_forgets_what_is_another_s(memories: Memories, e
         with pytest.raises(NotFound) as nobodys:
             memories.forget(BOB, "m-0")
         assert theirs.value.message.replace(key, "") == nobodys.value.message.replace("m-0", "")
-    with visibility.showing(BOB), pytest.raises(NotFound):
-        entries.get(memories.refs(ADA)[mine.id])
+    ref = memories.refs(ADA)[mine.id]
+    with visibility.showing(BOB):
+        assert memories.list_records(ADA) == [], "not even by its owner's name"
+        with pytest.raises(NotFound):
+            entries.get(ref)
     for owner in ("ada", "all:ada", "user:", "user:../ada", "user:a/b"):
         with pytest.raises(BadInput):
             memories.list_records(owner)

@@ -1,0 +1,70 @@
+"""What a conversation leaves behind: before a session is archived, what its person said is looked through for things to remember.
+
+By phrases, without a model, so that it works on every box. Only what people said since the last look counts; what was forgotten
+meanwhile does not come back. A group's conversation gives memories of the group alone, never of its members. Texts that came
+from elsewhere (pages, documents, skills) are not looked at, and neither is what a model said.
+"""
+
+from appliance.knowledge.change_log import By
+from appliance.memory.extraction import extract_candidates
+from appliance.memory.memories import Memories
+from appliance.records import Event
+from appliance.sessions.runs import Runs
+from appliance.sessions.sessions import Session, Sessions
+from appliance.store import visibility
+
+MOST_RUNS, MOST_EVENTS = 50, 2000
+REVIEWED = "reviewed_ms"  # in the metadata of a session
+PREFERENCES = ("timezone", "language", "theme")  # of a session, which say something about the person
+SURE = 0.9
+
+
+class SessionReview:
+    """Looks through sessions that are about to be archived."""
+
+    def __init__(self, sessions: Sessions, runs: Runs, memories: Memories) -> None:
+        self._sessions = sessions
+        self._runs = runs
+        self._memories = memories
+
+    def review(self, session: Session, now: int) -> int:
+        """Remember what a session says; how many records are new. The session's context owns them."""
+        since_ms = int(session.metadata.get(REVIEWED) or 0)
+        owner = session.context if session.context.startswith(("user:", "group:")) else f"user:{session.person}"
+        count = 0
+        with visibility.showing(""):
+            source = f"session:{session.id}"
+            for one in extract_candidates(self._messages(session, since_ms)):
+                _, is_new = self._memories.write(
+                    *(owner, one.text),
+                    title=one.title,
+                    topic=one.topic,
+                    kind=one.kind,
+                    importance=one.importance,
+                    confidence=one.confidence,
+                    source=source,
+                    by=By("system"),
+                )
+                count += is_new
+            for key in PREFERENCES:
+                if (value := session.metadata.get(key)) and not since_ms:
+                    text = f"Preferred {key}: {value}"
+                    count += self._memories.write(
+                        owner, text, topic="preferences", kind="preference", confidence=SURE, source=source, by=By("system")
+                    )[1]
+        self._sessions.annotate(session.id, REVIEWED, now)
+        return count
+
+    def _messages(self, session: Session, since_ms: int) -> list[str]:
+        """What people said in a session since then, oldest first."""
+        found: list[Event] = []
+        for run in self._runs.listing(session=session.id, limit=MOST_RUNS):
+            if run.updated_ms >= since_ms:
+                found += [event for event in self._runs.events(run.id, limit=MOST_EVENTS) if _is_said(event, since_ms)]
+        return [event.content for event in sorted(found, key=lambda event: event.at_ms)]
+
+
+def _is_said(event: Event, since_ms: int) -> bool:
+    given = event.input or {}
+    is_own = event.kind == "message" and event.role == "user" and "own" not in given and "rendered" not in given
+    return is_own and event.at_ms > since_ms
