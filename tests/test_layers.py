@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 # Lowest first. A module imports modules of its own room, as long as no circle arises, and of rooms above its own line
 # in this list. What lies beside the rooms (errors, records, clock) everybody may import.
 ROOMS = """\
-text store runtime secrets policy sandbox models knowledge sessions ingest
+text store runtime secrets policy sandbox models knowledge sessions ingest memory
 skills prompt agent work channels web mcp tools service tui cli
 """.split()
 BESIDE = ("__init__", "errors", "records", "clock")
@@ -67,6 +67,8 @@ work.worker_control: subprocess
 secrets.encryption: cryptography
 ingest.watcher: watchfiles
 skills: msgspec
+memory: msgspec
+memory.memory_record: yaml
 skills.editing: yaml
 ingest.extract: pypdf
 ingest.extract_process: subprocess

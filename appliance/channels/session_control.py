@@ -17,6 +17,7 @@ from appliance.channels.inbox import Accepted, Inbox
 from appliance.clock import correlation_id, new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound, Refused
 from appliance.knowledge.views import Views
+from appliance.memory.session_review import SessionReview
 from appliance.records import Inbound, Mode, Outcome, RunSettings
 from appliance.runtime import log
 from appliance.runtime.methods import method
@@ -65,8 +66,9 @@ class Control:
         *,
         is_served: bool = True,
         forget: Callable[[str], object] = lambda session: None,
+        review: SessionReview | None = None,
     ) -> None:
-        """`forget` removes the files of a session that is deleted."""
+        """`forget` removes the files of a session that is deleted; `review` remembers what one says before it is archived."""
         self.runs = runs
         self.inbox = inbox
         self.branches = branches
@@ -75,6 +77,7 @@ class Control:
         self._plan = plan
         self._is_served = is_served
         self._forget = forget
+        self._review = review
 
     @property
     def sessions(self) -> Sessions:
@@ -194,6 +197,8 @@ class Control:
         """Put a session away; the next message in it, or `resume`, brings it back. Conflict while it is answered."""
         found = self.sessions.get(ref)
         self._require_rest(found)
+        if self._review is not None and found.status != "archived":
+            self._review.review(found, now_ms())
         return self.sessions.move(found.id, "archived")
 
     def resume(self, ref: str) -> Session:
@@ -260,11 +265,12 @@ def build(
     history: History | None = None,
     is_served: bool = True,
     forget: Callable[[str], object] = lambda session: None,
+    review: SessionReview | None = None,
 ) -> Control:
     """All of this for one core, or with `is_served` False for one command."""
     history = history or History(store, owners(People()))
     parts = Branches(store, runs, views), Transcripts(store, runs), history
-    return Control(runs, inbox, *parts, plan, is_served=is_served, forget=forget)
+    return Control(runs, inbox, *parts, plan, is_served=is_served, forget=forget, review=review)
 
 
 def owners(people: People) -> tuple[Owner, ...]:

@@ -20,6 +20,7 @@ COMMANDS = (
     ("restore", "take a backup into use; what was there before is kept aside"),
     ("entry", "what Owlbox knows"),
     ("skill", "what Owlbox knows how to do"),
+    ("memory", "what is remembered of people and groups"),
     ("model", "local models"),
     ("thread", "earlier conversations"),
     ("session", "who talks to Owlbox, and in which channel"),

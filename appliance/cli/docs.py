@@ -26,6 +26,7 @@ from appliance.channels.session_control import Control
 from appliance.ingest.notes import PromptDocuments
 from appliance.ingest.receiver import Intake
 from appliance.mcp.hub import Hub
+from appliance.memory.memory_service import MemoryService
 from appliance.models.broker import Service
 from appliance.models.client import Models
 from appliance.models.usage import Accounts
@@ -75,6 +76,7 @@ DIVISOR = 3.3
 
 SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core", (Core, Sizes, ToolMethods, Skills, SkillService, SqlMethods)),
+    ("Core: memory", (MemoryService,)),
     ("Core: threads", (ThreadMethods, Undo)),
     ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),
     ("Core: entries", (EntryMethods,)),

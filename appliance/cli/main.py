@@ -342,6 +342,12 @@ def _mcp_serve(command: Command) -> None:
     mcp_serve.add(command)
 
 
+def _add_memory(command: Command) -> None:
+    from appliance.cli import memory
+
+    memory.add(command)
+
+
 def _add_skills(command: Command) -> None:
     from appliance.cli import skill
 
@@ -408,6 +414,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("backup", "restore"), _add_backup),
     (("entry",), _add_entries),
     (("skill",), _add_skills),
+    (("memory",), _add_memory),
     (("model",), _add_models),
     (("thread", "session", "run"), _add_sessions),
     (("context",), _add_context),

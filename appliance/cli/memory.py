@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.cli.terminal import Table, say, say_json, show
-from appliance.cli.tool_command import once
+from appliance.cli.console.terminal import Table, say, say_json, show
+from appliance.cli.console.tool_command import once
 from appliance.clock import iso
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
@@ -24,7 +24,9 @@ def add(command: Command) -> None:
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     listing = command("list", list_records, "what is remembered, newest first", known)
     listing.add_argument("--topic", default="", help="only of this topic")
-    listing.add_argument("--kind", default="", choices=["note", "preference", "decision", "fact", "context"], help="only of this kind")
+    listing.add_argument(
+        "--kind", default="", choices=["note", "preference", "decision", "fact", "context"], help="only of this kind"
+    )
     listing.add_argument("--tag", default="", help="only with this tag")
     listing.add_argument("--limit", type=int, default=100, help="how many")
     made = command("add", write, "remember something; what says the same already is brought up to date", known)
@@ -91,7 +93,9 @@ def forget(args: argparse.Namespace, home: Home) -> int:
 def list_topics(args: argparse.Namespace, home: Home) -> int:
     """The topics."""
     found = once(home, "memory.topics", {"owner": args.owner})
-    return show(args, found, Table([[one["name"], str(one["count"])] for one in found], ["topic", "records"], [], "nothing is remembered"))
+    return show(
+        args, found, Table([[one["name"], str(one["count"])] for one in found], ["topic", "records"], [], "nothing is remembered")
+    )
 
 
 def _print_table(args: argparse.Namespace, found: list[dict[str, Any]], none: str) -> int:

@@ -254,15 +254,16 @@ class Entries:
             self._changes.forget(execute, scope, path)
             if found.body:
                 self._store.blank_changesets(found.body)
-            self._announce(path, scope, CLIENT, "removed")
+            self._announce_change(path, scope, CLIENT, "removed")
 
     def owned(self, prefix: str, audience: str, *, scope: str = PROJECT) -> list[Entry]:
         """The entries under a prefix that belong to exactly this context, by path; "" for everybody's."""
         rows = self._store.rows(
-            f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND path >= ? AND path < ? AND audience = ?{visibility.only()} ORDER BY path",
+            f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND path >= ? AND path < ? AND audience = ?{visibility.only()} "
+            "ORDER BY path",
             (scope, prefix, prefix + MAX_CODE, audience),
         )
-        return [_entry(row) for row in rows]
+        return [_entry_from_row(row) for row in rows]
 
     def restored(self, before: Mapping[int, Entry], ids: Iterable[int], by: By) -> list[Entry]:
         """Follow up on rows that were brought back to what they were: within the transaction that did so.

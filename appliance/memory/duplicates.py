@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 NEGATION = frozenset(
-    "not no never don't doesn't didn't isn't won't can't cannot nicht kein keine nie ne pas jamais no nunca sin without ohne".split()
+    """not no never don't doesn't didn't isn't won't can't cannot nicht kein keine nie ne pas jamais no nunca sin
+    without ohne""".split()
 )
 FILLER = frozenset(
-    "the a an is are was were of in on at to for and or that this it i my der die das ein eine ist le la les un une el los".split()
+    """the a an is are was were of in on at to for and or that this it i my der die das ein eine ist le la les un une el
+    los""".split()
 )
 BY_WORDS = 0.8  # share of common words from which two texts are the same
 BY_WORDS_NEAR = 0.5  # and with near vectors

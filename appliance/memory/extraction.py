@@ -33,30 +33,36 @@ RULES = (
         0.65,
         5,
         r"\b(?:i (?:prefer|like|love|hate|dislike|don't like|do not like|always want|never want)|my favou?rite"
-        r"|ich (?:mag|bevorzuge|liebe|hasse|trinke lieber|esse lieber)|mein\w* lieblings\w+|je préfère|j'aime|je n'aime pas|prefiero|me gusta"
+        r"|ich (?:mag|bevorzuge|liebe|hasse|trinke lieber|esse lieber)|mein\w* lieblings\w+|je préfère|j'aime|je n'aime pas|"
+        r"prefiero|me gusta"
         r"|no me gusta|mi \w+ favorit[oa])\b",
     ),
     Rule(
         "decision",
         0.70,
         7,
-        r"\b(?:(?:we|i)(?:'ve| have)? decided|(?:we|i) (?:will|shall) go with|let's go with|(?:wir|ich) ha(?:ben|be) (?:uns|mich)? ?(?:entschieden|beschlossen)"
+        r"\b(?:(?:we|i)(?:'ve| have)? decided|(?:we|i) (?:will|shall) go with|let's go with|(?:wir|ich) ha(?:ben|be) (?:uns|"
+        r"mich)? ?(?:entschieden|beschlossen)"
         r"|(?:nous avons|j'ai) décidé|(?:hemos|he) decidido)\b",
     ),
     Rule(
         "fact",
         0.75,
         6,
-        r"\b(?:my (?:name|birthday|address|phone|number|wife|husband|son|daughter|mother|father|doctor|car|boss|partner|dog|cat)\b.{0,40}\b(?:is|are)"
-        r"|i (?:am|was) born|i (?:live|work) (?:in|at|for)|i'm allergic|i am allergic|mein\w* \w+ (?:heißt|ist|wohnt)|ich (?:heiße|wohne|arbeite|bin allergisch)"
+        r"\b(?:my (?:name|birthday|address|phone|number|wife|husband|son|daughter|mother|father|doctor|car|boss|partner|dog|"
+        r"cat)\b.{0,40}\b(?:is|are)"
+        r"|i (?:am|was) born|i (?:live|work) (?:in|at|for)|i'm allergic|i am allergic|mein\w* \w+ (?:heißt|ist|wohnt)|"
+        r"ich (?:heiße|wohne|arbeite|bin allergisch)"
         r"|je m'appelle|j'habite|je travaille|me llamo|vivo en|trabajo en)\b",
     ),
     Rule(
         "context",
         0.60,
         5,
-        r"\b(?:i(?:'m| am) (?:currently |now )?(?:working on|planning|preparing|learning|building|looking for)|(?:we|i) (?:are|am) moving"
-        r"|ich (?:arbeite gerade an|plane|lerne gerade)|je travaille sur|je prépare|estoy (?:trabajando en|preparando|aprendiendo))\b",
+        r"\b(?:i(?:'m| am) (?:currently |now )?(?:working on|planning|preparing|learning|building|looking for)|(?:we|"
+        r"i) (?:are|am) moving"
+        r"|ich (?:arbeite gerade an|plane|lerne gerade)|je travaille sur|je prépare|estoy (?:trabajando en|preparando|"
+        r"aprendiendo))\b",
     ),
 )
 PATTERNS = tuple((rule, re.compile(rule.pattern, re.IGNORECASE)) for rule in RULES)

@@ -346,7 +346,7 @@ def _record(entry: Entry, owner: str) -> MemoryRecord:
         tags=tuple(given.get("tags") or ()),
         labels=dict(given.get("labels") or {}),
         importance=int(given.get("importance") or 5),
-        confidence=float(given.get("confidence") if given.get("confidence") is not None else 1.0),
+        confidence=float(given.get("confidence", 1.0)),
         is_verified=given.get("is_verified") is True,
         version=int(given.get("version") or 1),
         source=str(given.get("source") or ""),

@@ -99,7 +99,16 @@ class MemoryService:
         chosen = owner or self.default_owner(call)
         self._require_allowed(call, chosen, is_writing=True)
         record, is_new = self._memories.write(
-            chosen, text, title=title, topic=topic, kind=kind, tags=tags, importance=importance, ttl_s=ttl_s, source="client", by=By()
+            chosen,
+            text,
+            title=title,
+            topic=topic,
+            kind=kind,
+            tags=tags,
+            importance=importance,
+            ttl_s=ttl_s,
+            source="client",
+            by=By(),
         )
         return Written(ref=self._memories.refs(chosen)[record.id], record=record, is_new=is_new)
 

@@ -5,6 +5,8 @@ meanwhile does not come back. A group's conversation gives memories of the group
 from elsewhere (pages, documents, skills) are not looked at, and neither is what a model said.
 """
 
+from collections.abc import Callable
+
 from appliance.knowledge.change_log import By
 from appliance.memory.extraction import extract_candidates
 from appliance.memory.memories import Memories
@@ -22,13 +24,17 @@ SURE = 0.9
 class SessionReview:
     """Looks through sessions that are about to be archived."""
 
-    def __init__(self, sessions: Sessions, runs: Runs, memories: Memories) -> None:
+    def __init__(self, sessions: Sessions, runs: Runs, memories: Memories, is_on: Callable[[], bool]) -> None:
+        """`is_on` says whether conversations are looked through at all (`sessions.archival.memory_extraction`)."""
+        self._is_on = is_on
         self._sessions = sessions
         self._runs = runs
         self._memories = memories
 
     def review(self, session: Session, now: int) -> int:
         """Remember what a session says; how many records are new. The session's context owns them."""
+        if not self._is_on():
+            return 0
         since_ms = int(session.metadata.get(REVIEWED) or 0)
         owner = session.context if session.context.startswith(("user:", "group:")) else f"user:{session.person}"
         count = 0

@@ -75,6 +75,7 @@ from appliance.service.parts.commands import Floor, Workshop
 from appliance.service.parts.heartbeat import HeartbeatParts
 from appliance.service.parts.knowledge import build_knowledge
 from appliance.service.parts.mcp_servers import Harbor
+from appliance.service.parts.memory import build_memory
 from appliance.service.parts.models import build_models
 from appliance.service.parts.policy import Warden
 from appliance.service.parts.queue import OthersWrote, QueueParts, RemindersWanted
@@ -139,7 +140,8 @@ class Core:
         people = self.runs.people.contexts
         self.skill_service = SkillService(self.skills, self.warden.ledger, people)
         services |= {"skills": self.skills, "skill_service": self.skill_service}
-        services["documents"] = Documents(home.box, self.runs.people.contexts, self.folder)
+        self.memory = build_memory(base, models, knowledge, people)
+        services["documents"] = Documents(home.box, people, self.folder)
         services["overflow"] = Overflow(self.store, self.entries)
         services |= {"drives": knowledge.drives, "texts": knowledge.texts}
         self.knowledge, self._services = knowledge, services
@@ -310,6 +312,7 @@ class Core:
             history=self.history,
             is_served=is_shared,
             forget=self.workshop.bench.forget,
+            review=self.memory.review,
         )
         self.control = made
         undo = Undo(
@@ -334,15 +337,8 @@ class Core:
                 sizes,
                 self.sight,
             ),
-            *(
-                self.skills,
-                self.skill_service,
-                PromptDocuments(home.box),
-                self.intake,
-                self.strongbox,
-                self.warden.ledger,
-                self.warden.methods,
-            ),
+            *(self.skills, self.skill_service, self.memory.service, PromptDocuments(home.box)),
+            *(self.intake, self.strongbox, self.warden.ledger, self.warden.methods),
             *(self.taint.grants, self.local, self.workshop.methods, self.servers, self.servers.hub, guests, self.troupe, self.jobs),
             *(self.offers, self.queue, self.queue.crew, self.outbox, self.queue.live, self.unasked),
             *(ThreadMethods(self.inbox, self.runs), SessionMethods(made), SqlMethods(self.store), ToolMethods(self.toolbox)),

@@ -19,6 +19,10 @@ from appliance.channels.session_control import rules
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, ConfigError
 from appliance.knowledge.entries import Entries
+from appliance.knowledge.index import Passages
+from appliance.knowledge.search import Search
+from appliance.memory.memories import Memories
+from appliance.memory.session_review import SessionReview
 from appliance.policy.audit_log import Keep, Ledger
 from appliance.prompt.sent_copies import Copies
 from appliance.runtime import config, paths
@@ -45,6 +49,7 @@ class Round(Struct, frozen=True):
     processes: int = 0
     letters: int = 0
     sessions: int = 0
+    memories: int = 0
     records: int = 0
     audits: int = 0
     statistics: tuple[str, ...] = ()
@@ -55,8 +60,9 @@ class Round(Struct, frozen=True):
         """For people; one line when nothing was done."""
         done = [f"problem: {problem}" for problem in self.problems]
         done += [f"forgot {self.processes} ended processes"] if self.processes else []
-        done += [f"forgot {self.letters} old letters"] if self.letters else []
+        done += [f"forgot {self.letters} old notifications"] if self.letters else []
         done += [f"put {self.sessions} silent sessions to rest"] if self.sessions else []
+        done += [f"remembered {self.memories} things from them"] if self.memories else []
         done += [f"dropped {self.records} old inner records of runs"] if self.records else []
         done += [f"dropped {self.audits} old audit rows"] if self.audits else []
         done += [f"refreshed the statistics of {', '.join(self.statistics)}"] if self.statistics else []
@@ -81,12 +87,15 @@ def maintain(
             if problems:
                 return Round(True, problems, logs=logs)
             settings = settings_of(home, environ)
-            idle, archived = Sessions(store, "", lambda: rules(settings.sessions)).settle(now)
+            people = Sessions(store, "", lambda: rules(settings.sessions))
+            remembered = _review(store, people, settings, now)
+            idle, archived = people.settle(now)
             done = Round(
                 True,
                 processes=Leases(store).forget(),
                 letters=Outbox(store, "").forget(),
                 sessions=idle + archived,
+                memories=remembered,
                 records=_expire(store, settings.runs.retention_days, now),
                 audits=Ledger(store, keep=lambda: Keep(settings.audit.keep_days, settings.audit.max_rows)).sweep(now),
                 statistics=tuple(store.optimize()),
@@ -98,6 +107,15 @@ def maintain(
         stamp.touch(mode=0o600)
         os.utime(stamp, ns=(now * 1_000_000, now * 1_000_000))
         return done
+
+
+def _review(store: Store, people: Sessions, settings: Config, now: int) -> int:
+    """Look through sessions that are about to be archived, and forget what has expired; how many things are new."""
+    passages = Passages(store)
+    memories = Memories(Entries(store, passages.index), passages, Search(store, passages))
+    memories.sweep()
+    review = SessionReview(people, Runs(store, ""), memories, lambda: settings.sessions.archival.memory_extraction)
+    return sum(review.review(session, now) for session in people.due_for_archive(now))
 
 
 def settings_of(home: Home, environ: Mapping[str, str]) -> Config:

@@ -165,7 +165,9 @@ class Sessions:
                 "(id, channel, sender_id, person, context, status, process, created_ms, last_active_ms, metadata) "
                 "VALUES (?1, ?2, ?3, ?3, 'user:' || ?3, 'active', ?4, ?5, ?5, ?6) "
                 "ON CONFLICT (id) DO UPDATE "
-                "SET status = 'active', process = ?4, last_active_ms = ?5, archived_ms = NULL, metadata = ?6",
+                "SET status = 'active', process = ?4, last_active_ms = ?5, archived_ms = NULL, "
+                # What the channel says of the sender is new; until when the session was looked through stays.
+                "metadata = json_patch(?6, json_object('reviewed_ms', json_extract(metadata, '$.reviewed_ms')))",
                 (inbound.session, inbound.channel, inbound.sender_id, self._process, now_ms(), json.dumps(inbound.metadata)),
             )
             self._join_session(inbound.session)
@@ -193,6 +195,17 @@ class Sessions:
                 "WHERE id = ?1 AND (process <> '' OR status = 'closing' OR status IN ('active', 'idle') AND status <> ?2)",
                 (session, status),
             )
+
+    def annotate(self, session: str, key: str, value: str | int) -> None:
+        """Keep a fact about a session in its metadata. Durable."""
+        with self._store.write(durable=True) as execute:
+            execute("UPDATE sessions SET metadata = json_set(metadata, '$.' || ?, ?) WHERE id = ?", (key, value, session))
+
+    def due_for_archive(self, now: int = 0) -> list[Session]:
+        """Sessions that have been silent so long that `settle` will archive them, and are not archived yet."""
+        stored = {str(row[0]) for row in self._store.rows("SELECT id FROM sessions WHERE status IN ('active', 'idle', 'stopped')")}
+        found = self.listing(limit=1_000_000, now=now or now_ms())
+        return [one for one in found if one.status == "archived" and one.id in stored]
 
     def move(self, session: str, status: Status) -> Session:
         """Change a session's status; the same one again changes nothing, an impossible one is BadInput."""

@@ -6,11 +6,16 @@ from typing import Annotated, TypedDict
 from appliance.agent.tool_results import MAX_CHARS, Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.errors import BadInput
+from appliance.knowledge.change_log import By
+from appliance.knowledge.contents import Content
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Hit, Search, words_of
+from appliance.memory.duplicates import find_same
 from appliance.runtime.signatures import Range
+from appliance.store import visibility
 
 READ_LINES = 200
+MOST_COMPARED = 1000  # newest memories that a new one may say the same as
 READ_CHARS = MAX_CHARS - 200  # the rest is for the hints
 
 
@@ -74,12 +79,16 @@ def remember(
     caller: Caller,
 ) -> str:
     """Keep a fact or note for later."""
+    writer = "model" if caller.run else "client"
+    known = entries.owned("memory://", visibility.current() if caller.run else "")[-MOST_COMPARED:]
+    if not title and (number := find_same(text, [entry.body for entry in known])) is not None:
+        entries.put(known[number].path, Content(body=text), By(writer, caller.run))
+        return f"Kept as {known[number].path}"
     name = title or text.split("\n")[0]
     slug = "-".join(words_of(name)[:8]) or "note"
     ref, number = f"memory://notes/{slug[:60]}", 1
     while entries.is_taken(ref) and ((found := entries.find(ref)) is None or found.body != text):
         number += 1
         ref = f"memory://notes/{slug[:60]}-{number}"
-    writer = "model" if caller.run else "client"
     entries.set(ref, text, title=title or name[:80], writer=writer, run=caller.run)
     return f"Kept as {ref}"
