@@ -204,7 +204,7 @@ class Store:
     @contextmanager
     def overwriting(self) -> Iterator[None]:
         """Overwrite what is deleted on this connection with zeros, for the length of a with block; not inside a write."""
-        db = self._connection()
+        db = self._thread_connection()
         db.pragma("secure_delete", 1)
         try:
             yield
@@ -213,7 +213,7 @@ class Store:
 
     def blank_changesets(self, text: str) -> None:
         """Within a write, empty every changeset that holds a text: what it changed cannot be taken back any more."""
-        self._execute("UPDATE changesets SET change = x'' WHERE instr(change, CAST(? AS BLOB)) > 0", (text,))
+        self._execute_sql("UPDATE changesets SET change = x'' WHERE instr(change, CAST(? AS BLOB)) > 0", (text,))
 
     def _read_only(self) -> OwlError:
         """Why nothing is written: the disk, or that it was so when this process began."""
