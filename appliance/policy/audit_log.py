@@ -92,8 +92,8 @@ class Ledger:
         """Write a row, and a line in the log."""
         if severity not in get_args(Severity):
             raise BadInput(f"severity {severity!r} is none", hint=f"use {', '.join(get_args(Severity))}")
-        names = [_short(self._clean(text)) for text in (session, run, actor, rule)]
-        text = self._detail(detail or {})
+        names = [_shorten_value(self._clean(text)) for text in (session, run, actor, rule)]
+        text = self._encode_detail(detail or {})
         with self._store.write(durable=durable) as execute:
             execute(
                 f"INSERT INTO audit ({COLUMNS.removeprefix('id, ')}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -101,7 +101,7 @@ class Ledger:
             )
             self._count += 1
             if self._count % PRUNE_EVERY == 0:
-                self._crop(execute)
+                self._crop_rows(execute)
         LOG.log(LEVELS[severity], "audit %s", kind, extra={"session": session, "run": run, "actor": actor, "rule": rule})
 
     @method("audit.list")
@@ -127,7 +127,7 @@ class Ledger:
             "AND (?6 = 0 OR id < ?6) ORDER BY id DESC LIMIT ?7",
             (asked.kind, asked.severity, asked.session, asked.run, asked.rule, asked.before, asked.limit),
         )
-        return [_line(row) for row in rows]
+        return [_line_of(row) for row in rows]
 
     def sweep(self, now: int | None = None) -> int:
         """Drop what is too old or too much; how many rows."""
@@ -137,30 +137,30 @@ class Ledger:
             old = execute(
                 "DELETE FROM audit WHERE at_ms BETWEEN ? AND ? RETURNING 1", (CLOCKLESS_MS, now - int(keep.days * DAY_MS))
             )
-            return len(old) + self._crop(execute)
+            return len(old) + self._crop_rows(execute)
 
-    def _crop(self, execute: Callable[..., Sequence[Row]]) -> int:
+    def _crop_rows(self, execute: Callable[..., Sequence[Row]]) -> int:
         rows = execute("DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - ? RETURNING 1", (self._keep().max_rows,))
         return len(rows)
 
-    def _detail(self, detail: Mapping[str, Any]) -> str:
-        text = json.dumps(_short(self._clean(dict(detail))), ensure_ascii=False)
+    def _encode_detail(self, detail: Mapping[str, Any]) -> str:
+        text = json.dumps(_shorten_value(self._clean(dict(detail))), ensure_ascii=False)
         if len(text) <= MAX_DETAIL:
             return text
         return json.dumps({"cut": text[: MAX_DETAIL // 2]}, ensure_ascii=False)
 
 
-def _short(value: Any) -> Any:
+def _shorten_value(value: Any) -> Any:
     """A clean value as JSON can hold it, with long texts and long lists cut."""
     if isinstance(value, dict):
-        return {str(name): _short(item) for name, item in list(value.items())[:MAX_ITEMS]}
+        return {str(name): _shorten_value(item) for name, item in list(value.items())[:MAX_ITEMS]}
     if isinstance(value, list | tuple):
-        return [_short(item) for item in value[:MAX_ITEMS]]
+        return [_shorten_value(item) for item in value[:MAX_ITEMS]]
     if value is None or isinstance(value, bool | int | float):
         return value
     text = str(value).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} [cut: {len(text)} characters]"
 
 
-def _line(row: Row) -> Line:
+def _line_of(row: Row) -> Line:
     return replace(Line(*row[:-1]), detail=json.loads(row[-1]))

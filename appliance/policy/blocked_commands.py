@@ -82,7 +82,7 @@ class Forbidden:
     """The built-in patterns and those that people add."""
 
     def __init__(self, more: Iterable[str] = ()) -> None:
-        texts = [*BUILT_IN, *(text for text in map(_plain, more) if text)]
+        texts = [*BUILT_IN, *(text for text in map(_normalize_blanks, more) if text)]
         self.patterns = tuple(dict.fromkeys(texts))
         simple = [p for p in self.patterns if p not in SPECIAL and not OPERATORS.search(p)]
         self._commands = tuple(_Pattern(p, p.split()[0], tuple(p.split()[1:])) for p in simple)
@@ -92,13 +92,13 @@ class Forbidden:
         """The pattern that speaks against a command line; "" when none does."""
         if _is_fork_bomb(command):
             return FORK_BOMB
-        plain = _plain(command)
+        plain = _normalize_blanks(command)
         for line in self._lines:
-            if fnmatchcase(_close(plain), f"*{_close(line)}*"):
+            if fnmatchcase(_close_operators(plain), f"*{_close_operators(line)}*"):
                 return line
-        return self._of(read(command))
+        return self._find_blocked(read(command))
 
-    def _of(self, found: Read, depth: int = 0) -> str:
+    def _find_blocked(self, found: Read, depth: int = 0) -> str:
         if found.is_too_deep or depth > 8:
             return TOO_DEEP
         has_made = any(map(_has_made, found.pipelines))
@@ -108,8 +108,8 @@ class Forbidden:
         return ""
 
     def _of_pipeline(self, pipeline: list[Simple], has_made: bool, depth: int) -> str:
-        names = [next((name for name, _ in _commands(simple.words)), "") for simple in pipeline]
-        shells = [i for i, name in enumerate(names) if name in SHELLS or _family(name) in INTERPRETERS]
+        names = [next((name for name, _ in _list_commands(simple.words)), "") for simple in pipeline]
+        shells = [i for i, name in enumerate(names) if name in SHELLS or _family_of(name) in INTERPRETERS]
         if shells and any(name in DOWNLOADS for name in names[: shells[-1]]):
             return PIPED
         last = max((i for i in shells if names[i] in SHELLS), default=-1)
@@ -123,41 +123,41 @@ class Forbidden:
             if has_made:  # X=sudo; $X ls
                 spoken += [found[1] for word in simple.words if (found := ASSIGNMENT.fullmatch(word))]
             for text in spoken:
-                if pattern := self._of(read(text), depth + 1):
+                if pattern := self._find_blocked(read(text), depth + 1):
                     return pattern
         return ""
 
     def _of_simple(self, simple: Simple, depth: int) -> str:
         if any(DISK.match(target) for operator, target in simple.targets if ">" in operator):
             return TO_DISK
-        rest = frozenset(_plain(word) for word in simple.words[1:])
-        for count, (name, at) in enumerate(_commands(simple.words)):
+        rest = frozenset(_normalize_blanks(word) for word in simple.words[1:])
+        for count, (name, at) in enumerate(_list_commands(simple.words)):
             if count >= MAX_CHAIN:
                 return TOO_DEEP
             words = simple.words[at + 1 :]
-            if pattern := _special(name, words) or next((p.text for p in self._commands if p.fits(name, rest)), ""):
+            if pattern := _find_special(name, words) or next((p.text for p in self._commands if p.fits(name, rest)), ""):
                 return pattern
-            for text in _programs(name, words):
-                if pattern := self._of(read(text), depth + 1):
+            for text in _list_programs(name, words):
+                if pattern := self._find_blocked(read(text), depth + 1):
                     return pattern
         return ""
 
 
 def _has_made(pipeline: list[Simple]) -> bool:
     """Whether something that is run is made of a variable: not where one is a mere argument, as in `mkdir $NAME`."""
-    is_said = any(name in SHELLS for simple in pipeline for name, _ in _commands(simple.words))
+    is_said = any(name in SHELLS for simple in pipeline for name, _ in _list_commands(simple.words))
     return any(_runs_made(simple) or is_said and (simple.made or simple.texts) for simple in pipeline)
 
 
 def _runs_made(simple: Simple) -> bool:
-    names = list(_commands(simple.words))
+    names = list(_list_commands(simple.words))
     if not simple.made or not names:
         return bool(simple.made)
     name, at = names[-1]
     return simple.made[0] <= at or name in RUNNERS or name in TAKING
 
 
-def _special(name: str, words: list[str]) -> str:
+def _find_special(name: str, words: list[str]) -> str:
     """The built-in patterns that are more than a name and words."""
     if (
         name == "rm"
@@ -181,25 +181,25 @@ def _is_root(word: str) -> bool:
     return word.startswith("/") and normpath(word).lstrip("/") in ("", "*", "{*,.*}", ".*")
 
 
-def _commands(words: list[str]) -> Iterator[tuple[str, int]]:
+def _list_commands(words: list[str]) -> Iterator[tuple[str, int]]:
     """The names of what a simple command runs, and where they stand: itself, then what it runs in turn."""
-    at = _first(words, 0)
+    at = _find_first(words, 0)
     while at < len(words):
-        name = _name(words[at])
+        name = _command_name(words[at])
         yield name, at
         if name == "command" and words[at + 1 : at + 2] in (["-v"], ["-V"]):
             return  # only says where it is
         if name in ("find", "fd", "fdfind"):
             at = next((i + 1 for i in range(at + 1, len(words)) if words[i] in STARTERS), len(words))
         elif name in RUNNERS:
-            at = _after(words, at + 1, *RUNNERS[name])
+            at = _skip_options(words, at + 1, *RUNNERS[name])
         elif name in KEYWORDS:
-            at = _first(words, at + 1)
+            at = _find_first(words, at + 1)
         else:
             return
 
 
-def _first(words: list[str], at: int) -> int:
+def _find_first(words: list[str], at: int) -> int:
     """Where the command stands: after keywords and assignments; the end where there is none."""
     while at < len(words):
         if words[at] == "function":
@@ -213,7 +213,7 @@ def _first(words: list[str], at: int) -> int:
     return at
 
 
-def _after(words: list[str], at: int, letters: str, own: int) -> int:
+def _skip_options(words: list[str], at: int, letters: str, own: int) -> int:
     """Where the command that a runner runs stands: after its options, their values, and its own words."""
     while at < len(words):
         word = words[at]
@@ -228,37 +228,37 @@ def _after(words: list[str], at: int, letters: str, own: int) -> int:
     return at
 
 
-def _programs(name: str, words: list[str]) -> Iterator[str]:
+def _list_programs(name: str, words: list[str]) -> Iterator[str]:
     """Texts among the arguments that are programs: of shells, of interpreters and of `eval`."""
     if name == "eval":
         yield " ".join(words)
     elif name in SHELLS or name in ("su", "script", "watch", "parallel", "xargs", "trap"):
         code = [after for word, after in zip(words, words[1:], strict=False) if word.startswith("-") and word.endswith("c")]
         yield from dict.fromkeys([*code, *(word for word in words if any(sign in word for sign in " ;|&\n"))])
-    elif _family(name) in INTERPRETERS:
+    elif _family_of(name) in INTERPRETERS:
         for word in filter(RUNNING.search, words):  # else what stands in quotes is a text
             yield from (found[1] or found[2] or "" for found in LITERAL.finditer(word))
     elif name == "alias":
         yield from (found[1] for word in words if (found := ASSIGNMENT.fullmatch(word)))
 
 
-def _name(word: str) -> str:
+def _command_name(word: str) -> str:
     """The name of a command by its path, in small letters: `/usr/bin/Sudo` is `sudo`; `{sudo,ls}` runs `sudo`."""
     if word.startswith("{") and "," in word:
         word = word[1:].partition(",")[0]
     return re.split(r"[/\\]", word.strip().rstrip("/"))[-1].lower().removesuffix(".exe")
 
 
-def _family(name: str) -> str:
+def _family_of(name: str) -> str:
     return re.sub(r"[\d.]+$", "", name)
 
 
-def _plain(text: str) -> str:
+def _normalize_blanks(text: str) -> str:
     """Small letters, and one space wherever there is white space."""
     return " ".join(text.lower().split())
 
 
-def _close(text: str) -> str:
+def _close_operators(text: str) -> str:
     """Without the spaces around operators."""
     return re.sub(r"\s*([|&;<>(){}])\s*", r"\1", text)
 

@@ -87,9 +87,9 @@ class Gate:
             return base
         document, kept = str(found), self._made.get(session)
         if base is not self._policy:
-            return laid_over(base, self._parse(session, document))
+            return laid_over(base, self._parse_document(session, document))
         if kept is None or kept[0] != document:
-            kept = document, laid_over(base, self._parse(session, document))
+            kept = document, laid_over(base, self._parse_document(session, document))
             with self._guard:
                 if base is self._policy:  # else it is made anew the next time
                     while len(self._made) >= KEPT:
@@ -105,7 +105,7 @@ class Gate:
         verdict = policy.check(tool, role, network)
         if verdict.rule:
             detail, request = {"role": role, "mode": policy.mode}, Request(tool, session=session, run=run, network=network)
-            self._note(*_weight(verdict.allowed), request, verdict.rule, detail)
+            self._note_event(*_weigh_violation(verdict.allowed), request, verdict.rule, detail)
         return verdict
 
     def judge(self, request: Request) -> Judgement:
@@ -114,7 +114,7 @@ class Gate:
         judgement = self.of(request.session).judge(request)
         judgement = replace(judgement, warnings=(*warnings, *judgement.warnings))
         with self._store.write():
-            self._audit(request, judgement)
+            self._audit_judgement(request, judgement)
         return judgement
 
     def measure(self, name: str, version: str, files: Iterable[Path]) -> Runtime:
@@ -149,33 +149,33 @@ class Gate:
 
     # -- writing down -------------------------------------------------------------------------------
 
-    def _audit(self, request: Request, judgement: Judgement) -> None:
+    def _audit_judgement(self, request: Request, judgement: Judgement) -> None:
         for finding in (*judgement.violations, *judgement.warnings):
             detail = {"message": finding.message, "mode": judgement.mode}
             is_against = finding in judgement.violations
             if finding.rule == "mount.bind.downgraded":
-                self._note("policy_warning", "info", request, finding.rule, detail)
+                self._note_event("policy_warning", "info", request, finding.rule, detail)
             elif finding.rule in GRAVE or finding.rule.startswith("mount.") and is_against and judgement.is_allowed:
-                self._note("mount_violation", "error", request, finding.rule, detail)
+                self._note_event("mount_violation", "error", request, finding.rule, detail)
             elif finding.rule.startswith("mount."):
-                self._note("mount_denied", "warning", request, finding.rule, detail)
+                self._note_event("mount_denied", "warning", request, finding.rule, detail)
             elif not is_against:
-                self._note("policy_warning", "warning", request, finding.rule, detail)
+                self._note_event("policy_warning", "warning", request, finding.rule, detail)
             else:
                 detail |= {"command": request.command, "target": request.target}
-                self._note(*_weight(judgement.is_allowed), request, finding.rule, detail)
+                self._note_event(*_weigh_violation(judgement.is_allowed), request, finding.rule, detail)
         for mounted in (one for one in judgement.mounts if one.kind == "bind"):
             what = {"source": mounted.source, "inside": mounted.inside, "is_writable": mounted.is_writable}
-            self._note("mount_allowed", "info", request, "", what)
+            self._note_event("mount_allowed", "info", request, "", what)
         if judgement.is_allowed:
             facts: dict[str, Any] = {"mode": judgement.mode, "network": judgement.network}
             if request.runtime is not None:
                 facts |= {"runtime": request.runtime.name, "version": request.runtime.version, "sha256": request.runtime.sha256}
             if request.command:
                 facts["command"] = request.command
-            self._note("policy_allowed", "info", request, "", facts)
+            self._note_event("policy_allowed", "info", request, "", facts)
 
-    def _note(self, kind: str, severity: Severity, request: Request, rule: str, detail: dict[str, Any]) -> None:
+    def _note_event(self, kind: str, severity: Severity, request: Request, rule: str, detail: dict[str, Any]) -> None:
         self._ledger.note(
             kind, severity=severity, session=request.session, run=request.run, actor=request.component, rule=rule, detail=detail
         )
@@ -195,7 +195,7 @@ class Gate:
         """Give a conversation a policy of its own, as the text of a policy file; the one that holds there now."""
         if not session:
             raise BadInput("a policy without a conversation would hold nowhere", hint="owlbox session list")
-        own = self._parse(session, document)
+        own = self._parse_document(session, document)
         with self._store.write(durable=True) as execute:
             execute(
                 "INSERT INTO session_policies (session, document, set_by, set_ms) VALUES (?1, ?2, ?3, ?4) "
@@ -212,7 +212,7 @@ class Gate:
                 raise NotFound(f"session {session} has no policy of its own", hint="owlbox policy show lists those that have")
             self._ledger.note("policy_changed", session=session, actor=by, detail={"document": ""}, durable=True)
 
-    def _parse(self, session: str, document: str) -> Policy:
+    def _parse_document(self, session: str, document: str) -> Policy:
         return files.parse(document, f"policy of session {session}")
 
     # -- reloading ----------------------------------------------------------------------------------
@@ -231,21 +231,21 @@ class Gate:
 
         An error keeps the old one; so does one that takes longer than its time.
         """
-        with self._begun() as is_mine:
+        with self._begin_reload() as is_mine:
             if not is_mine:
                 return "skipped"
             attempt = _Attempt()
             pool = ThreadPoolExecutor(1, thread_name_prefix="policy reload")
-            future = pool.submit(self._try, attempt)
+            future = pool.submit(self._try_reload, attempt)
             pool.shutdown(wait=False)
-            error = self._awaited(future, attempt)
+            error = self._await_reload(future, attempt)
             if error is not None:
                 LOG.error("policy not reloaded, the old one stays: %s", error)
-                self._say("error", {"error": str(error)})
+                self._log_reload("error", {"error": str(error)})
                 raise error
             new = future.result()
             old, is_same = attempt.old or self._policy, attempt.is_same
-            self._say("info", {"mode": new.mode, "before": old.mode, "is_changed": not is_same})
+            self._log_reload("info", {"mode": new.mode, "before": old.mode, "is_changed": not is_same})
             return "unchanged" if is_same else "reloaded"
 
     def stop(self) -> None:
@@ -253,7 +253,7 @@ class Gate:
         self._state = "stopped"
 
     @contextmanager
-    def _begun(self) -> Iterator[bool]:
+    def _begin_reload(self) -> Iterator[bool]:
         with self._guard:
             if self._state == "stopped":
                 raise Unavailable("the policy is not read again: the owl is shutting down")
@@ -264,14 +264,14 @@ class Gate:
             if is_mine and self._state == "reloading":
                 self._state = "idle"
 
-    def _say(self, severity: Severity, detail: dict[str, Any]) -> None:
+    def _log_reload(self, severity: Severity, detail: dict[str, Any]) -> None:
         """Write down what became of a reload, which happened whether or not that can be written."""
         try:
             self._ledger.note("policy_reload", severity=severity, detail=detail)
         except OwlError as error:
             LOG.error("a reload of the policy was not written down: %s", error)
 
-    def _awaited(self, future: "Future[Policy]", attempt: "_Attempt") -> OwlError | None:
+    def _await_reload(self, future: "Future[Policy]", attempt: "_Attempt") -> OwlError | None:
         """Why the reload came to nothing; None when it did not."""
         try:
             error = future.exception(self._limit_s)
@@ -283,7 +283,7 @@ class Gate:
             return error
         return ConfigError(f"the new policy was not accepted: {error}; the old one stays")
 
-    def _try(self, attempt: "_Attempt") -> Policy:
+    def _try_reload(self, attempt: "_Attempt") -> Policy:
         """Load, tell everybody, take into use; or leave everything as it was."""
         old = attempt.old = self._policy
         told: list[Told] = []
@@ -312,7 +312,7 @@ class Gate:
                 LOG.exception("could not go back to the old policy")
 
 
-def _weight(is_allowed: bool) -> tuple[str, Severity]:
+def _weigh_violation(is_allowed: bool) -> tuple[str, Severity]:
     """What a broken rule is called: worse where it was broken all the same."""
     return ("policy_violation", "error") if is_allowed else ("policy_denied", "warning")
 
@@ -328,13 +328,13 @@ class _Attempt:
 
     def take(self) -> bool:
         """True when nobody has given it up."""
-        return self._decide("taken")
+        return self._decide_fate("taken")
 
     def give_up(self) -> bool:
         """True when it has not been taken into use."""
-        return self._decide("given up")
+        return self._decide_fate("given up")
 
-    def _decide(self, fate: str) -> bool:
+    def _decide_fate(self, fate: str) -> bool:
         with self._guard:
             self._fate = self._fate or fate
             return self._fate == fate

@@ -51,7 +51,7 @@ class Grant(Struct, frozen=True):
         return self.revoked_ms is None and now < self.expires_ms
 
     def covers(self, kind: str, target: str, marks: Sequence[Mark]) -> bool:
-        """Whether it lets such a call happen, whoever of these had a word."""
+        """Whether it allows such a call in a run tainted by these origins."""
         if self.kind != kind or not fnmatch.fnmatchcase(target, self.target):
             return False
         if kind == "exec" and self.target != "*" and set(target) & JOINING - set(self.target):
@@ -116,7 +116,7 @@ class Grants:
                 f"VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING {COLUMNS}",
                 given,
             )
-        return _grant(rows[0])
+        return _grant_of(rows[0])
 
     def revoke(self, grant: int) -> Grant:
         """Take one back; NotFound when there is none that holds."""
@@ -125,7 +125,7 @@ class Grants:
             rows = execute(sql, (now_ms(), grant))
         if not rows:
             raise NotFound(f"no grant {grant} that could be revoked", hint="owlbox grants list shows them")
-        return _grant(rows[0])
+        return _grant_of(rows[0])
 
     def listing(self, person: str = "", *, is_all: bool = False) -> list[Grant]:
         """Those that hold, of one person or of everybody, newest first; with `is_all` those that do not any more, too."""
@@ -134,7 +134,7 @@ class Grants:
             "ORDER BY id DESC LIMIT 1000",
             (person, is_all, now_ms()),
         )
-        return [_grant(row) for row in rows]
+        return [_grant_of(row) for row in rows]
 
     def find(self, person: str, kind: str, target: str, marks: Sequence[Mark]) -> Grant | None:
         """The grant that lets a person's run do this; None when there is none."""
@@ -154,7 +154,7 @@ def _is_of(mark: Mark, origins: Sequence[str]) -> bool:
     return mark.origin in origins or any(fnmatch.fnmatchcase(mark.scope, origin) for origin in origins)
 
 
-def _grant(row: Row) -> Grant:
+def _grant_of(row: Row) -> Grant:
     values: list[Any] = list(row)
     values[4] = tuple(json.loads(values[4]))
     return Grant(*values)

@@ -87,10 +87,10 @@ def instead(tools: tuple[str, ...] | None, group: str) -> str:
 
 def menu(terms: Terms, specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     """The tools that these terms leave, in the order in which a model is shown them."""
-    return tuple(sorted((s for s in specs if not refusal(terms, s.name, s.group)), key=_place))
+    return tuple(sorted((s for s in specs if not refusal(terms, s.name, s.group)), key=_place_of))
 
 
-def _place(spec: ToolSpec) -> tuple[int, int]:
+def _place_of(spec: ToolSpec) -> tuple[int, int]:
     for stage, names in ((0, GATHER), (2, ACT), (4, COMMUNICATE)):
         if spec.name in names:
             return stage, names.index(spec.name)

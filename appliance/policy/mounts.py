@@ -63,7 +63,7 @@ class Resolved(Struct, frozen=True):
 
 def clean(path: str) -> str:
     """The absolute path without `.`, `..` and doubled slashes; BadInput for one that is relative, empty or holds a NUL."""
-    _check(path)
+    _check_path(path)
     if not path.startswith("/"):
         raise BadInput(f"the path {path!r} is not absolute", hint="begin it with /")
     return "/" + normpath(path).lstrip("/")
@@ -77,7 +77,7 @@ def contains(root: str | Path, path: str | Path) -> bool:
 
 def matches(pattern: str, path: str) -> bool:
     """Whether a cleaned path is what an entry names: the same, or with `*` for any characters."""
-    return fnmatchcase(path, _literal(pattern)) if "*" in pattern else path == pattern
+    return fnmatchcase(path, _escape_pattern(pattern)) if "*" in pattern else path == pattern
 
 
 def listed(path: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
@@ -107,7 +107,7 @@ class Allowlist(Struct, frozen=True):
     def of(cls, rules: Iterable[Rule] = (), *, closed: Iterable[Path] = (), is_open: bool = False) -> "Allowlist":
         """Checked and cleaned; ConfigError names an entry that cannot be by its number."""
         shut = dict.fromkeys(form for path in closed for form in (str(path), os.path.realpath(path)))
-        return cls(tuple(_checked(i, rule) for i, rule in enumerate(rules)), tuple(shut), is_open)
+        return cls(tuple(_check_rule(i, rule) for i, rule in enumerate(rules)), tuple(shut), is_open)
 
     def resolve(self, path: str, who: Who, *, is_writable: bool = False) -> Resolved:
         """What this person's tool may do at a path, on which links are followed.
@@ -115,17 +115,19 @@ class Allowlist(Struct, frozen=True):
         A link counts as what it leads to: both places have to be allowed, and neither may be one that is never shown.
         """
         path = clean(path)
-        real, links = os.path.realpath(path), self._links()
+        real, links = os.path.realpath(path), self._resolve_links()
         for place in dict.fromkeys((path, real)):
-            if reason := self._never(place):
+            if reason := self._refuse_always(place):
                 return Resolved(path, "denied", "mount.bind.blocked", reason)
-        found = self._entry(path, who, links)
+        found = self._resolve_entry(path, who, links)
         if real != path and found.mode != "denied":
-            there = self._entry(real, who, links)
+            there = self._resolve_entry(real, who, links)
             if there.mode == "denied":
                 why = f"it leads to {real}, which is not allowed: {there.why}"
                 return Resolved(path, "denied", there.rule, why, found.index)
-            found = Resolved(real, _narrower(found.mode, there.mode), found.rule or there.rule, found.why or there.why, found.index)
+            found = Resolved(
+                real, _narrower_mode(found.mode, there.mode), found.rule or there.rule, found.why or there.why, found.index
+            )
         if is_writable or found.mode != "readwrite":
             return found
         return Resolved(found.path, "readonly", found.rule, found.why, found.index)
@@ -148,14 +150,14 @@ class Allowlist(Struct, frozen=True):
         read-only mount does not stop a message. Readonly: what an entry of its own says so of; an entry that means the
         root as well was weighed there. TooLarge when there are too many files; not `is_deep` looks at the root's own alone.
         """
-        waiting, looked_at, links = [root], 0, self._links()
+        waiting, looked_at, links = [root], 0, self._resolve_links()
         while waiting:
-            for entry in _entries(waiting.pop()):
+            for entry in _scan_entries(waiting.pop()):
                 looked_at += 1
                 if looked_at > limit:
                     raise TooLarge(f"{root} holds more than {limit} files", hint="list the folders below it that are needed")
                 is_shut = is_blocked(entry.name) or entry.path == PROCESSES or entry.path in self.closed or _is_door(entry)
-                found = "hidden" if is_shut else self._narrowing(entry.path, root, who, links)
+                found = "hidden" if is_shut else self._find_narrowing(entry.path, root, who, links)
                 if found is not None:
                     yield Path(entry.path), found
                 if found == "hidden":
@@ -165,18 +167,18 @@ class Allowlist(Struct, frozen=True):
 
     def is_readonly_below(self, root: str, path: str, who: Who) -> bool:
         """Whether an entry of its own makes a path below a root read-only, or a folder between them."""
-        links, top = self._links(), Path(root)
+        links, top = self._resolve_links(), Path(root)
         below = [one for one in (Path(path), *Path(path).parents) if top in one.parents]
-        return any(self._narrowing(str(one), root, who, links) == "readonly" for one in below)
+        return any(self._find_narrowing(str(one), root, who, links) == "readonly" for one in below)
 
-    def _narrowing(self, path: str, root: str, who: Who, links: Mapping[str, str]) -> Narrowing | None:
-        index = self._winning(path, who, links)
-        mode = None if index is None else self._ruled(path, who, index).mode
+    def _find_narrowing(self, path: str, root: str, who: Who, links: Mapping[str, str]) -> Narrowing | None:
+        index = self._find_winning(path, who, links)
+        mode = None if index is None else self._apply_rule(path, who, index).mode
         if index is None or mode == "readwrite":
             return None
         return "hidden" if mode == "denied" else None if matches(self.rules[index].path, root) else "readonly"
 
-    def _never(self, path: str) -> str:
+    def _refuse_always(self, path: str) -> str:
         if name := blocked(path):
             return f"{name} is never shown to a tool"
         if contains(PROCESSES, path):
@@ -184,11 +186,11 @@ class Allowlist(Struct, frozen=True):
         inside = next((root for root in self.closed if contains(root, path)), "")
         return f"{inside} belongs to owlbox itself" if inside else ""
 
-    def _links(self) -> Mapping[str, str]:
+    def _resolve_links(self) -> Mapping[str, str]:
         """Where denied entries lead: a folder is denied by every name it has."""
         return {rule.path: os.path.realpath(rule.path) for rule in self.rules if rule.mode == "denied"}
 
-    def _winning(self, path: str, who: Who, links: Mapping[str, str]) -> int | None:
+    def _find_winning(self, path: str, who: Who, links: Mapping[str, str]) -> int | None:
         """The entry that decides about a path: of the person, of one of the groups, or of everybody; the first of these."""
         best: tuple[int, int] | None = None
         for index, rule in enumerate(self.rules):
@@ -200,15 +202,15 @@ class Allowlist(Struct, frozen=True):
                 best = priority, index
         return None if best is None else best[1]
 
-    def _entry(self, path: str, who: Who, links: Mapping[str, str]) -> Resolved:
-        index = self._winning(path, who, links)
+    def _resolve_entry(self, path: str, who: Who, links: Mapping[str, str]) -> Resolved:
+        index = self._find_winning(path, who, links)
         if index is None:
             if self.is_open:
                 return Resolved(path, "readonly", "", "paths that are not listed are read-only")
             return Resolved(path, "denied", "mount.bind.source_not_allowed", f"{path} is not in the allowlist")
-        return self._ruled(path, who, index)
+        return self._apply_rule(path, who, index)
 
-    def _ruled(self, path: str, who: Who, index: int) -> Resolved:
+    def _apply_rule(self, path: str, who: Who, index: int) -> Resolved:
         """What one entry says to a path."""
         rule = self.rules[index]
         if rule.mode == "denied":
@@ -233,7 +235,7 @@ def within(root: Path, text: str, *, is_restricted: bool = True) -> Path:
     """
     if not text:
         raise BadInput("the path is empty", hint="name a file")
-    _check(text)
+    _check_path(text)
     if ".." in text.split("/"):
         raise BadInput(f"the path may not go up: {text}", hint="give the path without ..")
     top = os.path.realpath(root)
@@ -247,7 +249,7 @@ def within(root: Path, text: str, *, is_restricted: bool = True) -> Path:
     return Path(path)
 
 
-def _check(path: str) -> None:
+def _check_path(path: str) -> None:
     if "\0" in path:
         raise BadInput("the path holds a NUL byte", hint="remove it")
     try:
@@ -264,16 +266,16 @@ def _is_door(entry: "os.DirEntry[str]") -> bool:
     return not is_plain and not entry.is_symlink()
 
 
-def _literal(pattern: str) -> str:
+def _escape_pattern(pattern: str) -> str:
     """The pattern with only `*` meaning something."""
     return pattern.replace("[", "[[]").replace("?", "[?]")
 
 
-def _narrower(one: Mode, other: Mode) -> Mode:
+def _narrower_mode(one: Mode, other: Mode) -> Mode:
     return one if one == other else "readonly"
 
 
-def _checked(index: int, rule: Rule) -> Rule:
+def _check_rule(index: int, rule: Rule) -> Rule:
     """The rule with its path cleaned; ConfigError that names the entry's number."""
     key = f"mounts[{index}]"
 
@@ -291,7 +293,7 @@ def _checked(index: int, rule: Rule) -> Rule:
     return Rule("/" + normpath(rule.path).lstrip("/"), rule.mode, rule.kind, rule.user, rule.group)
 
 
-def _entries(folder: str) -> Iterator["os.DirEntry[str]"]:
+def _scan_entries(folder: str) -> Iterator["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
             yield from entries

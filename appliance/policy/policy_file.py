@@ -175,7 +175,7 @@ def load(
         return check_sane(Policy(mode, ground=ground or Ground()))
     if path.suffix != ".toml":
         raise ConfigError(f"policy file {path}: its name must end in .toml", key="policy.path")
-    text = _read(path)
+    text = _read_text(path)
     return parse(text, str(path), mode, ground, environ)
 
 
@@ -203,23 +203,23 @@ def parse(
         raw = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{name} is not TOML: {error}", key="policy.path") from None
-    top = _Table(name, "", _expanded(raw, os.environ if environ is None else environ))
+    top = _Table(name, "", _expand_variables(raw, os.environ if environ is None else environ))
     top.only("mode", "preset", *TABLES)
     base = PRESETS[top.word("preset", "default", tuple(PRESETS))]
     usual = base.mode if "preset" in raw else mode
     found = replace(
         base,
         mode=cast(Mode, top.word("mode", usual, get_args(Mode))),
-        tools_allow=_lists(top.table("tools")).allow,
-        tools_deny=_lists(top.table("tools")).deny,
-        roles={role: _lists(top.table("roles").table(role)) for role in top.table("roles").raw},
-        quotas=_quotas(top.table("quotas"), base.quotas),
-        mounts=_mounts(top.table("mounts"), base.mounts),
-        network=_network(top.table("network"), base.network),
-        ipc=_lists(top.table("ipc")),
-        commands=_commands(top.table("commands")),
-        security=_security(top.table("security"), base.security),
-        runtime=_runtime(top.table("runtime"), base.runtime),
+        tools_allow=_parse_lists(top.table("tools")).allow,
+        tools_deny=_parse_lists(top.table("tools")).deny,
+        roles={role: _parse_lists(top.table("roles").table(role)) for role in top.table("roles").raw},
+        quotas=_parse_quotas(top.table("quotas"), base.quotas),
+        mounts=_parse_mounts(top.table("mounts"), base.mounts),
+        network=_parse_network(top.table("network"), base.network),
+        ipc=_parse_lists(top.table("ipc")),
+        commands=_parse_commands(top.table("commands")),
+        security=_parse_security(top.table("security"), base.security),
+        runtime=_parse_runtime(top.table("runtime"), base.runtime),
         ground=ground or Ground(),
     )
     try:
@@ -228,7 +228,7 @@ def parse(
         raise ConfigError(f"{name}: {error.message}", key=error.key) from None
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """The text of the file, which is made from the default policy when there is none."""
     try:
         if not path.exists():
@@ -248,23 +248,23 @@ def _read(path: Path) -> str:
         raise ConfigError(f"policy file {path} is not TOML: it is not UTF-8 text", key="policy.path") from None
 
 
-def _expanded(node: Any, environ: Mapping[str, str]) -> Any:
+def _expand_variables(node: Any, environ: Mapping[str, str]) -> Any:
     """The tree with `${NAME}` and `${NAME:-default}` replaced in every text; nothing where a name is not set."""
     if isinstance(node, dict):
-        return {name: _expanded(item, environ) for name, item in node.items()}
+        return {name: _expand_variables(item, environ) for name, item in node.items()}
     if isinstance(node, list):
-        return [_expanded(item, environ) for item in node]
+        return [_expand_variables(item, environ) for item in node]
     if isinstance(node, str):
         return VARIABLE.sub(lambda m: m[0][1:] if m[1] else environ.get(m[2], "") or m[3] or "", node)
     return node
 
 
-def _lists(table: _Table) -> Lists:
+def _parse_lists(table: _Table) -> Lists:
     table.only("allow", "deny")
     return Lists(table.texts("allow"), table.texts("deny"))
 
 
-def _quotas(table: _Table, base: Quotas) -> Quotas:
+def _parse_quotas(table: _Table, base: Quotas) -> Quotas:
     table.only("min_cpus", "max_cpus", "min_memory", "max_memory", "max_swap", "max_pids", "max_tmpfs", "max_disk")
     pids = table.number("max_pids", base.max_pids)
     if pids != int(pids):
@@ -288,7 +288,7 @@ def _quotas(table: _Table, base: Quotas) -> Quotas:
     )
 
 
-def _mounts(table: _Table, base: Mounts) -> Mounts:
+def _parse_mounts(table: _Table, base: Mounts) -> Mounts:
     table.only("binds", "volumes", "tmpfs", "allow", "deny", "rules")
     rules = table.raw.get("rules", [])
     if not isinstance(rules, list):
@@ -303,13 +303,13 @@ def _mounts(table: _Table, base: Mounts) -> Mounts:
         tmpfs=table.switch("tmpfs", base.tmpfs),
         allow=table.texts("allow"),
         deny=table.texts("deny"),
-        rules=_rules(table, rules),
+        rules=_parse_rules(table, rules),
     )
 
 
-def _rules(table: _Table, raw: list[Any]) -> tuple[mounts.Rule, ...]:
+def _parse_rules(table: _Table, raw: list[Any]) -> tuple[mounts.Rule, ...]:
     """The entries, cleaned; ConfigError names a wrong one by its number."""
-    given = [_rule(table, i, item) for i, item in enumerate(raw)]
+    given = [_parse_rule(table, i, item) for i, item in enumerate(raw)]
     try:
         return mounts.Allowlist.of(given).rules
     except ConfigError as error:
@@ -318,7 +318,7 @@ def _rules(table: _Table, raw: list[Any]) -> tuple[mounts.Rule, ...]:
         ) from None
 
 
-def _rule(table: _Table, index: int, raw: Any) -> mounts.Rule:
+def _parse_rule(table: _Table, index: int, raw: Any) -> mounts.Rule:
     entry = _Table(table.path, f"mounts.rules[{index}]", raw if isinstance(raw, dict) else {})
     if not isinstance(raw, dict):
         raise table.fail(f"rules[{index}]", raw, "a table")
@@ -328,22 +328,22 @@ def _rule(table: _Table, index: int, raw: Any) -> mounts.Rule:
     return mounts.Rule(entry.text("path"), mode, kind, entry.text("user"), entry.text("group"))
 
 
-def _network(table: _Table, base: Networks) -> Networks:
+def _parse_network(table: _Table, base: Networks) -> Networks:
     table.only("proxy", "host")
     return Networks(table.switch("proxy", base.proxy), table.switch("host", base.host))
 
 
-def _commands(table: _Table) -> tuple[str, ...]:
+def _parse_commands(table: _Table) -> tuple[str, ...]:
     table.only("blocked")
     return table.texts("blocked")
 
 
-def _security(table: _Table, base: Security) -> Security:
+def _parse_security(table: _Table, base: Security) -> Security:
     table.only("root", "privileged")
     return Security(table.switch("root", base.root), table.switch("privileged", base.privileged))
 
 
-def _runtime(table: _Table, base: Runtimes) -> Runtimes:
+def _parse_runtime(table: _Table, base: Runtimes) -> Runtimes:
     table.only("pinned", "latest", "pins")
     pins = table.table("pins")
     for name, value in pins.raw.items():

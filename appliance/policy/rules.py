@@ -264,24 +264,24 @@ class Policy(Struct, frozen=True, dict=True):
 
     def judge(self, request: Request) -> Judgement:
         """What the rules say to a request; starts nothing."""
-        mounts, notes = self._mounts(request)
+        mounts, notes = self._judge_mounts(request)
         if self.mode == "disabled":
             kept = tuple(one for one, found in mounts if found is None or found.rule != "mount.bind.blocked")
             blocked = tuple(found for _, found in mounts if found is not None and found.rule == "mount.bind.blocked")
             return Judgement(self.mode, (), blocked, kept, request.network)
         against = [found for _, found in mounts if found is not None]
-        against += [Finding(rule, request.component, message) for rule, message in self._against(request)]
+        against += [Finding(rule, request.component, message) for rule, message in self._judge_rest(request)]
         if against and self.mode == "strict":
             return Judgement(self.mode, tuple(against), tuple(notes))
         kept = tuple(mounted for mounted, found in mounts if found is None or found.rule != "mount.bind.blocked")
         return Judgement(self.mode, tuple(against), tuple(notes), kept, request.network)
 
-    def _mounts(self, request: Request) -> tuple[list[tuple[Mounted, Finding | None]], list[Finding]]:
+    def _judge_mounts(self, request: Request) -> tuple[list[tuple[Mounted, Finding | None]], list[Finding]]:
         """Each wanted folder as it would be granted, with what speaks against it; remarks about what is narrowed."""
         found: list[tuple[Mounted, Finding | None]] = []
         notes: list[Finding] = []
         for wanted in request.mounts:
-            mounted, rule, why = self._mounted(wanted, request.who)
+            mounted, rule, why = self._judge_mount(wanted, request.who)
             if rule:
                 found.append((mounted, Finding(rule, request.component, why)))
                 continue
@@ -290,7 +290,7 @@ class Policy(Struct, frozen=True, dict=True):
                 notes.append(Finding("mount.bind.downgraded", request.component, f"{wanted.source} is shown read-only: {why}"))
         return found, notes
 
-    def _mounted(self, wanted: Wanted, who: Who) -> tuple[Mounted, str, str]:
+    def _judge_mount(self, wanted: Wanted, who: Who) -> tuple[Mounted, str, str]:
         """How a folder would be mounted, the rule against it or "", and why it is less than was asked for."""
         asked = Mounted(wanted.source, wanted.inside or wanted.source, wanted.is_writable, wanted.kind)
         if wanted.kind != "bind":
@@ -313,14 +313,14 @@ class Policy(Struct, frozen=True, dict=True):
         granted = replace(asked, source=resolved.path, is_writable=resolved.mode == "readwrite", note=resolved.why)
         return (asked if self.mode == "disabled" else granted), "", resolved.why
 
-    def _against(self, request: Request) -> Iterator[tuple[str, str]]:
+    def _judge_rest(self, request: Request) -> Iterator[tuple[str, str]]:
         """Rule and message of everything but mounts."""
-        yield from self._quota(request.usage)
+        yield from self._judge_quota(request.usage)
         if request.network == "host" and not self.network.host:
             yield "network.host.disabled", "the network of this machine is not for tools"
         if request.network == "proxy" and not self.network.proxy:
             yield NO_PROXY, "fetching through the core is switched off"
-        if request.target and (rule := self._ipc(request)):
+        if request.target and (rule := self._judge_ipc(request)):
             yield f"ipc.{rule.partition(':')[0]}", f"{request.who.role or 'it'} may not send to {request.target} ({rule})"
         if request.command and (pattern := self.forbidden.match(request.command)):
             yield "command.blocked", f"the command matches {pattern!r}, which is blocked"
@@ -329,9 +329,9 @@ class Policy(Struct, frozen=True, dict=True):
         if request.is_privileged and not self.security.privileged:
             yield "security.privileged.disabled", "it would run with privileges"
         if request.runtime is not None:
-            yield from self._runtime(request.runtime)
+            yield from self._judge_runtime(request.runtime)
 
-    def _quota(self, usage: Usage) -> Iterator[tuple[str, str]]:
+    def _judge_quota(self, usage: Usage) -> Iterator[tuple[str, str]]:
         quotas = self.quotas
         most = (
             ("cpu", usage.cpus, quotas.max_cpus, "CPUs"),
@@ -349,7 +349,7 @@ class Policy(Struct, frozen=True, dict=True):
         if 0 < usage.memory_bytes < quotas.min_memory:
             yield "quota.memory.min", f"{usage.memory_bytes} bytes of memory are less than {quotas.min_memory}"
 
-    def _ipc(self, request: Request) -> str:
+    def _judge_ipc(self, request: Request) -> str:
         """What speaks against a target. A pattern is a target's, or `ROLE -> TARGET`.
 
         The person of the conversation may be written to unless that is denied, everybody else only when listed.
@@ -365,7 +365,7 @@ class Policy(Struct, frozen=True, dict=True):
         allowed = mine(self.ipc.allow)
         return Lists(allowed).verdict(request.target) if allowed else "allow: not listed"
 
-    def _runtime(self, runtime: Runtime) -> Iterator[tuple[str, str]]:
+    def _judge_runtime(self, runtime: Runtime) -> Iterator[tuple[str, str]]:
         if runtime.version == "latest" and not self.runtime.latest:
             yield "image.latest_tag", f"{runtime.name} of version latest may be anything"
         elif self.runtime.pinned and not runtime.sha256 and runtime.version in ("", "latest"):

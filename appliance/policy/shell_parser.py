@@ -54,11 +54,11 @@ class _Reader:
             self._read.is_too_deep = True
             return self._read
         while self._at < len(self._text):
-            self._step()
+            self._read_step()
         self._end_pipeline()
         return self._read
 
-    def _step(self) -> None:
+    def _read_step(self) -> None:
         text, at = self._text, self._at
         char, pair = text[at], text[at : at + 2]
         self._at += 1
@@ -72,42 +72,42 @@ class _Reader:
             self._at = len(text) if end < 0 else end
         elif pair in ("<(", ">("):
             self._at += 1
-            self._nested(self._until(")"))
-            self._add("")
+            self._read_nested(self._read_until(")"))
+            self._add_text("")
         elif pair == "&>":
-            self._redirect(at)
+            self._read_redirect(at)
         elif char in "|;&()":
-            self._end(char)
+            self._end_part(char)
         elif char in "<>":
-            self._redirect(at)
+            self._read_redirect(at)
         else:
-            self._letter(char)
+            self._read_letter(char)
 
-    def _end(self, char: str) -> None:
+    def _end_part(self, char: str) -> None:
         is_pipe = char == "|" and self._text[self._at : self._at + 1] != "|"
         self._end_simple() if is_pipe else self._end_pipeline()
         if is_pipe and self._text[self._at : self._at + 1] == "&":
             self._at += 1
 
-    def _letter(self, char: str) -> None:
+    def _read_letter(self, char: str) -> None:
         """A character of a word, or what stands for some."""
         if char == "'":
-            self._add(self._until_quote())
+            self._add_text(self._until_quote())
         elif char == '"':
-            self._double()
+            self._read_double()
         elif char == "\\":
             after = self._text[self._at : self._at + 1]
             self._at += 1
             if after != "\n":
-                self._add(after)
+                self._add_text(after)
         elif char == "`":
-            self._backtick()
+            self._read_backtick()
         elif char == "$":
-            self._dollar(is_quoted=False)
+            self._read_dollar(is_quoted=False)
         else:
-            self._add(char)
+            self._add_text(char)
 
-    def _add(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if self._word is None:
             self._word = []
         self._word.append(text)
@@ -121,8 +121,8 @@ class _Reader:
         self._at = end + 1
         return found
 
-    def _double(self) -> None:
-        self._add("")
+    def _read_double(self) -> None:
+        self._add_text("")
         while self._at < len(self._text):
             char = self._text[self._at]
             self._at += 1
@@ -130,16 +130,16 @@ class _Reader:
                 return
             if char == "\\" and self._text[self._at : self._at + 1] in ("$", "`", '"', "\\", "\n"):
                 after = self._text[self._at]
-                self._add("" if after == "\n" else after)
+                self._add_text("" if after == "\n" else after)
                 self._at += 1
             elif char == "`":
-                self._backtick()
+                self._read_backtick()
             elif char == "$":
-                self._dollar(is_quoted=True)
+                self._read_dollar(is_quoted=True)
             else:
-                self._add(char)
+                self._add_text(char)
 
-    def _backtick(self) -> None:
+    def _read_backtick(self) -> None:
         inner: list[str] = []
         while self._at < len(self._text) and self._text[self._at] != "`":
             if self._text[self._at] == "\\" and self._text[self._at + 1 : self._at + 2] in ("`", "\\", "$"):
@@ -147,37 +147,37 @@ class _Reader:
             inner.append(self._text[self._at : self._at + 1])
             self._at += 1
         self._at += 1
-        self._nested("".join(inner))
-        self._expanded("")
+        self._read_nested("".join(inner))
+        self._add_expanded("")
 
-    def _dollar(self, *, is_quoted: bool) -> None:
+    def _read_dollar(self, *, is_quoted: bool) -> None:
         text, at = self._text, self._at
         if text.startswith("((", at) and (end := text.find("))", at)) >= 0:
             self._at = end + 2
-            self._expanded("")
+            self._add_expanded("")
         elif text.startswith("(", at):
             self._at += 1
-            self._nested(self._until(")"))
-            self._expanded("")
+            self._read_nested(self._read_until(")"))
+            self._add_expanded("")
         elif text.startswith("{", at):
             self._at += 1
-            found = DEFAULT.match(inner := self._until("}"))
+            found = DEFAULT.match(inner := self._read_until("}"))
             self._nested_in(inner)
-            self._expanded((found[1] if found else None) or "")
+            self._add_expanded((found[1] if found else None) or "")
         elif text.startswith("'", at) and not is_quoted:
             self._at += 1
-            self._add(self._ansi())
+            self._add_text(self._read_ansi())
         elif name := re.compile(r"\w+|[@*?$!#-]").match(text, at):
             self._at = name.end()
-            self._expanded("")
+            self._add_expanded("")
         else:
-            self._add("" if text.startswith('"', at) and not is_quoted else "$")
+            self._add_text("" if text.startswith('"', at) and not is_quoted else "$")
 
-    def _expanded(self, text: str) -> None:
+    def _add_expanded(self, text: str) -> None:
         self._is_made = True
-        self._add(text)
+        self._add_text(text)
 
-    def _ansi(self) -> str:
+    def _read_ansi(self) -> str:
         r"""The text of $'...', with escapes such as \x73."""
         found: list[str] = []
         while self._at < len(self._text) and self._text[self._at] != "'":
@@ -197,7 +197,7 @@ class _Reader:
         self._at += 1
         return "".join(found)
 
-    def _until(self, closing: str) -> str:
+    def _read_until(self, closing: str) -> str:
         """The text up to the bracket that closes, which is passed."""
         opening, begin, open_count = {")": "(", "}": "{"}[closing], self._at, 1
         while self._at < len(self._text):
@@ -222,7 +222,7 @@ class _Reader:
             if char == '"':
                 return
 
-    def _nested(self, text: str) -> None:
+    def _read_nested(self, text: str) -> None:
         inner = read(text, self._depth + 1)
         self._read.pipelines += inner.pipelines
         self._read.is_too_deep |= inner.is_too_deep
@@ -230,11 +230,11 @@ class _Reader:
     def _nested_in(self, text: str) -> None:
         """Commands within the braces of an expansion."""
         if "$(" in text or "`" in text:
-            self._nested(text.partition("$(")[2].rpartition(")")[0] if "$(" in text else text.split("`")[1])
+            self._read_nested(text.partition("$(")[2].rpartition(")")[0] if "$(" in text else text.split("`")[1])
 
     # -- ends --------------------------------------------------------------------------------------
 
-    def _redirect(self, at: int) -> None:
+    def _read_redirect(self, at: int) -> None:
         found = re.compile(r"&?>>?[|&]?|<<<|<<-?|<[>&]?").match(self._text, at)
         assert found is not None
         if self._word is not None and "".join(self._word).isdigit():

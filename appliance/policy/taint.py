@@ -1,4 +1,4 @@
-"""The rule about runs in which strangers had a word: what of theirs is held until a person says yes, and why.
+"""The rule for tainted runs: which calls are held for approval because the run read untrusted text, and why.
 
 A run that was shown a page, a mail, a server's answer or a document is marked. Reading, answering its own person and
 keeping notes stay free. What acts on the world is held: a command, a message to somebody else, a secret, a schedule, a
@@ -79,7 +79,7 @@ class Reach(Struct, frozen=True):
 
 
 class Mark(Struct, frozen=True):
-    """Where strangers had a word: an origin, and which page, mail or tool exactly, as far as is known."""
+    """The source of untrusted text: an origin, and which page, mail or tool exactly, as far as is known."""
 
     origin: str
     source: str = ""
@@ -100,7 +100,7 @@ class Mark(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What a call may carry: `own` is what the person said, `links` what strangers listed, `public` what the web said.
+    """What a call may carry: `own` is what the person said, `links` what untrusted text listed, `public` what the web said.
 
     `theirs` is what the called server has said of itself, `followed` how many such calls were made since the person's
     last message, `names` are the arguments that the called tool of a server has, `tools` is how many tools its server has.
@@ -141,25 +141,25 @@ def carried(reach: Reach, target: str, arguments: Mapping[str, Any], known: Know
         if known.followed >= MAX_ASKED or not is_free(target, known):
             return (reach.target or "url",)
         ways = [name for name, value in given.items() if value not in (None, *reach.usual) and not has(known.own, str(value))]
-        return tuple(ways) if ways and _bits(target, known) + WAY_BITS * len(ways) * (known.followed + 1) > FREE_BITS else ()
+        return tuple(ways) if ways and _count_bits(target, known) + WAY_BITS * len(ways) * (known.followed + 1) > FREE_BITS else ()
     if reach.kind == "search":  # what the web said is no secret, and only the search engine is told
         texts = (str(leaf) for value in given.values() for leaf, _ in leaves(value))
         return () if known.followed < MAX_ASKED and all(is_common(text, known) for text in texts) else tuple(given)
     given.pop(TOOL, None)
     if isinstance(inner := given.get(reach.within), Mapping):
         given = dict(inner)
-    held, bits = _told(given, known)
+    held, bits = _find_disclosing(given, known)
     return tuple(held or ((*given, TOOL) if bits * (known.followed + 1) > FREE_BITS else ()))
 
 
-def _told(given: Mapping[str, Any], known: Known) -> tuple[list[str], int]:
+def _find_disclosing(given: Mapping[str, Any], known: Known) -> tuple[list[str], int]:
     """The arguments that tell a server more than the person's words and choices, and what the choices may say: which tool it is,
     yes or no, names out of what the server said of itself, and where the words stand."""
     held: list[str] = []
     bits, said = max(CALL_BITS, known.tools.bit_length()), 0
     for name, value in given.items():
         unknown = [] if name in known.names else [(name, True)]  # a server's tool may be given any
-        for leaf, is_name in (*unknown, *leaves(value), *((None, False) for _ in range(_inner(value)))):
+        for leaf, is_name in (*unknown, *leaves(value), *((None, False) for _ in range(_count_nested(value)))):
             if leaf in (None, "", 0, 1):
                 bits += 1 if leaf in (0, 1) else 2
             elif says(known.own, str(leaf)):
@@ -173,13 +173,13 @@ def _told(given: Mapping[str, Any], known: Known) -> tuple[list[str], int]:
     return held, bits
 
 
-def _inner(value: Any) -> int:
+def _count_nested(value: Any) -> int:
     """How many tables and lists are within a value, which say something by where they are."""
     if isinstance(value, Mapping):
         value = value.values()
     elif not isinstance(value, list | tuple | set):
         return 0
-    return sum(isinstance(one, Mapping | list | tuple | set) + _inner(one) for one in value)
+    return sum(isinstance(one, Mapping | list | tuple | set) + _count_nested(one) for one in value)
 
 
 def canonical(reach: Reach, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,9 +205,9 @@ def url_of(text: str) -> str:
 
 
 def is_free(url: str, known: Known) -> bool:
-    """Whether an address says little: the person named it, or a stranger listed it; the more there are, the fewer may be."""
+    """Whether an address says little: the person named it, or untrusted text listed it; the more there are, the fewer may be."""
     one = url_of(url)
-    return bool(one) and (one in known.links or is_said(one, known.own)) and _bits(one, known) <= FREE_BITS
+    return bool(one) and (one in known.links or is_said(one, known.own)) and _count_bits(one, known) <= FREE_BITS
 
 
 def is_said(url: str, own: str) -> bool:
@@ -229,7 +229,7 @@ def _is_named(target: urls.Target, own: str) -> bool:
     return re.search(whole, own) is not None or (target.path == "/" and re.search(host + AFTER_HOST, own) is not None)
 
 
-def _bits(url: str, known: Known) -> int:
+def _count_bits(url: str, known: Known) -> int:
     """What choices among addresses may have said since the person's last message, this one included; 0 for one typed whole."""
     one = url_of(url)
     if not one or one in links(known.own):
@@ -264,8 +264,8 @@ def is_common(query: str, known: Known) -> bool:
     if len(borrowed) > MAX_BORROWED or not all(_is_plain(word) and has(known.public, word) for word in borrowed):
         return False
     text = f"{known.own}\n{known.public}"
-    return any(all(_stands(form(text), word) for word in words) for form in FORMS) or (
-        phrase == phrase.capitalize() and all(_stands(text.lower(), word) for word in phrase.lower().split())
+    return any(all(_stands_alone(form(text), word) for word in words) for form in FORMS) or (
+        phrase == phrase.capitalize() and all(_stands_alone(text.lower(), word) for word in phrase.lower().split())
     )
 
 
@@ -276,18 +276,20 @@ def _is_plain(word: str) -> bool:
 
 def has(text: str, part: str) -> bool:
     """Whether a text says a part of it word for word, in whatever case and with whatever white space; not within a word."""
-    return _stands(_flat(text), _flat(part))
+    return _stands_alone(_flatten_text(text), _flatten_text(part))
 
 
 def says(text: str, part: str) -> bool:
     """The same letter by letter: only small letters, capitals or first capitals may stand for others, and no blanks for others."""
     if part != " ".join(part.split()):
-        return _stands(text, part)
+        return _stands_alone(text, part)
     text = " ".join(text.split())
-    return any(_stands(form(text), part) for form in FORMS) or (part == part.capitalize() and _stands(text.lower(), part.lower()))
+    return any(_stands_alone(form(text), part) for form in FORMS) or (
+        part == part.capitalize() and _stands_alone(text.lower(), part.lower())
+    )
 
 
-def _stands(text: str, part: str) -> bool:
+def _stands_alone(text: str, part: str) -> bool:
     at = text.find(part) if part else -1
     while at >= 0:
         end = at + len(part)
@@ -318,5 +320,5 @@ def host_of(url: str) -> str:
     return urls.parse(one).host.removeprefix("www.") if one else ""
 
 
-def _flat(text: str) -> str:
+def _flatten_text(text: str) -> str:
     return " ".join(text.split()).casefold()

@@ -1,4 +1,4 @@
-"""Marks: where strangers had a word in a run, an entry, a task or a schedule, and in which page, mail or server's answer.
+"""Marks: where untrusted text entered a run, an entry, a task or a schedule, and in which page, mail or server's answer.
 
 Owns the `marks` table. A subject is `KIND:ID`, such as `run:018f…`, `entry:12`, `task:3`, `schedule:7` or `place:FOLDER`.
 Once marked it stays so, and whatever comes of it is marked as well: entries that a marked run writes and tasks that it

@@ -154,8 +154,8 @@ def _check_bind(order: Order, bind: Bind) -> None:
 
 
 def options(order: Order) -> list[Word]:
-    """What bubblewrap is told."""
-    words = [*_walls(), *_system(order), *_open(order), *_environ(order)]
+    """The command line of bubblewrap."""
+    words = [*_namespace_words(), *_system_words(order), *_folder_words(order), *_environ_words(order)]
     program = seccomp.tool_filter(has_unix=order.profile == "exec")
     # Last: nothing may be made in what is left between the mounts. /proc: what is set below /proc/sys is set for the
     # whole machine, and belongs to root, whom the kernel knows inside as well when it is root who runs this.
@@ -165,7 +165,7 @@ def options(order: Order) -> list[Word]:
 
 def command(order: Order, ready_fd: int, abi: int) -> list[str]:
     """What bubblewrap runs: the command behind its entry, which says on `ready_fd` that it begins."""
-    return [*landlock.entry(_ceiling(order.limits), _writable(order), ready_fd, abi), *order.argv]
+    return [*landlock.entry(_ceiling_of(order.limits), _writable_places(order), ready_fd, abi), *order.argv]
 
 
 def title(order: Order, core: str) -> str:
@@ -183,13 +183,13 @@ def core_of(title: str) -> str:
     return labels.rpartition(" core=")[2] if name.startswith("tool-") and product == PRODUCT else ""
 
 
-def _walls() -> Iterator[str]:
+def _namespace_words() -> Iterator[str]:
     yield from ("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
     yield from ("--unshare-cgroup", "--uid", str(USER_ID), "--gid", str(USER_ID), "--hostname", PRODUCT, "--cap-drop", "ALL")
     yield from ("--die-with-parent", "--new-session", "--clearenv")
 
 
-def _system(order: Order) -> Iterator[Word]:
+def _system_words(order: Order) -> Iterator[Word]:
     """The host's programs, and a small world around them."""
     yield from ("--ro-bind", "/usr", "/usr")
     for name in _LINKS:
@@ -214,7 +214,7 @@ def _system(order: Order) -> Iterator[Word]:
         yield from ("--perms", "1777", "--size", str(order.limits.tmp_bytes), "--tmpfs", name)
 
 
-def _open(order: Order) -> Iterator[Word]:
+def _folder_words(order: Order) -> Iterator[Word]:
     """What this call sees besides, and may write to."""
     if order.folder is None:
         yield from ("--size", str(order.limits.tmp_bytes), "--tmpfs", WORK)
@@ -226,20 +226,20 @@ def _open(order: Order) -> Iterator[Word]:
         yield from ("--perms", "0555", "--file", content, path)
 
 
-def _environ(order: Order) -> Iterator[str]:
+def _environ_words(order: Order) -> Iterator[str]:
     plain = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": WORK, "USER": "owl", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
     ours = {"TOOL_NAME": order.tool, "EXECUTION_ID": order.execution, "SESSION_ID": order.session}
     for name, value in {**plain, **order.environ, **ours}.items():
         yield from ("--setenv", name, value)
 
 
-def _ceiling(limits: Limits) -> Ceiling:
+def _ceiling_of(limits: Limits) -> Ceiling:
     # Twice the memory: the watcher ends what really uses too much, this stops one process that runs ahead of it.
     cpu_s = limits.cpus * limits.timeout_s + 1
     return Ceiling(2 * limits.memory_bytes, limits.disk_bytes, cpu_s, limits.pids)
 
 
-def _writable(order: Order) -> Iterator[Place]:
+def _writable_places(order: Order) -> Iterator[Place]:
     if order.is_writable or order.folder is None:
         yield Place(WORK)
     yield from (Place("/tmp"), Place("/dev/shm"))
@@ -257,7 +257,7 @@ def missing(bwrap: str = BWRAP) -> str:
     if os.uname().machine not in ("x86_64", "aarch64"):
         return f"no list of system calls for {os.uname().machine}: the sandbox works on x86_64 and aarch64"
     for name, bad, hint in _SWITCHES:
-        if _read(name) == bad and os.geteuid() != 0:
+        if _read_line(name) == bad and os.geteuid() != 0:
             return f"unprivileged user namespaces are switched off: {hint}"
     return ""
 
@@ -273,14 +273,14 @@ def advice(stderr: str) -> str:
     said = stderr.lower()
     if "unknown option" in said:
         return "this bubblewrap cannot mount from descriptors: apt-get install --only-upgrade bubblewrap"
-    if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" and ("uid map" in said or "permission" in said):
+    if _read_line("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" and ("uid map" in said or "permission" in said):
         return "AppArmor forbids user namespaces: give bwrap a profile (docs/sandbox.md)"
     if "namespace" in said or "uid map" in said:
         return "user namespaces do not work here; docs/sandbox.md says what to look at"
     return "docs/sandbox.md says what the sandbox needs"
 
 
-def _read(path: str) -> str:
+def _read_line(path: str) -> str:
     try:
         return Path(path).read_text().strip()
     except OSError:

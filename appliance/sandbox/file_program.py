@@ -49,7 +49,7 @@ UNSEEN = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # in a name
 
 
 class Fault(Exception):
-    """What the caller is told: a kind, and words."""
+    """The error that the caller gets: a kind, and a message."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -39,19 +39,19 @@ def measure(folder: Path, enough: int, *, is_opening: bool = False) -> Size:
     try:
         while total <= enough:
             names: list[str] = []
-            for entry, info in _entries(handle):
+            for entry, info in _scan_entries(handle):
                 if stat.S_ISDIR(info.st_mode):
                     names.append(entry.name)
                 elif info.st_nlink > 1:
-                    if _identity(info) in linked:
+                    if _identity_of(info) in linked:
                         continue
-                    linked.add(_identity(info))
+                    linked.add(_identity_of(info))
                 total += max(info.st_blocks * 512, _FILE_BYTES)
-            way.append((_identity(os.fstat(handle)), names))
+            way.append((_identity_of(os.fstat(handle)), names))
             inner = -1
             while inner < 0:
                 if way[-1][1]:
-                    inner, is_seen = _inner(handle, way[-1][1].pop(), is_opening)
+                    inner, is_seen = _open_inner(handle, way[-1][1].pop(), is_opening)
                     is_whole = is_whole and is_seen
                     continue
                 way.pop()
@@ -60,7 +60,7 @@ def measure(folder: Path, enough: int, *, is_opening: bool = False) -> Size:
                 above = os.open("..", _FOLDER, dir_fd=handle)
                 os.close(handle)
                 handle = above
-                if _identity(os.fstat(handle)) != way[-1][0]:
+                if _identity_of(os.fstat(handle)) != way[-1][0]:
                     return Size(total, False)
             os.close(handle)
             handle = inner
@@ -83,10 +83,10 @@ def remove(folder: Path) -> int:
     try:
         while has_changed:
             left, has_changed = 0, False
-            for entry, info in list(_entries(top)):
+            for entry, info in list(_scan_entries(top)):
                 try:
                     if stat.S_ISDIR(info.st_mode):
-                        _lift(entry.name, top)
+                        _lift_folders(entry.name, top)
                         os.rmdir(entry.name, dir_fd=top)
                     else:
                         os.unlink(entry.name, dir_fd=top)
@@ -102,28 +102,28 @@ def remove(folder: Path) -> int:
     return 0
 
 
-def _lift(name: str, top: int) -> None:
+def _lift_folders(name: str, top: int) -> None:
     """Remove the files of a folder and move its folders up beside it, so that nothing ever lies deep."""
-    inner = _required(top, name)
+    inner = _open_required(top, name)
     try:
-        for number, (entry, info) in enumerate(list(_entries(inner))):
+        for number, (entry, info) in enumerate(list(_scan_entries(inner))):
             if not stat.S_ISDIR(info.st_mode):
                 os.unlink(entry.name, dir_fd=inner)
                 continue
-            os.close(_required(inner, entry.name))  # one that is shut cannot be moved
+            os.close(_open_required(inner, entry.name))  # one that is shut cannot be moved
             os.rename(entry.name, f".removed-{os.urandom(8).hex()}-{number}", src_dir_fd=inner, dst_dir_fd=top)
     finally:
         os.close(inner)
 
 
-def _required(handle: int, name: str) -> int:
-    inner, _ = _inner(handle, name, is_opening=True)
+def _open_required(handle: int, name: str) -> int:
+    inner, _ = _open_inner(handle, name, is_opening=True)
     if inner < 0:
         raise PermissionError(name)
     return inner
 
 
-def _entries(handle: int) -> "Iterator[tuple[os.DirEntry[str], os.stat_result]]":
+def _scan_entries(handle: int) -> "Iterator[tuple[os.DirEntry[str], os.stat_result]]":
     with os.scandir(handle) as entries:
         for entry in entries:
             try:
@@ -132,7 +132,7 @@ def _entries(handle: int) -> "Iterator[tuple[os.DirEntry[str], os.stat_result]]"
                 continue  # it is gone
 
 
-def _inner(handle: int, name: str, is_opening: bool) -> tuple[int, bool]:
+def _open_inner(handle: int, name: str, is_opening: bool) -> tuple[int, bool]:
     """A descriptor of a folder in one that is open, -1 when it cannot be opened, and whether there was nothing to miss."""
     try:
         return os.open(name, _FOLDER, dir_fd=handle), True
@@ -153,5 +153,5 @@ def _inner(handle: int, name: str, is_opening: bool) -> tuple[int, bool]:
         return -1, False
 
 
-def _identity(info: os.stat_result) -> tuple[int, int]:
+def _identity_of(info: os.stat_result) -> tuple[int, int]:
     return info.st_dev, info.st_ino

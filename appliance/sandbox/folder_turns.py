@@ -40,7 +40,7 @@ class Use(Struct, frozen=True):
         """Whether one of the two could change what must stay for the other. Two that only read never do."""
         if not (self.is_strict or other.is_strict):
             return False
-        return _overlap(other.written, self.tops) or _overlap(self.written, other.tops)
+        return _folders_overlap(other.written, self.tops) or _folders_overlap(self.written, other.tops)
 
 
 class FolderTurns:
@@ -68,7 +68,7 @@ class FolderTurns:
             yield scan()
             return
         end_s = monotonic_s() + wait_s
-        while (begun := self._begin(Use(tuple(tops), tuple(written), is_strict), scan)) is None:
+        while (begun := self._try_begin(Use(tuple(tops), tuple(written), is_strict), scan)) is None:
             if cancel.wait(LOOK_S):
                 raise Cancelled("cancelled while it waited for another command")
             if monotonic_s() >= end_s:
@@ -83,12 +83,12 @@ class FolderTurns:
             path.unlink(missing_ok=True)
             os.close(handle)
 
-    def _begin(self, wanted: Use, scan: Callable[[], tuple[Found, ...]]) -> tuple[tuple[Found, ...], Path, int] | None:
+    def _try_begin(self, wanted: Use, scan: Callable[[], tuple[Found, ...]]) -> tuple[tuple[Found, ...], Path, int] | None:
         """What is hidden, and the locked file that says so; None while another call is in the way."""
         assert self._folder is not None
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(self._folder / GATE):
-            others = list(self._others())
+        with _lock_file(self._folder / GATE):
+            others = list(self._read_others())
             if any(wanted.conflicts(other) for other in others):
                 return None  # without looking: what a running command renames may not be found at all
             found = scan()
@@ -101,7 +101,7 @@ class FolderTurns:
             os.write(handle, json.dumps(to_plain(use)).encode())
             return found, path, handle
 
-    def _others(self) -> Iterator[Use]:
+    def _read_others(self) -> Iterator[Use]:
         """What the calls that run said of themselves; files of those whose process has ended are removed."""
         assert self._folder is not None
         for path in self._folder.iterdir():
@@ -118,7 +118,7 @@ class FolderTurns:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock_file(path: Path) -> Iterator[None]:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -127,6 +127,6 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _overlap(some: Sequence[str], others: Sequence[str]) -> bool:
+def _folders_overlap(some: Sequence[str], others: Sequence[str]) -> bool:
     """Whether a folder of the one list is, holds or lies in one of the other."""
     return any(os.path.commonpath((one, other)) in (one, other) for one in some for other in others)

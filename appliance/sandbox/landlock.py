@@ -101,13 +101,19 @@ def entry(ceiling: Ceiling, writable: Iterable[Place], ready_fd: int, abi: int, 
     A byte on `ready_fd` says that everything is in force and the command comes next. `has_network`: TCP is allowed.
     """
     prlimit = {"x86_64": 302, "aarch64": 261}[seccomp.this_machine()]
-    rules = "\n".join(f"{rights}:{path}" for rights, path in _rules(abi, writable))
-    given = [str(ready_fd), str(prlimit), str(seccomp.SECCOMP_CALL[seccomp.this_machine()]), str(ceiling.nice), _limits(ceiling)]
+    rules = "\n".join(f"{rights}:{path}" for rights, path in _list_rules(abi, writable))
+    given = [
+        str(ready_fd),
+        str(prlimit),
+        str(seccomp.SECCOMP_CALL[seccomp.this_machine()]),
+        str(ceiling.nice),
+        _pack_limits(ceiling),
+    ]
     held = ruleset(abi, has_network=has_network).hex()
     return [PERL, "-e", PROGRAM, *given, held, rules, seccomp.no_more_rules().hex()]
 
 
-def _limits(ceiling: Ceiling) -> str:
+def _pack_limits(ceiling: Ceiling) -> str:
     wanted = {
         resource.RLIMIT_DATA: ceiling.memory_bytes,
         resource.RLIMIT_FSIZE: ceiling.file_bytes,
@@ -126,16 +132,16 @@ def ruleset(abi: int, *, has_network: bool = False) -> bytes:
     network = 3 if abi >= 4 and not has_network else 0  # bind and connect of TCP
     scope = 3 if abi >= 6 else 0  # abstract Unix sockets and signals to outside
     size = 8 if abi < 4 else 16 if abi < 6 else 24
-    return struct.pack("=QQQ", _handled(abi), network, scope)[:size]
+    return struct.pack("=QQQ", _handled_bits(abi), network, scope)[:size]
 
 
-def _handled(abi: int) -> int:
+def _handled_bits(abi: int) -> int:
     bits = 13 + (abi >= 2) + (abi >= 3) + (abi >= 5)
     return (1 << bits) - 1
 
 
-def _rules(abi: int, writable: Iterable[Place]) -> Iterable[tuple[int, str]]:
-    handled = _handled(abi)
+def _list_rules(abi: int, writable: Iterable[Place]) -> Iterable[tuple[int, str]]:
+    handled = _handled_bits(abi)
     yield _READING, "/"
     yield handled & (_WRITE_FILE | _TRUNCATE | _IOCTL_DEV), "/dev"
     for place in writable:

@@ -68,15 +68,15 @@ class Sandbox:
         """
         order = order if order.execution else replace(order, execution=new_id())
         bubblewrap.check(order)
-        self._require()
+        self._require_sandbox()
         began_s, stop = monotonic_s(), threading.Event()
         either = _Either(cancel, stop)
         with self._guard:
             self._running[order.execution] = (order, stop)
         try:
-            self._pause(either)
+            self._wait_pause(either)
             with self._slots.take(either, self._plan.wait_s):
-                return self._twice(order, either, show)
+                return self._try_twice(order, either, show)
         except Cancelled as error:
             duration_ms = round(1000 * (monotonic_s() - began_s))
             return Execution(order.execution, "cancelled", -1, b"", b"", duration_ms, error.message)
@@ -104,7 +104,7 @@ class Sandbox:
 
     def missing(self) -> str:
         """Why there can be no sandbox here, with the next step; "" when there can. The first time one is tried."""
-        reason = self._absent()
+        reason = self._find_absent()
         if reason or self._plan.unit is not None or self._has_worked:
             return reason
         try:
@@ -114,15 +114,15 @@ class Sandbox:
         self._has_worked = True
         return ""
 
-    def _absent(self) -> str:
+    def _find_absent(self) -> str:
         """What can be seen to be missing without trying."""
         unit = self._plan.unit
         if unit is None:
             return bubblewrap.missing(self._plan.bwrap)
         return "" if unit.exists() else f"the tool unit's socket {unit} is not there: systemctl enable --now owlbox-tool.socket"
 
-    def _require(self) -> None:
-        message, _, hint = self._absent().partition(": ")
+    def _require_sandbox(self) -> None:
+        message, _, hint = self._find_absent().partition(": ")
         if message:
             raise Unavailable(message, hint=hint)
 
@@ -130,16 +130,16 @@ class Sandbox:
         """End what cores that are gone have left running (A-020); how many processes that were."""
         ended = 0
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            core = bubblewrap.core_of(_title(int(pid)))
+            core = bubblewrap.core_of(_process_title(int(pid)))
             if core and is_left(core):
-                ended += _kill(int(pid), core)
+                ended += _kill_process(int(pid), core)
         if ended:
             LOG.warning("ended %d processes of sandboxes left behind by an earlier core", ended)
         return ended
 
     def health(self, *, is_tried: bool = True) -> dict[str, Any]:
         """How sandboxes are doing here, for doctor, and for status, which tries none."""
-        missing, has_unit = self.missing() if is_tried else self._absent(), self._plan.unit is not None
+        missing, has_unit = self.missing() if is_tried else self._find_absent(), self._plan.unit is not None
         return {
             "state": "missing" if missing else "degraded" if self._failures else "ok",
             "is_degraded": self._failures > 0,
@@ -154,7 +154,7 @@ class Sandbox:
             "seccomp": os.uname().machine,
         }
 
-    def _twice(self, order: Order, cancel: Cancel, show: Show | None) -> Execution:
+    def _try_twice(self, order: Order, cancel: Cancel, show: Show | None) -> Execution:
         """Try again once when no sandbox could be made (A-011); the command has not begun then."""
         for attempt in (1, 2):
             try:
@@ -162,7 +162,7 @@ class Sandbox:
             except Unavailable as error:
                 if error.outcome != runner.NOT_STARTED:
                     raise
-                self._failed(order, attempt, error)
+                self._log_failure(order, attempt, error)
                 if attempt == 2:
                     raise
             else:
@@ -176,7 +176,7 @@ class Sandbox:
             return tool_unit.send(self._plan.unit, order, self._means.core, cancel, show)
         return runner.run(order, self._means, cancel, show)
 
-    def _failed(self, order: Order, attempt: int, error: Unavailable) -> None:
+    def _log_failure(self, order: Order, attempt: int, error: Unavailable) -> None:
         """Say everything that is known; after the second time others wait before they try (A-018)."""
         told = {
             "tool": order.tool,
@@ -194,8 +194,8 @@ class Sandbox:
                 self._reason = error.message
                 self._pause_end_s = monotonic_s() + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._failures - 1))
 
-    def _pause(self, cancel: Cancel) -> None:
-        """Wait out the pause after a failure; whoever has no time for that is told."""
+    def _wait_pause(self, cancel: Cancel) -> None:
+        """Wait out the pause after a failure; raises where the deadline comes first."""
         end_s = monotonic_s() + self._plan.wait_s
         while self._failures and (now_s := monotonic_s()) < self._pause_end_s:
             if now_s >= end_s:
@@ -205,7 +205,7 @@ class Sandbox:
 
 
 class _Either:
-    """Set when one of two stop signs is."""
+    """Set when one of two cancellation tokens is."""
 
     def __init__(self, first: Cancel, second: threading.Event) -> None:
         self._first = first
@@ -220,20 +220,20 @@ class _Either:
 
 def this_core() -> str:
     """Our name in the titles of sandboxes: where our number counts, and our process."""
-    return f"{_numbering()}:{clock.this_process().encode()}"
+    return f"{_pid_namespace()}:{clock.this_process().encode()}"
 
 
 def is_left(core: str) -> bool:
     """Whether a core that a title names is gone. One in a container has numbers of its own, of which we know nothing."""
     where, _, process = core.partition(":")
-    return where == _numbering() and not clock.is_alive(process)
+    return where == _pid_namespace() and not clock.is_alive(process)
 
 
-def _numbering() -> str:
+def _pid_namespace() -> str:
     return str(os.stat("/proc/self/ns/pid").st_ino)
 
 
-def _title(pid: int) -> str:
+def _process_title(pid: int) -> str:
     """The first word of a process's command line, "" when it is gone."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -242,14 +242,14 @@ def _title(pid: int) -> str:
         return ""
 
 
-def _kill(pid: int, core: str) -> bool:
+def _kill_process(pid: int, core: str) -> bool:
     """End a process if it is still the one that was meant and ours to end."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return False
     try:
-        if bubblewrap.core_of(_title(pid)) != core:
+        if bubblewrap.core_of(_process_title(pid)) != core:
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

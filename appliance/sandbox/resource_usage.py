@@ -47,10 +47,10 @@ class Watch:
         self._memory_bytes = memory_bytes
         self._pids = pids + 1  # the sandbox's own first process
         self._disk_bytes = disk_bytes
-        self._free_bytes = _free(folder) if folder else 0
-        self._machine = _fields(_MACHINE)
+        self._free_bytes = _measure_free(folder) if folder else 0
+        self._machine = _read_fields(_MACHINE)
         self._disk_due_s = monotonic_s() + DISK_S
-        self._before_bytes = _before(folder, disk_bytes) if folder else 0
+        self._before_bytes = _bytes_before(folder, disk_bytes) if folder else 0
         # Whether what fills it may have lain there before this call; not if there is room now.
         self._may_be_old = self._before_bytes > disk_bytes
 
@@ -58,19 +58,19 @@ class Watch:
         """The limit that is passed now, in words, or ""."""
         if _has_more(self._proc, self._pids) or (use := tree(self._proc)).threads > self._pids:
             return f"started more than {self._pids - 1} processes"
-        machine = _fields(_MACHINE)
+        machine = _read_fields(_MACHINE)
         if use.table_bytes > self._memory_bytes // _TABLES or self._has_hidden(machine) or self._is_over(use.memory_bytes):
             return f"used more than {self._memory_bytes >> 20} MB of memory"
         if self._has_filled_kernel(machine):
             return f"made the kernel use more than {self._memory_bytes >> 20} MB for areas of memory and locks"
-        if _lines(self._net) > _SOCKETS:
+        if _count_lines(self._net) > _SOCKETS:
             return f"opened more than {_SOCKETS} sockets"
-        if _files(self._root) > _MEMORY_FILES:
+        if _count_files(self._root) > _MEMORY_FILES:
             return f"made more than {_MEMORY_FILES} files in memory"
         began_s = monotonic_s()
         if self._folder is None or began_s < self._disk_due_s:
             return ""
-        said = self._disk(self._folder)
+        said = self._check_disk(self._folder)
         now_s = monotonic_s()
         self._disk_due_s = now_s + max(DISK_S, 10 * (now_s - began_s))  # a large folder may not keep us busy
         return said
@@ -79,7 +79,7 @@ class Watch:
         """Whether it uses too much memory; counting well is slow, so only where counting badly says so."""
         return at_most > self._memory_bytes and shared_fairly(self._proc, at_most) > self._memory_bytes
 
-    def _grown(self, machine: Mapping[str, int], field: str) -> int:
+    def _grown_bytes(self, machine: Mapping[str, int], field: str) -> int:
         """Bytes by which the whole machine uses more of this since the call began."""
         return 1024 * (machine.get(field, 0) - self._machine.get(field, 0))
 
@@ -88,14 +88,14 @@ class Watch:
 
         The kernel counts that for the whole machine only, so whoever has none of the kind is not meant.
         """
-        grown = self._grown(machine, "Shmem")
+        grown = self._grown_bytes(machine, "Shmem")
         if grown <= self._memory_bytes:
             return False
-        return grown - _held(self._root) > self._memory_bytes and has_mapped(self._proc, _is_shared)
+        return grown - _held_bytes(self._root) > self._memory_bytes and has_mapped(self._proc, _is_shared)
 
     def _has_filled_kernel(self, machine: Mapping[str, int]) -> bool:
         """Whether the kernel uses too much for it: it knows that for the machine only, so whoever has few objects is not meant."""
-        if self._grown(machine, "SUnreclaim") <= self._memory_bytes:
+        if self._grown_bytes(machine, "SUnreclaim") <= self._memory_bytes:
             return False
         many = self._memory_bytes // 2 // _OBJECT_BYTES
         return kernel_objects(self._proc, many) >= many
@@ -108,15 +108,15 @@ class Watch:
         """
         if written > self._disk_bytes or has_mapped(self._proc, _is_nameless):
             return True
-        return grown > 2 * self._disk_bytes and _lines(self._net) > 0
+        return grown > 2 * self._disk_bytes and _count_lines(self._net) > 0
 
-    def _written(self, to_disks: int) -> int:
+    def _most_written(self, to_disks: int) -> int:
         """What it has written at most: a folder that lies in memory is no disk."""
         return max(to_disks, written_bytes(self._proc, "wchar"))
 
-    def _disk(self, folder: Path) -> str:
+    def _check_disk(self, folder: Path) -> str:
         size = folder_tree.measure(folder, self._disk_bytes)
-        used, grown = size.seen_bytes, self._free_bytes - _free(folder)
+        used, grown = size.seen_bytes, self._free_bytes - _measure_free(folder)
         if not size.is_whole:  # what we could not see is what lay there before, and what the disk has less room for
             used = max(used, self._before_bytes) + max(0, grown)
         used += deleted_bytes(self._proc, folder)
@@ -124,7 +124,7 @@ class Watch:
         if used <= self._disk_bytes < grown and self._may_hide(grown, written):
             used = grown
         over = used - self._disk_bytes
-        if size.seen_bytes > self._disk_bytes and self._may_be_old and min(grown, self._written(written)) < over:
+        if size.seen_bytes > self._disk_bytes and self._may_be_old and min(grown, self._most_written(written)) < over:
             # It was too full before this call, which may still work and delete, and must not add.
             self._disk_bytes = folder_tree.measure(folder, 1 << 62).seen_bytes
             used = 0
@@ -135,8 +135,8 @@ class Watch:
 def tree(proc: str) -> Use:
     """What the processes listed in a /proc use together."""
     threads = memory = tables = 0
-    for pid in _pids(proc):
-        fields = _fields(f"{proc}/{pid}/status")
+    for pid in _list_pids(proc):
+        fields = _read_fields(f"{proc}/{pid}/status")
         threads += fields.get("Threads", 0)
         memory += 1024 * sum(fields.get(name, 0) for name in _COUNTED)
         tables += 1024 * fields.get("VmPTE", 0)
@@ -146,10 +146,10 @@ def tree(proc: str) -> Use:
 def shared_fairly(proc: str, otherwise: int) -> int:
     """Memory in bytes with shared pages counted once; slow to ask, and `otherwise` where the kernel does not say."""
     total = 0
-    for pid in _pids(proc):
-        fields = _fields(f"{proc}/{pid}/smaps_rollup")
+    for pid in _list_pids(proc):
+        fields = _read_fields(f"{proc}/{pid}/smaps_rollup")
         if "Rss" not in fields:
-            if _fields(f"{proc}/{pid}/status").get("RssAnon"):
+            if _read_fields(f"{proc}/{pid}/status").get("RssAnon"):
                 return otherwise
             continue  # it has ended
         names = ("Pss_Anon", "Pss_Shmem", "SwapPss") if "Pss_Anon" in fields else ("Pss",)
@@ -157,7 +157,7 @@ def shared_fairly(proc: str, otherwise: int) -> int:
     return total
 
 
-def _before(folder: Path, enough: int) -> int:
+def _bytes_before(folder: Path, enough: int) -> int:
     """Bytes that lie in a folder when a call begins; more than enough when they cannot be counted."""
     for _ in range(_TRIES):
         size = folder_tree.measure(folder, enough, is_opening=True)
@@ -169,7 +169,7 @@ def _before(folder: Path, enough: int) -> int:
 def kernel_objects(proc: str, enough: int) -> int:
     """Areas of memory that the processes listed in a /proc have mapped, and locks they hold; stops counting at `enough`."""
     found = 0
-    for path in (f"{proc}/locks", *(f"{proc}/{pid}/maps" for pid in _pids(proc))):
+    for path in (f"{proc}/locks", *(f"{proc}/{pid}/maps" for pid in _list_pids(proc))):
         try:
             with open(path, "rb") as file:
                 while found < enough and (data := file.read(1 << 16)):
@@ -179,7 +179,7 @@ def kernel_objects(proc: str, enough: int) -> int:
     return found
 
 
-def _held(root: str) -> int:
+def _held_bytes(root: str) -> int:
     """Bytes in a sandbox's folders that are memory."""
     total = 0
     for name in _IN_MEMORY:
@@ -201,7 +201,7 @@ def _is_nameless(line: str) -> bool:
 
 def has_mapped(proc: str, is_meant: Callable[[str], bool]) -> bool:
     """Whether a process has something of that kind in its memory, by a line of the kernel's list, or does not let us see."""
-    for pid in _pids(proc):
+    for pid in _list_pids(proc):
         try:
             with open(f"{proc}/{pid}/maps", encoding="utf-8", errors="replace") as file:
                 if any(is_meant(line.rstrip()) for line in file):
@@ -219,7 +219,7 @@ def written_bytes(proc: str, field: str = "write_bytes") -> int:
     `wchar` is what they have written to anything.
     """
     total = 0
-    for pid in _pids(proc):
+    for pid in _list_pids(proc):
         try:
             with open(f"{proc}/{pid}/io", encoding="utf-8") as file:
                 total += next(int(line.split()[1]) for line in file if line.startswith(field))
@@ -230,7 +230,7 @@ def written_bytes(proc: str, field: str = "write_bytes") -> int:
     return total
 
 
-def _lines(path: str) -> int:
+def _count_lines(path: str) -> int:
     """How many lines a file of the kernel has beyond its heading."""
     try:
         with open(path, "rb") as file:
@@ -239,7 +239,7 @@ def _lines(path: str) -> int:
         return 0
 
 
-def _files(root: str) -> int:
+def _count_files(root: str) -> int:
     """Files in the fullest of a sandbox's folders that are memory."""
     most = 0
     for name in _IN_MEMORY:
@@ -251,7 +251,7 @@ def _files(root: str) -> int:
     return most
 
 
-def _free(folder: Path) -> int:
+def _measure_free(folder: Path) -> int:
     try:
         info = os.statvfs(folder)
     except OSError:
@@ -266,7 +266,7 @@ def deleted_bytes(proc: str, folder: Path) -> int:
     except OSError:
         return 0
     found: dict[int, int] = {}
-    for pid in _pids(proc):
+    for pid in _list_pids(proc):
         try:
             handles = os.listdir(f"{proc}/{pid}/fd")
         except OSError:
@@ -298,14 +298,14 @@ def _has_more(proc: str, count: int) -> bool:
     return False
 
 
-def _pids(proc: str) -> list[str]:
+def _list_pids(proc: str) -> list[str]:
     try:
         return [name for name in os.listdir(proc) if name.isdigit()]
     except OSError:
         return []
 
 
-def _fields(path: str) -> dict[str, int]:
+def _read_fields(path: str) -> dict[str, int]:
     """The numbers of a file of "Name: number" lines; empty when it is gone."""
     try:
         with open(path, "rb") as file:

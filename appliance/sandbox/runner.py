@@ -116,7 +116,7 @@ class _Cell:
             stdin = files.add(self._order.stdin)
             command = bubblewrap.command(self._order, writing[_READY], self._means.abi)
             with _few_cpus(self._order.limits.cpus):
-                self._child = self._spawn(
+                self._child = self._spawn_child(
                     [bubblewrap.title(self._order, self._means.core), "--args", str(listed), "--", *command],
                     (stdin, writing[1], writing[2]),
                     handed,
@@ -125,7 +125,7 @@ class _Cell:
         self._closing.callback(os.close, handle)
         self._open[handle] = _EXIT
 
-    def _spawn(self, words: list[str], streams: tuple[int, int, int], handed: list[int]) -> "subprocess.Popen[bytes]":
+    def _spawn_child(self, words: list[str], streams: tuple[int, int, int], handed: list[int]) -> "subprocess.Popen[bytes]":
         stdin, stdout, stderr = streams
         try:
             return subprocess.Popen(
@@ -154,17 +154,17 @@ class _Cell:
             while not self._is_over:
                 reason = self._reason_to_end()
                 if reason is not None:
-                    return self._ended(*reason)
+                    return self._end_early(*reason)
                 for key, _ in chosen.select(MEMORY_S):
-                    if not self._take(key.fd):
+                    if not self._read_stream(key.fd):
                         chosen.unregister(key.fd)
                 if any(stream.is_cut for stream in self._streams.values()):
                     sleep_s(_CALM_S)
         self._child.wait()
         if not self._is_ready:
-            self._drain()
+            self._drain_streams()
             raise self._not_started()
-        return self._exited(self._child.returncode)
+        return self._end_exited(self._child.returncode)
 
     def _reason_to_end(self) -> tuple[Status, str] | None:
         if self._cancel.is_set():
@@ -180,7 +180,7 @@ class _Cell:
         self._look_due_s = monotonic_s() + MEMORY_S
         return ("failed", f"{complaint}; it was ended with everything it had started") if complaint else None
 
-    def _take(self, handle: int) -> bool:
+    def _read_stream(self, handle: int) -> bool:
         """Read once; False when nothing more will come from there."""
         kind = self._open[handle]
         if kind == _EXIT:
@@ -194,13 +194,13 @@ class _Cell:
             self._streams[kind].add(data)
         elif kind == _INFO:
             self._info += data
-            self._meet()
+            self._watch_init()
         elif data:
             self._is_ready = True
-            self._meet()
+            self._watch_init()
         return bool(data)
 
-    def _meet(self) -> None:
+    def _watch_init(self) -> None:
         """Hold the sandbox's first process by a handle, and watch it once it stands in its own world."""
         if self._init < 0 and b"\n" in self._info:
             self._init = int(json.loads(self._info.partition(b"\n")[0].decode())["child-pid"])
@@ -208,7 +208,7 @@ class _Cell:
                 handle = os.pidfd_open(self._init)
                 self._closing.callback(os.close, handle)
                 # One that ended already may have left its number to somebody else.
-                if _stat(self._init)[1:2] == [str(self._child.pid)]:
+                if _read_stat(self._init)[1:2] == [str(self._child.pid)]:
                     self._init_handle = handle
         if self._is_ready and self._init_handle >= 0 and self._watch is None:
             limits = self._order.limits
@@ -221,7 +221,7 @@ class _Cell:
         """End every process of it and wait until the kernel has, but not for ever."""
         end_s = monotonic_s() + END_S
         with contextlib.ExitStack() as found:
-            firsts = [self._init_handle] if self._init_handle >= 0 else list(self._unborn(found))
+            firsts = [self._init_handle] if self._init_handle >= 0 else list(self._find_unborn(found))
             for handle in firsts:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -235,7 +235,7 @@ class _Cell:
             else:
                 self._left = f"process {self._child.pid} does not end; does a disk not answer?"
 
-    def _unborn(self, found: contextlib.ExitStack) -> Iterator[int]:
+    def _find_unborn(self, found: contextlib.ExitStack) -> Iterator[int]:
         """Handles of first processes we have not been told of.
 
         Bubblewrap's child is bound to its parent only some moments after it is born; without this it could wait
@@ -245,33 +245,33 @@ class _Cell:
             return
         self._child.send_signal(signal.SIGSTOP)
         end_s = monotonic_s() + END_S
-        while _stat(self._child.pid)[:1] not in (["T"], ["Z"], []) and monotonic_s() < end_s:
+        while _read_stat(self._child.pid)[:1] not in (["T"], ["Z"], []) and monotonic_s() < end_s:
             sleep_s(0.001)
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            if _stat(int(pid))[1:2] == [str(self._child.pid)]:
+            if _read_stat(int(pid))[1:2] == [str(self._child.pid)]:
                 handle = os.pidfd_open(int(pid))
                 found.callback(os.close, handle)
                 yield handle
 
-    def _ended(self, status: Status, error: str) -> Execution:
+    def _end_early(self, status: Status, error: str) -> Execution:
         """It had to end: what it said until then is kept (A-012)."""
         self.destroy()
-        self._drain()
-        return self._execution(status, -1, error)
+        self._drain_streams()
+        return self._build_execution(status, -1, error)
 
-    def _exited(self, code: int) -> Execution:
+    def _end_exited(self, code: int) -> Execution:
         """It ended by itself; what it left running ends now."""
         self.destroy()
-        self._drain()
+        self._drain_streams()
         if code == 0:
-            return self._execution("completed", 0, "")
+            return self._build_execution("completed", 0, "")
         if code < 0:
-            return self._execution("failed", -1, f"its sandbox was ended by signal {-code} ({_signal_name(-code)})")
+            return self._build_execution("failed", -1, f"its sandbox was ended by signal {-code} ({_signal_name(-code)})")
         if code > 128:
-            return self._execution("failed", code, f"ended by signal {code - 128} ({_signal_name(code - 128)})")
-        return self._execution("failed", code, f"exit code {code}")
+            return self._build_execution("failed", code, f"ended by signal {code - 128} ({_signal_name(code - 128)})")
+        return self._build_execution("failed", code, f"exit code {code}")
 
-    def _drain(self) -> None:
+    def _drain_streams(self) -> None:
         """Read what is still in the pipes; nobody writes any more."""
         for handle, kind in self._open.items():
             while kind in self._streams:
@@ -283,7 +283,7 @@ class _Cell:
                     break
                 self._streams[kind].add(data)
 
-    def _execution(self, status: Status, code: int, error: str) -> Execution:
+    def _build_execution(self, status: Status, code: int, error: str) -> Execution:
         out, err = self._streams[1], self._streams[2]
         duration_ms = round(1000 * (monotonic_s() - self._began_s))
         is_cut = out.is_cut or err.is_cut
@@ -325,7 +325,7 @@ def _is_readable(handle: int, wait_s: float) -> bool:
     return bool(poll.poll(1000 * wait_s))
 
 
-def _stat(pid: int) -> list[str]:
+def _read_stat(pid: int) -> list[str]:
     """State, parent and what follows of a process, as the kernel writes them; empty when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:

@@ -202,7 +202,7 @@ def tool_filter(machine: str = "", *, has_unix: bool = True, has_network: bool =
         allowed = {"socket": _AF_INTERNET, "socketpair": (_AF_UNIX,)}
         held = [Rule(name, errno.EAFNOSUPPORT, 0, "unless", families) for name, families in allowed.items()]
         return compile_rules([*rules, *held], machine)
-    return compile_rules([*rules, *_sockets((_AF_UNIX,) if has_unix else ())], machine)
+    return compile_rules([*rules, *_socket_rules((_AF_UNIX,) if has_unix else ())], machine)
 
 
 @lru_cache(maxsize=4)
@@ -214,10 +214,10 @@ def no_more_rules(machine: str = "") -> bytes:
 def no_network(machine: str = "") -> bytes:
     """The program for a process of ours that must not reach a network: sockets are AF_UNIX only, and no io_uring."""
     rings = [Rule(name, errno.ENOSYS) for name in _NUMBERS if name.startswith("io_uring_")]
-    return compile_rules([*rings, *_sockets((_AF_UNIX,))], machine)
+    return compile_rules([*rings, *_socket_rules((_AF_UNIX,))], machine)
 
 
-def _sockets(families: tuple[int, ...]) -> list[Rule]:
+def _socket_rules(families: tuple[int, ...]) -> list[Rule]:
     return [Rule(name, errno.EAFNOSUPPORT, 0, "unless", families) for name in ("socket", "socketpair")]
 
 
@@ -225,50 +225,55 @@ def compile_rules(rules: list[Rule], machine: str = "") -> bytes:
     """The rules as the kernel reads them, for this machine unless another is named."""
     machine = machine or this_machine()
     column = list(_ARCHITECTURES).index(machine)
-    code = [_load(_ARCH), _jump(_EQUAL, _ARCHITECTURES[machine], 1, 0), _end(_KILL), _load(_NR)]
+    code = [
+        _load_instruction(_ARCH),
+        _jump_instruction(_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _return_instruction(_KILL),
+        _load_instruction(_NR),
+    ]
     if machine == "x86_64":
-        code += [_jump(_AT_LEAST, _X32_BIT, 0, 1), _end(_KILL)]
-    blocks = [(number, _block(rule)) for rule in rules if (number := _NUMBERS[rule.call][column]) is not None]
-    return b"".join([*code, *_tree(sorted(blocks))])
+        code += [_jump_instruction(_AT_LEAST, _X32_BIT, 0, 1), _return_instruction(_KILL)]
+    blocks = [(number, _build_block(rule)) for rule in rules if (number := _NUMBERS[rule.call][column]) is not None]
+    return b"".join([*code, *_build_tree(sorted(blocks))])
 
 
-def _tree(blocks: list[tuple[int, list[bytes]]]) -> list[bytes]:
+def _build_tree(blocks: list[tuple[int, list[bytes]]]) -> list[bytes]:
     """Looks for the number by halves: the kernel goes through it once for every call there is when a sandbox is made."""
     if len(blocks) == 1:
         number, block = blocks[0]
-        return [_jump(_EQUAL, number, 0, len(block)), *block, _end(_ALLOW)]
+        return [_jump_instruction(_EQUAL, number, 0, len(block)), *block, _return_instruction(_ALLOW)]
     half = len(blocks) // 2
-    lower, upper = _tree(blocks[:half]), _tree(blocks[half:])
-    return [_jump(_AT_LEAST, blocks[half][0], 0, 1), struct.pack("=HBBI", _GO, 0, 0, len(lower)), *lower, *upper]
+    lower, upper = _build_tree(blocks[:half]), _build_tree(blocks[half:])
+    return [_jump_instruction(_AT_LEAST, blocks[half][0], 0, 1), struct.pack("=HBBI", _GO, 0, 0, len(lower)), *lower, *upper]
 
 
-def _block(rule: Rule) -> list[bytes]:
+def _build_block(rule: Rule) -> list[bytes]:
     """What is asked once the number is known to be this call's; always ends in a verdict."""
-    no = _end(_ERRNO | rule.error)
+    no = _return_instruction(_ERRNO | rule.error)
     if rule.test == "always":
         return [no]
-    load = _load(_ARGUMENTS + 8 * rule.argument)
+    load = _load_instruction(_ARGUMENTS + 8 * rule.argument)
     if rule.test == "bits":
-        asked = [load, _jump(_BITS, rule.values[0], 0, 1), no, _end(_ALLOW)]
+        asked = [load, _jump_instruction(_BITS, rule.values[0], 0, 1), no, _return_instruction(_ALLOW)]
         if rule.flags is None:
             return asked
-        return [_load(_ARGUMENTS + 8 * rule.flags), _jump(_BITS, _CREATING, 0, 3), *asked]
+        return [_load_instruction(_ARGUMENTS + 8 * rule.flags), _jump_instruction(_BITS, _CREATING, 0, 3), *asked]
     # Each match jumps over those after it and the first verdict, to the second.
-    first, second = (no, _end(_ALLOW)) if rule.test == "unless" else (_end(_ALLOW), no)
+    first, second = (no, _return_instruction(_ALLOW)) if rule.test == "unless" else (_return_instruction(_ALLOW), no)
     count = len(rule.values)
-    tests = [_jump(_EQUAL, value, count - at, 0) for at, value in enumerate(rule.values)]
+    tests = [_jump_instruction(_EQUAL, value, count - at, 0) for at, value in enumerate(rule.values)]
     return [load, *tests, first, second]
 
 
-def _load(offset: int) -> bytes:
+def _load_instruction(offset: int) -> bytes:
     return struct.pack("=HBBI", _LOAD, 0, 0, offset)
 
 
-def _jump(test: int, value: int, yes: int, no: int) -> bytes:
+def _jump_instruction(test: int, value: int, yes: int, no: int) -> bytes:
     return struct.pack("=HBBI", test, yes, no, value)
 
 
-def _end(verdict: int) -> bytes:
+def _return_instruction(verdict: int) -> bytes:
     return struct.pack("=HBBI", _RETURN, 0, 0, verdict)
 
 

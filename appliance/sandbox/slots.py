@@ -46,7 +46,7 @@ class Slots:
         with self._change:
             self._queue.append(ticket)
         try:
-            lock = self._wait(ticket, cancel, end_s)
+            lock = self._wait_slot(ticket, cancel, end_s)
         finally:
             with self._change:
                 self._queue.remove(ticket)
@@ -60,14 +60,14 @@ class Slots:
                 self._running -= 1
                 self._change.notify_all()
 
-    def _wait(self, ticket: object, cancel: Cancel, end_s: float) -> int:
+    def _wait_slot(self, ticket: object, cancel: Cancel, end_s: float) -> int:
         """The descriptor that holds a slot of the folder, -1 without a folder; counts it as running."""
         with self._change:
             while True:
                 if cancel.is_set():
                     raise Cancelled("cancelled while it waited for a sandbox")
                 if self._queue[0] is ticket and self._running < self.limit:
-                    lock = self._lock()
+                    lock = self._lock_slot()
                     if lock is not None:
                         self._running += 1
                         return lock
@@ -75,7 +75,7 @@ class Slots:
                     raise Busy(f"all {self.limit} sandboxes are in use", hint="try again later, or raise sandbox.max_concurrent")
                 self._change.wait(LOOK_S)
 
-    def _lock(self) -> int | None:
+    def _lock_slot(self) -> int | None:
         if self._folder is None:
             return -1
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -42,13 +42,13 @@ USER = "owlbox-tool"
 def send(path: Path, order: Order, core: str, cancel: "Cancel", show: Show | None = None) -> Execution:
     """Have the tool unit carry out an order; Unavailable with outcome not_started when it never took it."""
     if order.folder is not None:
-        _share(order.folder)
+        _share_folder(order.folder)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
         began_s = monotonic_s()
         try:
             sock.settimeout(TAKE_S)
             sock.connect(str(path))
-            sock.sendall(_line({"order": _packed(order), "core": core}))
+            sock.sendall(_json_line({"order": _pack_order(order), "core": core}))
         except OSError as error:
             message, hint = f"the tool unit does not answer at {path}: {error}", "systemctl status owlbox-tool.socket"
             raise Unavailable(message, hint=hint, outcome=runner.NOT_STARTED) from error
@@ -69,7 +69,7 @@ class _Reply:
     def wait(self, cancel: "Cancel") -> Execution:
         """Read until it is over; the unit ends the command in time, and we do not wait for ever if it does not."""
         is_told = False
-        for frame in _frames(self._sock):
+        for frame in _read_frames(self._sock):
             if frame is None:
                 if cancel.is_set() and not is_told:
                     is_told = True
@@ -77,9 +77,9 @@ class _Reply:
                         self._sock.shutdown(socket.SHUT_WR)
                 self._check_time()
             elif "error" in frame:
-                raise _error(frame["outcome"], frame["error"], frame["hint"])
+                raise _error_of(frame["outcome"], frame["error"], frame["hint"])
             elif "done" in frame:
-                return self._execution(**frame["done"])
+                return self._build_execution(**frame["done"])
             elif "taken" in frame:
                 self._is_taken = True
             else:
@@ -89,7 +89,7 @@ class _Reply:
                     self._show(frame["stream"], data)
         if not self._is_taken:
             raise Unavailable("the tool unit hung up", hint="journalctl -u 'owlbox-tool@*'", outcome=runner.NOT_STARTED)
-        return self._lost("the tool unit ended before the command did")
+        return self._end_lost("the tool unit ended before the command did")
 
     def _check_time(self) -> None:
         passed_s = monotonic_s() - self._began_s
@@ -98,22 +98,22 @@ class _Reply:
         if passed_s > self._order.limits.timeout_s + TAKE_S + GRACE_S:
             raise Unavailable("the tool unit does not end", hint="journalctl -u 'owlbox-tool@*'")
 
-    def _execution(self, **told: Any) -> Execution:
+    def _build_execution(self, **told: Any) -> Execution:
         out, err = (bytes(stream) for stream in self._streams.values())
         return Execution(self._order.execution, stdout=out, stderr=err, **told)
 
-    def _lost(self, error: str) -> Execution:
+    def _end_lost(self, error: str) -> Execution:
         duration_ms = round(1000 * (monotonic_s() - self._began_s))
-        return self._execution(status="failed", exit_code=-1, duration_ms=duration_ms, error=error, is_cut=False)
+        return self._build_execution(status="failed", exit_code=-1, duration_ms=duration_ms, error=error, is_cut=False)
 
 
-def _error(outcome: str, message: str, hint: str) -> OwlError:
+def _error_of(outcome: str, message: str, hint: str) -> OwlError:
     if outcome == runner.NOT_STARTED:
         return Unavailable(message, hint=hint, outcome=outcome)
     return from_outcome(outcome, message, hint)
 
 
-def _share(folder: Path) -> None:
+def _share_folder(folder: Path) -> None:
     """Let the tool's user write to a folder and reach it; that its group is the tool's is inherited (tmpfiles.conf)."""
     for path, mode in ((folder, 0o770), (folder.parent, 0o710)):
         info = path.stat()
@@ -139,7 +139,7 @@ def main() -> int:
         os.dup2(null, 0)
         try:
             _check_peer(sock, os.environ.get("OWLBOX_CORE_USER", ""))
-            order, core = _order(sock)
+            order, core = _receive_order(sock)
             bubblewrap.check(order)
             if reason := bubblewrap.missing():
                 raise Unavailable(reason, outcome=runner.NOT_STARTED)
@@ -149,12 +149,12 @@ def main() -> int:
         except ConnectionError:
             return 1  # nobody is left to be told
         with contextlib.suppress(OSError):
-            sock.sendall(_line(answer))
+            sock.sendall(_json_line(answer))
     return 0
 
 
 def _carry_out(sock: socket.socket, order: Order, core: str) -> dict[str, Any]:
-    sock.sendall(_line({"taken": order.execution}))
+    sock.sendall(_json_line({"taken": order.execution}))
     caller = _Caller(sock)
     done = asdict(runner.run(order, runner.Means(core, landlock.version()), caller, caller.show))
     return {name: done[name] for name in ("status", "exit_code", "duration_ms", "error", "is_cut")}
@@ -181,7 +181,7 @@ class _Caller:
     def show(self, stream: int, data: bytes) -> None:
         """Send a piece of output on."""
         try:
-            self._sock.sendall(_line({"stream": stream, "data": base64.b64encode(data).decode()}))
+            self._sock.sendall(_json_line({"stream": stream, "data": base64.b64encode(data).decode()}))
         except OSError:
             self._is_gone = True
 
@@ -197,7 +197,7 @@ def _check_peer(sock: socket.socket, user: str) -> None:
         raise Refused(f"user {uid} may not have tools run")
 
 
-def _order(sock: socket.socket) -> tuple[Order, str]:
+def _receive_order(sock: socket.socket) -> tuple[Order, str]:
     sock.settimeout(TAKE_S)
     data = bytearray()
     while not data.endswith(b"\n"):
@@ -207,7 +207,7 @@ def _order(sock: socket.socket) -> tuple[Order, str]:
         data += piece
     try:
         raw = json.loads(data)
-        return _unpacked(raw["order"]), str(raw["core"])
+        return _unpack_order(raw["order"]), str(raw["core"])
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(f"an order that cannot be read: {error}") from error
 
@@ -215,7 +215,7 @@ def _order(sock: socket.socket) -> tuple[Order, str]:
 # -- what both know -------------------------------------------------------------------------------
 
 
-def _packed(order: Order) -> dict[str, Any]:
+def _pack_order(order: Order) -> dict[str, Any]:
     raw = asdict(order)
     raw["stdin"] = base64.b64encode(order.stdin).decode()
     raw["files"] = {path: base64.b64encode(content).decode() for path, content in order.files.items()}
@@ -225,7 +225,7 @@ def _packed(order: Order) -> dict[str, Any]:
     return raw
 
 
-def _unpacked(raw: dict[str, Any]) -> Order:
+def _unpack_order(raw: dict[str, Any]) -> Order:
     return Order(
         **{
             **raw,
@@ -239,11 +239,11 @@ def _unpacked(raw: dict[str, Any]) -> Order:
     )
 
 
-def _line(value: dict[str, Any]) -> bytes:
+def _json_line(value: dict[str, Any]) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
-def _frames(sock: socket.socket) -> Iterator[dict[str, Any] | None]:
+def _read_frames(sock: socket.socket) -> Iterator[dict[str, Any] | None]:
     """Every frame that comes, and None whenever none came for a moment; ends when the other end hangs up."""
     sock.settimeout(LOOK_S)
     data = bytearray()

@@ -123,17 +123,17 @@ class Workbench:
         if any(isinstance(value, str) and len(value) > MAX_CONTENT for value in given.values()):
             raise TooLarge(f"more than {MAX_CONTENT} characters in one call", hint="write it in parts")
         masks: Masks = "all" if verb in ("grep", "find") else "near" if verb == "list" else "none"
-        order, granted = self._order(job, place.folders, self._files, is_writing=is_writing)
+        order, granted = self._build_order(job, place.folders, self._files, is_writing=is_writing)
         if is_writing and not (place.is_writable and all(one.is_writable for one in granted)):
             raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
         tops = [one.inside for one in place.folders] or [WORK]
         asked = {"verb": verb, "path": place.inside, "shown": place.shown, "tops": tops, **given}
         profile: Profile = "project" if place.folders else "files"
-        done = self._run(
+        done = self._run_order(
             job,
             replace(
                 order,
-                argv=self._python(),
+                argv=self._python_words(),
                 stdin=json.dumps(asked).encode(),
                 profile=profile,
                 limits=replace(order.limits, output_bytes=ANSWER_BYTES),
@@ -141,24 +141,24 @@ class Workbench:
             masks=masks,
             is_writing=is_writing,
         )
-        return self._answer(job, done)
+        return self._parse_answer(job, done)
 
     def judge(self, job: Job, command: str, *, is_read_only: bool = False) -> Judgement:
         """What the policy says to a command; Refused when it may not run. Nothing is started."""
-        return self._judged(job, self._listed(job), _runtime(SHELL), command=command, is_writing=not is_read_only)
+        return self._judge_folders(job, self._listed_folders(job), _runtime_of(SHELL), command=command, is_writing=not is_read_only)
 
     def judge_write(self, job: Job, path: str) -> None:
         """Refused when a file may not be changed here. Nothing is started."""
         place = self.place(job, path)
-        judgement = self._judged(job, place.folders, self._files)
+        judgement = self._judge_folders(job, place.folders, self._files)
         if not place.is_writable or not all(one.is_writable for one in judgement.mounts if one.kind == "bind"):
             raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
 
     def prepared(self, job: Job, command: str, *, is_read_only: bool = False) -> Order:
         """A command line as the sandbox takes it, judged; `is_read_only` writes to /tmp alone."""
-        folders = self._listed(job)
-        order, _ = self._order(job, folders, _runtime(SHELL), command=command, is_writing=not is_read_only)
-        files = dict(_files(self._scripts(command)))
+        folders = self._listed_folders(job)
+        order, _ = self._build_order(job, folders, _runtime_of(SHELL), command=command, is_writing=not is_read_only)
+        files = dict(_read_scripts(self._find_scripts(command)))
         return replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only, files=files)
 
     def named_files(self, job: Job, command: str, *, is_read_only: bool = False) -> dict[str, dict[str, Any]]:
@@ -168,25 +168,25 @@ class Workbench:
         such as with `find`, is not among them.
         """
         order = self.prepared(job, command, is_read_only=is_read_only)
-        asked = json.dumps({"verb": "named", "shown": command[:100], **_looking(order, command)}).encode()
+        asked = json.dumps({"verb": "named", "shown": command[:100], **_search_request(order, command)}).encode()
         limits = replace(order.limits, output_bytes=ANSWER_BYTES)
-        done = self._run(job, replace(order, argv=self._python(), stdin=asked, is_writable=False, limits=limits))
-        return dict(self._answer(job, done)["files"])
+        done = self._run_order(job, replace(order, argv=self._python_words(), stdin=asked, is_writable=False, limits=limits))
+        return dict(self._parse_answer(job, done)["files"])
 
     def bound(self, order: Order, command: str, approved: Mapping[str, str]) -> Order:
         """The same order, which begins only while the files that the command names have these hashes."""
         if not approved:
             return order
-        given = {"shown": command[:100], "approved": dict(approved), "argv": order.argv, **_looking(order, command)}
-        return replace(order, argv=(*self._python(), BEGIN), stdin=json.dumps(given).encode())
+        given = {"shown": command[:100], "approved": dict(approved), "argv": order.argv, **_search_request(order, command)}
+        return replace(order, argv=(*self._python_words(), BEGIN), stdin=json.dumps(given).encode())
 
-    def _python(self) -> tuple[str, ...]:
+    def _python_words(self) -> tuple[str, ...]:
         """What runs the program for files."""
         return (PYTHON, "-I", "-S", "-B", "-c", self._program)
 
     def carry_out(self, job: Job, command: str, order: Order, show: Show | None = None) -> Execution:
         """Run what was prepared; whatever becomes of it is in the result, and in the audit."""
-        done = self._run(job, order, show, is_writing=order.is_writable, is_command=True)
+        done = self._run_order(job, order, show, is_writing=order.is_writable, is_command=True)
         detail = {"command": command, "execution": done.id, "status": done.status, "exit_code": done.exit_code}
         detail |= {"duration_ms": done.duration_ms, "stdout_bytes": len(done.stdout), "stderr_bytes": len(done.stderr)}
         severity: Severity = "info" if done.status == "completed" else "warning"
@@ -195,11 +195,11 @@ class Workbench:
 
     def has_project(self, job: Job) -> bool:
         """Whether a command of this caller could change more than the conversation's own folder."""
-        return self._workspace is not None or any(one.is_writable for one in self._listed(job))
+        return self._workspace_folder is not None or any(one.is_writable for one in self._listed_folders(job))
 
     def is_own(self, job: Job, path: str) -> bool:
         """Whether a path lies in the conversation's own folder and nowhere else."""
-        return self._workspace is None and not self.place(job, path).folders
+        return self._workspace_folder is None and not self.place(job, path).folders
 
     # -- places -------------------------------------------------------------------------------------
 
@@ -215,12 +215,14 @@ class Workbench:
 
     def root(self, session: str) -> Path:
         """The working folder: the one that the configuration names, else the conversation's. Refused for one of our own."""
-        if self._workspace is None:
+        if self._workspace_folder is None:
             return self.folder(session)
-        found = self._gate.policy.allowlist.resolve(str(self._workspace), Who())
+        found = self._gate.policy.allowlist.resolve(str(self._workspace_folder), Who())
         if found.rule == "mount.bind.blocked":
-            raise Refused(f"tools cannot work in {self._workspace}: {found.why}", hint="name another folder as sandbox.workspace")
-        return self._workspace
+            raise Refused(
+                f"tools cannot work in {self._workspace_folder}: {found.why}", hint="name another folder as sandbox.workspace"
+            )
+        return self._workspace_folder
 
     def place(self, job: Job, path: str) -> Place:
         """Where a path that a tool was given leads; Refused when it leads out of everything the tool is shown."""
@@ -231,7 +233,7 @@ class Workbench:
         text, is_restricted = path, self._settings().sandbox.restrict_to_workspace
         if text == WORK or text.startswith(f"{WORK}/"):
             text = f"{root}{text[len(WORK) :]}"
-        listed = self._listed(job)
+        listed = self._listed_folders(job)
         for one in listed:
             if mounts.contains(one.inside, posixpath.normpath(text)):
                 text = f"{one.source}{posixpath.normpath(text)[len(one.inside) :]}"
@@ -246,39 +248,39 @@ class Workbench:
         if mounts.contains(root, lexical) and mounts.contains(root, real) and (inner is None or root not in inner.source.parents):
             found = mounts.within(root, os.path.relpath(lexical, root))
             is_writable = self._require_unmasked(job, str(root), str(found))
-            return Place(_below(WORK, root, found), _plain(path), is_writable=is_writable)
+            return Place(_inside_path(WORK, root, found), _trim_path(path), is_writable=is_writable)
         if inner is not None:
             is_writable = self._require_unmasked(job, str(inner.source), real)
-            return Place(_below(inner.inside, inner.source, Path(real)), _plain(path), (inner,), is_writable)
+            return Place(_inside_path(inner.inside, inner.source, Path(real)), _trim_path(path), (inner,), is_writable)
         if is_restricted or not lexical.startswith("/"):
             raise Refused(f"path is outside workspace: {path}", hint="use a path relative to the working folder")
-        return self._anywhere(path, Path(real))
+        return self._place_anywhere(path, Path(real))
 
-    def _anywhere(self, path: str, real: Path) -> Place:
+    def _place_anywhere(self, path: str, real: Path) -> Place:
         """A place that nobody listed, read-only; its folder is shown, or itself when it is one."""
         if not real.exists():
             raise NotFound(f"{path} does not exist")
         if name := mounts.blocked(str(real)):
             raise Refused(f"{name} is never shown to a tool", hint="do without it")
         inside = posixpath.normpath(f"{DISK}{real}")
-        return Place(inside, _plain(path), (Shown(real, inside, False),))
+        return Place(inside, _trim_path(path), (Shown(real, inside, False),))
 
     def _require_unmasked(self, job: Job, top: str, real: str) -> bool:
         """Whether entries below a folder that is shown let a path in it be written; Refused for what is never shown or denied."""
-        allowlist, who = self._policy(job).allowlist, self._who(job)
+        allowlist, who = self._policy_of(job).allowlist, self._caller_of(job)
         below = os.path.relpath(real, top)
         if name := mounts.blocked(below):
             raise Refused(f"{name} is never shown to a tool", hint="do without it")
-        path, is_own = top, self._workspace is None and top == os.path.realpath(self.folder(job.session))
+        path, is_own = top, self._workspace_folder is None and top == os.path.realpath(self.folder(job.session))
         for part in Path(below).parts if not is_own else ():
             path = os.path.join(path, part)
             if part != "." and allowlist.resolve(path, who).rule in NEVER_SHOWN:
                 raise Refused(f"{path} is never shown to a tool", hint="do without it")
         return is_own or not allowlist.is_readonly_below(top, real, who)
 
-    def _listed(self, job: Job) -> tuple[Shown, ...]:
+    def _listed_folders(self, job: Job) -> tuple[Shown, ...]:
         """The folders that this caller is shown beside the working folder."""
-        policy, who = self._policy(job), self._who(job)
+        policy, who = self._policy_of(job), self._caller_of(job)
         if not policy.has_binds:
             return ()
         found: dict[str, Shown] = {}
@@ -286,24 +288,24 @@ class Workbench:
             if not mounts.listed(one.path, policy.mounts.allow, policy.mounts.deny):
                 continue
             name = os.path.basename(one.path) or "root"
-            number = next(n for n in range(1, 1000) if _numbered(name, n) not in found)
-            inside = f"{PROJECT}/{_numbered(name, number)}"
-            found[_numbered(name, number)] = Shown(Path(one.path), inside, one.mode == "readwrite")
+            number = next(n for n in range(1, 1000) if _number_name(name, n) not in found)
+            inside = f"{PROJECT}/{_number_name(name, number)}"
+            found[_number_name(name, number)] = Shown(Path(one.path), inside, one.mode == "readwrite")
         return tuple(found.values())
 
     # -- one call -----------------------------------------------------------------------------------
 
-    def _judged(
+    def _judge_folders(
         self, job: Job, folders: Iterable[Shown], runtime: Runtime, *, command: str = "", is_writing: bool = True
     ) -> Judgement:
-        limits = self._limits(job)
+        limits = self._limits_of(job)
         usage = Usage(limits.cpus, limits.memory_bytes, 0, limits.pids, limits.tmp_bytes, limits.disk_bytes)
         wanted = [Wanted(str(self.root(job.session)), WORK, is_writing, "volume"), Wanted("", "/tmp", True, "tmpfs")]
         wanted += [Wanted(str(one.source), one.inside, is_writing and one.is_writable) for one in folders]
-        wanted += [Wanted(str(source), inside, False, "volume") for inside, source in self._scripts(command).items()]
+        wanted += [Wanted(str(source), inside, False, "volume") for inside, source in self._find_scripts(command).items()]
         request = Request(
             job.tool,
-            self._who(job),
+            self._caller_of(job),
             job.session,
             job.run,
             tuple(wanted),
@@ -313,7 +315,7 @@ class Workbench:
         )
         return self._gate.judge(request).require()
 
-    def _order(
+    def _build_order(
         self,
         job: Job,
         folders: tuple[Shown, ...],
@@ -323,19 +325,19 @@ class Workbench:
         is_writing: bool = True,
     ) -> tuple[Order, tuple[Shown, ...]]:
         """An order without words, judged; the folders that were granted, which may be less than was asked for."""
-        judgement = self._judged(job, folders, runtime, command=command, is_writing=is_writing)
+        judgement = self._judge_folders(job, folders, runtime, command=command, is_writing=is_writing)
         granted = tuple(Shown(Path(one.source), one.inside, one.is_writable) for one in judgement.mounts if one.kind == "bind")
         order = Order(
             job.tool,
             label(job.session),
             ("true",),
-            folder=self._made(job.session),
+            folder=self._make_folder(job.session),
             binds=tuple(Bind(one.source, one.inside, one.is_writable) for one in granted),
-            limits=self._limits(job),
+            limits=self._limits_of(job),
         )
         return order, granted
 
-    def _run(
+    def _run_order(
         self,
         job: Job,
         order: Order,
@@ -353,22 +355,22 @@ class Workbench:
         if masks == "none":
             return sandbox.run(order, job.cancel, show)
         tops = [Shown(bind.source, bind.inside, bind.is_writable) for bind in order.binds if bind.source.is_dir()]
-        if self._workspace is not None:
-            tops.append(Shown(self._workspace, WORK, is_writing))
+        if self._workspace_folder is not None:
+            tops.append(Shown(self._workspace_folder, WORK, is_writing))
         used = [(str(top.source), top.is_writable) for top in tops]
         if order.folder is not None:
             used.append((str(order.folder), order.is_writable))
         with sandbox.folders.take(
             [top for top, _ in used],
             [top for top, is_writable in used if is_writable and is_command],
-            lambda: self._narrowed(job, tops, is_deep=masks == "all"),
+            lambda: self._narrow_binds(job, tops, is_deep=masks == "all"),
             cancel=job.cancel,
             wait_s=sandbox.wait_s,
             is_strict=order.argv[-1] == BEGIN,
         ) as narrowed:
             return sandbox.run(replace(order, binds=(*order.binds, *narrowed)), job.cancel, show)
 
-    def _answer(self, job: Job, done: Execution) -> dict[str, Any]:
+    def _parse_answer(self, job: Job, done: Execution) -> dict[str, Any]:
         """What the program inside said."""
         if done.status == "timeout":
             raise DeadlineExceeded(f"{job.tool} took longer than {job.timeout_s:g} s and was stopped", hint="ask for less at once")
@@ -386,19 +388,19 @@ class Workbench:
         found: dict[str, Any] = said["done"]
         return found
 
-    def _narrowed(self, job: Job, tops: Sequence[Shown], *, is_deep: bool) -> tuple[Bind, ...]:
+    def _narrow_binds(self, job: Job, tops: Sequence[Shown], *, is_deep: bool) -> tuple[Bind, ...]:
         """What is shown less than the folder around it: an empty folder or /dev/null hides it, or it is mounted read-only."""
-        allowlist, who = self._policy(job).allowlist, self._who(job)
+        allowlist, who = self._policy_of(job).allowlist, self._caller_of(job)
         found: list[Bind] = []
         pins: dict[str, Bind] = {}
         for top in tops:
             for path, narrowing in allowlist.narrowed(str(top.source), who, is_deep=is_deep):
                 if path.is_symlink() or narrowing == "readonly" and not top.is_writable:
                     continue  # what a link leads to is judged where it is
-                inside = _below(top.inside, top.source, path)
+                inside = _inside_path(top.inside, top.source, path)
                 if top.is_writable and not mounts.is_blocked(path.name) and (path.is_dir() or path.is_file()):
-                    pins |= {one.inside: one for one in _pins(top, path)}
-                hidden = self._empty() if path.is_dir() else Path(os.devnull)
+                    pins |= {one.inside: one for one in _pin_folders(top, path)}
+                hidden = self._empty_folder() if path.is_dir() else Path(os.devnull)
                 found.append(Bind(hidden if narrowing == "hidden" else path, inside))
         if len(pins) + len(found) > MAX_NARROWED:
             tops_named = ", ".join(str(top.source) for top in tops)
@@ -409,7 +411,7 @@ class Workbench:
         # First the folders, outer ones before inner ones: each would uncover what was hidden in it before.
         return (*(pins[inside] for inside in sorted(pins)), *found)
 
-    def _limits(self, job: Job) -> Limits:
+    def _limits_of(self, job: Job) -> Limits:
         settings = self._settings()
         found = tool_settings.bounds_of(settings.sandbox, settings.tools, job.tool, job.group, job.terms.role)
         return Limits(
@@ -422,42 +424,42 @@ class Workbench:
             found.output_kb << 10,
         )
 
-    def _who(self, job: Job) -> Who:
+    def _caller_of(self, job: Job) -> Who:
         """On whose behalf it is; whoever talks on this machine itself is its admin, unless the configuration names admins."""
         user = self._person(job.session) if job.session else ""
         admins = self._settings().system.admin_users
         is_admin = job.session.partition(":")[0] in ("", "local") and (not admins or user in ("", user_name(os.getuid()), *admins))
         return Who(user, self._gate.groups_of(user), job.terms.role, is_admin)
 
-    def _scripts(self, command: str) -> dict[str, Path]:
+    def _find_scripts(self, command: str) -> dict[str, Path]:
         """The folders of scripts that a command names, by where it sees them: those of a skill that is there (A-056)."""
         known = ((name, self._scripts_of(name)) for name in dict.fromkeys(SCRIPT.findall(command)))
         return {f"{SCRIPTS}/{name}/scripts": folder for name, folder in known if folder is not None}
 
-    def _policy(self, job: Job) -> Policy:
+    def _policy_of(self, job: Job) -> Policy:
         return self._gate.of(job.session)
 
     @property
-    def _workspace(self) -> Path | None:
+    def _workspace_folder(self) -> Path | None:
         named = self._settings().sandbox.workspace
         return Path(os.path.realpath(Path(named).expanduser())) if named else None
 
-    def _made(self, session: str) -> Path:
+    def _make_folder(self, session: str) -> Path:
         """The working folder, which is there from now on."""
         folder = self.root(session)
         try:
-            folder.mkdir(mode=0o770 if self._workspace is None else 0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o770 if self._workspace_folder is None else 0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(f"the working folder {folder} cannot be made: {error.strerror}") from None
         return Path(os.path.realpath(folder))
 
-    def _empty(self) -> Path:
+    def _empty_folder(self) -> Path:
         folder = self._folder / ".empty"
         folder.mkdir(mode=0o555, exist_ok=True)
         return Path(os.path.realpath(folder))
 
 
-def _files(scripts: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+def _read_scripts(scripts: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
     """Every file of these folders as a sandbox is handed it: no links, and nothing that is never shown."""
     count = size = 0
     for inside, top in scripts.items():
@@ -480,26 +482,26 @@ def label(session: str) -> str:
     return plain if plain == session else f"{plain}-{hashlib.sha256(session.encode()).hexdigest()[:10]}"
 
 
-def _below(inside: str, top: Path, path: Path) -> str:
+def _inside_path(inside: str, top: Path, path: Path) -> str:
     return posixpath.normpath(posixpath.join(inside, os.path.relpath(path, top)))
 
 
-def _pins(top: Shown, path: Path) -> list[Bind]:
+def _pin_folders(top: Shown, path: Path) -> list[Bind]:
     """The folders above a hidden path, each mounted on itself: what is hidden by its path would be found by the next call
     if a command gave one of them another name, and nobody renames a mount."""
     above = [folder for folder in path.parents if top.source in folder.parents]
-    return [Bind(folder, _below(top.inside, top.source, folder), True) for folder in above]
+    return [Bind(folder, _inside_path(top.inside, top.source, folder), True) for folder in above]
 
 
-def _plain(path: str) -> str:
+def _trim_path(path: str) -> str:
     return path if path == "/" else path.rstrip("/") or "."
 
 
-def _numbered(name: str, number: int) -> str:
+def _number_name(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
 
-def _looking(order: Order, command: str) -> dict[str, Any]:
+def _search_request(order: Order, command: str) -> dict[str, Any]:
     """What the program for files needs to look for the names in a command."""
     tops = [WORK, *(bind.inside for bind in order.binds if bind.inside.startswith(f"{PROJECT}/")), SCRIPTS]
     return {"path": WORK, "tops": tops, "words": words_of(command)}
@@ -513,17 +515,17 @@ def words_of(command: str) -> list[str]:
     return [word for word in dict.fromkeys([*words, *pieces]) if len(word) <= MAX_WORD][:MAX_WORDS]
 
 
-def _runtime(program: str) -> Runtime:
+def _runtime_of(program: str) -> Runtime:
     """A program of this machine as it is now."""
     real = os.path.realpath(program)
     try:
         info = os.stat(real)
     except OSError:
         raise Unavailable(f"{program} is not there", hint="apt-get install bash") from None
-    return _read(program, real, info.st_mtime_ns, info.st_size)
+    return _read_runtime(program, real, info.st_mtime_ns, info.st_size)
 
 
 @functools.lru_cache(8)
-def _read(program: str, real: str, changed_ns: int, size_bytes: int) -> Runtime:
+def _read_runtime(program: str, real: str, changed_ns: int, size_bytes: int) -> Runtime:
     digest = hashlib.sha256(Path(real).read_bytes()).hexdigest()
     return Runtime(os.path.basename(program), digest[:12], digest)

@@ -73,7 +73,7 @@ class Letterbox:
     @property
     def address(self) -> str:
         """The public key, the same for as long as the process lives."""
-        return base64.b64encode(_public(self._pair())).decode()
+        return base64.b64encode(_public_bytes(self._key_pair())).decode()
 
     def open(self, sealed: str, about: str) -> str:
         """The text; BadInput when it was not sealed for us, or about something else."""
@@ -82,13 +82,13 @@ class Letterbox:
         try:
             data = base64.b64decode(sealed, validate=True)
             theirs, body = data[:KEY], data[KEY:]
-            shared = self._pair().exchange(X25519PublicKey.from_public_bytes(theirs))
-            key = stretched(shared, theirs + _public(self._pair()), about.encode())
+            shared = self._key_pair().exchange(X25519PublicKey.from_public_bytes(theirs))
+            key = stretched(shared, theirs + _public_bytes(self._key_pair()), about.encode())
             return unseal(key, body, about.encode()).decode()
         except (Broken, ValueError, binascii.Error):
             raise BadInput("this was not sealed for this process", hint="try again: it may have been restarted") from None
 
-    def _pair(self) -> "X25519PrivateKey":
+    def _key_pair(self) -> "X25519PrivateKey":
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         with self._guard:
@@ -107,9 +107,9 @@ def post(address: str, text: str, about: str) -> str:
         shared = own.exchange(X25519PublicKey.from_public_bytes(theirs))
     except (ValueError, binascii.Error):
         raise BadInput(f"{json.dumps(address[:60])} is no address of a letterbox") from None
-    key = stretched(shared, _public(own) + theirs, about.encode())
-    return base64.b64encode(_public(own) + seal(key, text.encode(), about.encode())).decode()
+    key = stretched(shared, _public_bytes(own) + theirs, about.encode())
+    return base64.b64encode(_public_bytes(own) + seal(key, text.encode(), about.encode())).decode()
 
 
-def _public(private: "X25519PrivateKey") -> bytes:
+def _public_bytes(private: "X25519PrivateKey") -> bytes:
     return private.public_key().public_bytes_raw()

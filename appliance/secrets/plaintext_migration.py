@@ -62,13 +62,13 @@ def found(home: Home, environ: Mapping[str, str]) -> list[Found]:
         settings = config.load(home, environ)
     except ConfigError:
         return []  # whoever needs it says so
-    return [Found(place, f"{kind}/{UNFIT.sub('_', name)[:64]}", value) for place, kind, name, value in _plain(settings)]
+    return [Found(place, f"{kind}/{UNFIT.sub('_', name)[:64]}", value) for place, kind, name, value in _find_plain(settings)]
 
 
 def named(home: Home, environ: Mapping[str, str]) -> list[str]:
     """Secrets that a configuration names."""
     try:
-        values = {value for _, value, _ in _secrets(config.load(home, environ), ())}
+        values = {value for _, value, _ in _walk_secrets(config.load(home, environ), ())}
     except ConfigError:
         return []
     return sorted(value.removeprefix(PREFIX) for value in values if value.startswith(PREFIX))
@@ -90,7 +90,7 @@ def move(home: Home, environ: Mapping[str, str], put: Callable[[str, str], bool]
     """Put what is found into the vault with `put` and blank it; ConfigError when that cannot be done in the file."""
     finds = found(home, environ)
     _check_distinct(finds)
-    clean = {name: _blanked(name, value, finds) for name, value in environ.items()}
+    clean = {name: _blank_variable(name, value, finds) for name, value in environ.items()}
     gone = {name for name in environ if not name.startswith(config.PREFIX) and clean[name] != environ[name]}
     notices = []
     for find in finds:
@@ -99,7 +99,7 @@ def move(home: Home, environ: Mapping[str, str], put: Callable[[str, str], bool]
         where = f"variable {variable}" if variable else str(home.config)
         notices.append(f"{find.key} of {where} {'was moved into' if is_new else 'is already in'} the vault, as {find.name}")
     if finds and home.config.exists():
-        _blank(home, environ, finds)
+        _blank_values(home, environ, finds)
     left = {name: value for name, value in clean.items() if name not in gone}
     config.load(home, left)  # a variable that is needed for something else too must stay
     unused = spare(home, left)
@@ -120,32 +120,32 @@ def _check_distinct(finds: list[Found]) -> None:
 # -- where they are ---------------------------------------------------------------------------------
 
 
-def _plain(settings: Config) -> Iterator[tuple[Place, str, str, str]]:
+def _find_plain(settings: Config) -> Iterator[tuple[Place, str, str, str]]:
     """Place, kind, name and value of each plain secret."""
-    for place, value, is_listed in _secrets(settings, ()):
+    for place, value, is_listed in _walk_secrets(settings, ()):
         if not value.strip() or value.startswith(PREFIX) or "{key}" in value:
             continue
         if is_listed and (not TELLING.search(place[-1]) or place[-2] == "headers"):
             continue  # a table of variables holds harmless ones too
-        yield place, *_named(place, settings), value
+        yield place, *_name_secret(place, settings), value
 
 
-def _secrets(table: Any, place: Place) -> Iterator[tuple[Place, str, bool]]:
+def _walk_secrets(table: Any, place: Place) -> Iterator[tuple[Place, str, bool]]:
     for item in fields(table):
         value, here = getattr(table, item.name), place if about(item).is_rest else (*place, item.name)
         if is_dataclass(value):
-            yield from _secrets(value, here)
+            yield from _walk_secrets(value, here)
         elif isinstance(value, Mapping):
             for name, entry in value.items():
                 if is_dataclass(entry):
-                    yield from _secrets(entry, (*here, name))
+                    yield from _walk_secrets(entry, (*here, name))
                 elif about(item).is_secret and isinstance(entry, str):
                     yield (*here, name), entry, True
         elif about(item).is_secret and isinstance(value, str):
             yield here, value, False
 
 
-def _named(place: Place, settings: Config) -> tuple[str, str]:
+def _name_secret(place: Place, settings: Config) -> tuple[str, str]:
     """The kind and name that the vault keeps it under."""
     if place[0] == "providers":
         return "llm", place[1]
@@ -159,7 +159,7 @@ def _named(place: Place, settings: Config) -> tuple[str, str]:
 # -- the environment --------------------------------------------------------------------------------
 
 
-def _blanked(name: str, value: str, finds: list[Found]) -> str:
+def _blank_variable(name: str, value: str, finds: list[Found]) -> str:
     """A variable without the values found: named in ours, the variable of others no longer as it was."""
     for find in sorted(finds, key=lambda find: len(find.value), reverse=True):
         given = json.dumps(find.value, ensure_ascii=False)[1:-1]  # as it stands in a table given as JSON
@@ -173,7 +173,7 @@ def _blanked(name: str, value: str, finds: list[Found]) -> str:
 # -- the file ---------------------------------------------------------------------------------------
 
 
-def _blank(home: Home, environ: Mapping[str, str], finds: list[Found]) -> None:
+def _blank_values(home: Home, environ: Mapping[str, str], finds: list[Found]) -> None:
     """Write the names in place of the values; comments with a value in them lose it too."""
     path = home.config.resolve()
     whole = path.read_bytes().decode("utf-8")
@@ -186,12 +186,12 @@ def _blank(home: Home, environ: Mapping[str, str], finds: list[Found]) -> None:
             config_edit.put(wanted, find.place, PREFIX + find.name)
             text = config_edit.edited(text, find.place, PREFIX + find.name, wanted, path)
     for find in finds:
-        text = _scrubbed(text, find)
+        text = _scrub_copies(text, find)
     if text != old:
         config_edit.replace(home, environ, path, whole[: len(whole) - len(old)] + text)
 
 
-def _scrubbed(text: str, find: Found) -> str:
+def _scrub_copies(text: str, find: Found) -> str:
     """The file without further copies of a value, where they mean nothing, as in comments."""
     new = text.replace(find.value, PREFIX + find.name) if len(find.value) >= LONG else text
     return new if new != text and config_edit.reads_as(new, tomllib.loads(text)) else text

@@ -47,7 +47,7 @@ def write(base: Path, path: str, value: str) -> Path:
     handle = os.open(base.resolve(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for folder in folders:
-            handle = _step(handle, folder, path)
+            handle = _enter_folder(handle, folder, path)
         part = f".{name}.{os.getpid()}.part"
         file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=handle)
         try:
@@ -62,7 +62,7 @@ def write(base: Path, path: str, value: str) -> Path:
     return found
 
 
-def _step(handle: int, folder: str, path: str) -> int:
+def _enter_folder(handle: int, folder: str, path: str) -> int:
     """The folder below an open one, made when it is missing; the one above is closed."""
     try:
         os.mkdir(folder, 0o700, dir_fd=handle)

@@ -122,12 +122,12 @@ class Vault:
     def set(self, name: str, value: str, expires_ms: int | None = None) -> bool:
         """Keep a value under a name, in place of the one before; False when it is there already, with this date."""
         check_name(name)
-        data = _encode(value)
+        data = _encode_value(value)
         _check_end(expires_ms)
         if expires_ms is not None and expires_ms <= self._now():
             raise BadInput(f"{iso(expires_ms)} has passed already", hint="give a time to come")
-        with self._changing() as records:
-            key = self._key(make=True)
+        with self._change_records() as records:
+            key = self._current_key(make=True)
             old = records.get(name)
             if old is not None and old.expires_ms == expires_ms and self._is_value(old, key, data):
                 return False
@@ -140,15 +140,15 @@ class Vault:
         """The value, counted as a use; NotFound, Refused when it has expired, OwlError when it was tampered with."""
         check_name(name)
         with self._guard:
-            self._refresh()
-            record = self._find(self._records, name)
+            self._refresh_records()
+            record = self._find_record(self._records, name)
             if record.expires_ms is not None and record.expires_ms <= self._now():
                 raise Refused(
                     f"secret {name} expired at {iso(record.expires_ms)}", hint=f"owlbox secret set {name}, or owlbox secret purge"
                 )
-            value = _decode(record, self._key())
+            value = _decode_record(record, self._current_key())
             self._learn(value)
-            self._count(name)
+            self._count_use(name)
             return value
 
     def resolve(self, text: str) -> str:
@@ -158,27 +158,27 @@ class Vault:
     def has(self, name: str) -> bool:
         """Whether there is such a secret, of whatever age; needs no key."""
         with self._guard:
-            self._refresh()
+            self._refresh_records()
             return name in self._records
 
     def listing(self) -> list[Secret]:
         """All secrets by name, without values; needs no key."""
         with self._guard:
-            self._refresh()
-            told, now = self._told(), self._now()
-            return [_shown(record, *told.get(name, (0, 0)), now) for name, record in sorted(self._records.items())]
+            self._refresh_records()
+            told, now = self._collect_uses(), self._now()
+            return [_describe_record(record, *told.get(name, (0, 0)), now) for name, record in sorted(self._records.items())]
 
     def remove(self, name: str) -> None:
         """Forget a secret; NotFound when there is none."""
-        with self._changing() as records:
-            del records[self._find(records, name).name]
+        with self._change_records() as records:
+            del records[self._find_record(records, name).name]
 
     def expire(self, name: str, expires_ms: int | None) -> None:
         """Let a secret end at a time, which may have passed, or never."""
         _check_end(expires_ms)
-        with self._changing() as records:
-            old, key = self._find(records, name), self._key()
-            data = _decode(old, key).encode()
+        with self._change_records() as records:
+            old, key = self._find_record(records, name), self._current_key()
+            data = _decode_record(old, key).encode()
             record = replace(old, expires_ms=expires_ms)
             records[name] = replace(record, sealed=encryption.seal(key, data, record.about))
 
@@ -187,7 +187,7 @@ class Vault:
         with self._guard:
             gone = [secret.name for secret in self.listing() if secret.is_expired]
         if gone:
-            with self._changing() as records:
+            with self._change_records() as records:
                 for name in gone:
                     records.pop(name, None)
         return gone
@@ -195,11 +195,11 @@ class Vault:
     def values(self) -> list[str]:
         """Every value that can be read, expired or not, to hide them in logs; not counted. Nothing while it is locked."""
         with self._guard:
-            self._refresh()
+            self._refresh_records()
             found = []
             for record in self._records.values():
                 try:
-                    found.append(_decode(record, self._key()))
+                    found.append(_decode_record(record, self._current_key()))
                 except OwlError:
                     continue  # reading it says why
             return found
@@ -207,7 +207,7 @@ class Vault:
     def close(self) -> None:
         """Write down what was counted."""
         with self._guard:
-            self._flush()
+            self._flush_uses()
 
     # -- the key ------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Vault:
     def is_locked(self) -> bool:
         """True while a passphrase is needed and nobody has given it."""
         with self._guard:
-            self._refresh()
+            self._refresh_records()
             return self._lock is not None and self._lock.kind == "passphrase" and self._lock.id not in self._keys
 
     def status(self) -> dict[str, Any]:
@@ -232,11 +232,11 @@ class Vault:
     def unlock(self, passphrase: str) -> None:
         """Take the passphrase into memory until this process ends; Refused when it is wrong."""
         with self._guard:
-            self._refresh()
+            self._refresh_records()
             if self._lock is None or self._lock.kind != "passphrase":
                 raise BadInput("the vault has no passphrase", hint="owlbox secret rotate --to passphrase gives it one")
             key = encryption.derived(passphrase, self._lock.salt, self._lock.iterations)
-            if not _fits(self._lock, key):
+            if not _fits_lock(self._lock, key):
                 raise Refused("this is not the vault's passphrase", hint="owlbox secret unlock")
             self._keys[self._lock.id] = key
             for value in self.values():
@@ -244,48 +244,48 @@ class Vault:
 
     def rotate(self, to: Kind | None = None, passphrase: str = "") -> int:
         """Encrypt every secret anew under a new key, of the same kind or another; how many. All of them or none."""
-        with self._changing() as records:
-            kind: Kind = to or (self._lock.kind if self._lock else self._usual())
-            old = self._key() if records else b""
-            values = {name: _decode(record, old) for name, record in records.items()}
-            self._lock, key = self._make(kind, passphrase)
+        with self._change_records() as records:
+            kind: Kind = to or (self._lock.kind if self._lock else self._usual_kind())
+            old = self._current_key() if records else b""
+            values = {name: _decode_record(record, old) for name, record in records.items()}
+            self._lock, key = self._make_key(kind, passphrase)
             for name, value in values.items():
                 records[name] = replace(records[name], sealed=encryption.seal(key, value.encode(), records[name].about))
-        with self._guard, self._alone():
-            self._refresh()
-            self._sweep()
+        with self._guard, self._lock_folder():
+            self._refresh_records()
+            self._remove_leftovers()
         return len(values)
 
-    def _usual(self) -> Kind:
+    def _usual_kind(self) -> Kind:
         return "credential" if self._credential else "file"
 
-    def _key(self, *, make: bool = False) -> bytes:
+    def _current_key(self, *, make: bool = False) -> bytes:
         """The key in force; Unavailable says what is missing."""
         if self._lock is None:
             if not make:
                 raise Unavailable("the vault has no key yet", hint="the first secret makes one: owlbox secret set NAME")
-            self._lock, key = self._make(self._usual(), "")
+            self._lock, key = self._make_key(self._usual_kind(), "")
             return key
         if self._lock.id not in self._keys:
-            key = self._open(self._lock)
-            if not _fits(self._lock, key):
+            key = self._open_key(self._lock)
+            if not _fits_lock(self._lock, key):
                 raise Unavailable(f"the {self._lock.kind} does not open the vault", hint="put the right one back")
             self._keys[self._lock.id] = key
         return self._keys[self._lock.id]
 
-    def _open(self, lock: _Lock) -> bytes:
+    def _open_key(self, lock: _Lock) -> bytes:
         """The key as its kind has it."""
         if lock.kind == "passphrase":
             raise Unavailable("the vault is locked", hint="owlbox secret unlock")
         if lock.kind == "credential":
-            return encryption.stretched(self._given(), lock.salt, b"owlbox vault")
+            return encryption.stretched(self._credential_key(), lock.salt, b"owlbox vault")
         path = self._key_file(lock.id)
         try:
             return path.read_bytes()
         except OSError as error:
             raise Unavailable(f"{path}: {error.strerror}", hint="the vault cannot be read without this file") from None
 
-    def _make(self, kind: Kind, passphrase: str) -> tuple[_Lock, bytes]:
+    def _make_key(self, kind: Kind, passphrase: str) -> tuple[_Lock, bytes]:
         """A new key, on disk where it is one of a file."""
         lock = _Lock(kind, os.urandom(8).hex(), os.urandom(SALT), self._iterations if kind == "passphrase" else 0)
         if kind == "passphrase":
@@ -293,15 +293,15 @@ class Vault:
                 raise BadInput(f"a passphrase of {len(passphrase)} characters is too short", hint=f"{MIN_PASSPHRASE} at least")
             key = encryption.derived(passphrase, lock.salt, lock.iterations)
         elif kind == "credential":
-            key = encryption.stretched(self._given(), lock.salt, b"owlbox vault")
+            key = encryption.stretched(self._credential_key(), lock.salt, b"owlbox vault")
         else:
             key = os.urandom(KEY)
-            _write(self._key_file(lock.id), key)
+            _write_private(self._key_file(lock.id), key)
         lock = replace(lock, check=encryption.seal(key, b"owlbox", lock.about))
         self._keys[lock.id] = key
         return lock, key
 
-    def _given(self) -> bytes:
+    def _credential_key(self) -> bytes:
         if len(self._credential) < KEY:
             what = "no credential" if not self._credential else f"a credential of {len(self._credential)} bytes"
             raise Unavailable(f"the broker has {what}", hint=f"give its unit {CREDENTIAL} with {KEY} random bytes: docs/secrets.md")
@@ -312,7 +312,7 @@ class Vault:
 
     # -- the files ----------------------------------------------------------------------------------
 
-    def _find(self, records: Mapping[str, _Record], name: str) -> _Record:
+    def _find_record(self, records: Mapping[str, _Record], name: str) -> _Record:
         if name in records:
             return records[name]
         near = get_close_matches(name, records, 1)
@@ -320,30 +320,30 @@ class Vault:
 
     def _is_value(self, record: _Record, key: bytes, data: bytes) -> bool:
         try:
-            return _decode(record, key).encode() == data
+            return _decode_record(record, key).encode() == data
         except OwlError:
             return False
 
     @contextmanager
-    def _changing(self) -> Iterator[Records]:
+    def _change_records(self) -> Iterator[Records]:
         """The records, to be changed; put on disk as a whole when the block ends well, and untouched when it does not."""
-        with self._guard, self._alone():
-            self._refresh()
+        with self._guard, self._lock_folder():
+            self._refresh_records()
             lock, records = self._lock, dict(self._records)
             try:
                 yield records
                 if records != self._records or lock != self._lock:
-                    _write(self._folder / VALUES, _text(self._lock, records))
+                    _write_private(self._folder / VALUES, _format_file(self._lock, records))
                     self._stamp = None
             except BaseException:
                 self._stamp = None  # whatever is on disk holds
                 raise
             finally:
-                self._refresh()
-            self._flush()
+                self._refresh_records()
+            self._flush_uses()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock_folder(self) -> Iterator[None]:
         """Hold the folder itself locked against another broker; made when it is missing."""
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -357,7 +357,7 @@ class Vault:
         finally:
             os.close(folder)
 
-    def _refresh(self) -> None:
+    def _refresh_records(self) -> None:
         """Read the file when it is not the one that was read last."""
         path = self._folder / VALUES
         try:
@@ -367,10 +367,10 @@ class Vault:
             return
         stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
         if stamp != self._stamp:
-            self._lock, self._records = _read(path)
+            self._lock, self._records = _read_file(path)
             self._stamp = stamp
 
-    def _sweep(self) -> None:
+    def _remove_leftovers(self) -> None:
         """Remove keys that open nothing any more, and what a killed process left half written."""
         keep = self._key_file(self._lock.id) if self._lock else None
         for path in self._folder.iterdir():
@@ -379,15 +379,15 @@ class Vault:
 
     # -- counting -----------------------------------------------------------------------------------
 
-    def _count(self, name: str) -> None:
+    def _count_use(self, name: str) -> None:
         now = self._now()
         self._fresh[name] = (self._fresh.get(name, (0, 0))[0] + 1, now)
         if not self._flushed_ms:
             self._flushed_ms = now  # the first hour begins with the first use
         elif not 0 <= now - self._flushed_ms < FLUSH_MS:
-            self._flush()
+            self._flush_uses()
 
-    def _told(self) -> dict[str, tuple[int, int]]:
+    def _collect_uses(self) -> dict[str, tuple[int, int]]:
         """Uses and last use of every secret, those on disk and those since."""
         try:
             told = {str(n): (int(uses), int(at)) for n, (uses, at) in json.loads((self._folder / USES).read_bytes()).items()}
@@ -398,11 +398,11 @@ class Vault:
             told[name] = (before[0] + uses, max(before[1], at))
         return told
 
-    def _flush(self) -> None:
+    def _flush_uses(self) -> None:
         if self._fresh:
-            told = {name: uses for name, uses in self._told().items() if name in self._records}
+            told = {name: uses for name, uses in self._collect_uses().items() if name in self._records}
             try:
-                _write(self._folder / USES, json.dumps(told).encode() + b"\n")
+                _write_private(self._folder / USES, json.dumps(told).encode() + b"\n")
             except OwlError:
                 return  # a full disk is no reason to withhold a key; counted on
             self._fresh.clear()
@@ -440,7 +440,7 @@ def _check_end(expires_ms: int | None) -> None:
         raise BadInput("a secret cannot end then", hint="give a time between 1970 and 9999")
 
 
-def _encode(value: str) -> bytes:
+def _encode_value(value: str) -> bytes:
     try:
         data = value.encode()
     except UnicodeEncodeError:
@@ -452,7 +452,7 @@ def _encode(value: str) -> bytes:
     return data
 
 
-def _decode(record: _Record, key: bytes) -> str:
+def _decode_record(record: _Record, key: bytes) -> str:
     if record.raw:
         raise OwlError(f"{record.name} of the vault is damaged", hint=f"owlbox secret rm {record.name}", outcome="damaged")
     try:
@@ -462,14 +462,14 @@ def _decode(record: _Record, key: bytes) -> str:
         raise OwlError(why, hint=f"set it again: owlbox secret set {record.name}", outcome="damaged") from None
 
 
-def _shown(record: _Record, uses: int, used_ms: int, now: int) -> Secret:
+def _describe_record(record: _Record, uses: int, used_ms: int, now: int) -> Secret:
     end = record.expires_ms
     is_expired = end is not None and end <= now
     is_expiring = end is not None and now < end <= now + SOON_MS
     return Secret(record.name, record.created_ms, end, used_ms, uses, is_expired, is_expiring)
 
 
-def _fits(lock: _Lock, key: bytes) -> bool:
+def _fits_lock(lock: _Lock, key: bytes) -> bool:
     """Whether it is the key of this lock."""
     try:
         return len(key) == encryption.KEY and encryption.unseal(key, lock.check, lock.about) == b"owlbox"
@@ -480,24 +480,24 @@ def _fits(lock: _Lock, key: bytes) -> bool:
 # -- lines ------------------------------------------------------------------------------------------
 
 
-def _text(lock: _Lock | None, records: Records) -> bytes:
+def _format_file(lock: _Lock | None, records: Records) -> bytes:
     """The whole file: how to open it, then a line for each secret."""
     if lock is None:
         return b""
     head = {"vault": 1, "kind": lock.kind, "id": lock.id, "salt": lock.salt.hex(), "iterations": lock.iterations}
-    lines = [json.dumps({**head, "check": _base64(lock.check)}).encode()]
+    lines = [json.dumps({**head, "check": _encode_base64(lock.check)}).encode()]
     for record in records.values():
         dates = {"created_ms": record.created_ms, "expires_ms": record.expires_ms}
-        lines.append(record.raw or json.dumps({"name": record.name, **dates, "sealed": _base64(record.sealed)}).encode())
+        lines.append(record.raw or json.dumps({"name": record.name, **dates, "sealed": _encode_base64(record.sealed)}).encode())
     return b"".join(line + b"\n" for line in lines)
 
 
-def _read(path: Path) -> tuple[_Lock, Records]:
+def _read_file(path: Path) -> tuple[_Lock, Records]:
     """What the file says; a line that cannot be read costs that secret alone, the first line all of them."""
     head, *lines = path.read_bytes().split(b"\n")
     try:
         raw = json.loads(head)
-        salt, check, iterations = bytes.fromhex(raw["salt"]), _bytes(raw["check"]), int(raw["iterations"])
+        salt, check, iterations = bytes.fromhex(raw["salt"]), _decode_base64(raw["check"]), int(raw["iterations"])
         if raw["vault"] != 1 or raw["kind"] not in KINDS or not re.fullmatch("[0-9a-f]{16}", raw["id"]):
             raise ValueError("unknown")
         if raw["kind"] == "passphrase" and not 1 <= iterations <= 100_000_000:
@@ -509,41 +509,43 @@ def _read(path: Path) -> tuple[_Lock, Records]:
     records: Records = {}
     for number, line in enumerate(lines, 2):
         if line:
-            record = _line(line, number)
+            record = _parse_record(line, number)
             if record.name in records:
                 record = _Record(f"line-{number}", 0, None, b"", line)
             records[record.name] = record
     return lock, records
 
 
-def _line(line: bytes, number: int) -> _Record:
+def _parse_record(line: bytes, number: int) -> _Record:
     try:
         raw = json.loads(line)
         name, end = check_name(raw["name"]), raw["expires_ms"]
-        return _Record(name, _moment(raw["created_ms"]), None if end is None else _moment(end), _bytes(raw["sealed"]))
+        return _Record(
+            name, _check_moment(raw["created_ms"]), None if end is None else _check_moment(end), _decode_base64(raw["sealed"])
+        )
     except (ValueError, KeyError, TypeError, BadInput):
         return _Record(f"line-{number}", 0, None, b"", line)
 
 
-def _moment(value: Any) -> int:
+def _check_moment(value: Any) -> int:
     """A time in milliseconds; ValueError for what is none, as a changed byte may make `1e99` of one."""
     if type(value) is not int or not 0 <= value <= LAST_MS:
         raise ValueError("no time")
     return value
 
 
-def _base64(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _bytes(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
         raise ValueError(str(error)) from None
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_private(path: Path, data: bytes) -> None:
     """A whole private file or none, there after a power cut."""
     try:
         paths.put(path, data)

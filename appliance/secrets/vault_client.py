@@ -43,53 +43,53 @@ class Strongbox:
     @method("secret.address")
     def address(self) -> str:
         """The broker's letterbox, to seal values for."""
-        return str(self._forward("secret.address"))
+        return str(self._forward_call("secret.address"))
 
     @method("secret.list")
     def listing(self) -> dict[str, Any]:
         """`secrets` without their values, and how the vault is kept."""
-        return dict(self._forward("secret.list"))
+        return dict(self._forward_call("secret.list"))
 
     @method("secret.set")
     def set(self, name: Name, sealed: Sealed, expires_ms: End = None) -> dict[str, Any]:
         """Keep a value, in place of the one before."""
-        return dict(self._forward("secret.set", name=name, sealed=sealed, expires_ms=expires_ms))
+        return dict(self._forward_call("secret.set", name=name, sealed=sealed, expires_ms=expires_ms))
 
     @method("secret.remove")
     def remove(self, name: Name) -> dict[str, Any]:
         """Forget a secret."""
-        return dict(self._forward("secret.remove", name=name))
+        return dict(self._forward_call("secret.remove", name=name))
 
     @method("secret.expire")
     def expire(self, name: Name, expires_ms: End = None) -> dict[str, Any]:
         """Let a secret end at a time, or never."""
-        return dict(self._forward("secret.expire", name=name, expires_ms=expires_ms))
+        return dict(self._forward_call("secret.expire", name=name, expires_ms=expires_ms))
 
     @method("secret.purge")
     def purge(self) -> dict[str, Any]:
         """Remove what has expired; the names."""
-        return dict(self._forward("secret.purge"))
+        return dict(self._forward_call("secret.purge"))
 
     @method("secret.rotate")
     def rotate(
         self, to: Annotated[str, "file, passphrase or credential; empty keeps the kind"] = "", sealed: Sealed = ""
     ) -> dict[str, Any]:
         """Encrypt everything anew under a new key, all or nothing."""
-        return dict(self._forward("secret.rotate", to=to, sealed=sealed))
+        return dict(self._forward_call("secret.rotate", to=to, sealed=sealed))
 
     @method("secret.unlock")
     def unlock(self, sealed: Sealed) -> dict[str, Any]:
         """Give the broker the passphrase, until it ends."""
-        return dict(self._forward("secret.unlock", sealed=sealed))
+        return dict(self._forward_call("secret.unlock", sealed=sealed))
 
     @method("secret.reveal")
     def reveal(self, name: Name, address: Annotated[str, "the letterbox of who wants to see it"], *, call: Call) -> str:
         """The value of a secret that is no provider's key, sealed for the caller; for the core's own user and root."""
         if call.uid not in (os.getuid(), 0):
             raise Refused("values are shown to the owner of this box alone", hint="sudo -u owlbox owlbox secret show NAME --yes")
-        return str(self._forward("secret.reveal", name=name, address=address))
+        return str(self._forward_call("secret.reveal", name=name, address=address))
 
-    def _forward(self, name: str, /, **params: Any) -> Any:
+    def _forward_call(self, name: str, /, **params: Any) -> Any:
         """What the broker answers to a method of the vault; what is sealed in it stays so."""
         answer = self._call(name, params)
         if name in CHANGING:
@@ -101,7 +101,7 @@ class Strongbox:
     def put(self, name: str, value: str) -> bool:
         """Keep a value that was found in plain; False when it was kept already."""
         sealed = post(self._call("secret.address", {}), value, f"set {name}")
-        return bool(self._forward("secret.set", name=name, sealed=sealed)["is_changed"])
+        return bool(self._forward_call("secret.set", name=name, sealed=sealed)["is_changed"])
 
     def settle(self, home: Home, environ: Mapping[str, str]) -> plaintext_migration.Moved | None:
         """Move plain keys of a configuration into the vault; None when there are none, or when it could not be done."""
