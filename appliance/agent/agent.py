@@ -131,7 +131,7 @@ class Agent:
             talk.specs = modes.menu(work.terms, tools.specs(menu) if only is None else tools.specs(menu, only))
             talk.messages = list(self._memory.recent(run, self.limits.history_messages))
             talk.prompt = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
-            verdict = yield from self._turns(talk)
+            verdict = yield from self._run_turns(talk)
         except OwlError as error:
             self._note_failure(talk, error)
             verdict = stop_conditions.of_error(error, is_begun=bool(talk.said))
@@ -143,17 +143,17 @@ class Agent:
             return
         try:
             turn = talk.work.turn + talk.past.turns + 1 - talk.work.turns
-            self._commands(talk).trouble(talk.commands, "model", Outcome(error.status, error.outcome, error.message), turn)
+            self._dispatch_of(talk).trouble(talk.commands, "model", Outcome(error.status, error.outcome, error.message), turn)
         except OwlError as other:
             LOG.warning("a failure could not be noted in its thread: %s", other)
 
     # -- turns --------------------------------------------------------------------------------------
 
-    def _turns(self, talk: Talk) -> Generator[Step, None, Verdict]:
-        caps = self._caps(talk)
-        verdict = yield from self._rest(talk, caps)
-        if not verdict.is_over and self._guide is not None and (plan := self._planned(talk, self._guide)) is not None:
-            return (yield from self._guided(talk, self._guide, plan))
+    def _run_turns(self, talk: Talk) -> Generator[Step, None, Verdict]:
+        caps = self._caps_of(talk)
+        verdict = yield from self._run_rest(talk, caps)
+        if not verdict.is_over and self._guide is not None and (plan := self._plan_work(talk, self._guide)) is not None:
+            return (yield from self._run_plan(talk, self._guide, plan))
         while not verdict.is_over:
             if talk.past.turns >= caps.turns:
                 return Verdict(True, 499, "max_turns", f"Max turns exceeded ({caps.turns})")
@@ -163,9 +163,9 @@ class Agent:
             for message in talk.work.source.arrived():
                 talk.messages.append(message)
                 talk.prompt += f"\n\n(Added meanwhile:) {message.content}" if talk.work.terms.layout == "entries" else ""
-            answer = _told_apart((yield from self._ask(talk, talk.past.turns + 1)), talk.messages)
+            answer = _told_apart((yield from self._ask_model(talk, talk.past.turns + 1)), talk.messages)
             answer = self.hooks.filter(hook_points.TURN_RESPONSE, answer, talk.run)
-            turn, waits = yield from self._act(talk, answer)
+            turn, waits = yield from self._act_on(talk, answer)
             if waits:
                 return _put_down(waits)
             talk.past = talk.past.after(turn)
@@ -173,17 +173,17 @@ class Agent:
             if talk.effects.repeats >= MAX_REPEATS and turn.deeds and (not verdict.is_over or verdict.outcome == "cycle"):
                 verdict = Verdict(True, stop_conditions.DONE, "ok", talk.messages[-1].content)  # what was done is the answer
             verdict = self.hooks.filter(hook_points.VERDICT, verdict, talk.run)
-            yield from self._follow(talk, turn, verdict)
+            yield from self._follow_verdict(talk, turn, verdict)
             self.hooks.tell(hook_points.TURN_COMPLETED, talk.run, talk.past.turns, verdict)
         return verdict
 
-    def _caps(self, talk: Talk) -> Caps:
+    def _caps_of(self, talk: Talk) -> Caps:
         limits = self.limits
         caps = [most for most in (limits.max_turns, 0 if talk.is_shown_entries else talk.role.max_turns) if most]
         turns = min(caps, default=0)
         return Caps(turns, limits.max_loop_commands, limits.max_strikes, limits.max_cycles, limits.max_period)
 
-    def _rest(self, talk: Talk, caps: Caps) -> Generator[Step, None, Verdict]:
+    def _run_rest(self, talk: Talk, caps: Caps) -> Generator[Step, None, Verdict]:
         """The commands behind one that waited for a decision: they are run now that it was accepted.
 
         The turn is judged as a whole: what claimed the end before the pause still does.
@@ -195,21 +195,21 @@ class Agent:
         left = [call for call in talk.messages[at].tool_calls if call.id not in known]
         if not left and not talk.work.deeds:
             return stop_conditions.ON
-        commands = self._commands(talk)
+        commands = self._dispatch_of(talk)
         done = (yield from commands.rest(talk.commands, left)) if left else Dispatched()
         if done.waits:
             return _put_down(done.waits)
         before = tuple(commands.done(call, outcome) for call, outcome in talk.work.deeds)
-        turn = self._turn(talk, talk.messages[at].content, done, "", before)
+        turn = self._build_turn(talk, talk.messages[at].content, done, "", before)
         talk.past = replace(talk.past.after(turn), turns=talk.past.turns)
         verdict = stop_conditions.judge(talk.past, turn, caps)
-        yield from self._follow(talk, turn, verdict)
+        yield from self._follow_verdict(talk, turn, verdict)
         return verdict
 
-    def _commands(self, talk: Talk) -> Dispatch:
+    def _dispatch_of(self, talk: Talk) -> Dispatch:
         return self._dispatch if talk.work.tools is None else self._dispatch.with_tools(talk.work.tools)
 
-    def _act(self, talk: Talk, answer: Answer) -> Generator[Step, None, tuple[Turn, tuple[str, ...]]]:
+    def _act_on(self, talk: Talk, answer: Answer) -> Generator[Step, None, tuple[Turn, tuple[str, ...]]]:
         """Keep what an answer says, do what it asks for: the turn for the voters, and what has to be decided first."""
         base = Event(run=talk.run, kind="message", role="assistant", content="", correlation=log.correlation())
         is_of_use = not answer.is_malformed and bool(answer.text or answer.calls)
@@ -227,35 +227,35 @@ class Agent:
         if not is_of_use:
             trouble = "; ".join(answer.warnings) or "the answer was empty"
             return Turn(text, trouble=trouble, is_malformed=True), ()
-        done = (yield from self._commands(talk).run(talk.commands, calls)) if calls else Dispatched()
+        done = (yield from self._dispatch_of(talk).run(talk.commands, calls)) if calls else Dispatched()
         if calls:
             self.hooks.tell(hook_points.DISPATCHED, talk.run, done.done)
         trouble = "; ".join(w for w in answer.warnings if w not in answer_parser.ORDINARY)
         if calls and not done.waits and self._budget is not None and talk.scene is not None and talk.packet is not None:
             self._budget.dispatched(talk.scene, talk.packet, talk.finish)
-        return self._turn(talk, text, done, trouble), done.waits
+        return self._build_turn(talk, text, done, trouble), done.waits
 
-    def _turn(self, talk: Talk, text: str, dispatched: Dispatched, trouble: str, before: Sequence[Done] = ()) -> Turn:
-        """What the voters are told; the results join the conversation, where those `before` are already."""
+    def _build_turn(self, talk: Talk, text: str, dispatched: Dispatched, trouble: str, before: Sequence[Done] = ()) -> Turn:
+        """The turn that the voters judge; the results join the conversation, where those `before` are already."""
         for one in dispatched.done:
             talk.messages.append(Message("tool", one.text, tool_call_id=one.call.id, origin=one.outcome.origin))
         done = (*before, *dispatched.done)
         meant = [one.meant for one in done]
-        deeds = tuple(_deed(one) for one in done)
+        deeds = tuple(_deed_of(one) for one in done)
         return Turn(text, deeds, stop_conditions.fingerprint(meant), stop_conditions.touched(meant), trouble)
 
-    def _follow(self, talk: Talk, turn: Turn, verdict: Verdict) -> Iterator[Step]:
+    def _follow_verdict(self, talk: Talk, turn: Turn, verdict: Verdict) -> Iterator[Step]:
         """Record what a turn's voters noticed and say what is left to be said, to the model or to the person."""
         base = Event(run=talk.run, kind="status_change", role="system", content="", correlation=log.correlation())
         if turn.trouble and not turn.deeds:
             yield replace(base, content=turn.trouble, status=422, outcome="strike")
         if turn.trouble:
-            self._commands(talk).trouble(talk.commands, "answer", Outcome(422, "strike", turn.trouble))
+            self._dispatch_of(talk).trouble(talk.commands, "answer", Outcome(422, "strike", turn.trouble))
         if verdict.is_overridden:
             text = "the update does not count: something failed in the same turn"
-            self._commands(talk).void(talk.commands, text)
+            self._dispatch_of(talk).void(talk.commands, text)
             yield replace(base, content=text, status=409, outcome="conflict")
-            _note(talk, text)
+            _append_note(talk, text)
         apology = APOLOGIES.get(verdict.outcome, "") if verdict.is_over else ""
         left = verdict.text if verdict.is_over and verdict.status == stop_conditions.DONE and not turn.text else ""
         if apology or left:
@@ -265,11 +265,11 @@ class Agent:
         elif turn.trouble and not turn.deeds:
             talk.messages.append(Message("user", f"({turn.trouble}. Answer in words, or with one tool call.)"))
         elif turn.trouble:
-            _note(talk, turn.trouble)
+            _append_note(talk, turn.trouble)
 
     # -- the model ----------------------------------------------------------------------------------
 
-    def _ask(self, talk: Talk, seq: int) -> Generator[Step, None, Answer]:
+    def _ask_model(self, talk: Talk, seq: int) -> Generator[Step, None, Answer]:
         """One answer of the model, from the first route that begins one; a failed one is asked again when nothing else is left."""
         patience = Patience(self.limits.deadline_s, self.limits.pause_s)
         chain = Chain(talk.routes, patience)
@@ -278,37 +278,37 @@ class Agent:
             about = f"{chance.about} {seq}" if chance.wait_s else chance.about  # that another one is asked is said once
             if chance.why and (chance.wait_s or not chance.is_again) and about not in talk.told:
                 talk.told.add(about)
-                yield _waiting(talk, chance)
+                yield _describe_waiting(talk, chance)
             for _ in pauses(chance, talk.cancel, patience.pause_s):
                 pass
             try:
-                scene = self._scene(talk, chance.route, seq)
+                scene = self._build_scene(talk, chance.route, seq)
                 self.hooks.tell(hook_points.CONTEXT, scene)
                 packet = self._packets.assemble(scene) if self._budget is None else self._budget.assemble(scene)
                 self.hooks.tell(hook_points.BUDGET, scene, packet)
                 self.hooks.tell(hook_points.TURN_STARTED, talk.run, seq, chance.route.name)
                 yield TurnBegun(seq, chance.route.name)
-                ask = replace(self._request(talk, chance.route, packet), deadline_s=chain.left_s(), is_retry=chance.is_again)
+                ask = replace(self._build_request(talk, chance.route, packet), deadline_s=chain.left_s(), is_retry=chance.is_again)
                 talk.scene, talk.packet = scene, packet
-                return (yield from self._listen(talk, chance.route, ask, seq))
+                return (yield from self._read_answer(talk, chance.route, ask, seq))
             except OwlError as error:
                 if talk.said:
                     raise
                 is_mendable = isinstance(error, ContextTooLong) or error.outcome == "model_not_supported"
-                anew = self._anew(chance.route) if is_mendable else None
+                anew = self._refresh_route(chance.route) if is_mendable else None
                 if anew is None or not chain.narrowed(anew):
                     chain.failed(error)
                 else:
                     talk.routes = [anew if one.name == anew.name else one for one in talk.routes]
 
-    def _anew(self, route: Route) -> Route | None:
+    def _refresh_route(self, route: Route) -> Route | None:
         """A route with the window and the dialect that are known by now; None where it cannot be had."""
         try:
             return next((one for one in self._model.plan(route.name) if one.name == route.name), None)
         except OwlError:
             return None  # what it answered says more
 
-    def _request(self, talk: Talk, route: Route, packet: Packet) -> Ask:
+    def _build_request(self, talk: Talk, route: Route, packet: Packet) -> Ask:
         settings, plain = talk.work.settings, talk.plain
         most = route.max_tokens or self.limits.max_output_tokens
         usual = self.limits.temperature if plain is None else plain.temperature
@@ -328,7 +328,7 @@ class Agent:
             correlation=log.correlation(),
         )
 
-    def _scene(self, talk: Talk, route: Route, seq: int) -> Scene:
+    def _build_scene(self, talk: Talk, route: Route, seq: int) -> Scene:
         """What the next packet is made for; the one before it is told if the same route made it."""
         work, before = talk.work, talk.packet
         is_same = before is not None and talk.scene is not None and talk.scene.route.name == route.name
@@ -357,14 +357,14 @@ class Agent:
             plain=None if talk.plain is None else Plain((Part("instructions", talk.plain.system),), talk.plain.messages),
         )
 
-    def _listen(self, talk: Talk, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
+    def _read_answer(self, talk: Talk, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
         """Stream an answer: deltas as they come, then thoughts and cost, then what it means."""
         text, thoughts, finish = "", "", Finish("stop")
         specs = (*talk.specs, *(spec for spec in ask.tools if spec not in talk.specs))
         if talk.plain is not None:
             return (yield from self._listen_plainly(talk, talk.plain, route, ask, seq))
         others = (talk.work.tools or self._tools).allowed(None)
-        showing, echo = answer_parser.Showing(specs, others), InstructionEcho(_instructions(route, ask))
+        showing, echo = answer_parser.Showing(specs, others), InstructionEcho(_instructions_of(route, ask))
         self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
         pieces = self._model.generate(route, ask, talk.cancel)
         with closing(pieces) if isinstance(pieces, Generator) else nullcontext():
@@ -450,7 +450,7 @@ class Agent:
 
     # -- before a tiny or small model -----------------------------------------------------------------
 
-    def _planned(self, talk: Talk, guide: WorkGuide) -> Plan | None:
+    def _plan_work(self, talk: Talk, guide: WorkGuide) -> Plan | None:
         """What the program does in place of a tiny or small model; None to leave it to the model.
 
         A prompt that waited for a decision ends with what it came to. In a run that is shown its entries only effects are planned.
@@ -465,15 +465,15 @@ class Agent:
         plan = guide.plan(tier, talk.messages, self._packets.override)
         return plan if talk.work.terms.layout == "chat" or isinstance(plan, Do) else None
 
-    def _guided(self, talk: Talk, guide: Guide, plan: Plan) -> Generator[Step, None, Verdict]:
+    def _run_plan(self, talk: Talk, guide: Guide, plan: Plan) -> Generator[Step, None, Verdict]:
         """Carry out a plan."""
         text = ""
         while isinstance(plan, Do) or (isinstance(plan, Grounded) and plan.after is not None):
             if isinstance(plan, Grounded):
                 assert plan.after is not None
-                plan = plan.after((yield from self._grounded(talk, plan, guide)))
+                plan = plan.after((yield from self._answer_grounded(talk, plan, guide)))
                 continue
-            outcome, waits = yield from self._done(talk, plan.call)
+            outcome, waits = yield from self._call_tool(talk, plan.call)
             if waits:
                 return _put_down(waits)
             plan = plan.then(outcome)
@@ -483,12 +483,12 @@ class Agent:
             yield Delta(text)
         elif isinstance(plan, Chat):
             talk.plain = plan
-            answer = yield from self._ask(talk, talk.past.turns + 1)
+            answer = yield from self._ask_model(talk, talk.past.turns + 1)
             if not (text := answer.text):
                 text = guide.no_answer(talk.messages)
                 yield Delta(text)
         else:
-            text = yield from self._grounded(talk, plan, guide)
+            text = yield from self._answer_grounded(talk, plan, guide)
             yield Delta(text)
         talk.past = talk.past.after(Turn(text))
         yield Event(run=talk.run, kind="message", role="assistant", content=text, correlation=log.correlation())
@@ -503,16 +503,16 @@ class Agent:
         """How work ends: a task by its own tool; anything else, when it is not done, with that for its end."""
         tool, name = ENDS[outcome]
         if any(spec.name == tool for spec in talk.specs):
-            yield from self._done(talk, ToolCall(new_id(), tool, {name: text or "(no words)"}))
+            yield from self._call_tool(talk, ToolCall(new_id(), tool, {name: text or "(no words)"}))
         elif outcome:
             return Verdict(True, stop_conditions.CANNOT, outcome, text)
         return Verdict(True, stop_conditions.DONE, "ok")
 
-    def _grounded(self, talk: Talk, plan: Grounded, guide: Guide) -> Generator[Step, None, str]:
+    def _answer_grounded(self, talk: Talk, plan: Grounded, guide: Guide) -> Generator[Step, None, str]:
         """The model's sentence where the notes support it, else the notes' own."""
         talk.plain = plan.chat
         try:
-            answer = yield from self._ask(talk, talk.past.turns + 1)
+            answer = yield from self._ask_model(talk, talk.past.turns + 1)
         except Cancelled:
             raise
         except OwlError as error:
@@ -521,12 +521,12 @@ class Agent:
         is_right = bool(answer.text) and support.is_supported(answer.text, plan.texts, plan.question, guide.ignored)
         return f"{answer.text} {plan.sources}".rstrip() if is_right else plan.otherwise
 
-    def _done(self, talk: Talk, call: ToolCall) -> Generator[Step, None, tuple[Outcome, tuple[str, ...]]]:
+    def _call_tool(self, talk: Talk, call: ToolCall) -> Generator[Step, None, tuple[Outcome, tuple[str, ...]]]:
         """Call a tool on the program's own account, recorded and checked like a model's call."""
         yield from self._turn_of_program(talk)
         talk.messages.append(Message("assistant", "", tool_calls=(call,)))
-        done = yield from self._commands(talk).run(talk.commands, (call,))
-        turn = self._turn(talk, "", done, "")
+        done = yield from self._dispatch_of(talk).run(talk.commands, (call,))
+        turn = self._build_turn(talk, "", done, "")
         self.hooks.tell(hook_points.DISPATCHED, talk.run, done.done)
         talk.past = talk.past.after(turn)
         outcome = done.done[0].outcome if done.done else Outcome(202, "proposed", "")
@@ -540,7 +540,7 @@ class Agent:
             yield TurnEnded(talk.past.turns + 1, Finish("stop", provider=talk.routes[0].provider, model=talk.routes[0].model))
 
 
-def _waiting(talk: Talk, chance: Chance) -> Event:
+def _describe_waiting(talk: Talk, chance: Chance) -> Event:
     """What the person is told while no model can be asked, and when another one is asked than the one that should be."""
     outcome = "waiting" if chance.wait_s else "failover"
     return Event(talk.run, "status_change", "system", chance.why, status=102, outcome=outcome, correlation=log.correlation())
@@ -550,14 +550,14 @@ def _put_down(waits: Sequence[str]) -> Verdict:
     return Verdict(True, 202, "proposed", "; ".join(waits))
 
 
-def _instructions(route: Route, ask: Ask) -> list[str]:
+def _instructions_of(route: Route, ask: Ask) -> list[str]:
     """What a local model was told and nobody wants to hear: the program's own parts of the system text, and the tools."""
     if route.is_remote:
         return []
     return [*(part.text for part in ask.system if part.name in RECITED), *(tool.description for tool in ask.tools)]
 
 
-def _deed(one: Done) -> Deed:
+def _deed_of(one: Done) -> Deed:
     """A command for the voters."""
     outcome, name = one.outcome, one.meant.name
     given = one.meant.arguments
@@ -565,7 +565,7 @@ def _deed(one: Done) -> Deed:
     return Deed(name, outcome.status, outcome.outcome, one.is_terminal, status, str(given.get("body", "")) if status else "")
 
 
-def _note(talk: Talk, text: str) -> None:
+def _append_note(talk: Talk, text: str) -> None:
     """Tell the model, at the end of the last message, which it has not seen yet."""
     last = talk.messages[-1]
     talk.messages[-1] = replace(last, content=f"{last.content}\n(Note: {text}.)")

@@ -143,17 +143,17 @@ class Approvals:
             raise BadInput(f"the output has {len(output)} characters, more than {MAX_OUTPUT}", hint="give its end")
         waiting = self.find(ref, run)
         with self._deciding:  # a loop that is put down only now goes on when what follows has begun
-            outcome = self._decide(self._actor(waiting.run), waiting, decision, output)
-            paused = self._paused(waiting.run, waiting.ref)  # afterwards: one that is put down only now finds it decided
+            outcome = self._decide_waiting(self._actor_of(waiting.run), waiting, decision, output)
+            paused = self._find_paused(waiting.run, waiting.ref)  # afterwards: one that is put down only now finds it decided
             if decision == "reject" or not outcome.is_error:
                 self._hooks.tell(REJECTED if decision == "reject" else ACCEPTED, waiting, outcome)
             if paused is None:
                 return Resolved(waiting.run, waiting.ref, outcome, self._runs.get(waiting.run).status)
-            if self._left(paused):
-                undecided = self._undecided(paused)
+            if self._list_open(paused):
+                undecided = self._list_undecided(paused)
                 status = PROPOSED if undecided else RUNNING  # what was accepted runs, and the loop goes on after it
                 return Resolved(waiting.run, waiting.ref, outcome, status, paused.loop.id, undecided)
-            return Resolved(waiting.run, waiting.ref, outcome, self._settle(paused), paused.loop.id)
+            return Resolved(waiting.run, waiting.ref, outcome, self._settle_loop(paused), paused.loop.id)
 
     def as_outcome(self, ref: str, run: str, decision: Decision, output: str = "") -> Outcome:
         """A decision as the outcome of a verb: an error only for what was to be done and could not be."""
@@ -167,28 +167,28 @@ class Approvals:
         """Make loops wait their turn whose last decision was recorded by a process that did not live to go on; how many."""
         count = 0
         for run in self._runs.paused_runs():
-            paused = self._paused(run, "")
-            if paused is not None and not self._left(paused):
-                self._settle(paused, is_begun=False)
+            paused = self._find_paused(run, "")
+            if paused is not None and not self._list_open(paused):
+                self._settle_loop(paused, is_begun=False)
                 count += 1
         return count
 
     def go_on(self, run: str) -> bool:
         """Go on with a run's loop if all it waits for was decided before it was put down; False when it really waits."""
         with self._deciding:
-            paused = self._paused(run, "")
-            if paused is None or self._left(paused):
+            paused = self._find_paused(run, "")
+            if paused is None or self._list_open(paused):
                 return False
-            self._settle(paused)
+            self._settle_loop(paused)
         return True
 
     def accept_now(self, run: str, refs: Sequence[str]) -> Outcome:
-        """Accept what a run that needs nobody's word has just proposed, by the same steps."""
-        texts, worst, actor = [], None, self._actor(run)
+        """Accept what a run that needs no approval has just proposed, by the same steps."""
+        texts, worst, actor = [], None, self._actor_of(run)
         for ref in refs:
             waiting = self.find(ref, run)
             try:
-                outcome = self._decide(actor, waiting, "accept", "")
+                outcome = self._decide_waiting(actor, waiting, "accept", "")
             except Conflict as error:  # a person was quicker
                 outcome = Outcome(error.status, error.outcome, error.message, error.hint)
             if not outcome.is_error:
@@ -206,19 +206,19 @@ class Approvals:
 
     def drop(self, run: str, why: str = "cancelled") -> bool:
         """A run's loop waits no longer: what it proposed is void, and it has ended as stopped. False when none waits."""
-        paused = self._paused(run, "")
+        paused = self._find_paused(run, "")
         if paused is None:
             return False
-        for ref in self._left(paused):
+        for ref in self._list_open(paused):
             try:
-                self._verbs.refuse(self._actor(run), ref, Outcome(499, why, f"not decided: {why}"))
+                self._verbs.refuse(self._actor_of(run), ref, Outcome(499, why, f"not decided: {why}"))
             except Conflict:
                 continue  # decided in this very moment
         with self._store.write(run=run, durable=True):
             if self._runs.loop(paused.loop.id).status != PROPOSED:
                 return False  # and gone on with
             calls = (paused.event, *paused.later)
-            events = [self._append(paused, call, Outcome(499, why, f"{call.tool} was not run: {why}")) for call in calls]
+            events = [self._append_result(paused, call, Outcome(499, why, f"{call.tool} was not run: {why}")) for call in calls]
             events += self._runs.close_open(paused.loop, "", why)
             self._runs.end_paused(paused.loop, STOPPED, why)
             if self._runs.is_of_task(paused.loop):
@@ -232,16 +232,16 @@ class Approvals:
     def loop_of(self, ref: str, run: str = "") -> int:
         """The loop that a proposal holds up; 0 for none."""
         waiting = self.find(ref, run)
-        paused = self._paused(waiting.run, waiting.ref)
+        paused = self._find_paused(waiting.run, waiting.ref)
         return 0 if paused is None else paused.loop.id
 
     def paused(self, run: str) -> Paused | None:
         """The loop of a run that waits; None when none does."""
-        return self._paused(run, "")
+        return self._find_paused(run, "")
 
     # -- deciding -----------------------------------------------------------------------------------
 
-    def _decide(self, actor: Actor, waiting: Waiting, decision: Decision, output: str) -> Outcome:
+    def _decide_waiting(self, actor: Actor, waiting: Waiting, decision: Decision, output: str) -> Outcome:
         if decision == "reject":
             done = self._verbs.resolve(actor, waiting.ref, False, output or None)
             if done.is_error:
@@ -252,7 +252,7 @@ class Approvals:
             self._verbs.refuse(actor, waiting.ref, failed)
             return failed
         ballot = Ballot(waiting, output)
-        veto = self._veto(ballot)
+        veto = self._find_veto(ballot)
         if veto is None:
             text = self._hooks.filter(CONTENT, ballot.output, waiting)
             is_file = self._is_file(waiting)
@@ -265,7 +265,7 @@ class Approvals:
         self._verbs.refuse(actor, waiting.ref, veto)  # a conflict when somebody else was quicker
         return veto
 
-    def _veto(self, ballot: Ballot) -> Outcome | None:
+    def _find_veto(self, ballot: Ballot) -> Outcome | None:
         """What speaks against it: first the policy as it is now, then whoever listens, until the first veto."""
         policy = self._rules.policy_of(self._runs.get(ballot.waiting.run).session)
         verdict = policy.check(ballot.waiting.action)
@@ -279,7 +279,7 @@ class Approvals:
 
     # -- what follows -------------------------------------------------------------------------------
 
-    def _paused(self, run: str, ref: str) -> Paused | None:
+    def _find_paused(self, run: str, ref: str) -> Paused | None:
         """The loop that waits in a run, if it waits for this."""
         loop = self._runs.paused_loop(run)
         if loop is None:
@@ -293,9 +293,9 @@ class Approvals:
         calls = [e for e in events if e.kind == "tool_use" and e.call_id not in done]
         return Paused(loop, event, tuple(c for c in calls if c.call_id != event.call_id))
 
-    def _left(self, paused: Paused) -> tuple[str, ...]:
+    def _list_open(self, paused: Paused) -> tuple[str, ...]:
         """What the loop still waits for: decisions, and commands that were accepted and run."""
-        undecided = self._undecided(paused)
+        undecided = self._list_undecided(paused)
         return tuple(ref for ref in paused.refs if ref in undecided or self._is_running(paused.loop.run, ref))
 
     def _is_running(self, run: str, ref: str) -> bool:
@@ -307,16 +307,16 @@ class Approvals:
         self._events.publish(decided)
         return decided.is_found
 
-    def _undecided(self, paused: Paused) -> tuple[str, ...]:
+    def _list_undecided(self, paused: Paused) -> tuple[str, ...]:
         known = self._verbs.actions.open_paths(paused.loop.run)
         return tuple(ref for ref in paused.refs if ref in known)
 
-    def _settle(self, paused: Paused, *, is_begun: bool = True) -> int:
+    def _settle_loop(self, paused: Paused, *, is_begun: bool = True) -> int:
         """Everything is decided: the call has its result, and so have those after it that are not to be run.
 
         The loop is gone on with, or, after a rejection, it has ended: the run's status from now on.
         """
-        result, loop = self._result(paused), paused.loop
+        result, loop = self._combine_decisions(paused), paused.loop
         is_over, is_of_task = (result.status, result.outcome) == (403, "rejected"), self._runs.is_of_task(loop)
         end = LoopEnded(DONE, "rejected", result.message) if is_over else None
         with self._store.write(run=loop.run, durable=True):
@@ -324,11 +324,11 @@ class Approvals:
                 if now == WAITING and is_begun and not is_of_task:
                     self._events.publish(LoopReady(loop.id))  # whoever was quicker may have left that to us
                 return now
-            written = [self._append(paused, paused.event, result)]
+            written = [self._append_result(paused, paused.event, result)]
             if result.is_error:
                 why = "a call before it was rejected" if is_over else "a call before it failed"
                 for call in paused.later:
-                    written.append(self._append(paused, call, Outcome(424, "aborted", f"{call.tool} was not run: {why}")))
+                    written.append(self._append_result(paused, call, Outcome(424, "aborted", f"{call.tool} was not run: {why}")))
             if is_of_task and not self._is_task_released(loop.run, f"rejected: {result.message}" if is_over else ""):
                 end = end or LoopEnded(STOPPED, "cancelled", "its task does not wait for this any more")
             if end is None:
@@ -348,7 +348,7 @@ class Approvals:
             self._events.publish(LoopReady(loop.id))
         return RUNNING
 
-    def _result(self, paused: Paused) -> Outcome:
+    def _combine_decisions(self, paused: Paused) -> Outcome:
         """What the decisions about a call's proposals come to: a rejection before a failure before success."""
         texts, found, origin, source = [], Outcome(200, "ok", ""), "", ""
         for ref in paused.refs:
@@ -376,11 +376,11 @@ class Approvals:
         """What came of something that ran in the background."""
         return next((done for work in self._background if (done := work.result(run, ref)) is not None), None)
 
-    def _append(self, paused: Paused, call: Event, outcome: Outcome) -> Event:
+    def _append_result(self, paused: Paused, call: Event, outcome: Outcome) -> Event:
         """The result of a call, in its log entry too, if it has one that is open."""
         run = paused.loop.run
         if path := self._verbs.actions.recorded(run, ToolCall(call.call_id, call.tool, call.input or {})):
-            self._verbs.actions.finish(replace(self._actor(run), log=path), outcome)
+            self._verbs.actions.finish(replace(self._actor_of(run), log=path), outcome)
         return self._runs.append(
             Event(
                 paused.loop.run,
@@ -397,5 +397,5 @@ class Approvals:
             )
         )
 
-    def _actor(self, run: str) -> Actor:
+    def _actor_of(self, run: str) -> Actor:
         return Actor("client", run, *self._runs.moment(run))

@@ -91,7 +91,7 @@ class Streams:
                 given = {"log": log, "process": self._process}
                 made = self._entries.put(path, Content(body="", attributes=given), By(WRITER, actor.run), scope=scope)
                 self._views.show(actor, made.id, "summarized", "streaming", 102)
-            self._note(actor.run, log, "it runs", {CHANNELS: dict.fromkeys(stream.channels.values(), 0)}, 200)
+            self._update_entry(actor.run, log, "it runs", {CHANNELS: dict.fromkeys(stream.channels.values(), 0)}, 200)
         return stream
 
     def append(self, run: str, path: str, text: str) -> int:
@@ -115,7 +115,7 @@ class Streams:
         with self._store.write(run=run, durable=True):
             self._require_open(run, path)
             log = str(self._entries.get(path, scope=f"run:{run}").attributes.get("log", ""))
-            self._end(run, log, ended)
+            self._end_log(run, log, ended)
 
     def result(self, run: str, log: str) -> Outcome | None:
         """What came of something that was allowed and has been done or given up, with what it said; None for all else."""
@@ -151,7 +151,7 @@ class Streams:
             if is_alive(str(entry.attributes.get("process", ""))):
                 continue
             with self._store.write(run=found, durable=True):
-                self._end(found, str(entry.attributes.get("log", "")), Ended(-1, 0, STALE, is_stopped=True))
+                self._end_log(found, str(entry.attributes.get("log", "")), Ended(-1, 0, STALE, is_stopped=True))
             count += 1
         return count
 
@@ -165,11 +165,11 @@ class Streams:
             raise Conflict(f"{path} is over with {view.status}", hint="what has ended stays so")
         return view.entry
 
-    def _end(self, run: str, log: str, ended: Ended) -> None:
+    def _end_log(self, run: str, log: str, ended: Ended) -> None:
         entry = self._entries.get(log, scope=f"run:{run}")
         sizes: dict[str, int] = {}
         for path in entry.attributes.get(CHANNELS, {}):
-            state, status, outcome = _verdict(ended)
+            state, status, outcome = _state_of(ended)
             channel = self._entries.find(path, scope=f"run:{run}")
             view = self._views.find(run, path)
             if channel is None or view is None:
@@ -180,9 +180,11 @@ class Streams:
                     self._views.resolve(watcher, channel.id, state, status, outcome)
         told = "; ".join(f"{path}: {size} bytes" for path, size in sizes.items())
         given = {CHANNELS: sizes, "exit_code": ended.exit_code, "duration_ms": ended.duration_ms}
-        self._note(run, log, "; ".join(part for part in (ended.text, told) if part), given, 499 if ended.is_stopped else 200)
+        self._update_entry(
+            run, log, "; ".join(part for part in (ended.text, told) if part), given, 499 if ended.is_stopped else 200
+        )
 
-    def _note(self, run: str, log: str, text: str, given: Mapping[str, Any], status: Literal[200, 499]) -> None:
+    def _update_entry(self, run: str, log: str, text: str, given: Mapping[str, Any], status: Literal[200, 499]) -> None:
         scope = f"run:{run}"
         known = self._entries.get(log, scope=scope)
         self._entries.put(log, Content(body=text, attributes={**known.attributes, **given}), By("system", run), scope=scope)
@@ -190,7 +192,7 @@ class Streams:
         self._views.resolve(run, known.id, state, status, "" if status == 200 else "aborted")
 
 
-def _verdict(ended: Ended) -> tuple[State, int, str]:
+def _state_of(ended: Ended) -> tuple[State, int, str]:
     if ended.is_stopped:
         return "cancelled", 499, ended.reason[:200] or "stopped"
     return ("resolved", 200, "") if ended.exit_code == 0 else ("failed", 500, f"exit code {ended.exit_code}")

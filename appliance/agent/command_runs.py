@@ -83,24 +83,24 @@ class Executions:
 
     def run(self, caller: Caller, action: str, command: str, timeout_s: float = 0) -> Ran | Outcome:
         """Run a command line, or record that it waits for somebody's word: the outcome says so then."""
-        job = self._job(caller, action, timeout_s)
+        job = self._build_job(caller, action, timeout_s)
         is_reading = action in READING
-        if self._waits(caller, not is_reading and self._bench.has_project(job)):
+        if self._needs_decision(caller, not is_reading and self._bench.has_project(job)):
             self._bench.judge(job, command, is_read_only=is_reading)
             text, approved = self.described(caller, action, command)
             given = {"command": command, "timeout_s": job.timeout_s, "role": caller.terms.role, APPROVED: approved}
-            return self._verbs.record(self._actor(caller), action, subject(command), text, given)
+            return self._verbs.record(self._actor_for(caller), action, subject(command), text, given)
         order = self._bench.prepared(job, command, is_read_only=is_reading)
         order = self._bench.bound(order, command, caller.terms.approved)
         if caller.run and caller.log and caller.terms.layout == "entries":
-            stream = self._streams.begin(self._actor(caller), action, caller.log)
-            with self._noted(job, stream) as mine:
-                return self._streamed(mine, command, stream, order)
-        return self._plain(job, command, order)
+            stream = self._streams.begin(self._actor_for(caller), action, caller.log)
+            with self._note_job(job, stream) as mine:
+                return self._run_streamed(mine, command, stream, order)
+        return self._run_plain(job, command, order)
 
     def described(self, caller: Caller, action: str, command: str) -> tuple[str, dict[str, str]]:
         """A command for whoever decides, after the files that it names; and their hashes, to which the decision is bound."""
-        job = self._job(caller, action, 0)
+        job = self._build_job(caller, action, 0)
         files = self._bench.named_files(job, command, is_read_only=action in READING)
         approved = {name: str(one["sha256"]) for name, one in files.items()}
         # Lines of a command that names no files must not pass for the head of one that does.
@@ -109,16 +109,16 @@ class Executions:
 
     def write(self, caller: Caller, tool: str, path: str, given: dict[str, Any]) -> dict[str, Any] | Outcome:
         """Change a file in the sandbox; one of a project waits for somebody's word where the run's terms want that."""
-        job = self._job(caller, tool, 0, "files")
+        job = self._build_job(caller, tool, 0, "files")
         if caller.terms.mode == "ask":
             raise Refused(f"{tool} is not allowed here: {caller.terms.bars_files}", hint="say what should be changed instead")
         is_shared = not self._bench.is_own(job, path)
-        if is_shared and self._waits(caller, True):
+        if is_shared and self._needs_decision(caller, True):
             self._bench.judge_write(job, path)
             text = given.get("content") or f"{given.get('old_text', '')}\n->\n{given.get('new_text', '')}"
             before = self._bench.touch(job, "hash", path)["sha256"]
             more = {"path": path, "given": given, "role": caller.terms.role, BEFORE: before}
-            return self._verbs.record(self._actor(caller), tool, path, f"{path}\n\n{text}", more)
+            return self._verbs.record(self._actor_for(caller), tool, path, f"{path}\n\n{text}", more)
         return self._bench.touch(job, FILES[tool], path, **given)
 
     # -- what decisions lead to ---------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Executions:
             return self._check_named(ballot, entry)
         if waiting.action not in FILES or BEFORE not in entry.attributes:
             return True
-        job, path = self._job(self._caller(waiting, entry), waiting.action, 0, "files"), str(entry.attributes.get("path"))
+        job, path = self._build_job(self._caller_of(waiting, entry), waiting.action, 0, "files"), str(entry.attributes.get("path"))
         try:
             was, now = str(entry.attributes[BEFORE]), str(self._bench.touch(job, "hash", path)["sha256"])
         except OwlError as error:
@@ -146,7 +146,7 @@ class Executions:
         action, command = ballot.waiting.action, command_of(entry)
         try:
             was = {str(name): str(value) for name, value in entry.attributes[APPROVED].items()}
-            _, now = self.described(self._caller(ballot.waiting, entry), action, command)
+            _, now = self.described(self._caller_of(ballot.waiting, entry), action, command)
         except OwlError as error:
             ballot.veto = Outcome(error.status, error.outcome, error.message, error.hint)
             return False
@@ -163,12 +163,12 @@ class Executions:
         entry = self._entries.get(waiting.ref, scope=f"run:{waiting.run}")
         if not set(RECORDED) & set(entry.attributes):
             return  # of the same name, and not recorded here
-        caller = self._caller(waiting, entry)
+        caller = self._caller_of(waiting, entry)
         run = self._runs.get(waiting.run)
         if waiting.action in FILES:
-            self._apply(caller, waiting, entry.attributes)
+            self._apply_edit(caller, waiting, entry.attributes)
             return
-        actor = replace(self._actor(caller), log=waiting.ref)
+        actor = replace(self._actor_for(caller), log=waiting.ref)
         command = str(entry.attributes.get("command") or waiting.subject)
         timeout_s = float(entry.attributes.get("timeout_s") or 0)
         self._runs.taint(run.id, "command")
@@ -178,7 +178,7 @@ class Executions:
             self._streams.end(run.id, stream.output, Ended())
             return
         caller = replace(caller, terms=replace(caller.terms, approved=dict(entry.attributes.get(APPROVED) or {})))
-        self._start(self._job(caller, waiting.action, timeout_s), command, stream)
+        self._start_thread(self._build_job(caller, waiting.action, timeout_s), command, stream)
 
     def is_running(self, run: str, ref: str) -> bool:
         """Whether a chat's command that was accepted still runs, and its answer has to wait."""
@@ -230,23 +230,23 @@ class Executions:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _job(self, caller: Caller, tool: str, timeout_s: float, group: str = GROUP) -> Job:
+    def _build_job(self, caller: Caller, tool: str, timeout_s: float, group: str = GROUP) -> Job:
         most_s = self._bench.deadline_s(tool, group, 0)
         wanted_s = min(timeout_s, most_s) if timeout_s > 0 else most_s
         return Job(tool, group, caller.cancel, caller.session, caller.run, caller.terms, wanted_s)
 
-    def _caller(self, waiting: Waiting, entry: Entry) -> Caller:
+    def _caller_of(self, waiting: Waiting, entry: Entry) -> Caller:
         """Whoever asked for what waits."""
         run = self._runs.get(waiting.run)
         terms = terms_of("act", run.settings, role=str(entry.attributes.get("role") or ""))
         return Caller(run.id, CancelToken(), run.session, terms, waiting.ref)
 
-    def _actor(self, caller: Caller) -> Actor:
+    def _actor_for(self, caller: Caller) -> Actor:
         return actor_of(self._runs, caller)
 
     @staticmethod
-    def _waits(caller: Caller, is_shared: bool) -> bool:
-        """Whether somebody has to be asked. Where nobody is there, what stays in the sandbox needs nobody's word."""
+    def _needs_decision(caller: Caller, is_shared: bool) -> bool:
+        """Whether somebody has to be asked. Where nobody is there, what stays in the sandbox needs no approval."""
         terms = caller.terms
         if not caller.run or terms.approval == "auto":
             return False
@@ -257,7 +257,7 @@ class Executions:
             raise Refused(f"not done: {why}", hint="wait_task tells a person" if not terms.is_attended else "do without it")
         return False
 
-    def _plain(self, job: Job, command: str, order: Order) -> Ran:
+    def _run_plain(self, job: Job, command: str, order: Order) -> Ran:
         """Run it; everything it says is kept in the order in which it came."""
         said = bytearray()
 
@@ -266,18 +266,18 @@ class Executions:
                 said.extend(data)
 
         done = self._bench.carry_out(job, command, order, show)
-        return self._ran(job, done, bytes(said))
+        return self._build_ran(job, done, bytes(said))
 
-    def _ran(self, job: Job, done: Execution, said: bytes) -> Ran:
-        text, is_cut = self._streams.clean(_readable(said)), done.is_cut
+    def _build_ran(self, job: Job, done: Execution, said: bytes) -> Ran:
+        text, is_cut = self._streams.clean(_decode_text(said)), done.is_cut
         if len(text) > KEPT_TEXT:
             text, is_cut = text[:KEPT_TEXT], True
         out, err = (self._streams.clean(part.decode("utf-8", "replace")).encode() for part in (done.stdout, done.stderr))
         return Ran(dataclasses.replace(done, stdout=out, stderr=err, is_cut=is_cut), text, job.timeout_s)
 
-    def _streamed(self, job: Job, command: str, stream: Stream, order: Order | None = None) -> Ran:
+    def _run_streamed(self, job: Job, command: str, stream: Stream, order: Order | None = None) -> Ran:
         """The same, and what it says goes to its channels meanwhile; without an order it is judged now."""
-        pour = _Pour(self._streams, stream, job.cancel.set if isinstance(job.cancel, CancelToken) else _nothing)
+        pour = _Pour(self._streams, stream, job.cancel.set if isinstance(job.cancel, CancelToken) else _stop_nothing)
         said = bytearray()
 
         def show(number: int, data: bytes) -> None:
@@ -296,17 +296,17 @@ class Executions:
         is_stopped = done.status == "cancelled"
         reason = done.error if done.status in ("timeout", "cancelled") or done.exit_code < 0 else ""
         pour.finish(Ended(done.exit_code, done.duration_ms, reason, is_stopped))
-        return self._ran(job, done, bytes(said))
+        return self._build_ran(job, done, bytes(said))
 
-    def _start(self, job: Job, command: str, stream: Stream) -> None:
+    def _start_thread(self, job: Job, command: str, stream: Stream) -> None:
         thread = threading.Thread(target=self._in_background, args=(job, command, stream), name="command", daemon=True)
         with self._guard:
             self._threads = [one for one in self._threads if one.is_alive()] + [thread]
             thread.start()
 
     @contextmanager
-    def _noted(self, job: Job, stream: Stream) -> Iterator[Job]:
-        """The job with a stop sign that others can find by its channel."""
+    def _note_job(self, job: Job, stream: Stream) -> Iterator[Job]:
+        """The job with a cancellation token that others can find by its channel."""
         token = CancelToken()
         if isinstance(job.cancel, CancelToken):
             job.cancel.then(token.set)
@@ -323,8 +323,8 @@ class Executions:
     def _in_background(self, job: Job, command: str, stream: Stream) -> None:
         is_stopped = False
         try:
-            with self._noted(job, stream) as mine:
-                is_stopped = self._streamed(mine, command, stream).execution.status == "cancelled"
+            with self._note_job(job, stream) as mine:
+                is_stopped = self._run_streamed(mine, command, stream).execution.status == "cancelled"
         except OwlError as error:
             LOG.warning("a command was not run: %s", error, extra={"run": job.run})
         try:
@@ -334,9 +334,9 @@ class Executions:
         except OwlError as error:
             LOG.warning("thread %s does not go on: %s", job.run, error)
 
-    def _apply(self, caller: Caller, waiting: Waiting, attributes: Any) -> None:
+    def _apply_edit(self, caller: Caller, waiting: Waiting, attributes: Any) -> None:
         """Change the file as it was proposed; what came of it stands in the proposal's entry."""
-        job = self._job(caller, waiting.action, 0, "files")
+        job = self._build_job(caller, waiting.action, 0, "files")
         try:
             given = dict(attributes.get("given") or {})
             done = self._bench.touch(job, FILES[waiting.action], str(attributes.get("path")), **given)
@@ -364,22 +364,22 @@ class _Pour:
         self._held[number] += data
         if monotonic_s() >= self._due_s and not self._is_over:
             began_s = monotonic_s()
-            self._write(is_last=False)
+            self._write_held(is_last=False)
             took_s = monotonic_s() - began_s
             self._due_s = monotonic_s() + max(WRITE_S, REST * took_s)
 
     def finish(self, ended: Ended) -> None:
         """Write what is left, and how it ended; nothing when somebody ended it before."""
-        self._write(is_last=True)
+        self._write_held(is_last=True)
         with suppress(Conflict, NotFound):
             self._streams.end(self._stream.run, self._stream.output, ended)
 
-    def _write(self, *, is_last: bool) -> None:
+    def _write_held(self, *, is_last: bool) -> None:
         for number, held in self._held.items():
-            whole = len(held) if is_last else _whole(held)
+            whole = len(held) if is_last else _count_whole(held)
             if not whole or self._is_over:
                 continue
-            text = _readable(bytes(held[:whole]))
+            text = _decode_text(bytes(held[:whole]))
             del held[:whole]
             try:
                 self._streams.append(self._stream.run, self._stream.channels[number], text)
@@ -388,12 +388,12 @@ class _Pour:
                 self._stop()
 
 
-def _readable(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     """What was said as text that can be stored and sent anywhere."""
     return data.decode("utf-8", "replace").replace("\0", "\\0")
 
 
-def _whole(data: bytearray) -> int:
+def _count_whole(data: bytearray) -> int:
     """How many bytes make whole characters."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
@@ -405,7 +405,7 @@ def _whole(data: bytearray) -> int:
     return len(data)
 
 
-def _nothing() -> None:
+def _stop_nothing() -> None:
     """Nobody can be stopped."""
 
 

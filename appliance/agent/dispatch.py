@@ -90,14 +90,14 @@ class Effects:
 
     def earlier(self, call: ToolCall) -> Outcome | None:
         """The result that an effect had already, which counts as one repeat more."""
-        found = self.done.get(_key(call))
+        found = self.done.get(_call_key(call))
         self.repeats += found is not None
         return found
 
     def keep(self, call: ToolCall, outcome: Outcome) -> None:
         """An effect was tried; only one that came about is kept."""
         if not outcome.is_error and outcome.status != 202:
-            self.done[_key(call)] = outcome
+            self.done[_call_key(call)] = outcome
 
 
 class Scene(Struct, frozen=True):
@@ -133,7 +133,7 @@ class Dispatch:
 
     def run(self, scene: Scene, calls: Sequence[ToolCall]) -> Generator[Event, None, Dispatched]:
         """Record every command, then run them; the events of both."""
-        recorded = self._record(scene, calls)
+        recorded = self._record_calls(scene, calls)
         for one in recorded:
             yield Event(
                 scene.run,
@@ -145,14 +145,14 @@ class Dispatch:
                 call_id=one.call.id,
                 correlation=scene.correlation,
             )
-        return (yield from self._results(scene, recorded))
+        return (yield from self._run_recorded(scene, recorded))
 
     def rest(self, scene: Scene, calls: Sequence[ToolCall]) -> Generator[Event, None, Dispatched]:
         """Run commands that were recorded earlier, when what they waited for was accepted."""
-        found = [self._checked(scene, call) for call in calls]
+        found = [self._check_call(scene, call) for call in calls]
         if self._is_logged(scene) and self._recorder is not None:
             found = [replace(one, log=self._recorder.recorded(scene.run, one.meant)) for one in found]
-        return (yield from self._results(scene, found))
+        return (yield from self._run_recorded(scene, found))
 
     def done(self, call: ToolCall, outcome: Outcome) -> Done:
         """A command with a result that was recorded earlier."""
@@ -176,14 +176,14 @@ class Dispatch:
 
     # -- recording ----------------------------------------------------------------------------------
 
-    def _record(self, scene: Scene, calls: Sequence[ToolCall]) -> list[Recorded]:
-        found = [self._hooks.filter(RECORDING, self._checked(scene, call), scene) for call in calls]
+    def _record_calls(self, scene: Scene, calls: Sequence[ToolCall]) -> list[Recorded]:
+        found = [self._hooks.filter(RECORDING, self._check_call(scene, call), scene) for call in calls]
         if self._is_logged(scene) and self._recorder is not None:
             paths = self._recorder.begin(scene.run, [one.meant for one in found])
             found = [replace(one, log=path) for one, path in zip(found, paths, strict=True)]
         return found
 
-    def _checked(self, scene: Scene, call: ToolCall) -> Recorded:
+    def _check_call(self, scene: Scene, call: ToolCall) -> Recorded:
         meant = self._tools.meant(call)
         if reason := answer_parser.refusal(meant):
             text = f"{meant.name} was not run: {reason}"
@@ -199,35 +199,35 @@ class Dispatch:
 
     # -- running ------------------------------------------------------------------------------------
 
-    def _results(self, scene: Scene, recorded: Sequence[Recorded]) -> Generator[Event, None, Dispatched]:
+    def _run_recorded(self, scene: Scene, recorded: Sequence[Recorded]) -> Generator[Event, None, Dispatched]:
         done: list[Done] = []
         waiting: tuple[Recorded, Outcome, tuple[str, ...]] | None = None  # an edit whose file the next command edits, too
-        for at, (one, (outcome, ms)) in enumerate(zip(recorded, self._timed(scene, recorded), strict=False)):
-            if waiting is not None and outcome.status == 202 and _refs(outcome) == waiting[2]:
+        for at, (one, (outcome, ms)) in enumerate(zip(recorded, self._time_calls(scene, recorded), strict=False)):
+            if waiting is not None and outcome.status == 202 and _refs_of(outcome) == waiting[2]:
                 joined = Outcome(200, "ok", f"{subject_of(one.meant)}: waits for a decision together with the next edit of it")
-                yield from self._told(scene, waiting[0], joined, 0, done)
+                yield from self._report_result(scene, waiting[0], joined, 0, done)
                 waiting = None
             if outcome.status == 202:
                 is_held = isinstance(outcome.data, dict) and bool(outcome.data.get("held"))  # a person's word is asked for
-                if (refs := _refs(outcome)) and scene.terms.approval == "auto" and not is_held and self._approve is not None:
+                if (refs := _refs_of(outcome)) and scene.terms.approval == "auto" and not is_held and self._approve is not None:
                     outcome = self._approve(scene.run, refs)
                 elif refs:
                     waiting = one, outcome, refs
                     if at + 1 < len(recorded) and _is_same_file(one.meant, recorded[at + 1].meant):
                         continue
                     break
-            yield from self._told(scene, one, outcome, ms, done)
+            yield from self._report_result(scene, one, outcome, ms, done)
             if waiting is not None and not outcome.is_error:
                 break
         if waiting is None:
             return Dispatched(tuple(done))
         one, outcome, refs = waiting
         self._hooks.tell(hook_points.PREPARE, scene.run, one.meant, refs)
-        yield _waits(scene, one, outcome, refs)
+        yield _waiting_event(scene, one, outcome, refs)
         self._hooks.tell(hook_points.PENDING, scene.run, refs)
         return Dispatched(tuple(done), refs)
 
-    def _told(self, scene: Scene, one: Recorded, outcome: Outcome, ms: int, done: list[Done]) -> Iterator[Event]:
+    def _report_result(self, scene: Scene, one: Recorded, outcome: Outcome, ms: int, done: list[Done]) -> Iterator[Event]:
         """A command has this result."""
         if one.log and self._recorder is not None:
             self._recorder.finish(scene.run, one.log, outcome)
@@ -247,7 +247,7 @@ class Dispatch:
             duration_ms=ms,
         )
 
-    def _timed(self, scene: Scene, recorded: Sequence[Recorded]) -> Iterator[tuple[Outcome, int]]:
+    def _time_calls(self, scene: Scene, recorded: Sequence[Recorded]) -> Iterator[tuple[Outcome, int]]:
         is_tags = scene.terms.layout == "entries"
         specs = [self._tools.spec(one.meant.name) for one in recorded]
         if len(recorded) > 1 and not is_tags and all(spec is not None and spec.is_read_only for spec in specs):
@@ -258,7 +258,7 @@ class Dispatch:
     def _side_by_side(self, scene: Scene, recorded: Sequence[Recorded]) -> Iterator[tuple[Outcome, int]]:
         context = [contextvars.copy_context() for _ in recorded]
         with ThreadPoolExecutor(min(8, len(recorded)), thread_name_prefix="calls") as pool:
-            yield from pool.map(lambda i: context[i].run(self._one, scene, recorded[i]), range(len(recorded)))
+            yield from pool.map(lambda i: context[i].run(self._run_one, scene, recorded[i]), range(len(recorded)))
 
     def _in_order(
         self, scene: Scene, recorded: Sequence[Recorded], specs: Sequence[ToolSpec | None]
@@ -277,18 +277,18 @@ class Dispatch:
             elif failed:
                 text = f"{name} was not run: a call before it failed"
                 yield Outcome(ABORTED, "aborted", text, "see that result first"), 0
-            elif (count := _beside(specs[at:])) > 1 and scene.terms.layout != "entries":
+            elif (count := _count_parallel(specs[at:])) > 1 and scene.terms.layout != "entries":
                 ahead = self._side_by_side(scene, recorded[at : at + count])
                 found = next(ahead)
                 yield found
                 failed = found[0].is_error
             else:
-                outcome, ms = self._one(scene, one)
+                outcome, ms = self._run_one(scene, one)
                 yield outcome, ms
                 failed = outcome.is_error
                 ended = name if spec is not None and spec.is_terminal and not failed else ""
 
-    def _one(self, scene: Scene, one: Recorded) -> tuple[Outcome, int]:
+    def _run_one(self, scene: Scene, one: Recorded) -> tuple[Outcome, int]:
         if scene.cancel.is_set():
             return Outcome(499, "cancelled", f"{one.meant.name} was not run: stopped"), 0
         if one.refusal is not None:
@@ -309,7 +309,7 @@ class Dispatch:
         return outcome, ms
 
 
-def _key(call: ToolCall) -> str:
+def _call_key(call: ToolCall) -> str:
     return f"{call.name} {json.dumps(call.arguments, sort_keys=True, ensure_ascii=False, default=str)}"
 
 
@@ -319,12 +319,12 @@ def claim(call: ToolCall) -> int:
     return given if given in (200, 204, 422) else 0
 
 
-def _beside(specs: Sequence[ToolSpec | None]) -> int:
+def _count_parallel(specs: Sequence[ToolSpec | None]) -> int:
     """How many of the next commands may run side by side."""
     return sum(1 for _ in takewhile(lambda spec: spec is not None and spec.is_beside, specs))
 
 
-def _refs(outcome: Outcome) -> tuple[str, ...]:
+def _refs_of(outcome: Outcome) -> tuple[str, ...]:
     found = outcome.data.get("proposals", ()) if isinstance(outcome.data, dict) else ()
     return tuple(str(ref) for ref in found)
 
@@ -336,7 +336,7 @@ def _is_same_file(one: ToolCall, other: ToolCall) -> bool:
     )
 
 
-def _waits(scene: Scene, one: Recorded, outcome: Outcome, refs: Sequence[str]) -> Event:
+def _waiting_event(scene: Scene, one: Recorded, outcome: Outcome, refs: Sequence[str]) -> Event:
     """The event that says that a command waits for somebody's decision."""
     given: dict[str, Any] = {"refs": list(refs), "action": one.meant.name, "subject": subject_of(one.meant)}
     given |= {"is_held": True} if isinstance(outcome.data, dict) and outcome.data.get("held") else {}

@@ -130,16 +130,16 @@ class Guide:
         prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
         text = asked(prompt.content).strip()
         own = text if prompt.own_chars is None else text[: max(0, prompt.own_chars)].strip()
-        before = [m for m in messages[: _place(messages, prompt)] if m.role in ("user", "assistant")]
+        before = [m for m in messages[: _place_of(messages, prompt)] if m.role in ("user", "assistant")]
         scene = Scene(tier, text, before, extra)
         if own != text:
-            return self._chat(scene, is_text=True)
+            return self._build_chat(scene, is_text=True)
         intent = self._router.cue(text)
         if intent is not None and (make := MAKERS.get(intent.name)) is not None:
             return make(self, scene, intent)
         if len(text) > LONG_TEXT:
-            return self._chat(scene, is_text=True)
-        return self._answer(scene)
+            return self._build_chat(scene, is_text=True)
+        return self._plan_answer(scene)
 
     def no_answer(self, messages: Sequence[Message]) -> str:
         """What is said when the model said nothing that can be shown."""
@@ -148,7 +148,7 @@ class Guide:
 
     # -- words ------------------------------------------------------------------------------------
 
-    def _chat(self, scene: "Scene", *, is_text: bool = False, shots: Sequence[str] = ()) -> Chat:
+    def _build_chat(self, scene: "Scene", *, is_text: bool = False, shots: Sequence[str] = ()) -> Chat:
         """The model is asked; `shots` are requests and answers that show it the form of the answer."""
         sampling = SAMPLING[scene.tier]
         shown = tuple(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(shots))
@@ -164,7 +164,7 @@ class Guide:
             sampling.repeat_penalty,
         )
 
-    def _answer(self, scene: "Scene") -> Plan:
+    def _plan_answer(self, scene: "Scene") -> Plan:
         """A message that asks for nothing in so many words: answered from notes, or talk."""
         language = self._router.languages.detect(scene.text)[0]
         words = words_in(scene.text)
@@ -172,10 +172,10 @@ class Guide:
         is_short = len(words) <= 4 and not scene.text.endswith(("!", "."))
         kind = self._router.kind(scene.text, language)
         if not is_question and (kind == "talk" or not is_short):
-            return self._chat(scene)
+            return self._build_chat(scene)
         is_own = bool(set(words) & language.words["own"])
         is_definition = bool(DEFINITION.match(scene.text)) and not DEFINITE.search(scene.text)
-        follows = self._follows(scene, words, language)
+        follows = self._is_followup(scene, words, language)
         subjects = scene.subjects if follows else ()
         found = self._finder.look(
             scene.text,
@@ -187,32 +187,32 @@ class Guide:
         kind = "notes" if is_own and kind != "talk" else kind
         shots = language.shots.get("question", ()) if scene.tier == "tiny" and is_question and kind != "talk" else ()
         if is_definition and not is_own:
-            return self._chat(scene, shots=shots)
+            return self._build_chat(scene, shots=shots)
         if found.best and found.score >= LEAST[kind] and found.best[0].nearness >= NEAR[kind]:
-            return self._quote(scene, found, language)
+            return self._quote_best(scene, found, language)
         if subjects and found.best and found.best[0].ref in subjects and found.score >= LEAST["notes"]:
-            return self._quote(scene, found, language)
+            return self._quote_best(scene, found, language)
         if is_question and (kind == "notes" or (kind != "world" and found.score > 0 and (is_own or self._is_about_known(found)))):
-            return self._nothing(found, language)
-        return self._chat(scene, shots=shots)
+            return self._say_nothing(found, language)
+        return self._build_chat(scene, shots=shots)
 
     def _is_about_known(self, found: Evidence) -> bool:
         """Whether a question names somebody or something that the notes know, but asks what they do not say."""
         return bool(found.best) and found.best[0].coverage >= 0.4
 
     @staticmethod
-    def _follows(scene: "Scene", words: Sequence[str], language: Language) -> bool:
+    def _is_followup(scene: "Scene", words: Sequence[str], language: Language) -> bool:
         return bool(scene.subjects or scene.last_question) and (
             len(words) <= SHORT_QUESTION or bool(set(words[:4]) & language.words["again"])
         )
 
     @staticmethod
-    def _nothing(found: Evidence, language: Language) -> Say:
+    def _say_nothing(found: Evidence, language: Language) -> Say:
         if not found.words:
             return Say(language.say("nothing_plain"))
         return Say(language.say("nothing", words=", ".join(found.words[:6])))
 
-    def _quote(self, scene: "Scene", found: Evidence, language: Language) -> Plan:
+    def _quote_best(self, scene: "Scene", found: Evidence, language: Language) -> Plan:
         """The best sentence with its source; a small model may put it into words, as long as it adds nothing."""
         best = found.best[0]
         if not best.ref:
@@ -233,42 +233,42 @@ class Guide:
 
     # -- lists and the time -----------------------------------------------------------------------
 
-    def _time(self, scene: "Scene", intent: Intent) -> Plan:
+    def _say_time(self, scene: "Scene", intent: Intent) -> Plan:
         return Say(intent.language.say("time", time=self._now().strftime("%H:%M")))
 
-    def _date(self, scene: "Scene", intent: Intent) -> Plan:
+    def _say_date(self, scene: "Scene", intent: Intent) -> Plan:
         now, phrases = self._now(), intent.language.phrases
         weekday, month = phrases["weekdays"].split()[now.weekday()], phrases["months"].split()[now.month - 1]
         return Say(intent.language.say("date", weekday=weekday, day=str(now.day), month=month, year=str(now.year)))
 
-    def _sum(self, scene: "Scene", intent: Intent) -> Plan:
+    def _say_sum(self, scene: "Scene", intent: Intent) -> Plan:
         said = intent.parts["sum"]
         return Say(intent.language.say("sum", sum=said, result=arithmetic.result(said, intent.language.signs)))
 
-    def _help(self, scene: "Scene", intent: Intent) -> Plan:
+    def _say_help(self, scene: "Scene", intent: Intent) -> Plan:
         return Say(intent.language.say("help"))
 
-    def _tasks(self, scene: "Scene", intent: Intent) -> Plan:
+    def _list_tasks(self, scene: "Scene", intent: Intent) -> Plan:
         def told(outcome: Outcome) -> Plan:
             empty = not (outcome.data or {}).get("tasks") and not outcome.is_error
             return Say(intent.language.say("no_tasks")) if empty else answer_of(outcome, intent)
 
         return Do(tool_call("list_tasks", status="open", limit=MOST_LISTED), told)
 
-    def _reminders(self, scene: "Scene", intent: Intent) -> Plan:
+    def _list_reminders(self, scene: "Scene", intent: Intent) -> Plan:
         return Do(
             tool_call("list_schedules", status="active", soonest=True, limit=MOST_LISTED),
             lambda outcome: answer_of(outcome, intent),
         )
 
-    def _memories(self, scene: "Scene", intent: Intent) -> Plan:
-        known = self._kept()
+    def _list_memories(self, scene: "Scene", intent: Intent) -> Plan:
+        known = self._stored_memories()
         if not known:
             return Say(intent.language.say("no_memories"))
         lines = [f"- {' '.join(text.split())}" for _, text in known[-MOST_LISTED:]]
         return Say("\n".join([intent.language.say("memories"), *lines]))
 
-    def _kept(self) -> list[tuple[str, str]]:
+    def _stored_memories(self) -> list[tuple[str, str]]:
         """What the person asked to be remembered, oldest first: references and texts."""
         lines = self._entries.listing(MEMORIES, limit=500)
         found = [entry for line in lines if (entry := self._entries.find(line.ref)) is not None and entry.body.strip()]
@@ -276,18 +276,18 @@ class Guide:
 
     # -- effects ----------------------------------------------------------------------------------
 
-    def _remember(self, scene: "Scene", intent: Intent) -> Plan:
+    def _remember_fact(self, scene: "Scene", intent: Intent) -> Plan:
         text = intent.parts.get("fact") or intent.parts["clause"]
         return Do(tool_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: answer_of(outcome, intent))
 
-    def _task(self, scene: "Scene", intent: Intent) -> Plan:
+    def _add_task(self, scene: "Scene", intent: Intent) -> Plan:
         text, level = intent.parts["task"], intent.language.level(intent.parts.get("level", ""))
         if (found := URGENCY.search(text)) and (said := intent.language.level(found["level"])):
             text, level = text[: found.start()], said
         arguments = task_arguments(text) | ({"priority": level} if level else {})
         return Do(ToolCall(new_id(), "create_task", arguments), lambda outcome: answer_of(outcome, intent))
 
-    def _remind(self, scene: "Scene", intent: Intent) -> Plan:
+    def _set_reminder(self, scene: "Scene", intent: Intent) -> Plan:
         parts = intent.parts
         if intent.language.name != self._router.languages.english.name:
             return self._remind_abroad(intent)
@@ -301,7 +301,7 @@ class Guide:
 
         def told(outcome: Outcome) -> Plan:
             if outcome.status == WITHOUT_TIME and "no time" in outcome.message:
-                return Say(intent.language.say("when", text=_subject(subject)))
+                return Say(intent.language.say("when", text=_trim_subject(subject)))
             return answer_of(outcome, intent)
 
         return Do(tool_call("remind", text=said.rstrip(" .!?")), told)
@@ -325,13 +325,13 @@ class Guide:
         call = tool_call("create_schedule", name=query[:60], frequency=times, description=query, action="message")
         return Do(call, lambda outcome: answer_of(outcome, intent))
 
-    def _done(self, scene: "Scene", intent: Intent) -> Plan:
+    def _finish_task(self, scene: "Scene", intent: Intent) -> Plan:
         return self._with_task(intent, lambda task: tool_call("finish_task", id=task["id"]))
 
     def _drop_task(self, scene: "Scene", intent: Intent) -> Plan:
         return self._with_task(intent, lambda task: tool_call("delete_task", id=task["id"]))
 
-    def _priority(self, scene: "Scene", intent: Intent) -> Plan:
+    def _set_priority(self, scene: "Scene", intent: Intent) -> Plan:
         level = intent.language.level(intent.parts["level"])
         return self._with_task(intent, lambda task: tool_call("update_task", id=task["id"], priority=level))
 
@@ -343,7 +343,7 @@ class Guide:
             if outcome.is_error:
                 return answer_of(outcome, intent)
             known = [(one["name"], one) for one in (outcome.data or {}).get("tasks", ())]
-            found = self._meant(what, known, number="id")
+            found = self._find_meant(what, known, number="id")
             if not found:
                 return Say(intent.language.say("no_task", text=what))
             if len(found) > 1:
@@ -353,14 +353,14 @@ class Guide:
 
         return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
 
-    def _cancel(self, scene: "Scene", intent: Intent) -> Plan:
+    def _cancel_reminder(self, scene: "Scene", intent: Intent) -> Plan:
         what = intent.parts.get("what", "")
 
         def chosen(outcome: Outcome) -> Plan:
             if outcome.is_error:
                 return answer_of(outcome, intent)
             known = [(f"{one['name']} {one['text']} {one['words']}", one) for one in (outcome.data or {}).get("schedules", ())]
-            found = self._meant(what, known) if what else [one for _, one in known]
+            found = self._find_meant(what, known) if what else [one for _, one in known]
             if not found:
                 return Say(intent.language.say("no_reminder", text=what or "…"))
             if len(found) > 1:
@@ -370,9 +370,9 @@ class Guide:
 
         return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
 
-    def _forget(self, scene: "Scene", intent: Intent) -> Plan:
+    def _forget_memory(self, scene: "Scene", intent: Intent) -> Plan:
         what = intent.parts["what"]
-        found = self._meant(what, [(text, (ref, text)) for ref, text in self._kept()])
+        found = self._find_meant(what, [(text, (ref, text)) for ref, text in self._stored_memories()])
         if not found:
             return Say(intent.language.say("no_memory", text=what))
         if len(found) > 1:
@@ -384,7 +384,7 @@ class Guide:
 
         return Do(tool_call("context_delete", path=display(ref)), told)
 
-    def _meant(self, what: str, known: Sequence[tuple[str, Any]], number: str = "") -> list[Any]:
+    def _find_meant(self, what: str, known: Sequence[tuple[str, Any]], number: str = "") -> list[Any]:
         """Those of the known things that hold most of the words that name one; several when nothing tells them apart."""
         if number and (found := re.fullmatch(r"(?:no\.?|nr\.?|number|#)?\s*(\d{1,9})", what.strip(), re.IGNORECASE)):
             return [one for _, one in known if one[number] == int(found[1])]
@@ -398,75 +398,75 @@ class Guide:
         most = max((count for count, _ in counts), default=0)
         return [one for count, one in counts if count == most] if most and most >= len(words) / 2 else []
 
-    def _note(self, scene: "Scene", intent: Intent) -> Plan:
+    def _write_note(self, scene: "Scene", intent: Intent) -> Plan:
         body, title = intent.parts["body"], intent.parts.get("title", "")
         return Do(tool_call("write_note", text=body, title=title), lambda outcome: answer_of(outcome, intent))
 
     # -- notes ------------------------------------------------------------------------------------
 
-    def _search(self, scene: "Scene", intent: Intent) -> Plan:
-        return self._about(scene, intent)
+    def _search_notes(self, scene: "Scene", intent: Intent) -> Plan:
+        return self._describe_subject(scene, intent)
 
-    def _about(self, scene: "Scene", intent: Intent) -> Plan:
+    def _describe_subject(self, scene: "Scene", intent: Intent) -> Plan:
         """What the notes say about something: the sentences that name it, by note."""
         query, language = intent.parts["query"], intent.language
         found = self._finder.look(query)
         held = [one for one in found.best if one.coverage >= 0.5 or one.nearness >= 0.5]
         if not held:
             if intent.name == "about" and self._router.kind(scene.text, language) == "world":
-                return self._chat(scene)
-            return self._nothing(found, language)
+                return self._build_chat(scene)
+            return self._say_nothing(found, language)
         return Say("\n".join([language.say("found"), *(f"- {closed(one.quoted)} [{one.ref}]" for one in held[:5])]))
 
-    def _text(self, scene: "Scene", intent: Intent) -> Plan:
-        return self._chat(scene, is_text=True)
+    def _write_text(self, scene: "Scene", intent: Intent) -> Plan:
+        return self._build_chat(scene, is_text=True)
 
-    def _rewritten(self, scene: "Scene", intent: Intent) -> Plan:
+    def _rewrite_text(self, scene: "Scene", intent: Intent) -> Plan:
         """A text in other words, asked for in the one form that the examples show."""
         text = intent.language.say(intent.name, text=closed(intent.parts["text"]))
-        return self._chat(replace(scene, text=text), is_text=True, shots=intent.language.shots.get(intent.name, ()))
+        return self._build_chat(replace(scene, text=text), is_text=True, shots=intent.language.shots.get(intent.name, ()))
 
-    def _summary(self, scene: "Scene", intent: Intent) -> Plan:
+    def _summarize_text(self, scene: "Scene", intent: Intent) -> Plan:
         """The sentence of a text that says most of it; a small model's own, when that adds nothing to the text."""
         text = intent.parts["text"]
         chosen = self._finder.central(text)
         if not chosen or len(sentences.split(text)) < 2:
-            return self._chat(scene, is_text=True)
+            return self._build_chat(scene, is_text=True)
         if scene.tier == "tiny":
             return Say(chosen)
         asked_for = intent.language.say("summary", text=text)
-        chat = replace(self._chat(replace(scene, text=asked_for), is_text=True), max_tokens=90, is_silent=True)
+        chat = replace(self._build_chat(replace(scene, text=asked_for), is_text=True), max_tokens=90, is_silent=True)
         return Grounded(chat, "", (text,), "", chosen)
 
 
 Maker = Callable[[Guide, "Scene", Intent], Plan]
 MAKERS: Mapping[str, Maker] = {
-    "time": Guide._time,
-    "date": Guide._date,
-    "help": Guide._help,
-    "sum": Guide._sum,
-    "tasks": Guide._tasks,
-    "reminders": Guide._reminders,
-    "memories": Guide._memories,
-    "remember": Guide._remember,
-    "task": Guide._task,
-    "remind": Guide._remind,
-    "remind_late": Guide._remind,
-    "alarm": Guide._remind,
+    "time": Guide._say_time,
+    "date": Guide._say_date,
+    "help": Guide._say_help,
+    "sum": Guide._say_sum,
+    "tasks": Guide._list_tasks,
+    "reminders": Guide._list_reminders,
+    "memories": Guide._list_memories,
+    "remember": Guide._remember_fact,
+    "task": Guide._add_task,
+    "remind": Guide._set_reminder,
+    "remind_late": Guide._set_reminder,
+    "alarm": Guide._set_reminder,
     "recurring": Guide._recurring,
-    "remember_to": Guide._remind,
-    "done": Guide._done,
+    "remember_to": Guide._set_reminder,
+    "done": Guide._finish_task,
     "drop_task": Guide._drop_task,
-    "priority": Guide._priority,
-    "cancel": Guide._cancel,
-    "forget": Guide._forget,
-    "note": Guide._note,
-    "search": Guide._search,
-    "about": Guide._about,
-    "text": Guide._text,
-    "polite": Guide._rewritten,
-    "spelling": Guide._rewritten,
-    "summary": Guide._summary,
+    "priority": Guide._set_priority,
+    "cancel": Guide._cancel_reminder,
+    "forget": Guide._forget_memory,
+    "note": Guide._write_note,
+    "search": Guide._search_notes,
+    "about": Guide._describe_subject,
+    "text": Guide._write_text,
+    "polite": Guide._rewrite_text,
+    "spelling": Guide._rewrite_text,
+    "summary": Guide._summarize_text,
 }
 
 
@@ -517,9 +517,9 @@ def closed(text: str) -> str:
     return text if text.endswith((".", "!", "?", "…", ":")) else f"{text}."
 
 
-def _subject(text: str) -> str:
+def _trim_subject(text: str) -> str:
     return re.sub(r"^(?:to|of|about|that)\s+", "", text.rstrip(" .!?"), flags=re.IGNORECASE)
 
 
-def _place(messages: Sequence[Message], prompt: Message) -> int:
+def _place_of(messages: Sequence[Message], prompt: Message) -> int:
     return next((n for n in range(len(messages) - 1, -1, -1) if messages[n] is prompt), len(messages))

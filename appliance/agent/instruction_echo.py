@@ -51,11 +51,11 @@ class InstructionEcho:
         for found in WORD.finditer(self._text, self._read):
             if found.end() == len(self._text):
                 break  # it may go on
-            if self._take(found) >= MOST:
+            if self._extend_run(found) >= MOST:
                 self.is_over = True
                 return self._pass_on(self._starts[-MOST])
         rest = WORD.search(self._text, self._read)
-        if not self.said.strip() and (begun := self._begun(rest)):
+        if not self.said.strip() and (begun := self._count_begun(rest)):
             return self._pass_on(self._starts[-begun] if self._starts else rest.start() if rest is not None else 0)
         run = max(self._runs.values(), default=0)
         return self._pass_on(self._starts[-run] if run >= FEW else len(self._text))
@@ -64,13 +64,13 @@ class InstructionEcho:
         """What was held back and is no echo."""
         return "" if self.is_over else self._pass_on(len(self._text))
 
-    def _begun(self, rest: "re.Match[str] | None") -> int:
+    def _count_begun(self, rest: "re.Match[str] | None") -> int:
         """How many words an answer has that begins as a sentence of the instructions does."""
         found = max((run for place, run in self._runs.items() if place - run + 1 in self._firsts), default=0)
         word = rest[0].lower() if rest is not None and not self._starts else ""
         return found or int(bool(word) and any(one.startswith(word) for one in self._first_words))
 
-    def _take(self, found: "re.Match[str]") -> int:
+    def _extend_run(self, found: "re.Match[str]") -> int:
         """How many words of the instructions in a row the text has up to this one."""
         word = found[0].lower()
         self._runs = {place: self._runs.get(place - 1, 0) + 1 for place in self._places.get(word, ())}

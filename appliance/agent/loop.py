@@ -125,24 +125,24 @@ class Loops:
         role it is that of its run. `tools` are used instead of everybody's, this time.
         """
         with visibility.showing(self._runs.context_of(loop.run)):
-            return self._answer(loop, cancel, role, tools)
+            return self._run_loop(loop, cancel, role, tools)
 
-    def _answer(self, loop: Loop, cancel: CancelToken, role: Role | None, tools: Tools | None) -> LoopEnded:
+    def _run_loop(self, loop: Loop, cancel: CancelToken, role: Role | None, tools: Tools | None) -> LoopEnded:
         self._passed(Step.LOOP_STARTED)
         is_child = role is not None and role.is_child
         if not is_child:
             self._status.show(loop.session, "thinking")
-        self._begun(loop)
+        self._tell_begun(loop)
         draft = Draft(self._runs, loop.id)
         end = LoopEnded(FAILED, "failed", "the agent ended without a verdict")
         try:
             role = role or (CHAT if self._roles is None else self._roles.of(self._runs.get(loop.run).role))
-            work = replace(self._work(loop, role), tools=tools)
+            work = replace(self._build_work(loop, role), tools=tools)
             routes = self._agent.plan(work.settings.model or role.pool)
             turn = self._runs.last_turn(loop.id)
             person = self._runs.person(loop.session)
             for step in self._agent.loop(loop.run, routes, cancel, person, session=loop.session, role=role, work=work):
-                turn, ended = self._commit(loop, step, turn, draft)
+                turn, ended = self._commit_step(loop, step, turn, draft)
                 end = ended or end
         except OwlError as error:
             end = LoopEnded(FAILED, error.outcome, str(error))
@@ -154,20 +154,20 @@ class Loops:
             self.settle(loop.session, partial(self.finish, loop, draft.text, end))
             if not is_child:
                 self._status.show(loop.session, "idle")
-            self._over(loop, end)
+            self._tell_over(loop, end)
         return end
 
-    def _begun(self, loop: Loop) -> None:
+    def _tell_begun(self, loop: Loop) -> None:
         """Tell plugins that a loop begins."""
         self._agent.hooks.tell(hook_points.LOOP_STARTED, loop)
         self._agent.hooks.tell(hook_points.ASK_STARTED if loop.mode == "ask" else hook_points.ACT_STARTED, loop.run)
 
-    def _over(self, loop: Loop, end: LoopEnded) -> None:
+    def _tell_over(self, loop: Loop, end: LoopEnded) -> None:
         """Tell plugins that it has ended, or waits."""
         self._agent.hooks.tell(hook_points.ASK_COMPLETED if loop.mode == "ask" else hook_points.ACT_COMPLETED, loop.run, end)
         self._agent.hooks.tell(hook_points.LOOP_COMPLETED, loop, end)
 
-    def _work(self, loop: Loop, role: Role) -> Work:
+    def _build_work(self, loop: Loop, role: Role) -> Work:
         """Where a loop stands, and on what terms: they are fixed with its mode and what its run is set to now."""
         run = self._runs.get(loop.run)
         run = replace(run, settings=self._agent.hooks.filter(hook_points.RUN_CONFIG, run.settings, run))
@@ -177,9 +177,9 @@ class Loops:
         tools = role.unkept if run.settings.layout == "entries" else role.tools
         terms = replace(terms, tools=tools, sandbox=role.sandbox, is_child=role.is_child)
         turn, turns = self._runs.moment(loop.run)[1], self._runs.turns_of(loop.id)
-        return Work(terms, run.settings, loop.seq, turn, turns, LoopTurns(self, loop.run, terms), deeds=self._deeds(loop))
+        return Work(terms, run.settings, loop.seq, turn, turns, LoopTurns(self, loop.run, terms), deeds=self._deeds_of(loop))
 
-    def _deeds(self, loop: Loop) -> tuple[tuple[ToolCall, Outcome], ...]:
+    def _deeds_of(self, loop: Loop) -> tuple[tuple[ToolCall, Outcome], ...]:
         """What the calls came to of the turn in which a loop that is gone on with was put down."""
         if (turn := self._runs.last_turn(loop.id)) is None:
             return ()
@@ -260,7 +260,7 @@ class Loops:
         for session in list(self._owed):
             self.pay(session)
 
-    def _commit(self, loop: Loop, step: AgentStep, turn: int | None, draft: "Draft") -> tuple[int | None, LoopEnded | None]:
+    def _commit_step(self, loop: Loop, step: AgentStep, turn: int | None, draft: "Draft") -> tuple[int | None, LoopEnded | None]:
         if isinstance(step, LoopEnded):
             return turn, step
         if isinstance(step, TurnBegun):
@@ -293,7 +293,7 @@ class Loops:
                 raise
             # The person has the answer all the same (S-014); nothing is done on the strength of it.
             LOG.error("an answer is shown and kept for later: %s", error, extra={"session": loop.session})
-            self._owed.setdefault(loop.session, []).append(partial(self._keep, stored))
+            self._owed.setdefault(loop.session, []).append(partial(self._record_event, stored))
         if is_message:
             draft.clear()
         if step.kind in MOMENTS:
@@ -310,7 +310,7 @@ class Loops:
         if changed := self._runs.note_model(turn, loop.correlation):
             self.feed.put(loop.id, changed)
 
-    def _keep(self, event: Event) -> None:
+    def _record_event(self, event: Event) -> None:
         """Record what was shown already."""
         self._runs.append(event, durable=True)
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from appliance.records import Delta, Event, Inbound, LoopEnded, Terms
 from appliance.sessions.runs import Loop
 
-Shown = Delta | Event | LoopEnded  # what a listener of a loop is told
+Shown = Delta | Event | LoopEnded  # what a subscriber of a loop receives
 
 
 class MessageAccepted(Struct, frozen=True):

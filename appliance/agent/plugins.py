@@ -86,24 +86,24 @@ class Plugin:
         self.schemes.append(scheme)
 
     def on(self, name: str, handler: Handler, priority: int = PRIORITY) -> None:
-        """Be told of an event."""
-        self._add("event", name, handler, priority)
+        """Subscribe to an event."""
+        self._add_handler("event", name, handler, priority)
 
     def filter(self, name: str, handler: Handler, priority: int = PRIORITY) -> None:
         """Change a value: the handler gets it first, then what belongs to it, and returns what it shall be."""
-        self._add("filter", name, handler, priority)
+        self._add_handler("filter", name, handler, priority)
 
     def handler(self, name: str, handler: Handler, priority: int = PRIORITY) -> None:
         """Be one of a chain, the lowest priority first; one that returns False ends it."""
-        self._add("chain", name, handler, priority)
+        self._add_handler("chain", name, handler, priority)
 
     def visible(self, scheme: str, show: Show, priority: int = PRIORITY) -> None:
         """Say how entries of a scheme read where they are shown whole."""
-        self._add("filter", f"{hook_points.VISIBLE}{scheme}", show, priority)
+        self._add_handler("filter", f"{hook_points.VISIBLE}{scheme}", show, priority)
 
     def summarized(self, scheme: str, show: Show, priority: int = PRIORITY) -> None:
         """Say how entries of a scheme read in one line."""
-        self._add("filter", f"{hook_points.SUMMARIZED}{scheme}", show, priority)
+        self._add_handler("filter", f"{hook_points.SUMMARIZED}{scheme}", show, priority)
 
     @property
     def offers(self) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ class Plugin:
         tools = (f"tool {read_tool(function).mark.name}" for function, _ in self.tools)
         return (*tools, *(f"scheme {one.name}" for one in self.schemes), *dict.fromkeys(name for name, *_ in self.handlers))
 
-    def _add(self, kind: hook_points.Kind, name: str, handler: Handler, priority: int) -> None:
+    def _add_handler(self, kind: hook_points.Kind, name: str, handler: Handler, priority: int) -> None:
         if not hook_points.is_known(name):
             near = get_close_matches(name, [one.name for one in hook_points.MOMENTS], 1)
             raise BadInput(f"nothing happens under {name!r}", hint=f"{near[0]}?" if near else "docs/plugins.md lists the names")
@@ -132,9 +132,9 @@ class Plugins:
         self.failures: list[str] = []  # of handlers, the newest last
         self._owners: dict[int, str] = {}  # of handlers by their identity: they live as long as we do
         if keys.enabled:
-            ground.hooks.failed = self._failed
+            ground.hooks.failed = self._record_failure
         for name in dict.fromkeys(keys.enabled):
-            self.loaded.append(self._load(name))
+            self.loaded.append(self._load_plugin(name))
 
     @property
     def problems(self) -> list[str]:
@@ -149,22 +149,22 @@ class Plugins:
         """Have rows tell what changes, as far as somebody listens: nobody pays for what nobody hears."""
         hooks = self._ground.hooks
         if hooks.has(hook_points.ENTRY_CREATED) or hooks.has(hook_points.ENTRY_CHANGED):
-            entries.news = views.news = self._news
+            entries.news = views.news = self._tell_news
         if hooks.has(hook_points.RUN_CREATED):
             runs.created = lambda run: hooks.tell(hook_points.RUN_CREATED, run)
         if hooks.has(hook_points.RUN_STATE):
             runs.became = lambda run, status, outcome: hooks.tell(hook_points.RUN_STATE, run, status, outcome)
 
-    def _news(self, news: EntryNews) -> None:
+    def _tell_news(self, news: EntryNews) -> None:
         self._ground.hooks.tell(hook_points.ENTRY_CREATED if news.kind == "created" else hook_points.ENTRY_CHANGED, news)
 
     # -- loading ------------------------------------------------------------------------------------
 
-    def _load(self, name: str) -> Loaded:
+    def _load_plugin(self, name: str) -> Loaded:
         """One plugin; whatever it raises is contained by a hook of its own, and a thread of its own waits for what hangs."""
         where, problem, plugin = [""], ["it did not end"], Plugin(name, self._ground.services)
         trial = Hooks()
-        trial.failed = lambda _, handler, error: problem.__setitem__(0, _words(error))
+        trial.failed = lambda _, handler, error: problem.__setitem__(0, _describe_error(error))
 
         def ask() -> None:
             register, where[0] = find(self._ground.box, name)
@@ -172,7 +172,7 @@ class Plugins:
             problem[0] = ""
 
         trial.add("ask", ask)
-        trial.add("take", lambda: self._take(plugin))
+        trial.add("take", lambda: self._register_parts(plugin))
         asking = threading.Thread(target=trial.tell, args=("ask",), name=f"plugin-{name}", daemon=True)
         with redirect_stdout(sys.stderr):  # standard output is the command's own, maybe JSON
             asking.start()
@@ -187,7 +187,7 @@ class Plugins:
         LOG.info("plugin %s is loaded from %s", name, where[0])
         return Loaded(name, where[0], "loaded", plugin.offers)
 
-    def _take(self, plugin: Plugin) -> None:
+    def _register_parts(self, plugin: Plugin) -> None:
         """Everything that a plugin wants, or nothing: schemes first, which cannot be taken back but harm nobody."""
         for scheme in plugin.schemes:
             self._ground.schemes.register(scheme)
@@ -207,10 +207,10 @@ class Plugins:
             self._owners[id(handler)] = plugin.name
             self._ground.hooks.add(name, handler, priority)
 
-    def _failed(self, name: str, handler: Handler, error: BaseException) -> None:
+    def _record_failure(self, name: str, handler: Handler, error: BaseException) -> None:
         """A handler has raised: it is logged already, and told of in the status."""
         if owner := self._owners.get(id(handler), ""):
-            told = f"plugin {owner}: {name}: {_words(error)}"
+            told = f"plugin {owner}: {name}: {_describe_error(error)}"
             if told not in self.failures:
                 self.failures = [*self.failures, told][-MAX_PROBLEMS:]
 
@@ -219,9 +219,9 @@ def find(box: Path, name: str) -> tuple[Callable[[Plugin], object], str]:
     """The `register` of a plugin and where it is from; NotFound for none, BadInput for one that cannot be."""
     path = source(box, name)
     if path is None:
-        point = _installed(box, name)
-        return _register(point.load(), name), f"package {point.dist.name if point.dist else point.value}"
-    return _register(_imported(name, path), name), str(path.relative_to(box))
+        point = _find_installed(box, name)
+        return _find_register(point.load(), name), f"package {point.dist.name if point.dist else point.value}"
+    return _find_register(_import_module(name, path), name), str(path.relative_to(box))
 
 
 def check(box: Path, enabled: Sequence[str]) -> list[str]:
@@ -231,15 +231,15 @@ def check(box: Path, enabled: Sequence[str]) -> list[str]:
         try:
             path = source(box, name)
             if path is None:
-                _installed(box, name)
+                _find_installed(box, name)
             else:
                 compile(path.read_bytes(), str(path), "exec")
         except (OwlError, OSError, SyntaxError, ValueError) as error:
-            problems.append(f"{name}: {_words(error)}")
+            problems.append(f"{name}: {_describe_error(error)}")
     return problems
 
 
-def _installed(box: Path, name: str) -> "EntryPoint":
+def _find_installed(box: Path, name: str) -> "EntryPoint":
     from importlib import metadata  # slow to import, and seldom wanted
 
     for point in metadata.entry_points(group=GROUP):
@@ -262,7 +262,7 @@ def source(box: Path, name: str) -> Path | None:
     return None
 
 
-def _imported(name: str, path: Path) -> ModuleType:
+def _import_module(name: str, path: Path) -> ModuleType:
     """A plugin's module, read anew; its own modules are found beside it, and nothing is written there."""
     full = f"{PREFIX}{name}"
     for known in [one for one in sys.modules if one == full or one.startswith(f"{full}.")]:
@@ -280,7 +280,7 @@ def _imported(name: str, path: Path) -> ModuleType:
     return module
 
 
-def _register(found: Any, name: str) -> Callable[[Plugin], object]:
+def _find_register(found: Any, name: str) -> Callable[[Plugin], object]:
     """The function that a plugin begins with: what an entry point names, or `register` of its module."""
     register = getattr(found, "register", None) if isinstance(found, ModuleType) else found
     if not callable(register):
@@ -289,7 +289,7 @@ def _register(found: Any, name: str) -> Callable[[Plugin], object]:
     return made
 
 
-def _words(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"it ends the process: {error} (leave that to the core)"
     hint = getattr(error, "hint", "")

@@ -49,17 +49,17 @@ class ReleasedCalls:
 
     def accepted(self, waiting: Waiting, outcome: Outcome) -> None:
         """Something that waited was accepted: a call that was held begins."""
-        attributes = self._attributes(waiting.run, waiting.ref)
+        attributes = self._attributes_of(waiting.run, waiting.ref)
         call = cleared(attributes)
         if call is None:
             return
         entry = self._entries.get(waiting.ref, scope=f"run:{waiting.run}")
         if entry.body.strip():  # whoever accepted it has done it, and says what came of it
-            self._keep(waiting.run, waiting.ref, Outcome(200, "ok", entry.body))
+            self._store_outcome(waiting.run, waiting.ref, Outcome(200, "ok", entry.body))
             return
         token, key = CancelToken(), (waiting.run, waiting.ref)
         given = (waiting, call, str(attributes.get("role") or ""), token)
-        thread = threading.Thread(target=self._work, args=given, name="cleared", daemon=True)
+        thread = threading.Thread(target=self._run_released, args=given, name="cleared", daemon=True)
         with self._guard:
             self._running[key] = token
             self._threads = [one for one in self._threads if one.is_alive()] + [thread]
@@ -72,7 +72,7 @@ class ReleasedCalls:
 
     def result(self, run: str, ref: str) -> Outcome | None:
         """What came of a call that was let pass; None for what is none."""
-        attributes = self._attributes(run, ref)
+        attributes = self._attributes_of(run, ref)
         if cleared(attributes) is None:
             return None
         view = self._views.find(run, ref)
@@ -87,7 +87,7 @@ class ReleasedCalls:
 
     def remember(self, ref: str, run: str, lasts: str, by: str) -> Grant:
         """Let the same pass for a while without asking; BadInput for what is no held call."""
-        attributes = self._attributes(run, ref)
+        attributes = self._attributes_of(run, ref)
         if cleared(attributes) is None:
             raise BadInput(f"{ref} is no call that was held: nothing to remember", hint="approve it without --remember")
         person = self._runs.person(self._runs.get(run).session)
@@ -118,16 +118,16 @@ class ReleasedCalls:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _work(self, waiting: Waiting, call: ToolCall, role: str, token: CancelToken) -> None:
+    def _run_released(self, waiting: Waiting, call: ToolCall, role: str, token: CancelToken) -> None:
         try:
             run = self._runs.get(waiting.run)
             approved = {
-                str(name): str(value) for name, value in (self._attributes(run.id, waiting.ref).get(APPROVED) or {}).items()
+                str(name): str(value) for name, value in (self._attributes_of(run.id, waiting.ref).get(APPROVED) or {}).items()
             }
             terms = replace(terms_of("act", run.settings, role=role), approval="auto", approved=approved)
             call = replace(call, id=f"cleared-{new_id()}")
             outcome = self._toolbox.dispatch(call, run.id, token, run.session, terms=terms, is_cleared=True)
-            self._keep(run.id, waiting.ref, outcome)
+            self._store_outcome(run.id, waiting.ref, outcome)
         except OwlError as error:
             LOG.warning("what came of %s was not noted: %s", waiting.ref, error, extra={"run": waiting.run})
         finally:
@@ -138,15 +138,15 @@ class ReleasedCalls:
         except OwlError as error:
             LOG.warning("thread %s does not go on: %s", waiting.run, error)
 
-    def _keep(self, run: str, ref: str, outcome: Outcome) -> None:
+    def _store_outcome(self, run: str, ref: str, outcome: Outcome) -> None:
         """Note in a proposal's entry what came of its call."""
         names = ("status", "outcome", "message", "hint", "origin", "source")
         done = {name: getattr(outcome, name) for name in names}
-        attributes = {**self._attributes(run, ref), DONE: done, **(outcome.provenance or {})}
+        attributes = {**self._attributes_of(run, ref), DONE: done, **(outcome.provenance or {})}
         content = Content(body=outcome.message, attributes=attributes)
         self._entries.put(ref, content, scope=f"run:{run}")
 
-    def _attributes(self, run: str, ref: str) -> dict[str, Any]:
+    def _attributes_of(self, run: str, ref: str) -> dict[str, Any]:
         try:
             return dict(self._entries.get(ref, scope=f"run:{run}").attributes)
         except NotFound:

@@ -48,12 +48,12 @@ class Overflow:
     def keep(self, run: str, text: str, origin: str = "") -> str:
         """Keep a result, and where it came from when that is not us; the stub to show instead."""
         data = text.encode("utf-8", "replace")[:MAX_BLOB_BYTES]
-        loop, scope = self._loop(run), f"run:{run}"
+        loop, scope = self._current_loop(run), f"run:{run}"
         with self._store.write(durable=True):  # of no run: they are nothing that an undo should bring back
-            kept = self._kept(run)
+            kept = self._stored_results(run)
             name = f"lr_{max(kept, default=0) + 1}"
             for number in [number for number, of in kept.items() if of < loop]:
-                self._drop(run, number)
+                self._drop_result(run, number)
             content = Content(blob=data, mime="text/plain", attributes={"loop": loop, "origin": origin})
             self._entries.put(FOLDER + name, content, By(WRITER), scope=scope)
         size = len(data.decode("utf-8", "ignore"))
@@ -68,8 +68,8 @@ class Overflow:
         """A page of a kept result; NotFound for one that is not there any more."""
         if not NAME.fullmatch(name):
             raise BadInput(f"{name!r} is no id of a large result", hint="use the id that the shortened result names, such as lr_1")
-        loop = self._loop(run)
-        numbers = sorted(number for number, of in self._kept(run).items() if of >= loop)
+        loop = self._current_loop(run)
+        numbers = sorted(number for number, of in self._stored_results(run).items() if of >= loop)
         if int(name[3:]) not in numbers:
             known = ", ".join(f"lr_{n}" for n in numbers) or "none"
             raise NotFound(f"there is no large result {name}", hint=f"there are: {known}; call the tool again")
@@ -82,19 +82,19 @@ class Overflow:
 
     def clear(self, run: str) -> int:
         """Drop every kept result of a run; how many."""
-        numbers = self._kept(run)
+        numbers = self._stored_results(run)
         for number in numbers:
-            self._drop(run, number)
+            self._drop_result(run, number)
         return len(numbers)
 
-    def _kept(self, run: str) -> dict[int, int]:
+    def _stored_results(self, run: str) -> dict[int, int]:
         """The numbers of the kept results, with the loop of each."""
         found = self._entries.attributes(f"{FOLDER}lr_", scope=f"run:{run}")
         named = {NAME.fullmatch(path.removeprefix(FOLDER)): given for path, given in found.items()}
         return {int(name[1]): int(given.get("loop", 0)) for name, given in named.items() if name}
 
-    def _drop(self, run: str, number: int) -> None:
+    def _drop_result(self, run: str, number: int) -> None:
         self._entries.remove(f"{FOLDER}lr_{number}", By(WRITER), scope=f"run:{run}")
 
-    def _loop(self, run: str) -> int:
+    def _current_loop(self, run: str) -> int:
         return int(self._store.value(ENDED, (run,)) or 0)

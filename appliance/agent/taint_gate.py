@@ -1,4 +1,4 @@
-"""The gate at dispatch: a call of a marked run that acts on the world waits for a person, who is told because of whose text.
+"""The gate at dispatch: a call of a tainted run that acts on the world is held for approval, and the notification names the source.
 
 Asked by the toolbox about every call, and quick about those that reach nothing: a run without marks costs a row read, one
 more for the folder in which a command works. What is held becomes a proposal, whatever the run's terms; where nobody is
@@ -155,20 +155,20 @@ class Checkpoint:
     def before(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
         """The result of a call that is held; None for one that may be run."""
         try:
-            return self._before(toolbox, mark, call, caller)
+            return self._check_before(toolbox, mark, call, caller)
         except OwlError as error:  # what cannot be looked at is not run
             return Outcome(error.status, error.outcome, f"{call.name} was not run: {error.message}", error.hint)
 
-    def _before(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
-        self._origins.before(_sight(mark, caller), call)
+    def _check_before(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
+        self._origins.before(_sight_of(mark, caller), call)
         reach = mark.needs.reach
         if reach is None or caller.is_cleared:
             return None
         call = replace(call, arguments=taint.canonical(reach, call.arguments))
-        held = self._held(toolbox, reach, call, caller)
+        held = self._hold_call(toolbox, reach, call, caller)
         if held is None:
             return None
-        grant = self._grants.find(self._person(held.run), reach.kind, held.target, held.marks)
+        grant = self._grants.find(self._person_of(held.run), reach.kind, held.target, held.marks)
         if grant is not None:
             self._held_calls.note("call_granted", held, call, caller, grant=grant)
             return None
@@ -180,14 +180,14 @@ class Checkpoint:
         """What came of a call, with its origin."""
         try:
             server = _server_of(toolbox, str(call.arguments.get("name", ""))) if mark.name == HELP else ""
-            return self._origins.after(replace(_sight(mark, caller), server=server), call, outcome)
+            return self._origins.after(replace(_sight_of(mark, caller), server=server), call, outcome)
         except OwlError as error:
             LOG.error("what came of %s could not be marked: %s", call.name, error, extra={"run": caller.run})
             return outcome  # its event is marked by itself, or is not written either
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def _held(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller) -> Held | None:
+    def _hold_call(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller) -> Held | None:
         since = self._runs.marks.since(caller.run)
         if since is None:
             return None
@@ -195,21 +195,21 @@ class Checkpoint:
         if not marks:
             return None
         run = self._runs.any(caller.run)
-        target = self._target(reach, call, run)
+        target = self._target_of(reach, call, run)
         if not target:
             return None  # it reaches its own person only
         carried: tuple[str, ...] = ()
         if reach.kind in CARRYING:
             where = str(call.arguments.get(reach.target, "")) if reach.kind == "web" else target
-            known = self._known(toolbox, run, since, target)
+            known = self._collect_known(toolbox, run, since, target)
             count = self._servers.count(target.removeprefix("mcp:"))
-            known = replace(known, names=self._names(toolbox, call), tools=count)
+            known = replace(known, names=self._argument_names(toolbox, call), tools=count)
             carried = taint.carried(reach, where, call.arguments, known)
             if not carried:
                 return None
         return Held(run, reach, target, marks, carried)
 
-    def _target(self, reach: Reach, call: ToolCall, run: Run) -> str:
+    def _target_of(self, reach: Reach, call: ToolCall, run: Run) -> str:
         """Whom or what a call reaches, as a grant names it; "" for a message to its own person."""
         given = call.arguments.get(reach.target) if reach.target else None
         value = str(given or "").strip()
@@ -220,7 +220,7 @@ class Checkpoint:
                 is_mine = there is not None and here is not None and there.context == here.context
                 return "" if is_mine else f"session:{other}"
             person = value.removeprefix("person:")
-            return "" if person in ("", CORE, self._person(run)) else f"person:{person}"
+            return "" if person in ("", CORE, self._person_of(run)) else f"person:{person}"
         if reach.named:
             return reach.named
         if reach.kind == "web":
@@ -229,15 +229,15 @@ class Checkpoint:
             return value if value.startswith("mcp:") else f"mcp:{value}"
         return value or "*"
 
-    def _known(self, toolbox: Toolbox, run: Run, since: int, target: str) -> Known:
-        """What a call may carry: what the person said, and what strangers listed."""
+    def _collect_known(self, toolbox: Toolbox, run: Run, since: int, target: str) -> Known:
+        """What a call may carry: what the person said, and what untrusted text listed."""
         own: list[str] = []
         public: list[str] = []
         theirs: list[str] = []
         links: set[str] = set()
         followed = 0
         calls: dict[str, ToolCall] = {}
-        kinds, person = _kinds(toolbox), self._person(run)
+        kinds, person = _reach_kinds(toolbox), self._person_of(run)
         for event in self._runs.record.path(run.head, kinds=SPOKEN, limit=MAX_EVENTS):
             is_before = since > 0 and event.run == run.id and event.seq < since
             if event.kind == "message" and event.role == "user":
@@ -261,7 +261,7 @@ class Checkpoint:
                 theirs += [event.content] if origin == target else []
         return Known("\n".join(own), frozenset(links), "\n".join(public), "\n".join(theirs), followed)
 
-    def _names(self, toolbox: Toolbox, call: ToolCall) -> frozenset[str]:
+    def _argument_names(self, toolbox: Toolbox, call: ToolCall) -> frozenset[str]:
         """The arguments that a tool has; of a call that names a server's tool, those of that."""
         reach = _reach_of(toolbox, call.name)
         if reach is not None and reach.within:
@@ -270,7 +270,7 @@ class Checkpoint:
         known = spec.schema.get("properties") if spec is not None else None
         return frozenset(known) if isinstance(known, dict) else frozenset()
 
-    def _person(self, run: Run) -> str:
+    def _person_of(self, run: Run) -> str:
         return self._runs.person(run.session)
 
 
@@ -301,7 +301,7 @@ def cleared(attributes: Mapping[str, Any]) -> ToolCall | None:
     return ToolCall("", str(given.get("tool", "")), dict(given.get("arguments") or {}))
 
 
-def _sight(mark: ToolMark, caller: Caller) -> Sight:
+def _sight_of(mark: ToolMark, caller: Caller) -> Sight:
     profile = mark.needs.profile if mark.needs.network == "none" else "net"
     return Sight(mark.name, mark.group, profile, mark.is_read_only, caller.run, caller.session, caller.terms)
 
@@ -310,7 +310,7 @@ def _reach_of(toolbox: Toolbox, tool: str) -> Reach | None:
     return next((one.mark.needs.reach for one in toolbox.tools() if one.mark.name == tool), None)
 
 
-def _kinds(toolbox: Toolbox) -> dict[str, str]:
+def _reach_kinds(toolbox: Toolbox) -> dict[str, str]:
     """How tools reach out, those that do."""
     marks = (one.mark for one in toolbox.tools())
     return {mark.name: mark.needs.reach.kind for mark in marks if mark.needs.reach is not None}

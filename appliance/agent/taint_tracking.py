@@ -55,7 +55,7 @@ class Sight(Struct, frozen=True):
     server: str = ""  # the origin of the server's tool that help is asked about
 
 
-def _places(sight: Sight) -> tuple[str, ...]:
+def _places_of(sight: Sight) -> tuple[str, ...]:
     """The folders that a call may read or write: its conversation's, and the project's where its run may see that."""
     own = (f"place:{sight.session}",) if sight.session else ()
     return (*own, PLACE) if sight.terms.has_repo and sight.profile in COMMANDS else own
@@ -72,26 +72,29 @@ class Origins:
 
     def before(self, sight: Sight, call: ToolCall) -> None:
         """Mark the run with what a call names: what it copies, or takes into a task, is then marked by its writing."""
-        named = _named(call.arguments)
-        self.add(sight.run, [*self.of(named), *([] if sight.is_read_only else self._below(named))])
+        named = _named_refs(call.arguments)
+        self.add(sight.run, [*self.of(named), *([] if sight.is_read_only else self._marks_below(named))])
         if sight.profile == "exec":  # a command that names scripts of a skill runs what its author wrote
             said = str(call.arguments.get("command") or "")
             self.add(sight.run, self.of(f"{SKILL}{name}" for name in SCRIPT.findall(said)))
-        if sight.profile in SANDBOXED and (places := _places(sight)):
+        if sight.profile in SANDBOXED and (places := _places_of(sight)):
             self._marks.inherit(f"run:{sight.run}", *places)
 
     def after(self, sight: Sight, call: ToolCall, outcome: Outcome) -> Outcome:
-        """The outcome with its origin where it shows texts of strangers; folders and tasks that the run has changed are marked."""
+        """The outcome with its origin where it shows untrusted text; folders and tasks that the run has changed are marked."""
         if not sight.is_read_only:
             self._pass_on(sight, call, outcome)
         if is_origin(outcome.origin):  # at once: another tool may be about to keep what this one said
             self.add(sight.run, [Mark(outcome.origin, outcome.source)])
         if outcome.origin or sight.profile != "db":
             return outcome
-        named = _named(call.arguments) if sight.is_read_only else []
-        found = [*self.of([*named, *_refs(outcome.message), *_told(outcome.data)]), *self._counted(sight, call, outcome)]
-        found += self._below(named) if sight.tool == TREE else []
-        found += self._hinted(call, outcome.hint)
+        named = _named_refs(call.arguments) if sight.is_read_only else []
+        found = [
+            *self.of([*named, *_find_refs(outcome.message), *_reported_refs(outcome.data)]),
+            *self._marks_counted(sight, call, outcome),
+        ]
+        found += self._marks_below(named) if sight.tool == TREE else []
+        found += self._marks_hinted(call, outcome.hint)
         if sight.tool == HELP and sight.server:
             found.append(Mark(sight.server, str(call.arguments.get("name"))))
         if not found:
@@ -138,7 +141,7 @@ class Origins:
         found: list[Mark] = []
         asked: list[str] = []
         for ref in dict.fromkeys(refs):
-            path = _path(ref)
+            path = _stored_path(ref)
             if not path:
                 continue
             if path.startswith(SKILL):
@@ -153,22 +156,24 @@ class Origins:
                 found += marks
         return list(dict.fromkeys(found))
 
-    def _below(self, refs: Iterable[str]) -> list[Mark]:
+    def _marks_below(self, refs: Iterable[str]) -> list[Mark]:
         """The marks of all that lies in folders that these references mean."""
-        folders = {path.rstrip("/") + "/" for ref in refs if "/" in ref and (path := _path(ref))}
+        folders = {path.rstrip("/") + "/" for ref in refs if "/" in ref and (path := _stored_path(ref))}
         if not folders or not self._marks.has_entries():
             return []
         return [mark for folder in sorted(folders) for mark in self._marks.below(folder, PROJECT)]
 
-    def _hinted(self, call: ToolCall, hint: str) -> list[Mark]:
+    def _marks_hinted(self, call: ToolCall, hint: str) -> list[Mark]:
         """The marks of what an error says is near: names are somebody's words, too."""
         start = next((start for start in NEAR if hint.startswith(start)), "")
         if not start or not self._marks.has_entries():
             return []
         near = hint.removeprefix(start).split(", ")
-        found = [*self.of(near), *self._below(one for one in near if one.endswith("/"))]
+        found = [*self.of(near), *self._marks_below(one for one in near if one.endswith("/"))]
         if not all(REF.match(one) for one in near):  # a name with a comma in it: whatever lies above what was asked for
-            above = {path[: at + 1] for ref in _named(call.arguments) for path in (_path(ref),) for at in _slashes(path)}
+            above = {
+                path[: at + 1] for ref in _named_refs(call.arguments) for path in (_stored_path(ref),) for at in _find_slashes(path)
+            }
             found += [mark for folder in sorted(above) for mark in self._marks.below(folder, PROJECT)]
         return found
 
@@ -186,20 +191,20 @@ class Origins:
         mine = f"run:{sight.run}"
         if sight.profile in SANDBOXED:
             found = [mark for mark in self._marks.of(mine) if mark.origin not in INSIDE]
-            for place in _places(sight) if found else ():
+            for place in _places_of(sight) if found else ():
                 for mark in set(found) - set(self._marks.of(place)):
                     self._marks.add(place, mark.origin, mark.source)
         elif sight.group in SUBJECTS and not outcome.is_error:
-            for number in _numbers(outcome.data, call.arguments):
+            for number in _find_numbers(outcome.data, call.arguments):
                 self._marks.inherit(f"{SUBJECTS[sight.group]}:{number}", mine)
 
-    def _counted(self, sight: Sight, call: ToolCall, outcome: Outcome) -> Sequence[Mark]:
+    def _marks_counted(self, sight: Sight, call: ToolCall, outcome: Outcome) -> Sequence[Mark]:
         """The marks of tasks, threads and schedules that a result tells of by their numbers."""
         kind = SUBJECTS.get(sight.group)
         if kind is None:
             return ()
         told = UID.findall(outcome.message[:200_000]) if kind == "run" else []  # a list of threads has them in its lines
-        numbers = [number for number in dict.fromkeys((*_numbers(outcome.data, call.arguments), *told)) if number != sight.run]
+        numbers = [number for number in dict.fromkeys((*_find_numbers(outcome.data, call.arguments), *told)) if number != sight.run]
         subjects = [f"{kind}:{number}" for number in numbers]
         if kind == "schedule":  # what came of it is told with it
             subjects += [f"firing:{number}" for number in numbers]
@@ -208,9 +213,9 @@ class Origins:
         return self._marks.of(*(subject for subject in subjects if subject != f"run:{sight.run}"))
 
 
-def _named(arguments: Mapping[str, Any]) -> list[str]:
+def _named_refs(arguments: Mapping[str, Any]) -> list[str]:
     """What the arguments of a call may mean: references, uids, and paths beside the name of a drive."""
-    found = [text for leaf, _ in leaves(arguments) if isinstance(leaf, str) for text in (*_refs(leaf[:100_000]), leaf[:2048])]
+    found = [text for leaf, _ in leaves(arguments) if isinstance(leaf, str) for text in (*_find_refs(leaf[:100_000]), leaf[:2048])]
     for drive, path in (("drive", "path"), ("src_drive", "src_path")):
         if isinstance(name := arguments.get(drive), str) and name:
             found.append(f"{name}:/{str(arguments.get(path) or '').lstrip('/')}")
@@ -219,18 +224,18 @@ def _named(arguments: Mapping[str, Any]) -> list[str]:
 
 def is_elsewhere(arguments: Mapping[str, Any]) -> bool:
     """Whether all that the arguments of a call name lies where no model writes: pages that were added, documents."""
-    paths = [path for ref in _named(arguments) if (path := _path(ref)) and not UID.fullmatch(path)]
+    paths = [path for ref in _named_refs(arguments) if (path := _stored_path(ref)) and not UID.fullmatch(path)]
     found = [of_path(path) for path in paths]
     return bool(found) and all(mark is not None and mark.origin not in INSIDE for mark in found)
 
 
-def _slashes(path: str) -> list[int]:
+def _find_slashes(path: str) -> list[int]:
     """Where the folders of a stored path end, its scheme's first."""
     begin = path.find("://") + 2
     return [at for at, letter in enumerate(path) if letter == "/" and at >= begin > 1]
 
 
-def _refs(text: str) -> list[str]:
+def _find_refs(text: str) -> list[str]:
     """The references in a text, each as it stands and without what may follow it."""
     found: list[str] = []
     for match in REF.finditer(text):
@@ -241,13 +246,13 @@ def _refs(text: str) -> list[str]:
     return found
 
 
-def _told(data: Any) -> list[str]:
+def _reported_refs(data: Any) -> list[str]:
     """The references that a result tells programs: whole, whatever their names hold."""
     texts = (leaf for leaf, _ in leaves(data) if isinstance(leaf, str) and len(leaf) <= 2048 and ":/" in leaf)
     return [*itertools.islice(texts, MAX_REFS)]
 
 
-def _path(ref: str) -> str:
+def _stored_path(ref: str) -> str:
     """The stored path of what may be a reference, or a uid; "" for what is none, or a plain address of the web."""
     if UID.fullmatch(ref):
         return ref
@@ -258,7 +263,7 @@ def _path(ref: str) -> str:
     return "" if scheme_of(path) in (None, "http", "https") else path
 
 
-def _numbers(data: Any, arguments: Mapping[str, Any]) -> list[str]:
+def _find_numbers(data: Any, arguments: Mapping[str, Any]) -> list[str]:
     """The numbers of things that a result or a call tells of."""
     found: dict[str, None] = {}
 

@@ -51,7 +51,7 @@ class Titles:
         is_first = self._runs.moment(run)[0] == 1
         if self._cancel.is_set() or self._way() == "words" or found.kind != "chat" or not is_first or found.parent is not None:
             return False
-        self._thread.submit(self._work, found.id, found.title)
+        self._thread.submit(self._set_title, found.id, found.title)
         return True
 
     def close(self) -> None:
@@ -59,14 +59,14 @@ class Titles:
         self._cancel.set()
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _work(self, run: str, default: str) -> None:
+    def _set_title(self, run: str, default: str) -> None:
         try:
-            if title := self._title(run):
+            if title := self._ask_title(run):
                 self._runs.entitle(run, title, instead_of=default)
         except OwlError as error:
             LOG.info("a chat keeps its first words as its title: %s", error, extra={"run": run})
 
-    def _title(self, run: str) -> str:
+    def _ask_title(self, run: str) -> str:
         first = self._runs.events(run, roles=("user",), limit=1)
         routes = self._model.plan(POOL)
         route = routes[0]

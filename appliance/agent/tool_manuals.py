@@ -74,12 +74,12 @@ class Shelf:
 
     def of(self, name: str, group: str) -> Manual:
         """The manual of a tool; an empty one when nobody has written any."""
-        return self.added.get(name) or self._group(group).get(name, Manual())
+        return self.added.get(name) or self._read_group(group).get(name, Manual())
 
     def meant(self, name: str) -> str:
         """The tool that one of the four designs calls so; "" for none, or for several."""
         if self._aliases is None:
-            self._aliases = aliases({**self._all(), **self.added})
+            self._aliases = aliases({**self._all_manuals(), **self.added})
         return self._aliases.get(name, "")
 
     def add(self, name: str, manual: Manual) -> None:
@@ -87,10 +87,10 @@ class Shelf:
         self.added[name] = manual
         self._aliases = None
 
-    def _all(self) -> dict[str, Manual]:
-        return {name: manual for group in groups() for name, manual in self._group(group).items()}
+    def _all_manuals(self) -> dict[str, Manual]:
+        return {name: manual for group in groups() for name, manual in self._read_group(group).items()}
 
-    def _group(self, group: str) -> dict[str, Manual]:
+    def _read_group(self, group: str) -> dict[str, Manual]:
         if group not in self._groups:
             self._groups[group] = read(group)
         return self._groups[group]
@@ -120,10 +120,10 @@ def parse(name: str, table: object) -> Manual:
         raise ConfigError(f"the manual of {name} {wrong}", hint=f"it may have {', '.join(sorted(KEYS))}")
     try:
         return Manual(
-            _text(table.get("why", "")),
-            tuple(_text(one) for one in table.get("aliases", ())),
-            tuple(Example(_table(given), _text(why)) for given, why in table.get("examples", ())),
-            tuple(Line(_text(line), _text(why)) for line, why in table.get("rules", ())),
+            _require_text(table.get("why", "")),
+            tuple(_require_text(one) for one in table.get("aliases", ())),
+            tuple(Example(_require_table(given), _require_text(why)) for given, why in table.get("examples", ())),
+            tuple(Line(_require_text(line), _require_text(why)) for line, why in table.get("rules", ())),
         )
     except (TypeError, ValueError) as error:
         hint = "examples are [{arguments}, reason], rules [line, reason]"
@@ -161,13 +161,13 @@ def _is_ruling(text: str) -> bool:
     return any(word.strip(".,;:()") in MUST for word in text.lower().split())
 
 
-def _text(value: object) -> str:
+def _require_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
 
 
-def _table(value: object) -> dict[str, Any]:
+def _require_table(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is no table of arguments")
     return value

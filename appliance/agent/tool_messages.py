@@ -54,7 +54,7 @@ class Postbox:
 
         `run` is the thread it belongs to, `author` the run that wrote it when that is another one: it carries the marks of both.
         """
-        self._check(message)
+        self._check_message(message)
         mine = self._person(session) if session else ""
         person = mine if message.target == CORE else message.target.removeprefix("person:")
         if message.session:
@@ -64,7 +64,7 @@ class Postbox:
         target = f"person:{person}"
         request = Request("message", Who(mine, role=role), session, run, target=target if person != mine else CORE)
         self._gate.judge(request).require()
-        self._count(session or run)
+        self._count_sent(session or run)
         made = new_id()
         session, metadata = message.session or session, {"type": message.type}
         letter = Letter(f"message:{made}", person, message.content, session=session, run=run or None, metadata=metadata)
@@ -73,7 +73,7 @@ class Postbox:
         return Posted(made, message.target, message.type, person)
 
     @staticmethod
-    def _check(message: Message) -> None:
+    def _check_message(message: Message) -> None:
         size = len(message.content.encode("utf-8", "replace"))
         if not size or not message.content.strip():
             raise BadInput("the message is empty", hint="say something", outcome="invalid_arguments")
@@ -86,7 +86,7 @@ class Postbox:
         if not message.type.isprintable() or not 1 <= len(message.type) <= MAX_TYPE:
             raise BadInput(f"{message.type!r} is no type of message", hint=f"use {NOTIFICATION}", outcome="invalid_arguments")
 
-    def _count(self, session: str) -> None:
+    def _count_sent(self, session: str) -> None:
         now_s = monotonic_s()
         with self._guard:
             sent = self._sent.setdefault(session, deque())

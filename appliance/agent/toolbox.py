@@ -276,12 +276,12 @@ class Toolbox:
         if (role, only) not in self._specs:
             menu = [t for t in self._tools.values() if role in t.mark.menu and self._is_offered(t.mark, role, only)]
             if only is not None:
-                menu = self._shown(menu, role, only)
-            self._specs[role, only] = modes.menu(FREE, [self._told(t, role, only) for t in menu])
+                menu = self._select_shown(menu, role, only)
+            self._specs[role, only] = modes.menu(FREE, [self._menu_spec(t, role, only) for t in menu])
         specs = self._specs[role, only]
         return tuple(map(self._told_now, specs)) if self._narrow else specs
 
-    def _shown(self, menu: list[Tool], role: str, only: tuple[str, ...]) -> list[Tool]:
+    def _select_shown(self, menu: list[Tool], role: str, only: tuple[str, ...]) -> list[Tool]:
         """What a role is shown of the tools it has: its usual menu, those named, those of groups, as far as there is room."""
         named = [self._tools[name] for name in only if name in self._tools]
         grouped = [t for t in self._tools.values() if t.mark.group in only and not t.mark.is_terminal]
@@ -333,10 +333,10 @@ class Toolbox:
         """
         found = self._tools.get(name) or self._tools.get(self.manuals.meant(name))
         if found is None and (same := [t for t in self._tools.values() if t.mark.group == name]):
-            return "\n".join(f"{t.mark.name}: {t.description}" for t in same if not self._exclusion(t.mark, caller))
+            return "\n".join(f"{t.mark.name}: {t.description}" for t in same if not self._explain_exclusion(t.mark, caller))
         if found is None:
             raise NotFound(f"no tool {name}", hint=f"there are {', '.join(self._tools)}")
-        if why := self._exclusion(found.mark, caller):
+        if why := self._explain_exclusion(found.mark, caller):
             raise Refused(f"nothing is told about {found.mark.name}: {why}", hint="do without it")
         return found.told(self.manuals.of(found.mark.name, found.mark.group))
 
@@ -345,11 +345,11 @@ class Toolbox:
         found = self._tools.get(name)
         return found.origin if found is not None else next((t.origin for t in self._tools.values() if t.mark.group == name), "")
 
-    def _exclusion(self, mark: Mark, caller: Caller | None) -> str:
+    def _explain_exclusion(self, mark: Mark, caller: Caller | None) -> str:
         """Why a caller may not have a tool; "" when it may."""
         if caller is None:
             return ""
-        refusal = self._refusal(mark, caller)
+        refusal = self._find_refusal(mark, caller)
         return refusal.message if refusal is not None else modes.refusal(caller.terms, mark.name, mark.group)
 
     def tools(self) -> Sequence[Tool]:
@@ -358,13 +358,13 @@ class Toolbox:
     def registry(self) -> list[dict[str, Any]]:
         """Every tool with its state, whether it is switched on, what it needs, and how often and how well it was called."""
         off = self._rules.switched_off()
-        return [self._registered(found, off) for found in self._tools.values()]
+        return [self._describe_tool(found, off) for found in self._tools.values()]
 
-    def _registered(self, found: Tool, off: Collection[str]) -> dict[str, Any]:
+    def _describe_tool(self, found: Tool, off: Collection[str]) -> dict[str, Any]:
         mark, tally = found.mark, self._tallies.of(found.mark.name)
         is_enabled = not {mark.name, mark.group} & set(off)
         state = "disabled" if not is_enabled else "busy" if tally.running else "error" if tally.is_broken else "available"
-        if state == "available" and self._missing(found):
+        if state == "available" and self._missing_services(found):
             state = "registered"
         counts = {name: getattr(tally, name) for name in ("total", "success", "failed", "timeout", "cancelled", "duration_ms")}
         return {
@@ -402,7 +402,7 @@ class Toolbox:
     ) -> Outcome:
         """The result of a call, good or bad; `is_cleared` for one that a person has said yes to."""
         started_s = monotonic_s()
-        outcome = self._dispatch(self.meant(call), Caller(run, cancel, session, terms, log, is_cleared=is_cleared))
+        outcome = self._dispatch_call(self.meant(call), Caller(run, cancel, session, terms, log, is_cleared=is_cleared))
         outcome = replace(outcome, duration_ms=round((monotonic_s() - started_s) * 1000))
         if run and self._overflow is not None and not outcome.is_error:
             outcome = replace(outcome, message=self._overflow.shorten(run, outcome.message, outcome.origin))
@@ -415,17 +415,17 @@ class Toolbox:
 
     def whole(self, call: ToolCall, caller: Caller) -> Outcome:
         """What a call comes to for another tool that made it, however long: policy, input and deadline are the same."""
-        return self._dispatch(self.meant(call), caller)
+        return self._dispatch_call(self.meant(call), caller)
 
     def close(self) -> None:
         """Take no more calls."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _told_now(self, spec: ToolSpec) -> ToolSpec:
-        """What is told of a tool, as the home is now."""
+        """The description of a tool, as the home is now."""
         return self._narrow[spec.name](spec) if spec.name in self._narrow else spec
 
-    def _told(self, found: Tool, role: str, only: tuple[str, ...] | None = None) -> ToolSpec:
+    def _menu_spec(self, found: Tool, role: str, only: tuple[str, ...] | None = None) -> ToolSpec:
         """A tool as its menu shows it: a detour names what it leads to, one line a group."""
         if not found.mark.is_detour:
             return found.shown or found.spec
@@ -437,11 +437,11 @@ class Toolbox:
             lines.append(f"{', '.join(away)}: not yours; delegate(agent, task) to coder, researcher or worker")
         return replace(found.spec, description="\n".join([found.description, *lines]))
 
-    def _dispatch(self, call: ToolCall, caller: Caller) -> Outcome:
+    def _dispatch_call(self, call: ToolCall, caller: Caller) -> Outcome:
         found = self._tools.get(call.name)
         if found is None:
             return Outcome(404, "not_found", f"Unknown tool {call.name}", f"use one of: {', '.join(s.name for s in self.specs())}")
-        if refusal := self._refusal(found.mark, caller):
+        if refusal := self._find_refusal(found.mark, caller):
             return refusal
         try:
             arguments = found.signature.bind(call.arguments)
@@ -453,7 +453,7 @@ class Toolbox:
             return Outcome(400, "bad_input", f"{call.name} does not lead to itself", "name another tool")
         if reason := modes.refusal(caller.terms, call.name, found.mark.group):
             return Outcome(403, "permission", f"{call.name} is not allowed here: {reason}", "do without it")
-        if missing := self._missing(found):
+        if missing := self._missing_services(found):
             return Outcome(503, "unavailable", f"{call.name} is not available here: no {', '.join(missing)}", "do without it")
         caller = replace(caller, deadline_s=self._deadline_s(found.mark))
         guard = self.guard if caller.run else None
@@ -462,14 +462,14 @@ class Toolbox:
         self._tallies.begin(call.name)
         outcome, started_s = Outcome(500, "failed", f"{call.name} did not end"), monotonic_s()
         try:
-            outcome = _told_apart(found.mark, self._run(found, arguments, caller))
+            outcome = _told_apart(found.mark, self._run_tool(found, arguments, caller))
         finally:
             self._tallies.end(call.name, outcome, round((monotonic_s() - started_s) * 1000))
         return outcome if guard is None else guard.after(self, found.mark, call, caller, outcome)
 
-    def _refusal(self, mark: Mark, caller: Caller) -> Outcome | None:
+    def _find_refusal(self, mark: Mark, caller: Caller) -> Outcome | None:
         """Why a call is not even looked at: none of the role's, switched off, refused by the policy, or for other roles."""
-        if (outside := self._outside(mark, caller.terms)) is not None:
+        if (outside := self._refuse_outside(mark, caller.terms)) is not None:
             return outside
         if {mark.name, mark.group} & set(self._rules.switched_off()):
             return Outcome(503, "unavailable", f"{mark.name} is switched off", "do without it")
@@ -482,7 +482,7 @@ class Toolbox:
             return Outcome(403, "permission", text, "do without it")
         return None
 
-    def _outside(self, mark: Mark, terms: Terms) -> Outcome | None:
+    def _refuse_outside(self, mark: Mark, terms: Terms) -> Outcome | None:
         """Why a tool is not one of a role's (A-085); None when it is."""
         if not self._is_among(mark, terms.tools):
             text = f"{mark.name} is not a tool of role {terms.role or 'assistant'}"
@@ -496,7 +496,7 @@ class Toolbox:
         return None
 
     def _is_offered(self, mark: Mark, role: str, only: tuple[str, ...] | None = None) -> bool:
-        """Whether a role is told of a tool."""
+        """Whether the menu of a role shows a tool."""
         is_off = bool({mark.name, mark.group} & set(self._rules.switched_off()))
         is_for = not mark.needs.roles or role in mark.needs.roles
         is_allowed = self.policy.check(mark.name, role, mark.needs.network).allowed
@@ -509,13 +509,13 @@ class Toolbox:
         is_leading = mark.group == LEADING and len(self.allowed(only)) > MAX_SHOWN
         return is_leading or (mark.group in BESIDE and len(only) > 1)
 
-    def _missing(self, found: Tool) -> list[str]:
+    def _missing_services(self, found: Tool) -> list[str]:
         return [name for name in found.signature.services if name not in self._services and name != "caller"]
 
     def _deadline_s(self, mark: Mark) -> float:
         return self._rules.deadline_s(mark.name, mark.group, mark.needs.deadline_s)
 
-    def _run(self, found: Tool, arguments: dict[str, Any], caller: Caller) -> Outcome:
+    def _run_tool(self, found: Tool, arguments: dict[str, Any], caller: Caller) -> Outcome:
         """Run in a pool thread, so that a deadline or a stop is honoured even inside a long query."""
         stop, thread, correlation, asking = CancelToken(), [0], logs.correlation(), visibility.asking()
         services = {name: self._services[name] for name in found.signature.services if name != "caller"}
@@ -531,12 +531,12 @@ class Toolbox:
 
         name, over, deadline_s = found.mark.name, threading.Event(), caller.deadline_s
         try:
-            future = _submit(work) if found.mark.needs.is_waiting else self._pool.submit(work)
+            future = _submit_work(work) if found.mark.needs.is_waiting else self._pool.submit(work)
         except RuntimeError:
             return Outcome(503, "unavailable", f"{name} was not run: the owl is shutting down", "ask again later")
         future.add_done_callback(lambda _: over.set())
         stop.then(over.set)
-        stop.then(lambda: self._stop(future, thread[0]))
+        stop.then(lambda: self._stop_call(future, thread[0]))
         if isinstance(caller.cancel, CancelToken):
             caller.cancel.then(stop.set)
         over.wait(deadline_s + (0 if found.mark.needs.profile == "db" else SANDBOX_S))
@@ -551,7 +551,7 @@ class Toolbox:
             stop.set()
             text = f"{name} took longer than {deadline_s:g} s and was stopped"
             return Outcome(504, "timeout", text, "ask for less at once")
-        return future.result() if error is None else self._failed(name, error, stop)
+        return future.result() if error is None else self._outcome_of_error(name, error, stop)
 
     def _context_of(self, run: str) -> str:
         """What the tools of a run may be shown; outside of any run what the caller may."""
@@ -560,7 +560,7 @@ class Toolbox:
         return self._runs.context_of(run) if self._runs is not None else ""
 
     @staticmethod
-    def _failed(name: str, error: BaseException, stop: CancelToken) -> Outcome:
+    def _outcome_of_error(name: str, error: BaseException, stop: CancelToken) -> Outcome:
         if isinstance(error, OwlError):
             return Outcome(error.status, error.outcome, error.message, error.hint, origin=error.origin, source=error.source)
         if stop.is_set():
@@ -569,12 +569,12 @@ class Toolbox:
         text = f"{name} failed: {type(error).__name__}: {error}"
         return Outcome(500, "failed", text, "try again with other input, or go on without it")
 
-    def _stop(self, future: "Future[Any]", thread: int) -> None:
+    def _stop_call(self, future: "Future[Any]", thread: int) -> None:
         if not future.cancel() and not future.done() and thread and self._store is not None:
             self._store.interrupt(thread)
 
 
-def _submit(work: Callable[[], Outcome]) -> "Future[Outcome]":
+def _submit_work(work: Callable[[], Outcome]) -> "Future[Outcome]":
     """The work in a thread of its own."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="waiting")
     future = pool.submit(work)

@@ -83,72 +83,72 @@ class WorkGuide(Guide):
         if role == HEARTBEAT:
             return self._look_after(tier, text)
         request = work_request.read(text)
-        return self._one(tier, request) if not request.has_more else self._unable(text)
+        return self._plan_one(tier, request) if not request.has_more else self._say_unable(text)
 
     # -- one request ------------------------------------------------------------------------------
 
-    def _one(self, tier: Tier, request: work_request.WorkRequest) -> Plan:
+    def _plan_one(self, tier: Tier, request: work_request.WorkRequest) -> Plan:
         for wording, texts in request.wordings:
             intent = self._router.cue(wording, ORDER)
             scene = Scene(tier, wording, ())
             if intent is not None:
-                return self._for(scene, intent, texts)
+                return self._plan_intent(scene, intent, texts)
             if wording.endswith("?") and "\n" not in wording:
-                return self._found(scene, self._router.languages.detect(wording)[0], wording)
-        return self._unable(request.name)
+                return self._answer_question(scene, self._router.languages.detect(wording)[0], wording)
+        return self._say_unable(request.name)
 
-    def _for(self, scene: Scene, intent: Intent, texts: str) -> Plan:
+    def _plan_intent(self, scene: Scene, intent: Intent, texts: str) -> Plan:
         if intent.name == "digest_text":
             return self._digest_text(scene, intent, texts)
         if intent.name in OF_NOTES:
             return self._of_notes(scene, intent)
         if intent.name == "find":
-            return self._found(scene, intent.language, intent.parts["query"])
+            return self._answer_question(scene, intent.language, intent.parts["query"])
         if intent.name in ("search", "about"):
-            return self._collect(intent)
+            return self._collect_sentences(intent)
         plan = MAKERS[intent.name](self, scene, intent)
         return watched(plan) if intent.name in EFFECTS else plan
 
-    def _unable(self, text: str) -> Say:
+    def _say_unable(self, text: str) -> Say:
         return Say(self._router.languages.detect(text)[0].say("unable"), "unable")
 
     # -- notes ------------------------------------------------------------------------------------
 
     def _of_notes(self, scene: Scene, intent: Intent) -> Plan:
-        return self._collect(intent) if intent.name.startswith("collect") else self._digest(scene, intent)
+        return self._collect_sentences(intent) if intent.name.startswith("collect") else self._digest_note(scene, intent)
 
-    def _collect(self, intent: Intent) -> Plan:
+    def _collect_sentences(self, intent: Intent) -> Plan:
         """The sentences of all notes that speak of something, with their sources, as the result or as a new note."""
         query, language = intent.parts["query"], intent.language
         found = self._finder.collect(query)[:MOST_LINES]
         if not found:
-            return self._missing(query, language)
+            return self._say_missing(query, language)
         lines = "\n".join(f"- {closed(one.quoted)} [{one.ref}]" for one in found)
         if intent.name != "collect_note":
             return Say(f"{language.say('found')}\n{lines}")
-        return self._written(intent, lines, query)
+        return self._store_note(intent, lines, query)
 
-    def _digest(self, scene: Scene, intent: Intent) -> Plan:
+    def _digest_note(self, scene: Scene, intent: Intent) -> Plan:
         """A summary of the note that is meant."""
         query, language = intent.parts["query"], intent.language
-        note = self._named(query)
+        note = self._find_named(query)
         if note is None:
-            return self._missing(query, language)
+            return self._say_missing(query, language)
         ref, body = note
 
         def become(said: Say) -> Plan:
-            return self._written(intent, said.text, f"{query} summary") if intent.name == "digest_note" else said
+            return self._store_note(intent, said.text, f"{query} summary") if intent.name == "digest_note" else said
 
         return then(self._summed_up(scene, body, f" [{ref}]"), become)
 
     def _digest_text(self, scene: Scene, intent: Intent, texts: str) -> Plan:
         text = intent.parts.get("text") or texts
-        return self._summed_up(scene, text, "") if len(text) >= LEAST_TEXT else self._unable(scene.text)
+        return self._summed_up(scene, text, "") if len(text) >= LEAST_TEXT else self._say_unable(scene.text)
 
     def _summed_up(self, scene: Scene, text: str, source: str) -> Plan:
         extract = extract_summary.summary(text, self.ignored)
         if not extract:
-            return self._unable(scene.text)
+            return self._say_unable(scene.text)
         if scene.tier == "tiny":
             return Say(f"{extract}{source}")
         prompt = f"{text[:TEXT_CHARS]}\n\nSummarise this text in two short sentences. Use only what it says."
@@ -156,7 +156,7 @@ class WorkGuide(Guide):
         chat = Chat("", (Message("user", prompt),), sampling.max_tokens, 0.0, sampling.repeat_penalty, is_silent=True)
         return Grounded(chat, "", (text,), source.strip(), f"{extract}{source}")
 
-    def _named(self, query: str) -> tuple[str, str] | None:
+    def _find_named(self, query: str) -> tuple[str, str] | None:
         """The note that a text names: its reference and its body."""
         stems = [evidence.stem(word) for word in evidence.content_words(query, self.ignored)]
         best: tuple[float, str, str] | None = None
@@ -173,21 +173,21 @@ class WorkGuide(Guide):
         is_meant = best[0] >= OWN_TITLE or bool(self._finder.collect(query, least=FOUND))
         return (best[1], best[2]) if is_meant else None
 
-    def _found(self, scene: Scene, language: Language, query: str) -> Plan:
+    def _answer_question(self, scene: Scene, language: Language, query: str) -> Plan:
         """What the notes answer a question with; nobody looks at it, so all that is asked for must be there."""
         kind = self._router.kind(query, language)
         found = self._finder.look(query)
         least = LEAST["world"] if kind == "world" and not DEFINITE.search(query) else LEAST["notes"]
         if not found.best or found.score < least or found.best[0].coverage < FOUND:
-            return self._missing(query, language)
-        return self._quote(replace(scene, tier="tiny"), found, language)
+            return self._say_missing(query, language)
+        return self._quote_best(replace(scene, tier="tiny"), found, language)
 
-    def _missing(self, query: str, language: Language) -> Say:
+    def _say_missing(self, query: str, language: Language) -> Say:
         words = evidence.content_words(query, self.ignored)
         said = language.say("nothing", words=", ".join(words[:6])) if words else language.say("nothing_plain")
         return Say(said, "failed")
 
-    def _written(self, intent: Intent, body: str, title: str) -> Plan:
+    def _store_note(self, intent: Intent, body: str, title: str) -> Plan:
         words = title.split()
         while len(words) > 1 and words[0].lower() in self.ignored:  # "the garden"
             words = words[1:]
@@ -202,19 +202,19 @@ class WorkGuide(Guide):
         lines = work_request.listed(text)
         if not lines:
             request = text.rpartition("\n\n")[0] or text
-            return self._one(tier, work_request.WorkRequest(request.strip()))
+            return self._plan_one(tier, work_request.WorkRequest(request.strip()))
         plans: list[Plan] = []
         for line in lines:
             intent = self._router.cue(line, ("tasks", "reminders", "search", "about", "collect"))
             if intent is None:
-                return Say(f"{line}: {self._unable(line).text}", "unable")
-            plans.append(self._read(intent))
+                return Say(f"{line}: {self._say_unable(line).text}", "unable")
+            plans.append(self._read_line(intent))
         return joined(plans, ())
 
-    def _read(self, intent: Intent) -> Plan:
+    def _read_line(self, intent: Intent) -> Plan:
         """What a line of the list finds; "" for nothing."""
         if intent.name not in LISTS:
-            said = self._collect(intent)
+            said = self._collect_sentences(intent)
             return Say("") if isinstance(said, Say) and said.outcome else said
         tool, rows, more = LISTS[intent.name]
 

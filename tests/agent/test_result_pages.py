@@ -28,7 +28,7 @@ def desk(home: Home) -> Iterator[Desk]:
 def loop(desk: Desk) -> None:
     """One more prompt is begun."""
     event = desk.runs.append(Event(run=desk.run, kind="message", role="user", content="go"))
-    for open_loop in desk.runs._loops("l.status = ?", 102):
+    for open_loop in desk.runs._select_loops("l.status = ?", 102):
         desk.runs.end_loop(open_loop, 200, "ok")
     desk.runs.start_loop(desk.runs.enqueue(desk.run, event.id, ""))
 
@@ -84,7 +84,7 @@ def test_they_are_gone_when_the_next_loop_begins_and_stay_while_one_waits(desk: 
     waiting = desk.runs.append(Event(run=desk.run, kind="message", role="user", content="later"))
     desk.runs.enqueue(desk.run, waiting.id, "")
     assert kept.page(desk.run, "lr_1", 3).total_pages == 3
-    for open_loop in desk.runs._loops("l.status = ?", 102):
+    for open_loop in desk.runs._select_loops("l.status = ?", 102):
         desk.runs.end_loop(open_loop, 200, "ok")
     desk.runs.start_loop(desk.runs.waiting()[0].id)
     with pytest.raises(NotFound):

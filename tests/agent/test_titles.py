@@ -90,7 +90,7 @@ def test_only_the_first_answer_names_a_chat_and_never_over_a_persons_name_for_it
     desk.answer("again", thread=run)
     assert titles.ended(run) is False
     desk.runs.entitle(run, "mine")
-    titles._work(run, "Why do owls turn their heads so far?")
+    titles._set_title(run, "Why do owls turn their heads so far?")
     assert desk.runs.get(run).title == "mine"
     titles.close()
 
