@@ -65,14 +65,16 @@ class Executor:
         self._waits = waits
         self._threads: list[dict[str, Any]] = []
         self._pools: list[str] = []
+        self._skills: list[dict[str, Any]] = []
 
     async def execute(self, name: str, argument: str, *, is_running: bool = False) -> None:
         """Do what was typed; `is_running` while an answer is on its way."""
         name = "quit" if name == "exit" else name
         command = next((c for c in COMMANDS if c.name == name), None)
-        if command is None:
-            meant = f" (did you mean /{found}?)" if (found := near(name)) else ""
-            self._say(f"unknown command /{name}{meant}; /help lists them", True)
+        if command is None and any(one["name"] == name for one in self._skills):
+            await self._chat.send(f"/{name} {argument}".rstrip())
+        elif command is None:
+            self._ask("skill.offers", {}, lambda found: self._call_skill(found, name, argument))
         elif command.needs_thread and not self._thread:
             self._say(f"/{name}: {FIRST}", True)
         elif command.needs_argument and not argument:
@@ -96,6 +98,20 @@ class Executor:
         else:
             self._known[command.name](argument)
 
+    def _call_skill(self, found: list[dict[str, Any]], name: str, argument: str) -> None:
+        """Send what calls a skill that was not known when it was typed; say so where there is none."""
+        self._skills = found
+        if any(one["name"] == name for one in found):
+            self._panel.app.call_later(self._chat.send, f"/{name} {argument}".rstrip())
+            return
+        meant = f" (did you mean /{other}?)" if (other := near(name)) else ""
+        self._say(f"unknown command /{name}{meant}; /help lists commands, /skills what else can be called", True)
+
+    def _list_skills(self, found: list[dict[str, Any]]) -> None:
+        self._skills = found
+        width = max((len(one["usage"]) for one in found), default=0)
+        self._chat.note("\n".join(f"{one['usage']:<{width}}  {one['description']}" for one in found) or "no skills found")
+
     async def _clear(self) -> None:
         """End the thread, which may be gone on with, and begin another one in the same session."""
         if thread := self._thread:
@@ -107,6 +123,7 @@ class Executor:
     def _known(self) -> dict[str, Callable[[str], None]]:
         return {
             "resume": self._resume,
+            "skills": lambda _: self._ask("skill.offers", {}, self._list_skills),
             "status": lambda _: self._ask("core.status", {}, self._status),
             "budget": lambda _: self._chat.action_meter(),
             "tree": lambda _: self._tree(),
@@ -132,7 +149,12 @@ class Executor:
         """What the input may become: a command, or what may follow some of them."""
         word, space, rest = text.partition(" ")
         if not space or "\n" in text:
-            return offers(text)
+            start = text[1:].lower()
+            called = (
+                [one for one in self._skills if one["name"].startswith(start)] if text[:1] == "/" and text == text.strip() else []
+            )
+            skills = (Offer(f"/{one['name']}", one["description"], one["waits"], one["usage"]) for one in called)
+            return (*offers(text), *skills)
         if word == "/resume":
             wanted = [t for t in self._threads if t["id"] != self._thread and _fits(t, rest)]
             return tuple(Offer(f"/resume {t['id']}", ago(t["updated_ms"], now_ms()), shown=named(t)) for t in wanted)
@@ -145,7 +167,9 @@ class Executor:
 
     def prepare(self, text: str, then: Callable[[], None]) -> None:
         """Fetch what may follow a command as soon as it is typed; `then` when it has come."""
-        if text == "/resume ":
+        if text == "/":
+            self._ask("skill.offers", {}, lambda found: self._prepared("_skills", found, then))
+        elif text == "/resume ":
             self._ask("thread.list", {"limit": LAST}, lambda found: self._prepared("_threads", found, then))
         elif text == "/model ":
             self._ask("core.status", {}, lambda found: self._prepared("_pools", list(found.get("pools", ())), then))

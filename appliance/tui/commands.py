@@ -30,6 +30,7 @@ class Offer:
 
 COMMANDS = (
     Command("help", "", "keys and commands"),
+    Command("skills", "", "skills that can be called as /NAME"),
     Command("new", "", "start a new thread"),
     Command("clear", "", "end this thread and start a new one; /resume goes on with it"),
     Command("threads", "", "earlier threads"),
@@ -72,7 +73,7 @@ def split(text: str) -> tuple[str, str] | None:
     if not text.startswith("/") or "\n" in text:
         return None
     word, _, rest = text[1:].partition(" ")
-    return (word.lower(), rest.strip()) if word.isalpha() else None
+    return (word.lower(), rest.strip()) if word[:1].isalnum() and word.replace("-", "").isalnum() else None
 
 
 def near(name: str) -> str:

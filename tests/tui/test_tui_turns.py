@@ -12,7 +12,7 @@ from textual.content import Content
 
 from appliance.errors import Conflict
 from appliance.tui import approvals, branch_tree, command_runner, commands, packet_meter
-from appliance.tui.composer import Composer
+from appliance.tui.composer import Composer, Menu
 from appliance.tui.panel import named
 from appliance.tui.shown_text import readable
 
@@ -470,7 +470,7 @@ def test_archived_session_says_so_and_comes_back(core: Core) -> None:
 
 IMPOSSIBLE = (
     ("/frok", "unknown command /frok (did you mean /fork?)"),
-    ("/zzz", "unknown command /zzz; /help lists them"),
+    ("/zzz", "unknown command /zzz; /help lists commands, /skills what else"),
     ("/rename x", "/rename: say something first"),
     ("/tree", "/tree: say something first"),
     ("/new house", "/new takes nothing after it, not 'house'"),
@@ -484,6 +484,34 @@ def test_command_that_cannot_be_says_why(core: Core) -> None:
         for typed, told in IMPOSSIBLE:
             await say(seen, typed)
             await seen.shows(told)
+
+    see(core, scenario)
+
+
+@pytest.mark.covers("B-124", "E-222", "E-226", "E-227")
+def test_skills_are_offered_beside_commands_and_called(core: Core) -> None:
+    folder = core.box.home.box / "skills"
+    folder.mkdir(exist_ok=True)
+    (folder / "brew.md").write_text("---\ndescription: Brew tea.\narguments:\n  - name: sort\n---\nBrew $sort.")
+    core.call("core.reload")
+
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        seen.app.query_one(Composer).focus()
+        await seen.press(*"hello")
+        assert not seen.app.query_one(Menu).is_open
+        seen.app.query_one(Composer).put("")
+        await seen.press("slash")
+        await seen.shows("/help")
+        await seen.press(*"BRE")
+        await seen.shows("/brew [sort]")
+        await seen.press("enter")
+        assert seen.app.query_one(Composer).text == "/brew ", "it waits for words"
+        assert not seen.app.query_one(Menu).is_open
+        await seen.press(*"green", "enter")
+        await seen.shows("▌ /brew green")
+        await say(seen, "/SKILLS")
+        await seen.shows("/summarize")
 
     see(core, scenario)
 

@@ -29,7 +29,7 @@ LEAST = 16  # columns that a cell keeps which is cut to fit
 HELP = """\
 Type a message and press Return. A line that ends in \\ goes on in the next one.
 /new starts a new thread · /clear ends this one and starts anew · /threads lists them · /resume ID continues one
-/status says what runs · /help · /quit or Ctrl+D ends
+/status says what runs · /skills what else can be called · /help · /quit or Ctrl+D ends
 Ctrl+C stops an answer."""
 
 
@@ -295,10 +295,12 @@ def _run_talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], pa
             continue
         try:
             if text.startswith("/"):
-                if text in ("/quit", "/exit"):
+                if text.lower() in ("/quit", "/exit"):
                     return 0
-                kept[0] = _run_command(reach, text, kept[0], aside)
-                continue
+                thread = _run_command(reach, text, kept[0], aside)
+                if thread is not None:
+                    kept[0] = thread
+                    continue
             kept[0] = converse(reach, text, kept[0], paper)
         except KeyboardInterrupt:
             print("\n(stopped)", file=aside)
@@ -342,9 +344,10 @@ def _read_message(read_line: Callable[[str], str]) -> str:
     return "\n".join(lines).strip()
 
 
-def _run_command(reach: Reach, text: str, thread: str, aside: TextIO) -> str:
-    """Run a slash command; returns the thread to go on with."""
+def _run_command(reach: Reach, text: str, thread: str, aside: TextIO) -> str | None:
+    """Run a slash command; returns the thread to go on with, None for one that calls a skill and is a message."""
     word, _, rest = text.partition(" ")
+    word = word.lower()
     if word == "/help":
         print(HELP, file=aside)
     elif word == "/new":
@@ -366,8 +369,13 @@ def _run_command(reach: Reach, text: str, thread: str, aside: TextIO) -> str:
         say(f"{status['answering']} being answered · {status['entries']} entries · {status['home']}", aside)
     elif word == "/resume" and rest:
         return retell(reach, rest.strip(), aside)
+    elif word == "/skills":
+        for one in reach.call("skill.offers"):
+            say_line(f"{one['usage']}  {one['description']}", aside)
+    elif any(word == f"/{one['name']}" for one in reach.call("skill.offers")):
+        return None
     else:
-        say(f"unknown command {word}; /help lists them", aside)
+        say(f"unknown command {word}; /help lists commands, /skills what else can be called", aside)
     return thread
 
 
