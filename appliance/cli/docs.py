@@ -38,15 +38,15 @@ from appliance.prompt.static_size import Sizes
 from appliance.runtime import config, hook_points
 from appliance.runtime.methods import Method, find_marks
 from appliance.runtime.signatures import Signature
-from appliance.secrets.vault_client import Strongbox
+from appliance.secrets.vault_client import VaultClient
 from appliance.service.core import Core
 from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.heartbeat import HeartbeatParts
-from appliance.service.parts.mcp_servers import Harbor
+from appliance.service.parts.mcp_servers import McpServers
 from appliance.service.parts.queue import QueueParts
-from appliance.service.parts.roles import Troupe
+from appliance.service.parts.roles import RoleService
 from appliance.service.undo import Undo
 from appliance.sessions.branches import Branches
 from appliance.sessions.outbox import Outbox
@@ -87,14 +87,14 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: the policy", (PolicyMethods, Ledger)),
     ("Core: commands that run", (CommandOutput,)),
     ("Core: grants", (Grants,)),
-    ("Core: the vault", (Strongbox,)),
+    ("Core: the vault", (VaultClient,)),
     ("Core: usage and models", (Accounts, Models, LocalModels, ModelOffers)),
     ("Core: the queue", (QueueParts, Crew, Outbox)),
     ("Core: other agents", (Guests,)),
-    ("Core: MCP servers", (Hub, Harbor)),
+    ("Core: MCP servers", (Hub, McpServers)),
     ("Core: documents", (PromptDocuments,)),
     ("Core: the heartbeat", (HeartbeatParts,)),
-    ("Core: roles and the work handed to them", (Troupe, Jobs)),
+    ("Core: roles and the work handed to them", (RoleService, Jobs)),
     ("Broker", (Service,)),
 )
 

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, home: Home) -> int:
             sys.stderr if args.json else sys.stdout, lambda text: terminal.fitting(core.redactor.clean(text), sys.stdout)
         )
     core.recover()
-    core.look()
+    core.box_folder.compare()
     post = Post(given or new_id(), mode, args.task_id, path)
     shift = core.shift(post, phases, is_scheduling=args.is_scheduling)
     try:

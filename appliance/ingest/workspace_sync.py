@@ -21,16 +21,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.clock import now_ms
-from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused, TooLarge
+from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
 from appliance.ingest.file_reader import Counts, Gather, Item, Known, Rules, Wanted, is_within, mark_of, walk
 from appliance.ingest.sources import Sources
 from appliance.ingest.workspace_files import WorkspaceFiles
 from appliance.knowledge.action_log import since_proposed
 from appliance.knowledge.contents import digest
 from appliance.knowledge.entries import PROJECT, By, Content, Entry
-from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor, Views
-from appliance.records import Outcome
 from appliance.store.database import Store
 from appliance.text import patterns
 from appliance.text.references import is_file_backed, parse_ref, scheme_of
@@ -68,22 +66,18 @@ class Project:
         root: Path | None,
         store: Store,
         sources: Sources,
-        verbs: Verbs,
         gather: Callable[[], Gather],
         *,
         closed: Sequence[Path] = (),
-        check_room: Callable[[Actor, int], None] = lambda actor, tokens: None,
     ) -> None:
         self.root = None if root is None else root.resolve()
         self._store = store
         self._entries = sources.entries
         self._views = Views(store)
         self._sources = sources
-        self._verbs = verbs
         self._gather = gather
         self._closed = tuple(str(folder.resolve()) for folder in closed)
         self._disk = None if self.root is None else WorkspaceFiles(self.root, self._closed)
-        self._check_room = check_room  # whether a run has room for so many tokens more; raises when not
         self._guard = threading.Lock()
         self._unread: dict[str, str] = {}  # files that hold no text, by path, as they looked
         self._away: tuple[str, ...] = ()  # folders that could not be read at the last look: what they hold may come back
@@ -233,31 +227,21 @@ class Project:
         known = self._sources.known([path]).get(path)
         return known.sha256 if known is not None else ""
 
-    def follow(self, actor: Actor, pattern: str, kind: Kind | Literal["none"], *, has_repo: bool = True) -> Outcome:
-        """A constraint as a person gives it: `none` forgets one; in a run, what fits is promoted there."""
-        try:
-            if kind == "none":
-                self.release(pattern)
-                return Outcome(200, "ok", f"{pattern}: no constraint any more")
-            if actor.run:
-                return self.persist(actor, pattern, kind, has_repo=has_repo)
-            return Outcome(200, "ok", f"{self.constrain(pattern, kind).pattern}: {kind} from now on")
-        except (BadInput, NotFound, TooLarge) as error:
-            return Outcome(error.status, error.outcome, error.message, error.hint)
+    # -- what a person wants followed ----------------------------------------------------------------
 
-    def persist(self, actor: Actor, pattern: str, kind: Kind, *, has_repo: bool = True) -> Outcome:
-        """Set a constraint and promote what fits the pattern in the actor's run; a run without room keeps the constraint."""
-        path = self.constrain(pattern, kind).pattern
-        if self.root is None:
-            return Outcome(404, "not_found", "there is no workspace", "set sandbox.workspace in owlbox.toml")
+    def sync_fitting(self, path: str, *, is_all: bool) -> list[str]:
+        """Bring the followed files in line with the disk, or with `is_all` False those alone that fit; the paths that fit."""
         followed = self._followed_files()
         fitting = {name: wanted for name, wanted in followed.items() if name == path or patterns.compiled(path).matches(name)}
-        self._sync_files(followed if has_repo else fitting, is_all=has_repo)
-        if kind == "ignore":
-            return Outcome(200, "ok", f"{path}: ignored from now on")
-        shown = {view.path for view in self._views.of(actor.run, visibility="visible")}
-        self._check_room(actor, sum(tokens for name, tokens in self._file_sizes(list(fitting)) if name not in shown))
-        return self._verbs.get(actor, path)
+        self._sync_files(followed if is_all else fitting, is_all=is_all)
+        return list(fitting)
+
+    def count_new_tokens(self, run: str, paths: Sequence[str]) -> int:
+        """The tokens of those of these files that a run does not show yet."""
+        shown = {view.path for view in self._views.of(run, visibility="visible")}
+        return sum(tokens for name, tokens in self._file_sizes(paths) if name not in shown)
+
+    # -- inside --------------------------------------------------------------------------------------
 
     def _followed_files(self) -> dict[str, Wanted]:
         """The files that are followed, by their path in the workspace."""

@@ -4,7 +4,6 @@ The verbs and the tools over drives write through here. What is a file on the di
 may write, proposals and log entries are the callers'.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 from msgspec.structs import asdict, replace
@@ -20,9 +19,9 @@ from appliance.text.references import parse_ref, scheme_of
 
 
 class EntryWrites:
-    """Writes entries and the files that they are; `files` is asked each time, since a workspace is made after it."""
+    """Writes entries and the files that they are."""
 
-    def __init__(self, entries: Entries, views: Views, schemes: Schemes, files: Callable[[], Files]) -> None:
+    def __init__(self, entries: Entries, views: Views, schemes: Schemes, files: Files) -> None:
         self._entries = entries
         self._views = views
         self._schemes = schemes
@@ -31,7 +30,7 @@ class EntryWrites:
     def look_at(self, *refs: str) -> None:
         """Bring the entries of files in line with the disk before they are changed: a command may have written there."""
         if paths := [ref for ref in refs if scheme_of(ref.strip()) is None]:
-            self._files().look([parse_ref(path) for path in paths])
+            self._files.look([parse_ref(path) for path in paths])
 
     def put(
         self,
@@ -63,8 +62,8 @@ class EntryWrites:
         given_text = content.body if content.body is not None else content.blob
         is_wanted = expected_hash in (None, own.hash if own else "") and not (own and if_exists == "error")
         noted = None
-        if is_wanted and given_text is not None and self._files().has(path, scope):
-            noted = self._files().write(path, given_text, like or path)
+        if is_wanted and given_text is not None and self._files.has(path, scope):
+            noted = self._files.write(path, given_text, like or path)
         stored = self._entries.put(path, content, by, scope=scope, expected_hash=expected_hash, if_exists=if_exists)
         if noted is not None:
             noted(stored)
@@ -77,13 +76,13 @@ class EntryWrites:
     def remove(self, actor: Actor, entry: Entry, verb: Verb = "rm") -> None:
         """Remove an entry for everybody, and the file that it is."""
         if self.is_on_disk(actor, entry.path, entry):
-            self._files().remove(entry.path)
+            self._files.remove(entry.path)
         self._entries.remove(entry.path, By(actor.tier, actor.run, verb), scope=entry.scope)
 
     def carry(self, actor: Actor, verb: Literal["cp", "mv"], source: Entry, target: str, *, is_overwrite: bool = False) -> Entry:
         """Copy or move an entry or a folder's row within its scope; PathConflict for a target that may not be overwritten."""
         by, scope = By(actor.tier, actor.run, verb), source.scope
-        if self.is_on_disk(actor, source.path, source) or self._files().has(target, scope):
+        if self.is_on_disk(actor, source.path, source) or self._files.has(target, scope):
             made = self.put(
                 *(actor, target, None, self.whole(source), verb),
                 scope=scope,
@@ -124,4 +123,4 @@ class EntryWrites:
         return self._schemes.scope_for(path, actor.run, actor.project)
 
     def is_on_disk(self, actor: Actor, path: str, entry: Entry | None) -> bool:
-        return self._files().has(path, entry.scope if entry is not None else self.scope(actor, path))
+        return self._files.has(path, entry.scope if entry is not None else self.scope(actor, path))

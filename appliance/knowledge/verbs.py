@@ -67,15 +67,15 @@ class Verbs:
         schemes: Schemes,
         *,
         is_file_change_proposed: bool = True,
-        files: Callable[[], Files] = NoFiles,
+        files: Files | None = None,
     ) -> None:
         self._store = store
         self._entries = entries
         self._views = views
         self._schemes = schemes
         self._is_proposing = is_file_change_proposed
-        self._files = files
-        self.writes = EntryWrites(entries, views, schemes, files)
+        self._files = files or NoFiles()
+        self.writes = EntryWrites(entries, views, schemes, self._files)
         self._selection = Selection(store, entries, views, schemes)
         self.actions = Actions(entries, views)
 
@@ -408,7 +408,7 @@ class Verbs:
         if actor.tier == "model":
             raise Refused(f"{actor.tier} may not decide about {path}", hint="a person decides")
         if is_accepted and (about := self.actions.proposal(self.actions.open(actor.run, path))) is not None:
-            self._files().look([name for name in (about.target, about.source) if name])  # somebody may have edited the file itself
+            self._files.look([name for name in (about.target, about.source) if name])  # somebody may have edited the file itself
         with self._store.write(run=actor.run, durable=True):
             view = self.actions.open(actor.run, path)
             data = {"paths": [path], "warnings": []}
@@ -431,7 +431,7 @@ class Verbs:
         if proposal is None:
             return ""
         changed = [proposal.target, *([proposal.source] if proposal.verb == "mv" and proposal.source else [])]
-        return next((why for path in changed if (why := self._files().veto(path))), "")
+        return next((why for path in changed if (why := self._files.veto(path))), "")
 
     def _accept_proposal(self, actor: Actor, view: View) -> str:
         """Do what was proposed; the reason when that is not possible any more."""
@@ -449,7 +449,7 @@ class Verbs:
             now = entry.hash if entry else ""
             if now != known and not (is_done and (name == proposal.target or not now)):
                 return since_proposed(name, known, now)
-            if name and self.writes.is_on_disk(actor, name, entry) and (reason := self._files().changed(name)):
+            if name and self.writes.is_on_disk(actor, name, entry) and (reason := self._files.changed(name)):
                 return reason
         self._schemes.check_write(proposal.target, author.tier)
         if proposal.verb == "rm" and there is not None:

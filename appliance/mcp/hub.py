@@ -28,6 +28,7 @@ from appliance.mcp.content import Reply
 from appliance.mcp.offers import Offer, Offers, Ware
 from appliance.mcp.server_config import Server
 from appliance.records import Cancel
+from appliance.runtime.events import Events
 from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
@@ -57,6 +58,10 @@ class Vault(Protocol):
     def remove(self, name: str) -> object: ...
 
 
+class ServersChanged(Struct, frozen=True):
+    """Servers were added or removed, or one offers something else than before."""
+
+
 class HubParts(Struct, frozen=True):
     """What the hub stands on."""
 
@@ -66,6 +71,7 @@ class HubParts(Struct, frozen=True):
     ferry: Ferry
     safe: Vault
     note: Note
+    events: Events
 
 
 class Found(Struct, frozen=True):
@@ -103,7 +109,6 @@ class Hub:
         self._guard = threading.Lock()
         self._stale: set[str] = set()  # servers that said that their lists have changed
         self._read: tuple[object, object, dict[str, Server]] | None = None  # what was read, and from what
-        self.changed: Callable[[], None] = lambda: None
 
     # -- who there is -----------------------------------------------------------------------------
 
@@ -329,7 +334,7 @@ class Hub:
         with self._guard:
             self._stale.discard(server)
         if is_changed:
-            self.changed()
+            self._given.events.publish(ServersChanged())
         return is_changed
 
     def status(self) -> dict[str, Any]:
@@ -363,7 +368,7 @@ class Hub:
             self._given.safe.put(secret, value)
             held[(table, key)] = secret
         server_config.save(self._given.home, {**entries, name: server_config.without(entry, held)})
-        self.changed()
+        self._given.events.publish(ServersChanged())
         return {"name": server.name, "transport": server.transport, "where": server.where}
 
     @method("mcp.remove")
@@ -387,7 +392,7 @@ class Hub:
             self._remove_secret(secret)
         if self._given.ferry.is_up:
             self._given.ferry.call("close", {"name": name}, deadline_s=30)
-        self.changed()
+        self._given.events.publish(ServersChanged())
         return {"name": name, "removed": lines, "is_dry_run": False}
 
     @method("mcp.auth", is_long=True)

@@ -214,9 +214,7 @@ SPECS = tuple(ToolSpec(name, str(getattr(Visit, name).__doc__), SIGNATURES[name]
 class Loading:
     """Fetches pages; `fetch` is the plain way, `is_able` says whether a route's model is worth asking."""
 
-    def __init__(
-        self, servers: Callable[[], Servers | None], model: Model, fetch: Callable[[str], Fetched], is_able: Callable[[Route], bool]
-    ) -> None:
+    def __init__(self, servers: Servers, model: Model, fetch: Callable[[str], Fetched], is_able: Callable[[Route], bool]) -> None:
         self._servers = servers
         self._model = model
         self._fetch = fetch
@@ -229,8 +227,8 @@ class Loading:
         """
         if len(addition) > MAX_ADDITION:
             raise TooLarge(f"an addition of {len(addition)} characters: the limit is {MAX_ADDITION}", hint="say it shorter")
-        servers = self._servers()
-        if servers is None or not servers.has_servers:
+        servers = self._servers
+        if not servers.has_servers:
             return self._fetch(url)
         routes = [route for route in self._model.plan(POOL) if self._is_able(route)]
         own = "\n".join((url, unquote(url), addition))

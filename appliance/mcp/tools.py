@@ -17,11 +17,13 @@ from appliance.agent.toolbox import Caller, Mark, Needs, Tool, Toolbox
 from appliance.errors import BadInput, ConfigError, OwlError, Refused
 from appliance.mcp import content
 from appliance.mcp.content import Reply
-from appliance.mcp.hub import Hub
+from appliance.mcp.hub import Hub, ServersChanged
 from appliance.mcp.offers import Ware
 from appliance.mcp.server_config import Server
 from appliance.policy.taint import Reach
 from appliance.records import Outcome, ToolSpec
+from appliance.runtime.events import Events
+from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.signatures import MISSING, Field, Signature
 from appliance.text.fences import is_plain
 
@@ -51,16 +53,19 @@ class Foreign(Signature, frozen=True):
         return dict(self.given)
 
 
-class Stall:
+class DirectTools:
     """Keeps the toolbox in step with what servers offer."""
 
-    def __init__(self, hub: Hub, toolbox: Toolbox, threshold: Callable[[], int]) -> None:
+    def __init__(self, hub: Hub, toolbox: Toolbox, threshold: Callable[[], int], events: Events) -> None:
+        """Up to `threshold` tools are offered each by its own name."""
         self._hub = hub
         self._toolbox = toolbox
         self._threshold = threshold
-        hub.changed = self.show
+        self.offer()
+        events.subscribe(ServersChanged, lambda changed: self.offer())
+        events.subscribe(ConfigReloaded, lambda reloaded: self.offer())
 
-    def show(self) -> None:
+    def offer(self) -> None:
         """Offer what is known now; asks no server."""
         try:
             known = self._hub.servers()

@@ -586,3 +586,11 @@ class Config:
     store: Store = setting(Store(), "", mark="restart")
     backups: Backups = Backups()
     context: Context = setting(Context(), "", mark="restart")
+
+
+@dataclass(frozen=True)
+class ConfigReloaded:
+    """Another configuration is in force; `keys` are those that differ from the one before."""
+
+    settings: Config
+    keys: tuple[str, ...] = ()

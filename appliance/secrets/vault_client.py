@@ -31,7 +31,7 @@ Sealed = Annotated[str, "sealed for the broker's letterbox"]
 End = Annotated[int | None, "when it ends, in milliseconds since 1970; none for never"]
 
 
-class Strongbox:
+class VaultClient:
     """The vault of a core's broker; `call` is any short method of the broker, which is started for it."""
 
     def __init__(self, call: Callable[[str, dict[str, Any]], Any], redactor: Redactor) -> None:

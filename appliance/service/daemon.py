@@ -129,7 +129,7 @@ def settle(home: Home, environ: Mapping[str, str], *, is_worker: bool = False) -
     if is_found:
         core = Core(home, environ, process="worker" if is_worker else "core", is_shared=not is_worker)
         try:
-            moved = core.strongbox.settle(home, environ)
+            moved = core.vault.settle(home, environ)
         finally:
             core.close("keys are being moved into the vault")
     else:
@@ -170,17 +170,17 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         listener = _listener(core, given)
         lease = core.leases.begin("core")
         core.shutdown.before("listener", listener.stop_accepting)
-        core.shutdown.before("folder", core.watch.stop)
+        core.shutdown.before("folder", core.box_folder.watch.stop)
         core.shutdown.after("hang up", listener.close)
         core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
         core.broker.start()
         listener.start()
         lock.tell(listener.sock.getsockname())
         core.queue.courier.start()
-        services = {"inbox": core.inbox, "secret": core.strongbox.get, "home": core.home}
+        services = {"inbox": core.inbox, "secret": core.vault.get, "home": core.home}
         core.queue.connections.open(core.live.current.channels.connectors, services)
         core.schedules.runner.start()
-        core.watch.start()
+        core.box_folder.watch.start()
         core.indexer.start()
         core.offers.start()
         again = core.inbox.start_waiting()
@@ -209,7 +209,7 @@ def _serve_reading(core: Core, listener: Listener) -> None:
 def _settle(core: Core) -> None:
     """Bring the owl's own schedules in line, before anybody can ask; what cannot be done now is done at the next change."""
     try:
-        core.unasked.sync()
+        core.heartbeat.sync()
     except OwlError as error:
         LOG.error("the owl's own schedules are as they were: %s", error)
 
@@ -283,7 +283,7 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         sock,
         name="core",
         gate=gate,
-        entitle=Callers(core.runs, lambda: core.live.current.system.admin_users, core.warden.gate.groups_of).entitled,
+        entitle=Callers(core.runs, lambda: core.live.current.system.admin_users, core.policy.gate.groups_of).entitled,
         alarms=Alarms(),
         deadline_s=settings.api.rpc_timeout_ms / 1000,
         max_connections=settings.api.max_connections,

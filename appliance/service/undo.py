@@ -8,7 +8,7 @@ not come back when they do. Files of the workspace and of box/ follow their entr
 or done elsewhere outside of the database. Knows nothing about how rows are compared.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from appliance.knowledge.change_log import By, Changes
 from appliance.knowledge.entries import Entries, Entry
 from appliance.knowledge.files import Followers
 from appliance.records import Event
+from appliance.runtime.events import Events
 from appliance.runtime.methods import Call, method
 from appliance.runtime.users import user_name
 from appliance.sessions.runs import Run, Runs
@@ -27,6 +28,7 @@ from appliance.store.database import Clash, Store
 from appliance.work.jobs import Jobs
 from appliance.work.schedules import Schedule, Schedules
 from appliance.work.tasks import Task, Tasks
+from appliance.work.work_events import ScheduleChanged
 
 NAMED = 10  # entries and tasks that an error names
 OF_TASKS = ("tasks", "task_deps")
@@ -87,8 +89,8 @@ class Undo:
         store: Store,
         entries: Entries,
         runs: Runs,
-        files: Callable[[], Sequence[Followers]] = tuple,
-        changed: Callable[[], object] = lambda: None,
+        files: Sequence[Followers] = (),
+        events: Events | None = None,
     ) -> None:
         self._store = store
         self._entries = entries
@@ -98,7 +100,7 @@ class Undo:
         self._tasks = Tasks(store)
         self._schedules = Schedules(store)
         self._jobs = Jobs(store, "")
-        self._changed = changed
+        self._events = events or Events()
 
     @method("run.undo", access="own")
     def undo_for_caller(
@@ -125,7 +127,7 @@ class Undo:
         done = Undone(run.id, is_dry_run=is_dry_run)
         ids = [key for table, keys in self._store.changed_by(run.id).items() if table == "entries" for key in keys]
         paths = [entry.path for entry in self._entries.by_ids(ids).values()]
-        for files in self._files():
+        for files in self._files:
             files.look(paths)
         try:
             with self._store.write(run=by, durable=True):
@@ -139,7 +141,7 @@ class Undo:
         except _NothingDone:
             done = replace(done, by="")
         else:
-            self._changed()
+            self._events.publish(ScheduleChanged())
         if done.later and not is_dry_run:
             raise _refusal(run, done.later)
         return done
@@ -189,7 +191,7 @@ class Undo:
         after = self._entries.restored(before, ids, By("client", by))
         for entry in after if not done.is_dry_run else ():
             old = before.get(entry.id)
-            for files in self._files():
+            for files in self._files:
                 files.restore(old, None if old is entry else entry)
         changes = [self._how(before.get(entry.id), entry) for entry in after]
         planned_now = _schedules_changed(timed, self._timed(keys.get("schedules", [])))

@@ -29,6 +29,14 @@ class WorkerIdle(Struct, frozen=True):
     """A worker sleeps for a while: what only work needs may be given back."""
 
 
+class OthersWrote(Struct, frozen=True):
+    """Another process says that it did something: it may have written entries, and left work to this one."""
+
+
+class RemindersWanted(Struct, frozen=True):
+    """A person who asks is told of what became due, without a core that fires and sends it."""
+
+
 class ScheduleChanged(Struct, frozen=True):
     """Schedules were changed in this process: whoever sleeps until the next one has to know."""
 

@@ -69,7 +69,7 @@ def serving(model: Path, notes: Mapping[str, str] | None = None, **settings: str
         environ = clean_environ(Path(folder), runtime) | {f"OWLBOX__{key}": value for key, value in keys.items()}
         core = Core(home, environ, process="cli", is_shared=False)
         core.recover()
-        core.look()
+        core.box_folder.compare()
         core.indexer.work()
         core.indexer.start()
         try:

@@ -119,7 +119,7 @@ def services(core: Core) -> dict[str, Any]:
 
 @pytest.fixture
 def guests(core: Core) -> Iterator[Guests]:
-    made = Guests(core.store, services(core), core.warden.rules, core.warden.ledger)
+    made = Guests(core.store, services(core), core.policy.rules, core.policy.ledger)
     yield made
     made.close()
 
@@ -374,7 +374,7 @@ def test_more_tasks_than_anybody_needs_are_not_added(guests: Guests):
 def test_every_call_is_in_the_audit_with_who_asked_what(agent: Agent, core: Core):
     agent.greet()
     agent.use("search", query="mice at midnight")
-    row = core.warden.ledger.listing(Asked(kind=KIND, limit=1))[0]
+    row = core.policy.ledger.listing(Asked(kind=KIND, limit=1))[0]
     assert (row.session, row.actor) == (f"agent:{ME}", "claude 4.2")
     assert row.detail["arguments"] == {"query": "mice at midnight"} and row.detail["outcome"] == "ok"
     assert row.detail["origin"] == "agent"
@@ -382,7 +382,7 @@ def test_every_call_is_in_the_audit_with_who_asked_what(agent: Agent, core: Core
 
 def test_what_is_switched_off_for_models_is_off_for_guests(core: Core):
     rules = ToolRules(core.toolbox.policy, settings=lambda: Tools(disabled=("search",)))
-    guests = Guests(core.store, services(core), rules, core.warden.ledger)
+    guests = Guests(core.store, services(core), rules, core.policy.ledger)
     outcome = guests.call(Guest(ME, "x"), "search", {"query": "mice"}, CancelToken())
     assert outcome.status == 503 and {tool["name"] for tool in guests.listing(False)} == READING - {"search"}
     with pytest.raises(NotFound):

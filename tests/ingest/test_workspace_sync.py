@@ -12,6 +12,7 @@ from process import Box, a_box  # noqa: F401
 from stores import new_store
 
 from appliance.agent.toolbox import Caller
+from appliance.channels.workspace_control import WorkspaceControl
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, TooLarge
 from appliance.ingest.file_reader import Gather
@@ -61,6 +62,10 @@ class Desk:
     def person(self, actor: Actor) -> Actor:
         return Actor("client", actor.run)
 
+    @property
+    def workspace(self) -> WorkspaceControl:
+        return WorkspaceControl(self.project, self.verbs, lambda run, tokens: None)
+
     def seen(self, actor: Actor) -> dict[str, str]:
         return {view.path: view.visibility for view in self.views.of(actor.run)}
 
@@ -78,11 +83,10 @@ def desk(home: Home, tmp_path: Path) -> Iterator[Desk]:
     root = Path(os.path.realpath(tmp_path)) / "work"
     root.mkdir()
     entries, views, schemes = Entries(store), Views(store), Schemes()
-    made: list[Project] = []
-    verbs = Verbs(store, entries, views, schemes, files=lambda: made[0])
     sources = Sources(store, entries, Drives(store, entries, schemes))
-    made.append(Project(root, store, sources, verbs, lambda: Gather(os.environ), closed=[home.root]))
-    yield Desk(root, store, entries, views, verbs, Runs(store, this_process().encode()), sources, made[0])
+    project = Project(root, store, sources, lambda: Gather(os.environ), closed=[home.root])
+    verbs = Verbs(store, entries, views, schemes, files=project)
+    yield Desk(root, store, entries, views, verbs, Runs(store, this_process().encode()), sources, project)
     store.close()
 
 
@@ -293,7 +297,7 @@ def test_an_undo_brings_the_files_back(desk: Desk):
     assert accept(desk, actor, desk.verbs.set(actor, "a.md", Write(body="new"))).status == 200
     assert accept(desk, actor, desk.verbs.rm(actor, "b.md", Look())).status == 200
     assert accept(desk, actor, desk.verbs.set(actor, "c.md", Write(body="made"))).status == 200
-    undo = Undo(desk.store, desk.entries, desk.runs, lambda: (desk.project,))
+    undo = Undo(desk.store, desk.entries, desk.runs, [desk.project])
 
     def on_disk() -> dict[str, str]:
         return {one.name: one.read_text() for one in desk.root.iterdir()}
@@ -318,11 +322,11 @@ def test_files_of_nobody_are_left_alone(desk: Desk):
 
 
 def test_without_a_workspace_nothing_is_followed(desk: Desk):
-    none = Project(None, desk.store, desk.sources, desk.verbs, lambda: Gather(os.environ))
+    none = Project(None, desk.store, desk.sources, lambda: Gather(os.environ))
     actor = desk.run()
     assert none.before_turn(actor) == Change() and desk.seen(actor) == {}
-    assert none.persist(desk.person(actor), "a.md", "add").status == 404
-    gone = Project(desk.root / "gone", desk.store, desk.sources, desk.verbs, lambda: Gather(os.environ))
+    assert WorkspaceControl(none, desk.verbs, lambda run, tokens: None).persist(desk.person(actor), "a.md", "add").status == 404
+    gone = Project(desk.root / "gone", desk.store, desk.sources, lambda: Gather(os.environ))
     assert gone.before_turn(actor) == Change()
 
 
@@ -358,7 +362,7 @@ def test_a_run_without_the_repository_looks_at_nothing_but_what_is_added(desk: D
     actor = desk.run()
     assert desk.project.before_turn(actor, has_repo=False) == Change()
     assert desk.paths() == [] and desk.seen(actor) == {}
-    assert desk.project.persist(desk.person(actor), "a.md", "add", has_repo=False).message == "one"
+    assert desk.workspace.persist(desk.person(actor), "a.md", "add", has_repo=False).message == "one"
     assert desk.paths() == ["a.md"] and desk.seen(actor)["a.md"] == "visible" and MANIFEST not in desk.seen(actor)
     desk.write("a.md", "changed")
     assert desk.project.before_turn(actor, has_repo=False) == Change(read=1)
@@ -453,10 +457,10 @@ def test_a_file_that_was_edited_since_a_change_was_proposed_is_left_as_it_is(des
 def test_constraints_last_and_visibility_is_the_runs_own(desk: Desk):
     desk.write("a.md")
     one, two = desk.run(), desk.run()
-    desk.project.persist(desk.person(one), "a.md", "readonly")
+    desk.workspace.persist(desk.person(one), "a.md", "readonly")
     desk.project.before_turn(two)
     assert desk.seen(one)["a.md"] == "visible" and desk.seen(two)["a.md"] == "archived"
-    again = Project(desk.root, desk.store, desk.sources, desk.verbs, lambda: Gather(os.environ))
+    again = Project(desk.root, desk.store, desk.sources, lambda: Gather(os.environ))
     assert again.constraints() == [Constraint("a.md", "readonly")] and again.kind_of("a.md") == "readonly"
     assert again.kind_of("b.md") == ""
 
@@ -465,14 +469,14 @@ def test_constraints_last_and_visibility_is_the_runs_own(desk: Desk):
 def test_a_constraint_makes_no_room(desk: Desk):
     desk.write("a.md", "x" * 1000)
 
-    def check(actor: Actor, tokens: int) -> None:
+    def check(run: str, tokens: int) -> None:
         if tokens > 100:
             raise TooLarge(f"{tokens} tokens are more than there is room for")
 
-    narrow = Project(desk.root, desk.store, desk.sources, desk.verbs, lambda: Gather(os.environ), check_room=check)
+    narrow = Project(desk.root, desk.store, desk.sources, lambda: Gather(os.environ))
     actor = desk.run()
     with pytest.raises(TooLarge, match="500 tokens"):
-        narrow.persist(desk.person(actor), "a.md", "add")
+        WorkspaceControl(narrow, desk.verbs, check).persist(desk.person(actor), "a.md", "add")
     assert narrow.constraints() == [Constraint("a.md", "add")]
     assert desk.seen(actor).get("a.md", "archived") == "archived"
 
@@ -483,11 +487,11 @@ def test_a_get_that_persists_promotes_every_match(desk: Desk):
         desk.write(name)
     actor = desk.run()
     desk.project.before_turn(actor)
-    found = desk.project.persist(desk.person(actor), "src/*.py", "add")
+    found = desk.workspace.persist(desk.person(actor), "src/*.py", "add")
     assert found.status == 200 and found.data["count"] == 2
     seen = desk.seen(actor)
     assert (seen["src/a.py"], seen["src/b.py"], seen["c.md"]) == ("visible", "visible", "archived")
-    assert desk.project.persist(desk.person(actor), "c.md", "ignore").message == "c.md: ignored from now on"
+    assert desk.workspace.persist(desk.person(actor), "c.md", "ignore").message == "c.md: ignored from now on"
     assert desk.paths() == ["src/a.py", "src/b.py"]
 
 

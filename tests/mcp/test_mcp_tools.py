@@ -19,6 +19,7 @@ from appliance.clock import CancelToken
 from appliance.errors import ConfigError
 from appliance.policy.modes import FREE
 from appliance.records import Outcome, ToolCall
+from appliance.runtime.settings import ConfigReloaded
 from appliance.text.fences import is_plain
 
 pytestmark = needs("bwrap", "perl", "python3")
@@ -58,12 +59,12 @@ def exposed(stage: Stage, **keys: Any) -> Iterator[None]:
     """With another configuration of servers for a while."""
     old = stage.core.live.current
     stage.core.live.current = replace(old, tools=replace(old.tools, **keys))
-    stage.core.servers.reload()
+    stage.core.events.publish(ConfigReloaded(stage.core.live.current))
     try:
         yield
     finally:
         stage.core.live.current = old
-        stage.core.servers.reload()
+        stage.core.events.publish(ConfigReloaded(stage.core.live.current))
 
 
 @pytest.mark.covers("S-096", "A-170")
@@ -212,13 +213,13 @@ def test_a_file_that_cannot_be_read_costs_its_servers_and_nothing_else(stage: St
         path.write_text(text)
         with pytest.raises(ConfigError):
             stage.core.servers.hub.servers()
-        stage.core.servers.reload()
+        stage.core.events.publish(ConfigReloaded(stage.core.live.current))
         assert "stub_echo" not in stage.core.toolbox.allowed(None)
         found = call(stage, "mcp_list_tools")
         assert (found.status, found.outcome) == (400, "bad_config") and "servers.json" in found.message
         assert call(stage, "use", tool="tool_help", arguments={"name": "exec"}).status == 200
     path.unlink()
-    stage.core.servers.reload()
+    stage.core.events.publish(ConfigReloaded(stage.core.live.current))
     assert "stub_echo" in stage.core.toolbox.allowed(None)
 
 

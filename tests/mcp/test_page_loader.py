@@ -197,7 +197,7 @@ class Bench:
         return HTTP
 
     def load(self, name: str, addition: str = "", cancel: CancelToken | None = None) -> Fetched:
-        loader = Loading(lambda: self.shelf, self.model, self.fetch, lambda route: True)
+        loader = Loading(self.shelf, self.model, self.fetch, lambda route: True)
         return loader.page(f"https://example.org/{name}", addition, cancel)
 
     @property
@@ -247,12 +247,10 @@ def test_the_page_is_fetched_as_any_other(bench: Bench, name: str, asked: int):
 def test_without_servers_no_model_is_asked(bench: Bench):
     bench.shelf.has_servers = False
     assert bench.load("whole") == HTTP and bench.model.asked == []
-    loader = Loading(lambda: None, bench.model, bench.fetch, lambda route: True)
-    assert loader.page("https://example.org/whole") == HTTP and bench.model.asked == []
 
 
 def test_a_model_too_small_to_be_of_use_is_not_asked(bench: Bench):
-    loader = Loading(lambda: bench.shelf, bench.model, bench.fetch, lambda route: False)
+    loader = Loading(bench.shelf, bench.model, bench.fetch, lambda route: False)
     assert loader.page("https://example.org/whole") == HTTP and bench.model.asked == []
 
 

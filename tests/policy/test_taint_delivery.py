@@ -116,7 +116,7 @@ def test_an_alert_of_the_heartbeat_brings_its_marks(border: Border) -> None:
     run, path = begun(border, "keeper"), border.core.home.box / "HEARTBEAT.md"
     path.write_text("# Heartbeat\n- [beatword] look at the page\n")
     try:
-        assert [beat.outcome for _, beat in border.core.unasked.heartbeat.now()] == ["alert"]
+        assert [beat.outcome for _, beat in border.core.heartbeat.heartbeat.now()] == ["alert"]
     finally:
         path.unlink()
     told(border, run)

@@ -245,7 +245,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def menu(stage: Stage) -> list[str]:
-    return [spec.name for spec in stage.core.troupe.menu(stage.core.roles.assistant())]
+    return [spec.name for spec in stage.core.role_service.menu(stage.core.roles.assistant())]
 
 
 @pytest.mark.covers("A-078", "A-079", "A-085")
@@ -268,7 +268,7 @@ def test_a_direct_assistant_has_no_files_commands_or_web_and_is_told_who_has(sta
     groups = {tool.mark.group for tool in stage.core.toolbox.tools() if tool.mark.name in had}
     assert {"knowledge", "planning", "context", "mcp", "delegation", "schedules"} <= groups
     assert not groups & {"files", "shell", "web"}
-    (use,) = [spec for spec in stage.core.troupe.menu(stage.core.roles.assistant()) if spec.name == "use"]
+    (use,) = [spec for spec in stage.core.role_service.menu(stage.core.roles.assistant()) if spec.name == "use"]
     assert "files, shell, web: not yours; delegate(agent, task) to coder" in use.description and "read_file" not in use.description
     told = stage.ask("[reaches] Look.", CHAT)
     results = [event.content for event in told.events("tool_result")]
@@ -313,9 +313,9 @@ def test_a_helper_of_a_direct_assistant_has_no_more_than_it_has(stage: Stage) ->
 def test_what_the_home_gives_and_the_preset_keeps_is_named(stage: Stage) -> None:
     write(stage.core.home.box, "assistant", "---\ntools: [knowledge, exec, web]\n---\n")
     said = [f"roles/assistant.md: preset direct keeps {name} from it; open would not" for name in ("exec", "web")]
-    assert stage.core.troupe.problems == said
+    assert stage.core.role_service.problems == said
     write(stage.core.home.box, "assistant", "---\npreset: open\ntools: [knowledge, exec, web]\n---\n")
-    assert stage.core.troupe.problems == [] and "exec" in stage.core.toolbox.allowed(stage.core.roles.assistant().tools)
+    assert stage.core.role_service.problems == [] and "exec" in stage.core.toolbox.allowed(stage.core.roles.assistant().tools)
     write(stage.core.home.box, "assistant", "---\npreset: auto\n---\n")
 
 
@@ -359,8 +359,8 @@ def test_a_run_without_a_persona_gets_one_that_teaches_seven_steps_behind_its_to
 def test_a_tool_that_there_is_not_is_named(stage: Stage) -> None:
     write(stage.core.home.box, "smith", "---\ntools: [read_file, hammer, web]\n---\nYou mend things.\n")
     said = ["roles/smith.md: there is no tool or group hammer"]
-    assert stage.core.troupe.problems == said and stage.core.status()["roles"]["problems"] == said
-    shown = find_methods(stage.core.troupe)["role.view"].call(LocalCall(), name="smith")
+    assert stage.core.role_service.problems == said and stage.core.status()["roles"]["problems"] == said
+    shown = find_methods(stage.core.role_service)["role.view"].call(LocalCall(), name="smith")
     assert shown["problems"] == said and "read_file" in shown["menu"]
     (stage.core.home.box / "roles" / "smith.md").unlink()
 
@@ -395,7 +395,7 @@ def test_a_role_reaches_no_further_than_its_sandbox(stage: Stage) -> None:
 def test_a_role_with_more_tools_than_fit_reaches_the_rest_through_use(stage: Stage) -> None:
     box = stage.core.home.box
     write(box, "smith", "---\ntools: [files, knowledge, planning]\n---\nYou mend things.\n")
-    shown = [spec.name for spec in stage.core.troupe.menu(stage.core.roles.child("smith"))]
+    shown = [spec.name for spec in stage.core.role_service.menu(stage.core.roles.child("smith"))]
     assert len(shown) == 8 and {"use", "tool_help", "search"} <= set(shown)
     terms = Terms(role="smith", tools=("files", "knowledge", "planning"))
     run = stage.ask("[talks] Hi.", CHAT).run

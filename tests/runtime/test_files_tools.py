@@ -226,7 +226,7 @@ def test_the_folder_goes_with_its_conversation(desk: Desk, tmp_path: Path) -> No
     with desk.core.store.write():
         desk.core.runs.touch_session(Inbound("local", "gone", "hi", new_id(), 1))
     assert desk.do("write_file", path="a/b", content="x", session=session).status == 200
-    folder = desk.core.workshop.bench.folder(session)
+    folder = desk.core.commands.bench.folder(session)
     (folder / "link").symlink_to(kept)
     desk.core.runs.people.move(session, "closing")
     desk.core.runs.people.move(session, "closed")
@@ -342,7 +342,7 @@ def test_a_pattern_without_end_is_ended_and_the_core_answers_meanwhile(tmp_path:
 def test_others_are_answered_while_a_file_is_read(desk: Desk) -> None:
     """The core only waits for another process: its own threads are free. What that may use is what the tool may."""
     desk.put("trap", "a" * 60 + "!")
-    sandbox, cancel, results = desk.core.workshop.sandbox, CancelToken(), list[Outcome]()
+    sandbox, cancel, results = desk.core.commands.sandbox, CancelToken(), list[Outcome]()
     call = ToolCall("c", "grep", {"pattern": "(a+)+$", "path": "trap"})  # it would take years
     thread = threading.Thread(target=lambda: results.append(desk.core.toolbox.dispatch(call, "", cancel, SESSION)))
     thread.start()
@@ -439,9 +439,9 @@ def test_a_folder_for_a_group_is_seen_by_who_is_in_it(tmp_path: Path) -> None:
         assert desk.do("exec", command="cat /project/nest/egg", terms=CODER).message == "an egg\n[exit code 0]"
         assert desk.do("read_file", path="/project/nest/egg", session="local:bob").status == 403
         request = {"who": {"user": "eve"}, "mounts": [{"source": f"{tmp_path}/nest"}]}
-        assert desk.core.warden.methods.test(request)["is_allowed"]
+        assert desk.core.policy.methods.test(request)["is_allowed"]
         request["who"] = {"user": "bob"}
-        assert not desk.core.warden.methods.test(request)["is_allowed"]
+        assert not desk.core.policy.methods.test(request)["is_allowed"]
 
 
 # -- the working folder that the person names ---------------------------------------------------------

@@ -123,7 +123,7 @@ def test_another_command_cannot_change_an_approved_script_while_it_is_begun(tmp_
         desk.put("job.sh", "echo harmless\n")
         desk.put("evil.sh", "echo EVIL\n")
         job = Job("exec", "shell", NEVER, SESSION, "", CODER, 30)
-        bench, command = desk.core.workshop.bench, "bash job.sh"
+        bench, command = desk.core.commands.bench, "bash job.sh"
         approved = {name: str(one["sha256"]) for name, one in bench.named_files(job, command).items()}
         assert list(approved) == ["job.sh"]
         swapping = threading.Thread(target=lambda: desk.do("exec", command=swap, terms=CODER))

@@ -54,8 +54,8 @@ def test_a_blocked_command_is_refused_before_anything_is_there(desk: Desk, comma
     found = desk.do("exec", command=command, session=session)
     told = f"command.blocked (exec): the command matches {pattern!r}, which is blocked"
     assert shown(found) == (403, "permission", told)
-    assert not desk.core.workshop.bench.folder(session).exists()
-    (line,) = [line for line in desk.core.warden.ledger.listing() if line.session == session]
+    assert not desk.core.commands.bench.folder(session).exists()
+    (line,) = [line for line in desk.core.policy.ledger.listing() if line.session == session]
     assert (line.kind, line.rule) == ("policy_denied", "command.blocked")
 
 
@@ -84,7 +84,7 @@ def test_what_takes_too_long_is_ended_and_what_it_said_is_kept(desk: Desk, tool:
     found = desk.do(tool, command=command, timeout=1)
     assert shown(found) == (504, "timeout", "Command timed out after 1s\nbegun")
     assert (found.data["status"], found.data["exit_code"], found.data["stdout"]) == ("timeout", -1, "begun\n")
-    assert desk.core.workshop.sandbox.health()["running"] == 0 and not (desk.work / "late").exists()
+    assert desk.core.commands.sandbox.health()["running"] == 0 and not (desk.work / "late").exists()
 
 
 @pytest.mark.covers("S-081", "E-277")
@@ -108,11 +108,11 @@ def test_a_cancelled_command_is_ended(desk: Desk) -> None:
     thread = threading.Thread(target=lambda: results.append(desk.core.toolbox.dispatch(call, "", cancel, SESSION)))
     thread.start()
     end_s = monotonic_s() + 60
-    while desk.core.workshop.sandbox.health()["running"] == 0 and monotonic_s() < end_s:
+    while desk.core.commands.sandbox.health()["running"] == 0 and monotonic_s() < end_s:
         sleep_s(0.02)
     cancel.set()
     thread.join(60)
-    assert [one.status for one in results] == [499] and desk.core.workshop.sandbox.health()["running"] == 0
+    assert [one.status for one in results] == [499] and desk.core.commands.sandbox.health()["running"] == 0
 
 
 @pytest.mark.covers("A-002", "A-056", "A-153")
@@ -143,9 +143,9 @@ def test_a_command_sees_the_scripts_of_the_skill_that_it_names_and_of_no_other(d
     assert not any(word in found.message for word in ("other", "link", ".env"))
     assert desk.do("exec", command="/skills/tidy/scripts/../SKILL.md").data["exit_code"] == 127, "nothing else of the skill"
     assert desk.do("exec", command="ls /skills /skills/none/scripts").data["exit_code"] == 2
-    desk.core.warden.gate.set_session(SESSION, "[mounts]\nvolumes = false", "ada")
+    desk.core.policy.gate.set_session(SESSION, "[mounts]\nvolumes = false", "ada")
     refused = desk.do("exec", command="bash /skills/tidy/scripts/run.sh")
-    desk.core.warden.gate.lift_session(SESSION, "ada")
+    desk.core.policy.gate.lift_session(SESSION, "ada")
     assert refused.status == 403 and refused.message.startswith("mount.volume.disabled (exec)")
     with (desk.home.box / "skills/tidy/scripts/large").open("wb") as file:
         file.truncate(5 << 20)
@@ -195,7 +195,7 @@ def test_status_says_what_holds_sandboxes_and_when_they_cannot_be_made(desk: Des
     assert (held["state"], held["seccomp"], held["landlock"]) == ("ok", os.uname().machine, landlock.version())
     below = (Bind(tmp_path, "/project"), Bind(tmp_path, "/project/below"))  # a mount that nobody can make
     with pytest.raises(Unavailable):
-        desk.core.workshop.sandbox.run(Order("exec", "s1", ("true",), binds=below, profile="project"), CancelToken())
+        desk.core.commands.sandbox.run(Order("exec", "s1", ("true",), binds=below, profile="project"), CancelToken())
     health = desk.core.status()["sandbox"]
     assert (health["state"], health["is_degraded"]) == ("degraded", True) and "/project/below" in health["reason"]
     assert desk.do("exec", command="echo again").message == "again\n[exit code 0]"

@@ -22,7 +22,7 @@ from appliance.errors import NotFound, OwlError, Refused
 from appliance.runtime.log import HIDDEN, Redactor
 from appliance.runtime.rpc_client import Client
 from appliance.secrets import encryption
-from appliance.secrets.vault_client import Strongbox
+from appliance.secrets.vault_client import VaultClient
 
 __all__ = ["a_box", "a_shared_box"]
 
@@ -243,7 +243,7 @@ def test_what_the_core_fetches_is_hidden_in_its_log(core: Core) -> None:
         with broker(core) as client:
             return client.call(method, params)
 
-    box = Strongbox(call, redactor)
+    box = VaultClient(call, redactor)
     assert (box.resolve("plain"), box.resolve("secret:search/hidden")) == ("plain", "value-to-be-hidden")
     assert redactor.clean("a value-to-be-hidden b") == f"a {HIDDEN} b"
     with pytest.raises(NotFound):
@@ -257,7 +257,7 @@ def test_what_only_the_broker_knows_is_hidden_by_the_core_too(core: Core) -> Non
     redactor = Redactor(["known to the core"])
     with broker(core) as client:
         found = client.call("secret.marks")
-        Strongbox(client.call, redactor).learn(client.call)
+        VaultClient(client.call, redactor).learn(client.call)
     assert key[:8] not in json.dumps(found) and found
     quoted = json.dumps({"env": f"KEY={key}"})
     text = f'PATH=/bin\0KEY={key}\0{key}{key}a very plain "looking" Key {quoted} known to the core'
@@ -266,7 +266,7 @@ def test_what_only_the_broker_knows_is_hidden_by_the_core_too(core: Core) -> Non
     )
     put(core, "llm/marked", "another one, and as long")
     with broker(core) as client:
-        Strongbox(client.call, redactor).learn(client.call)
+        VaultClient(client.call, redactor).learn(client.call)
     assert redactor.clean(f"{key} another one, and as long") == f"{key} {HIDDEN}"
 
 

@@ -167,7 +167,7 @@ def test_a_command_grows_is_sampled_and_is_cancelled(stage: Stage) -> None:
     entry = stage.core.entries.get(first, scope=f"run:{told.run}")
     stage.core.views.demote(actor, [entry.id])
     assert channels(stage, told.run)[first][:3] == ("streaming", 102, "archived")
-    assert stage.core.workshop.executions.tails()[0]["tail"].count("\n") <= 2
+    assert stage.core.commands.executions.tails()[0]["tail"].count("\n") <= 2
     heard = stage.core.queue.notices.subscribe("")
     assert call(stage, "stream.cancel", run=told.run, path=first, reason="enough") == {"stopped": 1}
     ended(stage, told.run)
@@ -185,7 +185,7 @@ def test_a_command_grows_is_sampled_and_is_cancelled(stage: Stage) -> None:
     with pytest.raises(NotFound):
         call(stage, "stream.cancel", run=told.run, path="sh://turn_9/none_1")
     assert [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
-    assert stage.core.workshop.sandbox.health()["running"] == 0 and second.endswith("_2")
+    assert stage.core.commands.sandbox.health()["running"] == 0 and second.endswith("_2")
 
 
 @pytest.mark.covers("R-094", "R-096")
@@ -207,7 +207,7 @@ def test_a_run_that_asks_nobody_runs_commands_at_once(stage: Stage) -> None:
 @pytest.mark.covers("A-279", "R-099")
 def test_a_run_that_is_stopped_ends_its_command(stage: Stage) -> None:
     def stop() -> None:
-        until(lambda: stage.core.workshop.sandbox.health()["running"] == 1)
+        until(lambda: stage.core.commands.sandbox.health()["running"] == 1)
         run = stage.core.runs.listing(limit=1)[0].id
         assert stage.core.inbox.abort(run)
 
@@ -217,10 +217,10 @@ def test_a_run_that_is_stopped_ends_its_command(stage: Stage) -> None:
     stopper.join(60)
     ended(stage, told.run)
     assert told.end.status == 499 and [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
-    assert stage.core.workshop.sandbox.health()["running"] == 0
+    assert stage.core.commands.sandbox.health()["running"] == 0
     background = stage.ask("[stopped] Run it.")
     decided(stage, background)
-    until(lambda: stage.core.workshop.sandbox.health()["running"] == 1)
+    until(lambda: stage.core.commands.sandbox.health()["running"] == 1)
     assert stage.inbox.abort(background.run)
     ended(stage, background.run)
     until(lambda: not stage.inbox.abort(background.run))
@@ -240,7 +240,7 @@ def test_a_command_that_may_not_run_is_neither_proposed_nor_run(stage: Stage, na
 def test_what_a_process_that_is_gone_left_open_is_ended(stage: Stage) -> None:
     told = stage.ask("[left] Run it.")
     (ref,) = stage.waiting(told.run)
-    streams, views = stage.core.workshop.streams, stage.core.views
+    streams, views = stage.core.commands.streams, stage.core.views
     actor = Actor("client", told.run, *stage.core.runs.moment(told.run))
     stage.core.verbs.resolve(actor, ref, True, "")
     stream = streams.begin(actor, "sh", ref)
@@ -261,7 +261,7 @@ def test_a_client_may_fill_channels_itself(stage: Stage) -> None:
     (ref,) = stage.waiting(told.run)
     actor = Actor("client", told.run, *stage.core.runs.moment(told.run))
     stage.core.verbs.resolve(actor, ref, True, "")
-    stream = stage.core.workshop.streams.begin(actor, "sh", ref)
+    stream = stage.core.commands.streams.begin(actor, "sh", ref)
     assert call(stage, "stream.append", run=told.run, path=stream.output, text="one\n") == {"bytes": 4}
     assert call(stage, "stream.append", run=told.run, path=stream.output, text="two\n") == {"bytes": 8}
     assert call(stage, "stream.list")[0]["tail"] == "one\ntwo"
@@ -269,13 +269,13 @@ def test_a_client_may_fill_channels_itself(stage: Stage) -> None:
     assert channels(stage, told.run)[stream.output] == ("cancelled", 499, "summarized", "one\ntwo\n")
     assert "the lid was closed" in stage.log(told.run)[ref][2]
     with pytest.raises(Conflict):
-        stage.core.workshop.streams.end(told.run, stream.output, Ended())
+        stage.core.commands.streams.end(told.run, stream.output, Ended())
     stage.inbox.abort(told.run)
 
 
 def call(stage: Stage, method: str, **params: Any) -> Any:
     """A method of the socket, called as it is there."""
-    return find_methods(stage.core.workshop.methods)[method].call(LocalCall(), **params)
+    return find_methods(stage.core.commands.methods)[method].call(LocalCall(), **params)
 
 
 @pytest.mark.covers("R-098")
@@ -318,10 +318,10 @@ def test_a_chat_that_is_stopped_while_it_waits_ends_its_command(stage: Stage) ->
     (ref,) = stage.waiting(told.run)
     resolved = stage.core.approvals.resolve(ref, told.run, "accept")
     assert resolved.status == 102
-    until(lambda: stage.core.workshop.sandbox.health()["running"] == 1)
+    until(lambda: stage.core.commands.sandbox.health()["running"] == 1)
     assert stage.inbox.abort(told.run)
     ended(stage, told.run)
-    assert stage.core.workshop.sandbox.health()["running"] == 0
+    assert stage.core.commands.sandbox.health()["running"] == 0
     assert [found[1] for found in channels(stage, told.run).values()] == [499, 499]
     until(lambda: stage.core.runs.paused_loop(told.run) is None)
 
@@ -414,9 +414,9 @@ def test_a_card_shows_what_a_command_will_run(tmp_path: Path) -> None:
 def test_a_command_of_many_lines_cannot_pass_for_a_card_with_files(stage: Stage) -> None:
     forged = "It will not run if one of these files is changed before:\n  none.sh: 3 bytes, sha256 0\nCommand:\nls"
     caller = Caller("", CancelToken(), "local:ada")
-    text, approved = stage.core.workshop.executions.described(caller, "exec", forged)
+    text, approved = stage.core.commands.executions.described(caller, "exec", forged)
     assert text == f"Command:\n{forged}" and approved == {}
-    assert stage.core.workshop.executions.described(caller, "exec", "ls")[0] == "ls"
+    assert stage.core.commands.executions.described(caller, "exec", "ls")[0] == "ls"
 
 
 @pytest.mark.covers("E-328")
@@ -443,7 +443,7 @@ def test_a_file_that_is_changed_after_the_decision_keeps_its_command_from_runnin
     (root / "job.sh").write_text("echo harmless\n")
     with opened(tmp_path, SANDBOX__WORKSPACE=str(root), SANDBOX__MAX_CONCURRENT="1") as stage:
         unharmed = stage.ask("[script-late] Run it.", CHAT)
-        bench, caller = stage.core.workshop.bench, CancelToken()
+        bench, caller = stage.core.commands.bench, CancelToken()
         job = Job("exec", "shell", caller, unharmed.run and "local:ada", unharmed.run, Terms(), 30)
         command = "yes | head -n 1; bash job.sh"
         approved = {name: one["sha256"] for name, one in bench.named_files(job, command).items()}
@@ -479,7 +479,7 @@ def test_a_message_of_the_model_becomes_a_letter(stage: Stage) -> None:
 
 @pytest.mark.covers("A-141", "E-311")
 def test_a_message_has_a_size_a_target_and_a_rate(stage: Stage) -> None:
-    gate, outbox, runs = stage.core.warden.gate, stage.core.outbox, stage.core.runs
+    gate, outbox, runs = stage.core.policy.gate, stage.core.outbox, stage.core.runs
     with stage.core.store.write():
         runs.touch_session(Inbound("local", "bob", "hi", new_id(), now_ms()))
     post = Postbox(outbox, gate, runs.person, per_minute=4)
@@ -495,7 +495,7 @@ def test_a_message_has_a_size_a_target_and_a_rate(stage: Stage) -> None:
     for other in (Message("hi", "person:bob"), Message("hi", session="local:bob")):
         with pytest.raises(Refused, match=r"^ipc.allow \(message\): it may not send to person:bob"):
             post.send(other, session="local:ada")
-    (row, *_) = stage.core.warden.ledger.listing(Asked("policy_"))
+    (row, *_) = stage.core.policy.ledger.listing(Asked("policy_"))
     assert (row.kind, row.rule) == ("policy_denied", "ipc.allow")
     with pytest.raises(BadInput):
         post.send(Message("hi", "everybody"), session="local:ada")
@@ -522,6 +522,6 @@ def test_shared_folder_is_written_by_admins_alone(tmp_path: Path) -> None:
                 stage.core.runs.open_session(session, person, f"user:{person}")
             job = Job("exec", "shell", CancelToken(), session, "", Terms(role="coder"), 30)
             told = {
-                one.source: one.is_writable for one in stage.core.workshop.bench.judge(job, "true").mounts if one.kind == "bind"
+                one.source: one.is_writable for one in stage.core.commands.bench.judge(job, "true").mounts if one.kind == "bind"
             }
             assert told == {str(shared): is_writer}, person

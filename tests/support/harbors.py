@@ -29,6 +29,7 @@ from appliance.errors import NotFound, Unavailable
 from appliance.mcp.bridge_client import Ferry
 from appliance.mcp.hub import Embed, Hub, HubParts
 from appliance.mcp.offers import Offers
+from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 
@@ -104,7 +105,8 @@ def standing(folder: Path, embed: Embed = no_model, settings: Callable[[], Confi
     ferry = Ferry(runtime / "b.sock", known, home.logs / "bridge", lambda: settings().tools.mcp_idle_s)
     offers = Offers(store)
     safe: Any = SimpleNamespace(get=get, put=put, remove=lambda name: void(vault.pop(name)))
-    hub = Hub(HubParts(home, known, offers, ferry, safe, lambda kind, **about: notes.append((kind, about))), settings, embed)
+    note = lambda kind, **about: notes.append((kind, about))  # noqa: E731
+    hub = Hub(HubParts(home, known, offers, ferry, safe, note, Events()), settings, embed)
     try:
         yield Stand(hub, ferry, home, offers, notes, vault)
     finally:

@@ -118,7 +118,7 @@ def main() -> None:
     for method, more in (("append", {"text": "x"}), ("complete", {}), ("abort", {}), ("cancel", {})):
         me = Actor("model", run, *core.runs.moment(run))
         log = core.verbs.record(me, "sh", "echo", "echo").data["proposals"][0]
-        path = core.workshop.streams.begin(me, "sh", log).output
+        path = core.commands.streams.begin(me, "sh", log).output
         call(f"stream.{method}", run=run, path=path, **more)
     call("run.undo", run=run)
     data = base64.b64encode(b"leaves").decode()
@@ -133,7 +133,7 @@ def main() -> None:
     call("notice.seen", keys=[one["key"] for one in call("notice.waiting")])
     call("policy.set", session="local:bob", document='preset = "permissive"\n')
     call("policy.lift", session="local:bob")
-    job = core.troupe.jobs.add(Order("worker", "look", session=core.runs.get(run).session, priority="background"))
+    job = core.jobs.add(Order("worker", "look", session=core.runs.get(run).session, priority="background"))
     call("job.stop", id=job.id)
     lines: list[str] = []
     table.call("session.export", {"id": core.runs.get(run).session}, lambda name, value: lines.append(value["text"]))

@@ -45,7 +45,7 @@ def stage(model_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     )
     core.recover()
     (home.box / "notes" / "garage.md").write_text(NOTE, encoding="utf-8")
-    core.look()
+    core.box_folder.compare()
     try:
         yield Stage(core)
         assert core.close("the test is over") == []

@@ -769,7 +769,7 @@ def test_the_first_veto_speaks_and_later_ones_are_not_heard(stage: Stage) -> Non
 @pytest.mark.parametrize("name", ["policy", "own-policy"])
 def test_the_policy_is_asked_again_when_something_is_accepted(stage: Stage, name: str) -> None:
     told, is_of_session = stage.ask(f"[{name}] Write it."), name == "own-policy"
-    policy, gate, session = stage.core.toolbox.policy, stage.core.warden.gate, stage.core.runs.get(told.run).session
+    policy, gate, session = stage.core.toolbox.policy, stage.core.policy.gate, stage.core.runs.get(told.run).session
     if is_of_session:
         gate.set_session(session, "[tools]\ndeny = ['set']", "ada")
     else:

@@ -305,7 +305,7 @@ def test_a_child_starts_no_children(stage: Stage) -> None:
     assert [event.status for event in results] == [403, 403]
     job = stage.core.jobs.of(told.run)[0]
     assert stage.core.jobs.of(job.run) == []
-    plain = stage.core.troupe.menu(stage.core.roles.child())
+    plain = stage.core.role_service.menu(stage.core.roles.child())
     assert not {"delegate", "spawn", "spawn_await", "spawn_worker"} & {spec.name for spec in plain} and len(plain) <= 8
 
 
@@ -497,8 +497,8 @@ def test_a_profile_decides_what_its_helper_is_told_and_has(stage: Stage) -> None
     (box / "verse.md").write_text("Do not rhyme.")
     found = core.roles.child("poet")
     assert found.text == "Do not rhyme.\n\nYou write verses."
-    assert [spec.name for spec in core.troupe.menu(found)] == ["read_file"]
-    system = core.packets.system(core.troupe.menu(found), "native", role=found)
+    assert [spec.name for spec in core.role_service.menu(found)] == ["read_file"]
+    system = core.packets.system(core.role_service.menu(found), "native", role=found)
     assert [part.name for part in system] == ["instructions", "style"]  # AGENTS and ENVIRONMENT are empty as they ship
     (box / "AGENTS.md").write_text("Leave the cellar alone.")
     assert [part.name for part in core.packets.system((), "native", role=found)] == ["AGENTS", "instructions", "style"]
@@ -512,7 +512,7 @@ def test_profiles_are_offered_when_there_are_any(stage: Stage) -> None:
     core = stage.core
     spec = core.toolbox.spec("spawn")
     assert spec is not None and "meeter" in spec.schema["properties"]["profile"]["enum"]
-    menu = core.troupe.menu(core.roles.assistant())
+    menu = core.role_service.menu(core.roles.assistant())
     (shown,) = [part.text for part in core.packets.system(menu, "native") if part.name == "profiles"]
     assert '<profile name="meeter">' in shown
     assert all(part.name != "profiles" for part in core.packets.system((), "native"))
@@ -523,7 +523,7 @@ def test_spawn_switched_off_is_not_there(tmp_path: Path) -> None:
     with opened(tmp_path, {"x": ["y"]}, DELEGATION__SPAWN="false") as other:
         assert other.core.toolbox.spec("spawn") is None and other.core.toolbox.spec("spawn_await") is None
         assert other.core.toolbox.spec("delegate") is not None
-        menu = other.core.troupe.menu(other.core.roles.assistant())
+        menu = other.core.role_service.menu(other.core.roles.assistant())
         assert all(part.name != "profiles" for part in other.core.packets.system(menu, "native"))
 
 

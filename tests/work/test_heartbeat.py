@@ -47,13 +47,13 @@ def file(stage: Stage, text: str | None, folder: str = "") -> None:
     path = stage.core.home.box / folder / "HEARTBEAT.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True) if text is None else path.write_text(text)
-    stage.core.unasked.look([path])
+    stage.core.heartbeat.look([path])
 
 
 def configure(stage: Stage, **keys: Any) -> None:
     current = stage.core.live.current
     stage.core.live.current = replace(current, heartbeat=replace(current.heartbeat, **keys))
-    stage.core.unasked.sync()
+    stage.core.heartbeat.sync()
 
 
 def rows(stage: Stage) -> dict[str, Schedule]:
@@ -61,7 +61,7 @@ def rows(stage: Stage) -> dict[str, Schedule]:
 
 
 def look(stage: Stage, title: str = "checklist", key: str = "k", **more: Any) -> Beat:
-    return stage.core.unasked.heartbeat.look("", title, key, **more)
+    return stage.core.heartbeat.heartbeat.look("", title, key, **more)
 
 
 def another(stage: Stage, *, is_able: bool) -> Heartbeat:
@@ -69,7 +69,7 @@ def another(stage: Stage, *, is_able: bool) -> Heartbeat:
     core = stage.core
     settings = lambda: core.live.current.heartbeat  # noqa: E731
     parts = core.home.box, settings, core.jobs, core.schedules.effects, core.schedules.timetable
-    return Heartbeat(*parts, lambda: is_able, is_lasting=core.unasked.heartbeat._priority == "background")
+    return Heartbeat(*parts, lambda: is_able, is_lasting=core.heartbeat.heartbeat._priority == "background")
 
 
 def jobs(stage: Stage) -> int:
@@ -120,7 +120,7 @@ def test_outside_of_the_active_hours_nobody_is_asked(stage: Stage):
     assert look(stage) == Beat("skipped", "outside of the active hours") and jobs(stage) == before
     configure(stage, active_from="00:00", active_until="24:00", timezone="Mars/Base")
     assert look(stage, key="mars").outcome == "alert"
-    assert any("Mars/Base" in problem for problem in stage.core.unasked.heartbeat.problems)
+    assert any("Mars/Base" in problem for problem in stage.core.heartbeat.heartbeat.problems)
 
 
 @pytest.mark.covers("S-073", "E-271")
@@ -209,7 +209,7 @@ def test_a_failure_is_logged_and_the_next_look_goes_on(stage: Stage):
     talk(stage)
     file(stage, "- [ ] [broken] look\n")
     (row,) = rows(stage).values()
-    assert stage.core.unasked.heartbeat.beat(row, 1).startswith("failed")
+    assert stage.core.heartbeat.heartbeat.beat(row, 1).startswith("failed")
     file(stage, "- [ ] [door] look\n")
     assert look(stage, key="next").outcome == "alert"
 
@@ -259,9 +259,9 @@ def test_sections_become_schedules_that_stay_while_they_say_the_same(stage: Stag
     file(stage, text)
     first = rows(stage)
     assert sorted(one.name for one in first.values()) == ["Heartbeat: Mail", "Heartbeat: Plants"]
-    assert any("'Bad'" in problem for problem in stage.core.unasked.heartbeat.problems)
+    assert any("'Bad'" in problem for problem in stage.core.heartbeat.heartbeat.problems)
     changes = stage.core.store.value("SELECT total_changes()")
-    stage.core.unasked.sync()
+    stage.core.heartbeat.sync()
     assert rows(stage) == first and stage.core.store.value("SELECT total_changes()") == changes
     file(stage, text.replace("Prompt: look", "Prompt: look again"))
     second = rows(stage)

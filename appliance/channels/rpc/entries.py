@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from appliance.agent.approvals import STATES, Approvals
 from appliance.channels import session_control
 from appliance.channels.session_control import Control
+from appliance.channels.workspace_control import WorkspaceControl
 from appliance.errors import from_outcome
-from appliance.ingest.workspace_sync import Project
 from appliance.knowledge.action_log import Waiting
 from appliance.knowledge.change_log import Change
 from appliance.knowledge.entries import PROJECT, Entries, Line
@@ -34,12 +34,12 @@ class EntryMethods:
     """Entries for people: by their verbs, as a thread sees them, and as they were."""
 
     def __init__(
-        self, entries: Entries, runs: Runs, verbs: Verbs, project: Project, approvals: Approvals, control: Control
+        self, entries: Entries, runs: Runs, verbs: Verbs, workspace: WorkspaceControl, approvals: Approvals, control: Control
     ) -> None:
         self._entries = entries
         self._runs = runs
         self._verbs = verbs
-        self._project = project
+        self._workspace = workspace
         self._approvals = approvals
         self._control = control
 
@@ -187,7 +187,7 @@ class EntryMethods:
             known = self._runs.get(run) if run else None
             actor = Actor("client") if known is None else Actor("client", known.id, *self._runs.moment(known.id))
             has_repo = known is None or not known.settings.no_repo
-            return self._project.follow(actor, given["ref"], given["kind"], has_repo=has_repo)
+            return self._workspace.follow(actor, given["ref"], given["kind"], has_repo=has_repo)
         if not run:
             return self._verbs.perform(Actor("client"), verb, given)
         found = self._runs.get(run).id

@@ -96,7 +96,7 @@ class InProcess:
             else:
                 self._core.inbox.close("this process only hands it in")
         if method in FOLDER_METHODS and not self._has_looked and not self._core.store.is_read_only:
-            self._core.look()  # no core watched the folder meanwhile
+            self._core.box_folder.compare()  # no core watched the folder meanwhile
             self._has_looked = True
         with durability.asked():
             return self._methods[method].call(self._local_call(listen or (lambda name, value: None)), **(params or {}))

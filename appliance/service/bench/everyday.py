@@ -162,7 +162,7 @@ def answers(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     core = Core(home, environ, process="bench", is_shared=False, broker=lent)
     try:
         core.recover()
-        core.look()
+        core.box_folder.compare()
         try:
             core.indexer.work()
         except OwlError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -37,6 +38,22 @@ class BaseParts(Struct, frozen=True):
     def settings(self) -> Config:
         """The configuration as it is now."""
         return self.live.current
+
+
+class HasServices(Protocol):
+    """A part that tools may ask for."""
+
+    def services(self) -> dict[str, Any]:
+        """Its objects, by the names that tools use."""
+        ...
+
+
+def merge_services(base: BaseParts, *parts: HasServices) -> dict[str, Any]:
+    """What tools may ask for by name."""
+    services: dict[str, Any] = {"runs": base.runs, "bounds": base.settings().delegation}
+    for part in parts:
+        services |= part.services()
+    return services
 
 
 def build_base(

@@ -1,15 +1,10 @@
-"""The parts that work with files and commands, built once and tied together: sandbox, workbench, channels, messages.
+"""Builds what works with files and commands: sandbox, workbench, command output, messages of tools.
 
-Here stands what follows from what: a command that is accepted begins, one whose run is stopped ends, a chat that waited for
-one goes on. Owns no table. Apart from `service.core`, which builds everything else, as `service.parts.queue` is for the queue.
+A command that is accepted begins, one whose run is stopped ends, a chat that waited for one goes on. Owns no table.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
-
-from msgspec import Struct
 
 from appliance.agent.approvals import ACCEPTED, VETO
 from appliance.agent.command_output import Streams
@@ -18,74 +13,45 @@ from appliance.agent.loop_events import CommandStopped, LoopStored
 from appliance.agent.tool_messages import Postbox
 from appliance.channels.rpc.command_output import CommandOutput
 from appliance.errors import OwlError
-from appliance.knowledge.entries import Entries
-from appliance.knowledge.verbs import Verbs
-from appliance.knowledge.views import Views
 from appliance.runtime import paths
-from appliance.runtime.events import Events
-from appliance.runtime.hooks import Hooks
-from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config
-from appliance.runtime.subscriptions import Notice, Notices
+from appliance.runtime.subscriptions import Notice
 from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.sandbox.workspace import Workbench
-from appliance.service.parts.policy import Warden
-from appliance.sessions.outbox import Outbox
-from appliance.sessions.runs import STOPPED, Runs
-from appliance.store.database import Store
+from appliance.service.parts.base import BaseParts
+from appliance.service.parts.knowledge import KnowledgeParts
+from appliance.service.parts.policy import PolicyParts
+from appliance.service.parts.queue import QueueParts
+from appliance.service.parts.workspace import WorkspaceParts
+from appliance.sessions.runs import STOPPED
 
 LOG = logging.getLogger(__name__)
 SLOTS = "sandboxes"  # in the runtime folder: one lock file for each that runs
 
 
-class Floor(Struct, frozen=True):
-    """What the workshop stands on."""
-
-    home: Home
-    environ: Mapping[str, str]
-    runtime: Path
-    settings: Callable[[], Config]
-    store: Store
-    runs: Runs
-    entries: Entries
-    views: Views
-    verbs: Verbs
-    warden: Warden
-
-
-class Workshop:
+class CommandParts:
     """Sandbox, workbench, commands and channels of one core."""
 
     def __init__(
-        self,
-        floor: Floor,
-        hooks: Hooks,
-        outbox: Outbox,
-        notices: Notices,
-        scripts: Callable[[str], Path | None],
-        events: Events,
-        *,
-        clean: Callable[[str], str],
+        self, base: BaseParts, policy: PolicyParts, knowledge: KnowledgeParts, workspace: WorkspaceParts, queue: QueueParts
     ) -> None:
-        """`scripts` says where a skill's are; `clean` hides secrets."""
-        self._floor = floor
-        self._notices = notices
-        sandbox = floor.settings().sandbox
-        slots = floor.runtime / SLOTS
+        self._base = base
+        self._notices = queue.notices
+        ledger, gate, runs, events = policy.ledger, policy.gate, base.runs, base.events
+        entries, person, scripts = knowledge.entries, base.runs.person, knowledge.skills.scripts
+        sandbox = base.settings().sandbox
+        slots = base.runtime / SLOTS
         slots.mkdir(mode=0o700, exist_ok=True)
-        plan = Plan(sandbox.max_concurrent, slots=slots, unit=paths.tool_socket(floor.home, floor.environ))
+        plan = Plan(sandbox.max_concurrent, slots=slots, unit=paths.tool_socket(base.home, base.environ))
         self.sandbox = Sandbox(plan)
-        ledger, gate = floor.warden.ledger, floor.warden.gate
-        person = floor.runs.person
-        self.bench = Workbench(floor.home.root / "sessions", floor.settings, gate, ledger, self.sandbox, person, scripts)
-        self.streams = Streams(floor.store, floor.entries, floor.views, floor.runs.process, clean)
-        self.executions = Executions(self.bench, self.streams, floor.verbs, floor.runs, floor.entries, events)
+        self.bench = Workbench(base.home.root / "sessions", base.settings, gate, ledger, self.sandbox, person, scripts)
+        self.streams = Streams(base.store, entries, knowledge.views, runs.process, base.redactor.clean)
+        self.executions = Executions(self.bench, self.streams, workspace.verbs, runs, entries, events)
         events.subscribe(CommandStopped, self._tell)
         events.subscribe(LoopStored, self._loop_stored)
-        self.postbox = Postbox(outbox, gate, person)
-        hooks.add(VETO, self.executions.check)
-        hooks.add(ACCEPTED, self.executions.accepted)
-        self.methods = CommandOutput(floor.runs, self.streams, self.executions, ledger)
+        self.postbox = Postbox(queue.outbox, gate, person)
+        base.hooks.add(VETO, self.executions.check)
+        base.hooks.add(ACCEPTED, self.executions.accepted)
+        self.methods = CommandOutput(runs, self.streams, self.executions, ledger)
 
     def services(self) -> dict[str, Any]:
         """What tools may ask for by name."""
@@ -93,7 +59,7 @@ class Workshop:
 
     def status(self) -> dict[str, Any]:
         """Where tools work, and how the sandboxes of this process are doing."""
-        workspace = self._floor.settings().sandbox.workspace or str(self._floor.home.root / "sessions")
+        workspace = self._base.settings().sandbox.workspace or str(self._base.home.root / "sessions")
         return {"workspace": workspace, "sandbox": self.sandbox.health(is_tried=False)}
 
     def recover(self, *, is_shared: bool = True) -> None:
@@ -116,5 +82,5 @@ class Workshop:
         self.executions.close()
 
     def _tell(self, stopped: CommandStopped) -> None:
-        person = self._floor.runs.person(self._floor.runs.get(stopped.run).session)
+        person = self._base.runs.person(self._base.runs.get(stopped.run).session)
         self._notices.put(Notice(person, f"stopped: {stopped.command}", stopped.run))

@@ -1,13 +1,14 @@
-"""Builds what a core does unasked: the heartbeat, and maintenance of database and index as schedules of its own.
+"""Builds what a core does by itself: the heartbeat, and maintenance of database and index as schedules of its own.
 
 A changed HEARTBEAT.md changes schedules, a mute that ends releases notifications. Owns no table.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from appliance.agent import titles
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, OwlError
 from appliance.knowledge.index import Passages
@@ -17,6 +18,7 @@ from appliance.runtime.signatures import Range
 from appliance.runtime.users import user_name
 from appliance.service import maintenance
 from appliance.service.parts.base import BaseParts
+from appliance.service.parts.models import ModelParts
 from appliance.service.parts.queue import QueueParts
 from appliance.service.parts.schedules import ScheduleParts
 from appliance.work import recurrence
@@ -26,7 +28,7 @@ from appliance.work.schedules import Action, New, Notify
 
 LOG = logging.getLogger(__name__)
 EARLY_MS = 4 * 3600 * 1000  # the same time of day is a little less than a day later now and then
-# The owl's own care, by key: what it is called, when, and which job it is.
+# The schedules of the installation itself, by key: what it is called, when, and which job it is.
 CARE = (
     ("system:upkeep", "Look after the database", "17 3 * * *", "upkeep"),
     ("system:index", "Look after the search index", "47 3 * * 0", "index"),
@@ -36,12 +38,14 @@ CARE = (
 class HeartbeatParts:
     """What a core does by itself."""
 
-    def __init__(
-        self, base: BaseParts, schedules: ScheduleParts, queue: QueueParts, jobs: Jobs, is_able: Callable[[], bool]
-    ) -> None:
-        """`is_able` says whether the assistant's model is fit to word a message."""
+    def __init__(self, base: BaseParts, models: ModelParts, queue: QueueParts, schedules: ScheduleParts, jobs: Jobs) -> None:
         self._base, self._schedules, self._queue = base, schedules, queue
         settings = lambda: base.settings().heartbeat  # noqa: E731
+
+        def is_able() -> bool:
+            """Whether the assistant's model is fit to word a message."""
+            return titles.is_able(models.models.plan(base.settings().models.pool)[0], base.home.models)
+
         self.heartbeat = Heartbeat(
             *(base.home.box, settings, jobs, schedules.effects, schedules.timetable, is_able), is_lasting=base.is_shared
         )
@@ -50,7 +54,7 @@ class HeartbeatParts:
         schedules.system_jobs.register("index", lambda due: self._mend_index())
 
     def sync(self) -> None:
-        """Bring the owl's own schedules in line with files and configuration; writes nothing when they are."""
+        """Bring the installation's own schedules in line with files and configuration; writes nothing when they are."""
         for key, name, line, job in CARE:
             rule, action = recurrence.cron(line), Action("system", {"job": job})
             told = Notify(on_success=False)

@@ -1,11 +1,14 @@
 """Builds what the core knows and how it is found: entries, the index over them, search, skills, notes and history."""
 
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
+from appliance.agent.result_pages import Overflow
 from appliance.channels import session_control
 from appliance.ingest import notes
+from appliance.ingest.own_documents import Documents
 from appliance.ingest.sources import Sources
 from appliance.knowledge import vss_index
 from appliance.knowledge.drives import Drives
@@ -20,8 +23,11 @@ from appliance.knowledge.views import Views
 from appliance.service import skill_parts
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.models import ModelParts
+from appliance.service.parts.policy import PolicyParts
 from appliance.sessions.history import History
 from appliance.skills.catalog import Skills
+from appliance.skills.skill_service import SkillService
+from appliance.work.work_events import OthersWrote
 
 
 class PassagesChanged(Struct, frozen=True):
@@ -43,9 +49,17 @@ class KnowledgeParts(Struct, frozen=True):
     skills: Skills
     folder: notes.Folder
     history: History
+    skill_service: SkillService
+    documents: Documents
+    overflow: Overflow
+
+    def services(self) -> dict[str, Any]:
+        """What tools may ask for by name."""
+        names = ("entries", "finder", "passages", "indexer", "history", "skills", "skill_service", "documents", "overflow")
+        return {name: getattr(self, name) for name in (*names, "drives", "texts")}
 
 
-def build_knowledge(base: BaseParts, models: ModelParts) -> KnowledgeParts:
+def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) -> KnowledgeParts:
     """The index is computed by the models; a write wakes it."""
     store, settings, box = base.store, base.settings(), base.home.box
     passages = Passages(store, partial(base.events.publish, PassagesChanged()))
@@ -61,14 +75,18 @@ def build_knowledge(base: BaseParts, models: ModelParts) -> KnowledgeParts:
         patient_embed=embedding(models.models, models.patient, lambda: True),
     )
     base.events.subscribe(PassagesChanged, lambda changed: indexer.wake())
+    base.events.subscribe(OthersWrote, lambda wrote: indexer.wake())
     finder = Search(store, passages, Familiar(store).names, embed=indexer.brief, beside=second)
     skills = skill_parts.build_skills(base.home, settings.skills, store, entries, base.environ)
-    schemes = Schemes()
+    folder, schemes = notes.Folder(box, entries, skills.is_skill), Schemes()
     drives = Drives(store, entries, schemes)
     return KnowledgeParts(
         *(passages, entries, indexer, finder, Views(store), schemes, drives, Texts(store, schemes)),
         sources=Sources(store, entries, drives),
         skills=skills,
-        folder=notes.Folder(box, entries, skills.is_skill),
+        folder=folder,
         history=History(store, session_control.owners(settings.people)),
+        skill_service=SkillService(skills, policy.ledger, base.runs.people.contexts),
+        documents=Documents(box, base.runs.people.contexts, folder),
+        overflow=Overflow(store, entries),
     )

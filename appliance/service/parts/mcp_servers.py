@@ -1,58 +1,30 @@
-"""The parts about servers of tools, built for one core and tied together.
-
-`service.core` makes it once, hands `hub` to tools as their service `mcp`, shows it the toolbox, and ends it. Nothing is started
-here: the first call does that. Knows nothing about the protocol.
-"""
+"""Builds what reaches servers of tools; nothing is started here: the first call does that. Knows nothing about the protocol."""
 
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from appliance.agent.toolbox import Toolbox
 from appliance.errors import OwlError
+from appliance.knowledge.indexer import embedding
 from appliance.mcp import hub, tools
 from appliance.mcp.bridge_client import Ferry
-from appliance.mcp.hub import Embed, Hub, HubParts
+from appliance.mcp.hub import Hub, HubParts
 from appliance.mcp.offers import Offers
-from appliance.mcp.tools import Stall
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
-from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config
-from appliance.secrets.vault_client import Strongbox
-from appliance.store.database import Store
-from appliance.web.fetch import Note
+from appliance.service.parts.base import BaseParts
+from appliance.service.parts.models import ModelParts
+from appliance.service.parts.policy import PolicyParts
 
 
-class Harbor:
-    """Servers of tools as one core has them."""
+class McpServers:
+    """The servers of tools of one core."""
 
-    def __init__(
-        self,
-        home: Home,
-        environ: Mapping[str, str],
-        runtime: Path,
-        settings: Callable[[], Config],
-        store: Store,
-        strongbox: Strongbox,
-        embed: Embed,
-        note: Note,
-    ) -> None:
-        self._settings = settings
-        ferry = Ferry(runtime / f"bridge-{os.getpid()}.sock", environ, home.logs / "bridge", lambda: settings().tools.mcp_idle_s)
-        self.hub = Hub(HubParts(home, environ, Offers(store), ferry, strongbox, note), settings, embed)
-        self._stall: Stall | None = None
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
 
-    def show(self, toolbox: Toolbox) -> None:
-        """Offer the tools of servers beside ours, from now on as they change."""
-        self._stall = Stall(self.hub, toolbox, lambda: self._settings().tools.mcp_direct)
-        self._stall.show()
-
-    def reload(self) -> None:
-        """Take a changed configuration into use."""
-        if self._stall is not None:
-            self._stall.show()
+    def services(self) -> dict[str, Any]:
+        """What tools may ask for by name."""
+        return {"mcp": self.hub}
 
     def close(self) -> None:
         """End every server; safe at any time, also twice."""
@@ -68,3 +40,11 @@ class Harbor:
                 raise
             return dict(to_plain(tools.failed(error, server, tool)))
         return {**to_plain(tools.outcome(reply)), "images": [to_plain(image) for image in reply.images]}
+
+
+def build_mcp_servers(base: BaseParts, policy: PolicyParts, models: ModelParts) -> McpServers:
+    """The hub of the configured servers; `mcp.tools` offers their tools once there is a toolbox."""
+    socket = base.runtime / f"bridge-{os.getpid()}.sock"
+    ferry = Ferry(socket, base.environ, base.home.logs / "bridge", lambda: base.settings().tools.mcp_idle_s)
+    parts = HubParts(base.home, base.environ, Offers(base.store), ferry, models.vault, policy.ledger.note, base.events)
+    return McpServers(Hub(parts, base.settings, embedding(models.models, models.patient, lambda: False)))

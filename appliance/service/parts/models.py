@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from appliance.models.client import BrokerMet, Models
 from appliance.models.usage import Accounts
-from appliance.runtime import paths
-from appliance.secrets.vault_client import Strongbox
+from appliance.runtime import config, paths
+from appliance.runtime.settings import ConfigReloaded
+from appliance.secrets.vault_client import VaultClient
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Broker, Given, Keeper
 from appliance.service.broker_renewal import Renewal
@@ -24,7 +25,7 @@ class ModelParts(Struct, frozen=True):
     patient: Models
     accounts: Accounts
     local: LocalModels
-    strongbox: Strongbox
+    vault: VaultClient
     renewal: Renewal
 
 
@@ -49,12 +50,20 @@ def build_models(base: BaseParts, process: str, broker: Given | None) -> ModelPa
         events=base.events,
     )
     patient = Models(lambda: str(keeper.socket), token=lambda: keeper.token, revive=lambda reason: "", wait_s=0)
-    strongbox = Strongbox(models.call, base.redactor)
+    vault = VaultClient(models.call, base.redactor)
     renewal = Renewal(keeper, patient, is_local_only)
-    base.events.subscribe(BrokerMet, lambda met: strongbox.learn(met.client.call))
+    base.events.subscribe(BrokerMet, lambda met: vault.learn(met.client.call))
     base.events.subscribe(BrokerMet, lambda met: renewal.meet(met.client))
+
+    def use(reloaded: ConfigReloaded) -> None:
+        settings = reloaded.settings
+        models.configure(settings.llm.broker_wait_s, settings.orchestrator.health_interval_ms / 1000)
+        if not (isinstance(keeper, Lender) and keeper.is_borrowed):
+            renewal.begin(key for key in reloaded.keys if config.described(key).is_broker)
+
+    base.events.subscribe(ConfigReloaded, use)
     local = LocalModels(base.home, base.settings, models, keeper)
-    return ModelParts(keeper, models, patient, accounts, local, strongbox, renewal)
+    return ModelParts(keeper, models, patient, accounts, local, vault, renewal)
 
 
 def choose_keeper(base: BaseParts, process: str) -> Keeper:

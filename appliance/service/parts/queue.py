@@ -9,8 +9,6 @@ import os
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from msgspec import Struct
-
 from appliance.agent.loop_events import TaskReady
 from appliance.channels.connections import Connections
 from appliance.channels.delivery import Courier
@@ -35,21 +33,13 @@ from appliance.store.process_registry import Roster
 from appliance.store.process_registry import Worker as Buried
 from appliance.work.tasks import TaskAdded, TaskChanged, Tasks
 from appliance.work.tick import DueSchedules, TickParts, Ticks
-from appliance.work.work_events import WorkDone, WorkerIdle, WorkStarting
+from appliance.work.work_events import OthersWrote, RemindersWanted, WorkDone, WorkerIdle, WorkStarting
 from appliance.work.worker import Post, Shift
 from appliance.work.worker_control import Crew
 from appliance.work.worker_log import Phases
 
 LOG = logging.getLogger(__name__)
 Worker = Annotated[str, Range(1, 64), "its id, or the beginning or end of it"]
-
-
-class OthersWrote(Struct, frozen=True):
-    """Another process says that it did something: it may have written entries, and left work to this one."""
-
-
-class RemindersWanted(Struct, frozen=True):
-    """A person who asks is told of what became due, without a core that fires and sends it."""
 
 
 class QueueParts:
@@ -80,6 +70,10 @@ class QueueParts:
         base.events.subscribe(WorkStarting, lambda starting: self._start_broker())
         base.events.subscribe(WorkerIdle, lambda idle: self._rest_broker())
         base.events.subscribe(WorkDone, lambda done: self._tell())
+
+    def services(self) -> dict[str, Any]:
+        """What tools may ask for by name."""
+        return {"tasks": self.tasks, "crew": self.crew}
 
     def build_shift(self, post: Post, phases: Phases, parts: TickParts, schedules: DueSchedules | None) -> Shift:
         """A worker of these parts; run it from the main thread of its own process."""

@@ -6,26 +6,28 @@ nor model. Owns no table.
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from appliance.agent.taint_tracking import Origins
 from appliance.clock import now_ms
 from appliance.errors import OwlError
-from appliance.records import Marked, Model
+from appliance.prompt.packet import Packets
+from appliance.records import Model
 from appliance.runtime import log, paths
 from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 from appliance.service import broker_lending
 from appliance.service.parts.base import BaseParts
-from appliance.sessions.outbox import Outbox
+from appliance.service.parts.queue import QueueParts
 from appliance.work.conditions import Judge
 from appliance.work.effects import Effects, SystemJobs
 from appliance.work.firing import ALONE, BESIDE, CORE, Effect, Firing, Here
-from appliance.work.outcomes import ScheduleOutcomes
+from appliance.work.outcomes import ScheduleOutcomes, TaskNotices
 from appliance.work.schedule_service import Bounds, Timetable
 from appliance.work.schedules import CLOCKLESS_MS, Act, Gates, Schedule, Schedules
-from appliance.work.tasks import Tasks
 from appliance.work.timer import Timekeeper
-from appliance.work.work_events import ScheduleChanged
+from appliance.work.work_events import OthersWrote, RemindersWanted, ScheduleChanged
 
 LOG = logging.getLogger(__name__)
 ERRORS = "scheduler-errors.log"  # A-246
@@ -129,21 +131,13 @@ class ScheduleRunner:
 
 
 class ScheduleParts:
-    """Schedules of one core, built bottom-up; `known` gives passages about a text, `marked` the marks of such passages."""
+    """Schedules of one core: their rows, what they do, and who fires them."""
 
-    def __init__(
-        self,
-        base: BaseParts,
-        outbox: Outbox,
-        tasks: Tasks,
-        model: Model,
-        known: Callable[[str], str],
-        marked: Callable[[str], Marked],
-    ) -> None:
-        settings, runs = base.settings, base.runs
+    def __init__(self, base: BaseParts, queue: QueueParts, model: Model, packets: Packets, origins: Origins) -> None:
+        settings, runs, outbox = base.settings, base.runs, queue.outbox
         self.rows = Schedules(base.store, runs.process)
-        self.effects = Effects(outbox, tasks, runs)
-        self.judge = Judge(model, known, marked, runs.marks)
+        self.effects = Effects(outbox, queue.tasks, runs)
+        self.judge = Judge(model, packets.relevant, origins.carried, runs.marks)
         effects: dict[Act, Effect] = {
             "reminder": Effect(self.effects.remind, is_inside=True),
             "tasks": Effect(self.effects.plan, is_inside=True),
@@ -157,7 +151,14 @@ class ScheduleParts:
         self.timetable = Timetable(base.store, self.rows, runs.marks, bounds, self.runner.trigger, base.events)
         lineage = self.timetable.lineage
         self.outcomes = ScheduleOutcomes(self.firing, self.effects, lineage, lambda: settings().system, base.events)
+        self.task_notices = TaskNotices(runs, outbox, self.outcomes, base.events)
+        base.events.subscribe(OthersWrote, lambda wrote: self.runner.wake())
+        base.events.subscribe(RemindersWanted, lambda wanted: self.runner.remind())
         self._log = log.beside(base.home.logs / ERRORS, LOGGERS, base.redactor)
+
+    def services(self) -> dict[str, Any]:
+        """What tools may ask for by name."""
+        return {"timetable": self.timetable}
 
     def close(self) -> None:
         """Fire nothing more."""
