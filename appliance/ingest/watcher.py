@@ -1,14 +1,13 @@
 """Watches a folder tree and names the files that changed, once each has come to rest; reads them whole.
 
-Owns the thread, the kernel's notifications (watchfiles) and what was last told about each file.
+Owns the thread and what was last told about each file; `ingest.inotify` waits for the kernel's notifications.
 Notifications are only hints where to look: what is told is the difference between the tree and what was
 told before, so a burst, a lost notification or a change made while nobody watched all end the same way.
 A file is told when its size and times have been still for `SETTLE_S`, or it has been gone for that long.
 Knows nothing about what the files mean. Not promised: a file that never stops growing is never told.
 
-watchfiles is asked every `STEP_MS` (it offers no wait without a clock): two wake-ups a second when idle.
-It is given every folder by itself, because its own recursion follows links out of the tree (1.3.0), and
-may not be told to ignore refused folders, because it then hides that the kernel's limit was reached.
+While nothing happens the thread sleeps without a clock: no wake-up at all. The library used until 2026-11 woke up twice a
+second, which was all that an idle core did.
 """
 
 import logging
@@ -16,6 +15,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -23,16 +23,16 @@ from msgspec import Struct
 
 from appliance.clock import monotonic_s, now_ms
 from appliance.errors import BadInput, Conflict, OwlError
+from appliance.ingest.inotify import Inotify
 
 LOG = logging.getLogger(__name__)
 IGNORED = (".*", "*~", "*.part", "*.tmp", "*.swp", "*.swx", "#*#", "4913")
 SETTLE_S = 0.6
-STEP_MS = 500  # while nothing happens
-BUSY_STEP_MS = 100  # while something does
+BUSY_STEP_S = 0.1  # between looks while something happens
+STOP_S = 2.0  # that the thread has to end
 POLL_S = 4.0  # between looks when the kernel has no notifications left
 MISSING_S = 2.0  # between looks for a folder that is not there
 RETRY_S = 5.0  # after what was told could not be taken
-FLOOD = 1000  # so many changes at once may mean that the kernel dropped some
 
 Mark = tuple[int, int, int, int]  # inode, size, time of change, time of any change
 
@@ -146,8 +146,8 @@ class Watch:
     """Tells `take` about changed paths, in batches, from a thread of its own.
 
     `known` names the paths that the taker believes exist: those that do not are told at the start. What
-    `take` cannot accept (OwlError) is told again after a while. Trees `beside` the root are watched along with it,
-    without any more wake-ups; they have to be there at the start.
+    `take` cannot accept (OwlError) is told again after a while. Trees `beside` the root are watched along with it;
+    they have to be there at the start.
     """
 
     def __init__(
@@ -162,6 +162,7 @@ class Watch:
         self._known = known
         self._take = take
         self._stop = threading.Event()
+        self._wake = -1  # an eventfd, which ends a sleep that has no clock
         self._thread: threading.Thread | None = None
         self._told: dict[str, Mark] = {}
         self._moving: dict[str, tuple[Mark | None, float]] = {}  # path: how it looked, since when
@@ -171,6 +172,7 @@ class Watch:
 
     def start(self) -> None:
         """Begin with a full look, then follow changes."""
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._run_loop, name="watch", daemon=True)
         self._thread.start()
 
@@ -178,7 +180,11 @@ class Watch:
         """End the thread; what is moving is told at the next start."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(STEP_MS / 1000 * 4)
+            os.eventfd_write(self._wake, 1)
+            self._thread.join(STOP_S)
+            if not self._thread.is_alive():
+                os.close(self._wake)
+            self._thread = None
         self.state = "off"
 
     @property
@@ -189,11 +195,6 @@ class Watch:
     # -- the thread ---------------------------------------------------------------------------------
 
     def _run_loop(self) -> None:
-        # Here and not at the top: watchfiles brings asyncio along, and a command that never watches
-        # should not wait for it.
-        from watchfiles import _rust_notify
-
-        refused = (OSError, _rust_notify.WatchfilesRustInternalError)
         has_warned = False
         while not self._stop.is_set():
             if not self._root.is_dir():
@@ -201,36 +202,32 @@ class Watch:
                 continue
             tree = self._poll_trees()
             try:
-                watcher = _rust_notify.RustNotify(list(tree.folders), False, False, 0, False, False)
+                notified = Inotify(tree.folders, self._wake)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # a folder went while we looked
-            except refused as error:
+            except OSError as error:
                 if not has_warned:
                     LOG.warning("no change notifications for %s, looking every %g s instead: %s", self._root, POLL_S, error)
                 has_warned = True
                 self._poll_after("polling", POLL_S)
                 continue
-            with watcher:
+            with closing(notified):
                 self.state, has_warned = "watching", False
-                try:
-                    if self._poll_trees().folders == tree.folders:  # nothing slipped in before the watch was set
-                        self._follow_notifications(watcher.watch, tree)
-                except refused as error:  # a name that is no text, for one: look at everything again
-                    LOG.debug("watching anew: %s", error)
+                if self._poll_trees().folders == tree.folders:  # nothing slipped in before the watch was set
+                    self._follow_notifications(notified, tree)
 
-    def _follow_notifications(self, watch: Callable[..., set[tuple[int, str]] | str], tree: Tree) -> None:
+    def _follow_notifications(self, notified: Inotify, tree: Tree) -> None:
         """Follow notifications until the set of folders has changed."""
         while not self._stop.is_set():
             self._report_settled()
-            step_ms, limit_ms = (BUSY_STEP_MS, BUSY_STEP_MS) if self._moving else (STEP_MS, 0)
-            if self._retry_s > monotonic_s():
-                step_ms, limit_ms = STEP_MS, STEP_MS
-            changes = watch(1, step_ms, limit_ms, self._stop)
-            if isinstance(changes, str):
+            refused_s = self._retry_s - monotonic_s()
+            limit_s = max(refused_s, BUSY_STEP_S) if self._moving else None
+            if not notified.wait(limit_s) or self._stop.wait(BUSY_STEP_S):  # what belongs together comes at once
                 continue
-            for _, path in changes:
+            changes = notified.read()
+            for path in changes:
                 self._note_path(path)
-            if len(changes) >= FLOOD or any(path in tree.folders or os.path.isdir(path) for _, path in changes):
+            if any(path in tree.folders or os.path.isdir(path) for path in changes):
                 return
 
     def _note_missing(self) -> None:
@@ -246,7 +243,7 @@ class Watch:
         self.state = state
         end_s = monotonic_s() + seconds
         self._report_settled()
-        while self._moving and monotonic_s() < end_s and not self._stop.wait(BUSY_STEP_MS / 1000):
+        while self._moving and monotonic_s() < end_s and not self._stop.wait(BUSY_STEP_S):
             self._report_settled()
         self._stop.wait(max(0.0, end_s - monotonic_s()))
 

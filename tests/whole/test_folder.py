@@ -206,12 +206,12 @@ def test_idle_writes_nothing_and_hardly_wakes_up(core: Core, notes_dir: Path) ->
     until(lambda: bool(refs(core)), "taken", SOON_S)
     sleep_s(REST_S)
     for _ in range(4):  # a slow machine may not be done with what came before
-        before, woken, began_s = written(), switches(), monotonic_s()
+        before, woken = written(), switches()
         sleep_s(10)
         cost = (written() - before, switches() - woken)
-        if cost[0] == 0 and cost[1] <= 5 + 2 * (monotonic_s() - began_s):
+        if cost[0] == 0 and cost[1] <= 5:
             return
-    raise AssertionError(f"{cost} bytes and wake-ups in ten seconds; allowed are two a second, and a little room")
+    raise AssertionError(f"{cost} bytes and wake-ups in ten seconds; a folder is watched without any")
 
 
 def test_a_folder_that_went_missing_is_watched_again(box: Box, core: Core, notes_dir: Path) -> None:

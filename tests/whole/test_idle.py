@@ -14,5 +14,6 @@ def test_an_idle_core_asks_nobody_and_writes_nothing(box: Box):
     sleep_s(10)
     cost = look(box, pids).since(before)
     assert (cost["model_calls"], cost["database_bytes"]) == (0, 0)
+    assert cost["wakes"] <= 5, "of all threads of core and broker in ten seconds"
     core.call("tool.call", name="create_schedule", arguments={"name": "one more", "frequency": "on 5 January 2035 at 9am"})
     assert look(box, pids).since(before)["database_bytes"] > 0, "a write would be seen"
