@@ -113,7 +113,7 @@ conformance: dev ## the protocol's own suite against our MCP server and client; 
 	$(python) tests/conformance/run.py
 
 docs: install ## write the reference documents from the code
-	$(bin)/owlbox docs --write docs/
+	$(bin)/owlbox docs --table --write docs/
 
 clean: ## remove everything built here; the cache and every home stay
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

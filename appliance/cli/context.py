@@ -30,21 +30,15 @@ Command = Callable[..., argparse.ArgumentParser]
 
 def add(command: Command) -> None:
     """Add the group with one command for every tool that names one in it."""
-    from appliance.agent.toolbox import read_tool
-    from appliance.tools import context, context_changes, finding
-
     root = command("context", call, ABOUT)
     root.set_defaults(tool="context_list_drives", fields=(), action="drives")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    for function in (f for module in (context, context_changes, finding) for f in vars(module).values() if hasattr(f, "tool")):
-        made = read_tool(function)
-        if not made.mark.command:
-            continue
-        word = made.mark.command.partition(" ")[2]
-        fields = [f for f in made.signature.fields if (word, f.name) not in TAKEN]
+    for made in tool_command.tool_commands("context"):
+        word = made.command.partition(" ")[2]
+        fields = [f for f in made.options if (word, f.name) not in TAKEN]
         one = command(word, HANDLERS.get(word, call), made.description, known)
-        one.set_defaults(tool=made.mark.name, fields=tuple(f.name for f in fields), action=word)
-        one.set_defaults(**{f.name: f.default for f in made.signature.fields if (word, f.name) in TAKEN})
+        one.set_defaults(tool=made.tool, fields=tuple(f.name for f in fields), action=word)
+        one.set_defaults(**{f.name: f.default for f in made.options if (word, f.name) in TAKEN})
         for field in fields:
             tool_command.add_option(one, field, is_placed=PLACED.get(word) == field.name, many=MANY)
         for name, options in MORE.get(word, ()):

@@ -1,14 +1,16 @@
 """The reference documents, written from the code: commands, tools, methods, tables, configuration, names.
 
-A test fails when a page in docs/ differs from what this makes. Knows nothing about a running core.
+Also the table of commands that the command line itself reads. A test fails when a page in docs/ or the table differs from what
+this makes. Knows nothing about a running core.
 """
 
+import argparse
 import ast
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import getsource
 from textwrap import dedent
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from appliance import tools
 from appliance.agent import tool_manuals
@@ -23,6 +25,7 @@ from appliance.channels.rpc.sql import SqlMethods
 from appliance.channels.rpc.threads import ThreadMethods
 from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.session_control import Control
+from appliance.cli.console.tool_command import TABLE, Option, ToolCommand
 from appliance.ingest.notes import PromptDocuments
 from appliance.ingest.receiver import Intake
 from appliance.mcp.hub import Hub
@@ -37,7 +40,7 @@ from appliance.prompt.packet import tool_line
 from appliance.prompt.static_size import Sizes
 from appliance.runtime import config, hook_points
 from appliance.runtime.methods import Method, find_marks
-from appliance.runtime.signatures import Signature
+from appliance.runtime.signatures import Field, Signature
 from appliance.secrets.vault_client import VaultClient
 from appliance.service.core import Core
 from appliance.service.local_models import LocalModels
@@ -320,3 +323,47 @@ def _write_names() -> str:
         if theirs := shelf.of(one.mark.name, one.mark.group).aliases:
             lines.append(f"| `{one.mark.name}` | {', '.join(theirs)} | {one.description} |")
     return "\n".join(lines) + "\n"
+
+
+# -- the table of commands --------------------------------------------------------------------------
+
+
+def tool_rows() -> list[ToolCommand]:
+    """The tools that name a command, as their signatures are now."""
+    made = (read_tool(function) for function in tools.load())
+    return [
+        ToolCommand(one.mark.name, one.mark.command, one.description, [_option(field) for field in one.signature.fields])
+        for one in made
+        if one.mark.command
+    ]
+
+
+def command_rows(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    """The commands as they say themselves."""
+    names = next(action for action in parser._actions if action.metavar == "COMMAND")
+    return [(one.dest, str(one.help)) for one in names._choices_actions]  # type: ignore[attr-defined]
+
+
+def write_table(whole_parser: Callable[[], argparse.ArgumentParser]) -> None:
+    """Write the table of commands: tools first, because the command line is made with them."""
+    rows = tool_rows()
+    _write([], rows)
+    _write(command_rows(whole_parser()), rows)
+
+
+def _write(commands: list[tuple[str, str]], rows: list[ToolCommand]) -> None:
+    """One command a line, so that a change is seen in a diff."""
+    parts = {"commands": _lines(commands), "tools": _lines(rows)}
+    TABLE.write_text("{" + ",\n".join(f'"{name}": [\n{lines}\n]' for name, lines in parts.items()) + "}\n", encoding="utf-8")
+
+
+def _lines(rows: Any) -> str:
+    return ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+
+
+def _option(field: Field) -> Option:
+    """What a command line must know of an argument."""
+    words = [word for part in (field.type, *get_args(field.type)) if get_origin(part) is Literal for word in get_args(part)]
+    default = None if field.is_required else field.default
+    is_number = (get_args(field.type) or (field.type,))[0] is int
+    return Option(field.name, field.help, field.is_required, default, is_number, [word for word in words if word])

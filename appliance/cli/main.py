@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance import __version__
-from appliance.cli import COMMANDS, listings, service
+from appliance.cli import listings, service
 from appliance.cli.console import terminal, tool_command
 from appliance.cli.console.connect import Reach, connected, reach
 from appliance.cli.console.terminal import say, say_json
@@ -130,7 +130,7 @@ def parser(words: list[str]) -> Parser:
         return root
     if chosen:  # a tool's command, also of a tool that is not in the table, or a wrong word
         _add_tools(command, {name for names, _ in GROUPS for name in names})
-    for name, text in COMMANDS:
+    for name, text in tool_command.commands():
         if name not in found.choices:
             command(name, _open_screen, text)
     return root
@@ -199,6 +199,7 @@ def _add_services(command: Command) -> None:
     command("door", _serve_ssh, "what sshd runs for user owl: the terminal interface, or the command that was asked for")
     docs = command("docs", _write_docs, "the reference documents, made from the code")
     docs.add_argument("--write", default="", metavar="DIR", help="write them into this folder")
+    docs.add_argument("--table", action="store_true", help="renew the table of commands in this checkout first")
 
 
 def _add_status(command: Command) -> None:
@@ -434,19 +435,14 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
 
 
 def _add_tools(command: Command, taken: set[str]) -> None:
-    """One command for every tool that names one; arguments come from the tool's signature (B-058)."""
-    from appliance import tools
-    from appliance.agent.toolbox import read_tool
-
-    for made in map(read_tool, tools.load()):
-        name = made.mark.command
-        if not name or name.split()[0] in taken:
+    """One command for every tool that names one; arguments are those of the tool's signature (B-058)."""
+    for made in tool_command.tool_commands():
+        if made.command in taken:
             continue
-        made_parser = command(name, listings.tool, made.description)
-        fields = made.signature.fields
-        made_parser.set_defaults(tool=made.mark.name, fields=[f.name for f in fields])
-        needed = [f for f in fields if f.is_required]
-        for field in fields:
+        made_parser = command(made.command, listings.tool, made.description)
+        made_parser.set_defaults(tool=made.tool, fields=[option.name for option in made.options])
+        needed = [option for option in made.options if option.is_required]
+        for field in made.options:
             if field.is_required:
                 # The last needed argument takes all remaining words, so that nobody has to quote.
                 made_parser.add_argument(field.name, nargs="+" if field is needed[-1] else None, help=field.help)
@@ -581,6 +577,8 @@ def _serve_ssh(args: argparse.Namespace, home: Home) -> int:
 def _write_docs(args: argparse.Namespace, home: Home) -> int:
     from appliance.cli import docs
 
+    if args.table:
+        docs.write_table(whole_parser)
     pages = docs.pages(whole_parser())
     if args.write:
         for name, text in pages.items():

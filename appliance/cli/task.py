@@ -27,19 +27,14 @@ Command = Callable[..., argparse.ArgumentParser]
 
 def add(command: Command) -> None:
     """Add the group with one command for every tool that names one in it."""
-    from appliance.agent.toolbox import read_tool
-    from appliance.tools import planning
-
     root = command("task", show_list, ABOUT)
     root.set_defaults(tool="list_tasks", fields=())
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    for made in (read_tool(function) for function in vars(planning).values() if hasattr(function, "tool")):
-        word = made.mark.command.partition(" ")[2]
-        if not word:
-            continue
+    for made in tool_command.tool_commands("task"):
+        word = made.command.partition(" ")[2]
         one = command(word, HANDLERS.get(word, call), made.description, known)
-        one.set_defaults(tool=made.mark.name, fields=tuple(f.name for f in made.signature.fields))
-        for field in made.signature.fields:
+        one.set_defaults(tool=made.tool, fields=tuple(option.name for option in made.options))
+        for field in made.options:
             if field.name in MANY:
                 option, kind = MANY[field.name]
                 one.add_argument(option, dest=field.name, action="append", type=kind, metavar="A,B", help=field.help)

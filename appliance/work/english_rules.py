@@ -8,8 +8,8 @@ that are left out are those of `DAYPARTS`, and `MORNING_H` where there is no hin
 an argument.
 """
 
-import dataclasses
 import re
+from dataclasses import replace as replace_dataclass
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -138,7 +138,7 @@ def _compile_narrowed(split: "re.Match[str]", now_ms: int, zone: str, is_frequen
         kept.times, kept.part, less.times, less.part = less.times, less.part, [], ""
     is_stepped = kept.step is not None and kept.step != (1, "d") and kept.step[1] not in ("mi", "h")
     is_odd = is_stepped or kept.ordinals or kept.dates or kept.date
-    if dataclasses.replace(less, days=set(), months=set(), is_repeated=False) != Reading(less.now) or is_odd:
+    if replace_dataclass(less, days=set(), months=set(), is_repeated=False) != Reading(less.now) or is_odd:
         return None
     days, months = kept.days or set(range(7)), kept.months or set(range(1, 13))
     if less.days:
@@ -224,7 +224,7 @@ def _build_rule(reading: Reading, now_ms: int, zone: str, is_frequency: bool) ->
 
 
 def _in_a_while(reading: Reading, now_ms: int, zone: str) -> Rule:
-    others = dataclasses.replace(reading, span_s=None, span_months=0, times=[], part="", zone="", is_once=False)
+    others = replace_dataclass(reading, span_s=None, span_months=0, times=[], part="", zone="", is_once=False)
     assert reading.span_s is not None
     if reading.span_months > MAX_MONTHS:
         raise OverflowError

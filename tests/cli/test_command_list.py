@@ -1,12 +1,14 @@
 """What a command imports before it begins, and the table that answers --help without importing any command."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from appliance.cli import COMMANDS, main
+from appliance.cli import docs, main
+from appliance.cli.console import tool_command
 from appliance.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +19,9 @@ cli.service clock errors
 runtime.__init__ runtime.jsonrpc runtime.paths runtime.rpc_client store.__init__ store.durability text.__init__ text.fences
 text.invisible
 """.split()
+# These work without a core, in the process that was started.
+ALONE = {"backup", "restore", "config", "model", "usage", "mcp-serve"}
+ROOMS_OF_THE_CORE = {"agent", "prompt", "knowledge", "sessions", "work", "tools", "service", "web", "mcp", "ingest", "sandbox"}
 HEAVY = {"msgspec", "apsw", "yaml", "asyncio", "urllib.request", "tomlkit", "appliance.runtime.config"}
 PROGRAM = """
 import sys
@@ -57,7 +62,18 @@ def test_a_wrong_word_is_answered_with_the_nearest_of_all_commands() -> None:
 
 
 def test_the_table_of_commands_says_what_the_commands_say() -> None:
-    whole = main.whole_parser()
-    names = next(action for action in whole._actions if action.metavar == "COMMAND")
-    assert [(one.dest, one.help) for one in names._choices_actions] == list(COMMANDS)  # type: ignore[attr-defined]
-    assert main.parser(["--help"]).format_help() == whole.format_help()
+    again = "run `make docs`, or `owlbox docs --table --write docs/`"
+    assert tool_command.commands() == docs.command_rows(main.whole_parser()), again
+    written = json.loads(tool_command.TABLE.read_text())["tools"]
+    assert written == json.loads(json.dumps(docs.tool_rows())), again
+    assert main.parser(["--help"]).format_help() == main.whole_parser().format_help()
+
+
+@pytest.mark.parametrize("name", [names[0] for names, _ in main.GROUPS if names[0] not in ALONE] + ["search"])
+def test_a_command_of_the_core_is_read_without_the_core(name: str) -> None:
+    """What asks a running core needs no database, no model, no tool and no checking of types in its own process."""
+    found = loaded(name, "--help")
+    own = {name for name in found if name.startswith("appliance.")}
+    assert {name for name in own if name.split(".")[1] in ROOMS_OF_THE_CORE} == set()
+    assert found & (HEAVY - {"msgspec"}) == set()
+    assert len(own) <= 26

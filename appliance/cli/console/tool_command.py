@@ -5,14 +5,19 @@ what a tool does; the groups of commands (`cli.context`, `cli.task`) say which t
 """
 
 import argparse
+import json
 from collections.abc import Sequence
-from typing import Any, Literal, get_args, get_origin
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from appliance.cli.console.connect import Reach, connected
 from appliance.cli.console.terminal import show
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime.paths import Home
 
+# Every command with its line of help, and what those made from tools take, so that neither is imported to know it: that took
+# `task list` a tenth of a second. `owlbox docs --table` writes it from the code, and a test compares them.
+TABLE = Path(__file__).with_name("command_table.json")
 ERRORS = {
     400: BadInput,
     403: Refused,
@@ -23,6 +28,26 @@ ERRORS = {
     503: Unavailable,
     504: DeadlineExceeded,
 }
+
+
+class Option(NamedTuple):
+    """One argument of a tool; `default` says nothing of one that is required."""
+
+    name: str
+    help: str
+    is_required: bool
+    default: Any
+    is_number: bool
+    choices: list[str]
+
+
+class ToolCommand(NamedTuple):
+    """A tool that is a command: its words, what it does, its arguments in their order."""
+
+    tool: str
+    command: str
+    description: str
+    options: list[Option]
 
 
 def once(home: Home, method: str, params: dict[str, Any], *, alone: str = "") -> Any:
@@ -54,15 +79,15 @@ def run_tool(args: argparse.Namespace, home: Home, tool: str, arguments: dict[st
     return show(args, outcome["data"], outcome["message"])
 
 
-def add_option(made: argparse.ArgumentParser, field: Any, *, is_placed: bool = False, many: Sequence[str] = ()) -> None:
+def add_option(made: argparse.ArgumentParser, field: Option, *, is_placed: bool = False, many: Sequence[str] = ()) -> None:
     """One argument as its type asks for: needed ones by place, and the one that `is_placed`; all others as options.
 
     Needed ones named in `many` take all the words that are left.
     """
     option = f"--{field.name.replace('_', '-')}"
     if field.is_required:
-        needed = int if _base(field.type) is int else str
-        made.add_argument(field.name, nargs="+" if field.name in many else None, type=needed, help=field.help)
+        kind: type = int if field.is_number else str
+        made.add_argument(field.name, nargs="+" if field.name in many else None, type=kind, help=field.help)
     elif is_placed:
         made.add_argument(field.name, nargs="?", default=field.default, help=field.help)
     elif field.default is True:
@@ -73,11 +98,27 @@ def add_option(made: argparse.ArgumentParser, field: Any, *, is_placed: bool = F
     elif field.default is False:
         made.add_argument(option, action="store_true", help=field.help)
     else:
-        words = [word for part in (field.type, *get_args(field.type)) if get_origin(part) is Literal for word in get_args(part)]
-        kind: type = type(field.default) if isinstance(field.default, int | float) else str
-        choices = [word for word in words if word] or None
-        made.add_argument(option, dest=field.name, type=kind, default=field.default, choices=choices, help=field.help)
+        kind = type(field.default) if isinstance(field.default, int | float) else str
+        made.add_argument(option, dest=field.name, type=kind, default=field.default, choices=field.choices or None, help=field.help)
 
 
-def _base(hint: Any) -> Any:
-    return get_args(hint)[0] if get_args(hint) else hint
+# -- the table --------------------------------------------------------------------------------------
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every command with its line of help, in the order of `--help`."""
+    return [(name, text) for name, text in _read()["commands"]]
+
+
+def tool_commands(group: str = "") -> list[ToolCommand]:
+    """The tools that are commands by themselves, or those of a group such as `task`."""
+    rows = _read()["tools"]
+    return [
+        ToolCommand(tool, command, description, [Option(*option) for option in options])
+        for tool, command, description, options in rows
+        if (command.startswith(f"{group} ") if group else " " not in command)
+    ]
+
+
+def _read() -> Any:
+    return json.loads(TABLE.read_bytes())
