@@ -6,11 +6,11 @@ sees its channels grow, a chat waits for the result. What was begun in a run end
 asked before anything is proposed, and again before anything runs. Knows nothing about models.
 """
 
-import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace as replace_dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -273,7 +273,7 @@ class Executions:
         if len(text) > KEPT_TEXT:
             text, is_cut = text[:KEPT_TEXT], True
         out, err = (self._streams.clean(part.decode("utf-8", "replace")).encode() for part in (done.stdout, done.stderr))
-        return Ran(dataclasses.replace(done, stdout=out, stderr=err, is_cut=is_cut), text, job.timeout_s)
+        return Ran(replace_dataclass(done, stdout=out, stderr=err, is_cut=is_cut), text, job.timeout_s)
 
     def _run_streamed(self, job: Job, command: str, stream: Stream, order: Order | None = None) -> Ran:
         """The same, and what it says goes to its channels meanwhile; without an order it is judged now."""

@@ -8,7 +8,6 @@ stay bytes, so a small file cannot become a large one.
 
 import codecs
 import csv
-import importlib.metadata
 import io
 import itertools
 import json
@@ -16,8 +15,6 @@ import os
 import re
 import resource
 import sys
-from email import message_from_bytes, policy
-from email.message import EmailMessage
 from typing import BinaryIO
 
 from msgspec import Struct
@@ -71,9 +68,11 @@ def form_of(name: str, head: bytes) -> str:
 def reader_of(form: str) -> str:
     """The name of what would read this form now: form, version, and the library that makes a difference."""
     if form == "pdf":
+        from importlib.metadata import PackageNotFoundError, version  # 10 ms that no start needs
+
         try:
-            importlib.metadata.version("pypdf")
-        except importlib.metadata.PackageNotFoundError:
+            version("pypdf")
+        except PackageNotFoundError:
             return "bytes/1"
     library = "+trafilatura" if form == "html" and html_text.is_refined() else ""
     return f"{form}/{VERSION[form]}{library}"
@@ -163,6 +162,9 @@ def _describe_columns(text: str, comma: str) -> str:
 
 
 def _read_mail(data: bytes, reader: str) -> Reading:
+    from email import message_from_bytes, policy  # 8 ms that only mail needs, which is read in a child
+    from email.message import EmailMessage
+
     message = message_from_bytes(data, policy=policy.default)
     assert isinstance(message, EmailMessage)
     subject = " ".join(str(message.get("subject", "")).split())

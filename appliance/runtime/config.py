@@ -19,8 +19,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from appliance.errors import ConfigError
 from appliance.runtime import trusted_files
-from appliance.runtime.config_keys import TELLING, About, about, rest_of
-from appliance.runtime.config_reference import default_of
+from appliance.runtime.config_keys import TELLING, About, about, default_of, rest_of
 from appliance.runtime.config_reference import default_toml as default_toml
 from appliance.runtime.config_reference import reference as reference
 from appliance.runtime.paths import Home

@@ -7,11 +7,11 @@ about any file in use. `python -m appliance.runtime.config_reference > docs/conf
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from inspect import cleandoc
 from typing import Any, Literal, get_args, get_origin
 
-from appliance.runtime.config_keys import About, about
+from appliance.runtime.config_keys import About, about, default_of
 from appliance.runtime.settings import Config
 
 INTRO = """\
@@ -132,11 +132,6 @@ def toml(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml(item) for item in value) + "]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def default_of(item: Field[Any]) -> Any:
-    """The value of a key that nobody set."""
-    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 def _format_row(table: Table, item: Field[Any]) -> str:

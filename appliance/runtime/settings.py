@@ -13,7 +13,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
-from appliance.runtime.config_keys import DAY_S, setting
+from appliance.runtime.config_keys import DAY_S, Keys, setting
 from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Tools
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
@@ -22,8 +22,7 @@ Copied = Literal["entries", "all", "none"]
 Level = Literal["", "silent", "error", "warn", "info", "debug"]
 
 
-@dataclass(frozen=True)
-class System:
+class System(Keys):
     """The box itself."""
 
     name: str = setting("owlbox", "Name the assistant answers to.", seed="A system.name", mark="needed later")
@@ -40,8 +39,7 @@ class System:
         return "debug" if self.debug else self.log_level or "info"
 
 
-@dataclass(frozen=True)
-class Models:
+class Models(Keys):
     """The local model, and what every model call starts from."""
 
     default: str = setting(
@@ -82,8 +80,7 @@ class Models:
     )
 
 
-@dataclass(frozen=True)
-class Provider:
+class Provider(Keys):
     """A service that offers models over HTTP. Those built in need nothing but their `key`; without one they are never asked."""
 
     kind: str = setting(
@@ -113,8 +110,7 @@ class Provider:
             return "." in host and not host.endswith((".local", ".localhost", ".lan", ".home.arpa", ".internal"))
 
 
-@dataclass(frozen=True)
-class RouteTable:
+class RouteTable(Keys):
     """One way to reach a model. Pools may also name `provider/model` directly, without a table here."""
 
     provider: str = setting("", "A provider, or `local`.", seed="S models.provider", mark="needed")
@@ -129,8 +125,7 @@ class RouteTable:
     )
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(Keys):
     """What a model costs, in US dollars for a million tokens. Lies over the table that ships."""
 
     input: float = setting(0, "Tokens read.", within=(0, 1_000_000))
@@ -139,8 +134,7 @@ class Price:
     cache_write: float | None = setting(None, "Tokens put into its cache; unset means as `input`.", within=(0, 1_000_000))
 
 
-@dataclass(frozen=True)
-class Spending:
+class Spending(Keys):
     """What remote models may cost; 0 sets no limit. At a limit they are refused, and pools fall to what is free."""
 
     day_usd: float = setting(0, "By everybody, each day.", seed="A token budgets", within=(0, 1_000_000))
@@ -150,8 +144,7 @@ class Spending:
     person_day_tokens: int = setting(0, "Tokens, by one person, each day.", seed="A token budgets", within=(0, 10**12))
 
 
-@dataclass(frozen=True)
-class Llm:
+class Llm(Keys):
     """Patience with models."""
 
     deadline_ms: int = setting(
@@ -163,8 +156,7 @@ class Llm:
     )
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(Keys):
     """What of a model's window may be used, and for what."""
 
     ceiling: float = setting(0.9, "Part of the window a prompt may fill.", seed="R budget ceiling", within=(0.1, 1))
@@ -181,8 +173,7 @@ class Budget:
     compact: bool = setting(True, "Summarize the older part of a chat when it nears its limit.", seed="A automatic compaction")
 
 
-@dataclass(frozen=True)
-class Runs:
+class Runs(Keys):
     """When a run ends by itself, and how long it is kept."""
 
     max_turns: int = setting(99, "Turns in one loop.", seed="R loop turns", within=(1, 100_000))
@@ -202,8 +193,7 @@ class Runs:
     copies: Copied = setting("entries", "Runs that keep what their model was sent: of entries, all, or none.", seed="R audit")
 
 
-@dataclass(frozen=True)
-class Agent:
+class Agent(Keys):
     """One role. Any name may be used; those built in start from the values above."""
 
     model: str = setting("", "A route instead of a pool: name or `provider/model`.", seed="A agents.ROLE.model")
@@ -213,8 +203,7 @@ class Agent:
     timeout_s: float = setting(300, "Longest time of one run.", seed="A agents.ROLE.timeout", within=(1, DAY_S))
 
 
-@dataclass(frozen=True)
-class Delegation:
+class Delegation(Keys):
     """Work that one run hands to another."""
 
     timeout_s: float = setting(60, "Longest time of an `operation` that names none.", seed="A delegate timeout", within=(1, 3600))
@@ -233,8 +222,7 @@ class Delegation:
     keep_days: float = setting(31, "Results are kept this long.", within=(0.01, 3650))
 
 
-@dataclass(frozen=True)
-class Orchestrator:
+class Orchestrator(Keys):
     """How the core looks after its parts."""
 
     message_poll_ms: int = setting(
@@ -254,8 +242,7 @@ class Orchestrator:
     disk_refuse: float = setting(0.95, "Part of the disk in use that is a problem.", seed="A disk limit", within=(0.1, 1))
 
 
-@dataclass(frozen=True)
-class Matrix:
+class Matrix(Keys):
     """A channel through Matrix."""
 
     enabled: bool = setting(False, "Open it.", seed="S channels.matrix.enabled")
@@ -272,8 +259,7 @@ class Matrix:
     allow_from: tuple[str, ...] = setting((), "Senders read under `allowlist`.", seed="S matrix.allowlist")
 
 
-@dataclass(frozen=True)
-class Email:
+class Email(Keys):
     """A channel through email."""
 
     enabled: bool = setting(False, "Open it.", seed="S channels.email.enabled")
@@ -294,8 +280,7 @@ class Email:
     allow_from: tuple[str, ...] = setting((), "Only these senders; none means all.", seed="S email.allow_from")
 
 
-@dataclass(frozen=True)
-class Slack:
+class Slack(Keys):
     """A channel through Slack."""
 
     enabled: bool = setting(False, "Open it.", seed="A channels.slack.enabled")
@@ -304,16 +289,14 @@ class Slack:
     trigger: str = setting(r"^@owlbox\b", "Messages in rooms that it reads.", seed="A trigger pattern", mark="needed")
 
 
-@dataclass(frozen=True)
-class Connector:
+class Connector(Keys):
     """A channel that is a file in `appliance/channels/connectors/`, under the file's name."""
 
     enabled: bool = setting(False, "Open it.")
     keys: Mapping[str, Any] = setting({}, "What the file's `connect` takes, checked when it is opened.", mark="secret rest")
 
 
-@dataclass(frozen=True)
-class Channels:
+class Channels(Keys):
     """Ways to people, beside the screen and the command line."""
 
     matrix: Matrix = setting(Matrix(), "", mark="later")
@@ -322,8 +305,7 @@ class Channels:
     connectors: Mapping[str, Connector] = setting({}, "", mark="restart rest", folder="channels/connectors")
 
 
-@dataclass(frozen=True)
-class Skills:
+class Skills(Keys):
     """Skills beside those in box/skills."""
 
     enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled", mark="restart")
@@ -339,16 +321,14 @@ class Skills:
     )
 
 
-@dataclass(frozen=True)
-class Plugins:
+class Plugins(Keys):
     """Python of your own in the core: docs/plugins.md."""
 
     enabled: tuple[str, ...] = setting((), "Plugins that are loaded, by name; none is otherwise.", seed="R plugins")
     load_s: float = setting(10, "Longest time that one may take to load.", within=(0.1, 600))
 
 
-@dataclass(frozen=True)
-class Scheduler:
+class Scheduler(Keys):
     """Work that starts at a time."""
 
     poll_ms: int = setting(60_000, "Pause between looks for due work.", seed="A scheduler; S 60 s", within=(100, DAY_MS))
@@ -364,8 +344,7 @@ class Scheduler:
     max_per_person: int = setting(100, "Active schedules one person may have.", within=(1, 100_000))
 
 
-@dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(Keys):
     """Looking around unasked."""
 
     enabled: bool = setting(True, "Do what HEARTBEAT.md says, unasked.", seed="S heartbeat.enabled", mark="shown")
@@ -391,8 +370,7 @@ class Heartbeat:
     after_start: bool = setting(False, "Also while nobody has talked since the start.")
 
 
-@dataclass(frozen=True)
-class Notifications:
+class Notifications(Keys):
     """What Owlbox says unasked. Answers and reminders are never held back."""
 
     quiet_from: str = setting("00:00", "From then on nothing is said unasked, HH:MM.", mark="shown")
@@ -401,8 +379,7 @@ class Notifications:
     timezone: str = setting("local", "Where these hours hold.", mark="needed")
 
 
-@dataclass(frozen=True)
-class Workers:
+class Workers(Keys):
     """Processes that work through the queue."""
 
     tick_interval_s: float = setting(
@@ -422,8 +399,7 @@ class Workers:
     )
 
 
-@dataclass(frozen=True)
-class Outbox:
+class Outbox(Keys):
     """What people are to be told."""
 
     retry_s: float = setting(5, "Pause after a delivery that failed; twice as long each time.", within=(0.05, DAY_S))
@@ -434,8 +410,7 @@ class Outbox:
     )
 
 
-@dataclass(frozen=True)
-class Archival:
+class Archival(Keys):
     """Putting sessions away."""
 
     enabled: bool = setting(True, "Do it.", seed="A sessions.archival.enabled")
@@ -445,8 +420,7 @@ class Archival:
     memory_extraction: bool = setting(True, "Write memories first.", seed="A memory_extraction", mark="later")
 
 
-@dataclass(frozen=True)
-class Sessions:
+class Sessions(Keys):
     """Conversations."""
 
     idle_s: float = setting(600, "Silence after which a session is idle.", seed="A active to idle", within=(1, 365 * DAY_S))
@@ -457,8 +431,7 @@ class Sessions:
     archival: Archival = Archival()
 
 
-@dataclass(frozen=True)
-class Api:
+class Api(Keys):
     """The local socket, and fetching."""
 
     rpc_timeout_ms: int = setting(
@@ -468,8 +441,7 @@ class Api:
     max_connections: int = setting(64, "Clients at a time.", within=(1, 10_000), mark="restart")
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(Keys):
     """The database."""
 
     mmap_mb: int = setting(0, "Part of the file mapped into memory; 0 maps none.", seed="R mmap", within=(0, 1_048_576))
@@ -478,16 +450,14 @@ class Store:
     )
 
 
-@dataclass(frozen=True)
-class Backups:
+class Backups(Keys):
     """Copies that `owlbox backup` makes: docs/backup.md."""
 
     keep: int = setting(14, "Backups kept in one folder; older ones are removed.", within=(1, 10_000))
     keep_days: int = setting(60, "Backups older than this are removed, but for the newest; 0 keeps them.", within=(0, 36_500))
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Keys):
     """What is kept, and how it is made findable."""
 
     chunker: Literal["structure", "model"] = setting(
@@ -496,23 +466,20 @@ class Context:
     describe: bool = setting(False, "Let the small model describe texts that have no description.", seed="B descriptions")
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(Keys):
     """What models are told."""
 
     system_prompt_override: str = setting("", "Added to our instructions.", seed="B system_prompt_override")
 
 
-@dataclass(frozen=True)
-class Alias:
+class Alias(Keys):
     """An address of the owner: plain text counts everywhere, `{address, channel}` in that channel only."""
 
     address: str = setting("", "The address, in this case of letters.", seed="S owner.aliases.address", mark="needed")
     channel: str = setting("", "Channel it belongs to; empty means all.", seed="S owner.aliases.channel")
 
 
-@dataclass(frozen=True)
-class People:
+class People(Keys):
     """Who is who."""
 
     owner_aliases: tuple[Alias, ...] = setting((), "Addresses of the owner.", seed="S owner.aliases", mark="restart")
@@ -543,8 +510,7 @@ AGENTS = {
 }
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(Keys):
     """The whole file."""
 
     system: System = System()

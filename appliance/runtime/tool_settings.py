@@ -5,16 +5,15 @@ Part of the tree in `runtime.settings`. Knows nothing about policies, sandboxes 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Literal
 
-from appliance.runtime.config_keys import setting
+from appliance.runtime.config_keys import Keys, setting
 
 Modes = Literal["strict", "permissive", "disabled"]
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(Keys):
     """A folder that tools may see, or may not. `path` may hold `*`, which stands for any characters, also `/`."""
 
     path: str = setting("", "Absolute path.", seed="A mount allowlist path", mark="needed")
@@ -26,8 +25,7 @@ class Mount:
     group: str = setting("", "Only for this group.", seed="A mount allowlist group")
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Keys):
     """What a call may use instead of what `sandbox` says; an unset key leaves it to that."""
 
     cpus: float | None = setting(None, "CPUs.", seed="A resource_limits.cpu", within=(0.01, 256))
@@ -36,8 +34,7 @@ class Bounds:
     pids: int | None = setting(None, "Processes and threads.", seed="A resource_limits.pids", within=(1, 4_194_304))
 
 
-@dataclass(frozen=True)
-class Sandbox:
+class Sandbox(Keys):
     """What a call of a tool may use."""
 
     cpus: float = setting(1.0, "CPUs.", seed="A container.resource_limits.cpu", within=(0.01, 256))
@@ -66,8 +63,7 @@ class Sandbox:
     roles: Mapping[str, Bounds] = setting({}, "What a role's calls may use.", seed="A container.resource_limits by role")
 
 
-@dataclass(frozen=True)
-class PolicyKeys:
+class PolicyKeys(Keys):
     """What roles may do at all."""
 
     path: str = setting(
@@ -76,16 +72,14 @@ class PolicyKeys:
     mode: Modes = setting("strict", "What a violation does, where the file does not say.", seed="A enforcement mode")
 
 
-@dataclass(frozen=True)
-class Audit:
+class Audit(Keys):
     """What is written down about verdicts, mounts, commands and fetches."""
 
     keep_days: int = setting(31, "How long it is kept.", seed="R retention; A audit", within=(1, 36_500))
     max_rows: int = setting(100_000, "Newest rows kept whatever their age.", within=(100, 100_000_000))
 
 
-@dataclass(frozen=True)
-class Web:
+class Web(Keys):
     """Fetching pages."""
 
     timeout_s: float = setting(
@@ -109,8 +103,7 @@ class Web:
     )
 
 
-@dataclass(frozen=True)
-class WebSearch:
+class WebSearch(Keys):
     """Searching the web."""
 
     enabled: bool = setting(False, "Offer a search of the web.", seed="S tools.web_search.enabled", mark="shown")
@@ -122,8 +115,7 @@ class WebSearch:
     max_results: int = setting(5, "Results where the call does not say.", seed="S max_results", within=(1, 50))
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(Keys):
     """A kind of helper that may be spawned."""
 
     pool: str = setting("", "A pool; empty means `models.pool`.", seed="S profile pool")
@@ -133,16 +125,14 @@ class Profile:
     tools: tuple[str, ...] = setting((), "Its tools; none means all but spawn.", seed="S profile tools")
 
 
-@dataclass(frozen=True)
-class Spawn:
+class Spawn(Keys):
     """Helpers that work beside a chat."""
 
     enabled: bool = setting(False, "Offer it.", seed="S tools.spawn.enabled")
     profiles: Mapping[str, Profile] = setting({}, "Kinds of helpers.", seed="S tools.spawn.profiles")
 
 
-@dataclass(frozen=True)
-class McpServer:
+class McpServer(Keys):
     """A server of tools that speaks MCP; `owlbox mcp add` writes the same into `servers.json`."""
 
     transport: Literal["", "stdio", "http"] = setting("", "How it is reached; empty goes by what is given.", seed="S mcp transport")
@@ -174,8 +164,7 @@ LIMITS = {
 }
 
 
-@dataclass(frozen=True)
-class Tools:
+class Tools(Keys):
     """Which tools exist, and their limits."""
 
     deadline_s: float = setting(60, "Longest time of one call.", seed="A tools.default_timeout", within=(0.1, 3600))

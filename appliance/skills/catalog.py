@@ -13,8 +13,8 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
-from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 from msgspec.structs import replace
@@ -409,11 +409,11 @@ class Skills:
     def _element(self, one: FoundSkill) -> str:
         skill, missing = one.skill, one.missing(self._environ)
         text = _shortened(skill.description, HINT_CHARS) if self.is_trusted(one) else ""
-        needs = f" requires={quoteattr(missing)}" if missing else ""
-        head = (
-            f'<skill available="{"false" if missing else "true"}" name={quoteattr(skill.name)} location={quoteattr(one.ref)}{needs}'
-        )
-        return f"{head}>{escape(text)}</skill>" if text else f"{head}/>"
+        facts = {"available": "false" if missing else "true", "name": skill.name, "location": one.ref}
+        if missing:
+            facts["requires"] = missing
+        head = "<skill" + "".join(f' {name}="{escape(value)}"' for name, value in facts.items())
+        return f"{head}>{escape(text, quote=False)}</skill>" if text else f"{head}/>"
 
     def _read(self, root: Path, path: Path, before: "dict[Path, tuple[Mark, Skill | str]]") -> Skill | str | None:
         try:
@@ -459,7 +459,7 @@ def _shortened(text: str, chars: int) -> str:
 
 
 def _names_element(skills: Sequence[FoundSkill]) -> list[str]:
-    return [f"<skills>{' '.join(escape(one.skill.name) for one in skills)}</skills>"] if skills else []
+    return [f"<skills>{' '.join(escape(one.skill.name, quote=False) for one in skills)}</skills>"] if skills else []
 
 
 def _own_roots(box: Path, path: Path | None = None) -> Iterator[tuple[str, Path]]:

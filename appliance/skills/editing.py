@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.ingest.workspace_files import WorkspaceFiles
 from appliance.runtime import paths
@@ -23,6 +21,8 @@ from appliance.text.edits import LinePatch, patch_lines
 
 def compose(name: str, description: str, body: str, arguments: Sequence[Argument] = ()) -> str:
     """The text of a SKILL.md. Quotes and line breaks of a description survive."""
+    import yaml  # 10 ms that only writing a skill needs
+
     front: dict[str, Any] = {"name": name, "description": " ".join(description.split())}
     if arguments:
         front["metadata"] = {"arguments": [_argument(one) for one in arguments]}

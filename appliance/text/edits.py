@@ -8,14 +8,18 @@ with the text, but for regular expressions in sed, which get `REGEX_S` seconds e
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import regex
 from msgspec import Struct
 
 from appliance.errors import BadInput, Conflict, DeadlineExceeded, TooLarge
 from appliance.text.diffs import apply, diff, merge_view
 from appliance.text.edit_blocks import MAX_OPERATIONS, Operation, Sed, is_marked, parse_markers, parse_sed
 from appliance.text.fuzzy_match import MAX_CHARS, Edited, bounded, fuzzy, not_found, remove, shown
+
+# Imported where it is used: 8 ms that only an edit by a regular expression needs.
+if TYPE_CHECKING:
+    import regex
 
 __all__ = [
     "Edited",
@@ -226,6 +230,8 @@ def _is_regex(sed: Sed) -> bool:
 
 
 def _compile_sed(sed: Sed) -> "regex.Pattern[str] | None":
+    import regex
+
     try:
         return regex.compile(sed.pattern, regex.MULTILINE | (regex.IGNORECASE if sed.is_case_blind else 0))
     except (regex.error, RecursionError, OverflowError, ValueError, KeyError):

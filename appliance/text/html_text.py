@@ -5,7 +5,6 @@ visible word is kept. Pure: bytes in, text out, and no network. Not promised: th
 any text. Parsers may take long over hostile input: `ingest.extract_process` runs this where a deadline can end it.
 """
 
-import importlib.metadata
 import re
 from html.parser import HTMLParser
 
@@ -21,9 +20,11 @@ HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 
 def is_refined() -> bool:
     """Whether the main text of a page can be told from its frame."""
+    from importlib.metadata import PackageNotFoundError, version  # 10 ms that no start needs
+
     try:
-        return bool(importlib.metadata.version("trafilatura"))
-    except importlib.metadata.PackageNotFoundError:
+        return bool(version("trafilatura"))
+    except PackageNotFoundError:
         return False
 
 

@@ -3,8 +3,6 @@
 import re
 from typing import Any
 
-import yaml
-
 from appliance.errors import BadInput
 
 FENCE = "---"
@@ -22,6 +20,8 @@ def split(text: str) -> tuple[dict[str, Any], str]:
         end = next(i for i, line in enumerate(lines[1:], 1) if line.strip() == FENCE)
     except StopIteration:
         raise BadInput("front matter starts with --- and never ends", hint="close it with a line of ---") from None
+    import yaml  # 10 ms, and most texts have no front matter
+
     try:
         front = _load_yaml("\n".join(lines[1:end]))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-13-45
@@ -33,6 +33,8 @@ def split(text: str) -> tuple[dict[str, Any], str]:
 
 def _load_yaml(source: str) -> Any:
     """YAML without aliases: a few lines of them say more than a message about them could hold."""
+    import yaml
+
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(source, Loader=yaml.SafeLoader)):
         raise yaml.YAMLError("aliases such as *name are not taken")
     return yaml.safe_load(source)
