@@ -118,8 +118,8 @@ class Face(App[None]):
         for one in look.THEMES:
             self.register_theme(one)
         self.theme = theme
-        self.link = Link(socket, lambda contact: self._tell(self.Met(contact)), revive)
-        self.sender = Sender(self.link, lambda news: self._tell(Chat.Arrived(news)))
+        self.link = Link(socket, lambda contact: self._post_news(self.Met(contact)), revive)
+        self.sender = Sender(self.link, lambda news: self._post_news(Chat.Arrived(news)))
         self.home = home
         self._thread = thread
         self._prompt = prompt
@@ -169,7 +169,7 @@ class Face(App[None]):
         self.sender.close()
         self.link.close()
 
-    def _tell(self, message: Message) -> None:
+    def _post_news(self, message: Message) -> None:
         """Called in worker threads."""
         if not self.link.is_closing:
             target = self.chat if isinstance(message, Chat.Arrived) else self
@@ -181,7 +181,7 @@ class Face(App[None]):
         return self.screen_stack[0].query_one(Chat)
 
     @property
-    def _panel(self) -> Panel:
+    def _active_panel(self) -> Panel:
         current = self.screen_stack[0].query_one(ContentSwitcher).current
         return self.screen_stack[0].query_one(f"#{current}", Panel)
 
@@ -196,15 +196,15 @@ class Face(App[None]):
         """The next or the previous panel; inside a question, the next answer."""
         if len(self.screen_stack) > 1:
             self.screen.focus_next()
-        elif not (step > 0 and self._panel.take_tab()):
+        elif not (step > 0 and self._active_panel.take_tab()):
             names = [p.LABEL.lower() for p in PANELS]
-            self._show_panel(names[(names.index(str(self._panel.id)) + step) % len(names)])
+            self._show_panel(names[(names.index(str(self._active_panel.id)) + step) % len(names)])
 
     def action_close(self) -> None:
         """Esc: close what is open, stop an answer, go back to the chat."""
         if self.screen_stack[0].query_one(Banner).dismiss():
             return
-        if not self._panel.leave() and self._panel.id != "chat":
+        if not self._active_panel.leave() and self._active_panel.id != "chat":
             self._show_panel("chat")
 
     def action_open_ref(self, ref: str) -> None:
@@ -224,7 +224,7 @@ class Face(App[None]):
         self.query_one(ContentSwitcher).current = name
         for tab in self.query(Tab):
             tab.set_class(tab.id == f"tab-{name}", "-on")
-        self._panel.enter()
+        self._active_panel.enter()
 
     def resume(self, thread: str) -> None:
         """Continue a thread in the chat."""
@@ -246,10 +246,10 @@ class Face(App[None]):
         self._contact = event.contact
         if self._contact.is_up:
             self._was_up = True
-            self._panel.enter()
+            self._active_panel.enter()
             self.weigh()
-            self.chat.ask("notice.waiting", {}, self._waited)
-            self.chat.ask("model.first_offer", {}, self._offered, failed=lambda error: None)
+            self.chat.ask("notice.waiting", {}, self._show_waiting)
+            self.chat.ask("model.first_offer", {}, self._show_offer, failed=lambda error: None)
             thread, prompt, self._thread, self._prompt = self._thread, self._prompt, "", ""
             if thread:
                 self.chat.resume(thread, prompt)
@@ -266,9 +266,9 @@ class Face(App[None]):
 
     def weigh(self) -> None:
         """Ask what model and context window there are."""
-        self.chat.ask("core.status", {}, self._weighed)
+        self.chat.ask("core.status", {}, self._take_status)
 
-    def _weighed(self, status: dict[str, Any]) -> None:
+    def _take_status(self, status: dict[str, Any]) -> None:
         self._core = status
         self.refresh_status()
 
@@ -276,12 +276,12 @@ class Face(App[None]):
         """A banner with a bell, for what nobody asked for just now."""
         self.screen_stack[0].query_one(Banner).ring(text)
 
-    def _offered(self, found: dict[str, Any]) -> None:
+    def _show_offer(self, found: dict[str, Any]) -> None:
         """A better model fits this computer, which this person was not told yet."""
         if found["text"]:
             self.ring(f"{found['text']} /offer yes fetches it, /offer no ends the question.")
 
-    def _waited(self, waiting: list[dict[str, Any]]) -> None:
+    def _show_waiting(self, waiting: list[dict[str, Any]]) -> None:
         """What this person was told while no screen was open."""
         for one in waiting:
             self.ring(str(one["text"]))
@@ -319,21 +319,21 @@ class Face(App[None]):
         screen.query_one("#title", Shown).update(chat.talk.title)
         line = screen.query_one("#status", Shown)
         line.set_class(self._notice is not None and self._notice[1], "-error")
-        line.update(self._notice[0] if self._notice else self._status())
+        line.update(self._notice[0] if self._notice else self._status_line())
         if is_running and self._clock is None:
             self._clock = self.set_interval(1.0, self.refresh_status)
         elif not is_running and self._clock is not None:
             self._clock.stop()
             self._clock = None
 
-    def _status(self) -> Content:
+    def _status_line(self) -> Content:
         chat, contact = self.chat, self._contact
         if not contact.is_up:
             word = "core away" if self._was_up else "connecting"
             tries = f" · next try in {contact.wait_s:.1f} s, ^R now" if contact.wait_s else ""
             why = f" · {contact.why}" if contact.why else ""
             return Content.assemble((f"○ {word}", "bold $warning"), f"{tries}{why}")
-        words: list[Any] = [("● ", "$success"), self._model()]
+        words: list[Any] = [("● ", "$success"), self._model_name()]
         if faults := self._core.get("faults"):
             words = [("● ", "$error"), (faults[0].partition(":")[0], "bold $error"), ", /status"]
         if chat.running is not None:
@@ -344,13 +344,13 @@ class Face(App[None]):
         if chat.onlooker.unread:
             threads = "1 thread" if len(chat.onlooker.unread) == 1 else f"{len(chat.onlooker.unread)} threads"
             words.append((f" · new in {threads}, F2", "bold $primary"))
-        return Content.assemble(*words, self._used(), *remote_words(self._core.get("broker", {}).get("remote", {})))
+        return Content.assemble(*words, self._context_used(), *remote_words(self._core.get("broker", {}).get("remote", {})))
 
-    def _model(self) -> str:
+    def _model_name(self) -> str:
         cost, broker = self.chat.cost, self._core.get("broker", {})
         return str(cost.get("model") or broker.get("model") or "connected")
 
-    def _used(self) -> str:
+    def _context_used(self) -> str:
         cost, window = self.chat.cost, int(self._core.get("broker", {}).get("window") or 0)
         used = (cost.get("prompt_tokens") or 0) + (cost.get("output_tokens") or 0)
         if not used:
@@ -370,7 +370,7 @@ class Face(App[None]):
         text = focused.selected_text if isinstance(focused, TextArea | Input) else ""
         text = text or self.screen.get_selected_text() or ""
         if not text:
-            if self._panel.id == "chat" and self.chat.interrupt():
+            if self._active_panel.id == "chat" and self.chat.interrupt():
                 return
             if isinstance(focused, TextArea | Input) and (focused.text if isinstance(focused, TextArea) else focused.value):
                 focused.clear()

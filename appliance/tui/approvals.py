@@ -125,35 +125,37 @@ class Waits(Vertical, can_focus=True):
         if thread != self._thread:
             self._thread = thread
             self.clear()
-        self._ask("entry.waiting", {"limit": MOST}, self._counted, failed=_nothing, about="waiting")
+        self._ask("entry.waiting", {"limit": MOST}, self._take_count, failed=_ignore_error, about="waiting")
         if thread:
-            self._ask("entry.waiting", {"run": thread, "limit": MOST}, self._listed, failed=_nothing, about="waiting here")
+            self._ask(
+                "entry.waiting", {"run": thread, "limit": MOST}, self._take_listing, failed=_ignore_error, about="waiting here"
+            )
 
     def clear(self) -> None:
         """Nothing waits here, or it is being decided."""
-        self._show([])
+        self._show_proposals([])
 
     def take(self, text: str) -> bool:
         """Answer the question on the card with what was typed, or with the choice of this number; False without one."""
-        if self.question is None or self._seen is None:
+        if self.question is None or self._shown_proposal is None:
             return False
-        options = list(self._seen["options"])
+        options = list(self._shown_proposal["options"])
         is_number = text.isdecimal() and 1 <= int(text) <= len(options)
-        self._decide("accept", options[int(text) - 1] if is_number else text)
+        self._send_decision("accept", options[int(text) - 1] if is_number else text)
         return True
 
     def decide(self, action: str, output: str = "") -> bool:
         """Decide about what is on the card; False when nothing is, also while the next one is being fetched."""
-        if self._seen is None:
+        if self._shown_proposal is None:
             return False
-        self._decide(action, output)
+        self._send_decision(action, output)
         return True
 
     def leave(self) -> bool:
         """Esc closes the line for the reason; False when it is not open."""
         if not self.has_class("-asking"):
             return False
-        self._unask()
+        self._hide_reason()
         self.focus()
         return True
 
@@ -174,8 +176,8 @@ class Waits(Vertical, can_focus=True):
 
     def action_remember(self) -> None:
         """Accept a call that is held for a stranger's text, and let the like of it pass for a while."""
-        if self._seen is not None and self._seen.get("because"):
-            self._decide("accept", "", REMEMBERED)
+        if self._shown_proposal is not None and self._shown_proposal.get("because"):
+            self._send_decision("accept", "", REMEMBERED)
 
     def action_why(self) -> None:
         """Ask for the reason, then reject."""
@@ -186,7 +188,7 @@ class Waits(Vertical, can_focus=True):
         """The next or the previous one."""
         if self._here:
             self._at = (self._at + step) % len(self._here)
-            self._fetch()
+            self._fetch_proposal()
 
     def action_scroll(self, lines: int) -> None:
         """Read on."""
@@ -196,7 +198,7 @@ class Waits(Vertical, can_focus=True):
         """A digit chooses an answer; elsewhere it would go to a tab."""
         if event.key.isdecimal() and self.question is not None and self.has_focus:
             event.stop()
-            if self._seen is not None and 1 <= int(event.key) <= len(self._seen["options"]):
+            if self._shown_proposal is not None and 1 <= int(event.key) <= len(self._shown_proposal["options"]):
                 self.take(event.key)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -214,53 +216,53 @@ class Waits(Vertical, can_focus=True):
 
     def on_focus(self) -> None:
         """Say what the keys do now."""
-        self._hint()
+        self._show_hint()
 
     def on_blur(self) -> None:
         """Say how to come back."""
-        self._hint()
+        self._show_hint()
 
     # -- inside -------------------------------------------------------------------------------------
 
     @property
-    def _seen(self) -> dict[str, Any] | None:
+    def _shown_proposal(self) -> dict[str, Any] | None:
         """What the person has before the eyes, so that nothing else is decided."""
         return self._full if self.here and self._full and self._full["ref"] == self.here["ref"] else None
 
-    def _decide(self, action: str, output: str, remember: str = "") -> None:
+    def _send_decision(self, action: str, output: str, remember: str = "") -> None:
         assert self.here is not None
-        about = self.here["subject"] if self.question else title(self._seen or {**self.here, "source": ""})
-        digest = str((self._seen or {}).get("digest") or "")
+        about = self.here["subject"] if self.question else title(self._shown_proposal or {**self.here, "source": ""})
+        digest = str((self._shown_proposal or {}).get("digest") or "")
         decision = Decision(self.here["ref"], action, output, about, remember, digest)
         self.count = max(0, self.count - 1)
         self.clear()
         self.post_message(self.Decided(decision))
 
-    def _counted(self, found: list[dict[str, Any]]) -> None:
+    def _take_count(self, found: list[dict[str, Any]]) -> None:
         if len(found) != self.count:
             self.count = len(found)
             self.post_message(self.Moved(False))
 
-    def _listed(self, found: list[dict[str, Any]]) -> None:
+    def _take_listing(self, found: list[dict[str, Any]]) -> None:
         found = [one for one in found if one["run"] == self._thread]
-        if _keys(found) == _keys(self._here):
+        if _listing_keys(found) == _listing_keys(self._here):
             return
         is_elsewhere = bool({one["ref"] for one in self._here} - {one["ref"] for one in found})
-        self._show(found)
+        self._show_proposals(found)
         self.post_message(self.Moved(is_elsewhere))
 
-    def _show(self, found: list[dict[str, Any]]) -> None:
+    def _show_proposals(self, found: list[dict[str, Any]]) -> None:
         before = self.here["ref"] if self.here else ""
         self._here = found
         refs = [one["ref"] for one in found]
         self._at = refs.index(before) if before in refs else 0
         self._full = None
         if found:
-            self._fetch()
+            self._fetch_proposal()
             if self._timer is None:
                 self._timer = self.set_interval(LOOK_S, self._look_again)
             return
-        self._unask()
+        self._hide_reason()
         self.display = False
         if self._timer is not None:
             self._timer.stop()
@@ -271,16 +273,24 @@ class Waits(Vertical, can_focus=True):
         if self.is_on_screen:
             self.look(self._thread)
 
-    def _fetch(self) -> None:
+    def _fetch_proposal(self) -> None:
         if one := self.here:
-            self._ask("run.proposal", {"ref": one["ref"], "run": one["run"]}, self._draw, failed=self._unseen, about="card")
+            self._ask(
+                "run.proposal",
+                {"ref": one["ref"], "run": one["run"]},
+                self._draw_proposal,
+                failed=self._show_unfetched,
+                about="card",
+            )
 
-    def _unseen(self, error: OwlError) -> None:
+    def _show_unfetched(self, error: OwlError) -> None:
         """Decided while we asked, or a core that cannot show it: what is known must do."""
         if self.here is not None:
-            self._draw({**self.here, "text": str(error), "patch": "", "options": [], "source": "", "is_file_change": False})
+            self._draw_proposal(
+                {**self.here, "text": str(error), "patch": "", "options": [], "source": "", "is_file_change": False}
+            )
 
-    def _draw(self, full: dict[str, Any]) -> None:
+    def _draw_proposal(self, full: dict[str, Any]) -> None:
         if self.here is None or full["ref"] != self.here["ref"]:
             return
         self._full = full
@@ -293,16 +303,16 @@ class Waits(Vertical, can_focus=True):
         for name in ("accept", "why"):
             self.query_one(f"#do-{name}").display = full["action"] != QUESTION or name == "why"
         self.display = True
-        self._hint()
+        self._show_hint()
 
-    def _unask(self) -> None:
+    def _hide_reason(self) -> None:
         self.remove_class("-asking")
         self.query_one("#why", Input).value = ""
 
-    def _hint(self) -> None:
+    def _show_hint(self) -> None:
         if not self.is_mounted:
             return
-        is_held = bool(self._seen and self._seen.get("because"))
+        is_held = bool(self._shown_proposal and self._shown_proposal.get("because"))
         here = HELD if is_held else SEVERAL if len(self._here) > 1 else HERE
         text = ANSWER if self.question is not None else here if self.holds_focus else AWAY
         self.query_one("#hint", Shown).update(text)
@@ -321,7 +331,7 @@ def body(full: dict[str, Any]) -> list[Content]:
     text = full["patch"] or full["text"]
     lines = text[:SHOWN_CHARS].rstrip("\n").split("\n")
     if full["patch"]:
-        shown = [_coloured(line) for line in lines[2:]]  # the first two name the file, which the head does
+        shown = [_colour_line(line) for line in lines[2:]]  # the first two name the file, which the head does
     else:
         form: Form = "text" if full["action"] == QUESTION else "exact"
         shown = [Content(escape_invisible(line, form)) for line in lines]
@@ -331,14 +341,14 @@ def body(full: dict[str, Any]) -> list[Content]:
     return shown
 
 
-def _coloured(line: str) -> Content:
+def _colour_line(line: str) -> Content:
     style = {"+": "$success", "-": "$error", "@": "dim"}.get(line[:1], "")
     return Content.assemble((line, style))
 
 
-def _keys(found: list[dict[str, Any]]) -> list[tuple[str, int]]:
+def _listing_keys(found: list[dict[str, Any]]) -> list[tuple[str, int]]:
     return [(one["ref"], one["updated_ms"]) for one in found]
 
 
-def _nothing(error: OwlError) -> None:
+def _ignore_error(error: OwlError) -> None:
     """The status line says what is wrong with the core."""

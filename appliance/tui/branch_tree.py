@@ -77,17 +77,17 @@ class Tree(ModalScreen[Choice | None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return or a second click."""
         event.stop()
-        self._choose(is_fork=False)
+        self._choose_place(is_fork=False)
 
     def action_fork(self) -> None:
         """A new thread from there."""
-        self._choose(is_fork=True)
+        self._choose_place(is_fork=True)
 
     def action_close(self) -> None:
         """Nothing."""
         self.dismiss(None)
 
-    def _choose(self, *, is_fork: bool) -> None:
+    def _choose_place(self, *, is_fork: bool) -> None:
         place = self.query_one(Rows).highlighted
         if place is not None:
             self.dismiss(Choice(self._lines[place][1], is_fork))

@@ -140,7 +140,7 @@ class Chat(Panel):
 
     def on_mount(self) -> None:
         """Stay at the end as it grows."""
-        self._room.anchor()
+        self._talk_scroll.anchor()
 
     def enter(self) -> None:
         """Type."""
@@ -166,7 +166,7 @@ class Chat(Panel):
             self.host.say("Esc again stops the answer", False)
             return True
         self._asked_to_stop_s = -STOP_WITHIN_S
-        self._stop(self.running)
+        self._stop_run(self.running)
         return True
 
     def interrupt(self) -> bool:
@@ -175,7 +175,7 @@ class Chat(Panel):
             return False
         self._stopped = self.running
         self.host.say("stopping the answer; Ctrl+C again clears the line, then leaves", False)
-        self._stop(self.running)
+        self._stop_run(self.running)
         return True
 
     def take_tab(self) -> bool:
@@ -183,17 +183,17 @@ class Chat(Panel):
         return self.query_one(Composer).take_tab()
 
     @property
-    def _room(self) -> VerticalScroll:
+    def _talk_scroll(self) -> VerticalScroll:
         return self.query_one("#talk", VerticalScroll)
 
     # -- typing -------------------------------------------------------------------------------------
 
     def on_text_area_changed(self, event: Composer.Changed) -> None:
         """Offer commands while one is typed, and what may follow some."""
-        self._suggest()
-        self._executor.prepare(event.text_area.text, self._suggest)
+        self._offer_commands()
+        self._executor.prepare(event.text_area.text, self._offer_commands)
 
-    def _suggest(self) -> None:
+    def _offer_commands(self) -> None:
         self.query_one(Menu).offer(self._executor.offers(self.query_one(Composer).text))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -203,12 +203,12 @@ class Chat(Panel):
 
     def on_composer_scrolled(self, event: Composer.Scrolled) -> None:
         """Page Up and Page Down; at the very top, older events are fetched."""
-        if event.pages < 0 and self._room.scroll_y <= 0 and self._oldest > 1:
+        if event.pages < 0 and self._talk_scroll.scroll_y <= 0 and self._oldest > 1:
             self._fetch_earlier()
         elif event.pages < 0:
-            self._room.scroll_page_up(animate=False)
+            self._talk_scroll.scroll_page_up(animate=False)
         else:
-            self._room.scroll_page_down(animate=False)
+            self._talk_scroll.scroll_page_down(animate=False)
 
     async def on_composer_sent(self, event: Composer.Sent) -> None:
         """A command is executed here, an answer goes to the question; anything else is a message, queued if an answer runs."""
@@ -220,15 +220,15 @@ class Chat(Panel):
 
     async def send(self, text: str) -> None:
         """Hand a message to the sender and show it."""
-        self._greet(False)
+        self._toggle_greeting(False)
         message = Outgoing(text, self.talk)
         if not self.talk.title:
             title = " ".join(text.split())
             self.talk.title = title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + "…"
         self.onlooker.mine.add(message.correlation)
         bubble = self._said[message] = Said(text, state=QUEUED if self.running else "sending")
-        await self._room.mount(bubble)  # below the queued ones
-        self._room.anchor()
+        await self._talk_scroll.mount(bubble)  # below the queued ones
+        self._talk_scroll.anchor()
         self.host.sender.put(message)
         self.host.refresh_status()
 
@@ -251,28 +251,28 @@ class Chat(Panel):
         if self.waits.here is None and self.waits.holds_focus:
             self.query_one(Composer).focus()
         if event.is_elsewhere and self.running is None:
-            self._beside(self.host.sender.follow, self.talk)
+            self._run_beside(self.host.sender.follow, self.talk)
         self.app.refresh_bindings()
         self.host.refresh_status()
 
     def on_waits_decided(self, event: Waits.Decided) -> None:
         """Tell the core, and hear how the answer goes on."""
         self.query_one(Composer).focus()
-        self._beside(self.host.sender.decide, self.talk, event.decision)
+        self._run_beside(self.host.sender.decide, self.talk, event.decision)
         self.app.refresh_bindings()
 
-    def _beside(self, work: Callable[..., None], *given: Any) -> None:
+    def _run_beside(self, work: Callable[..., None], *given: Any) -> None:
         self.run_worker(lambda: work(*given), thread=True, group="beside")
 
     def action_meter(self) -> None:
         """Show what fills the packet of this thread, or hide it."""
         if self._meter.display or self.talk.thread:
             self._meter.display = not self._meter.display
-            self._measure()
+            self._fetch_packet()
         else:
             self.host.say("nothing has been said yet: a thread has a budget once it has begun", True)
 
-    def _measure(self) -> None:
+    def _fetch_packet(self) -> None:
         if self._meter.display and self.talk.thread:
             self.ask("run.packet", {"run": self.talk.thread}, self._meter.show)
 
@@ -281,7 +281,7 @@ class Chat(Panel):
     def resume(self, thread: str, prompt: str = "", told: str = "") -> None:
         """Show a thread and go on in it, at once with `prompt` if there is one; `told` is what the bottom line says then."""
         self._next, self._told = prompt, told
-        self.ask("thread.view", {"id": thread, "after": 2**62}, self._found)
+        self.ask("thread.view", {"id": thread, "after": 2**62}, self._thread_found)
 
     async def open(self, talk: Talk, events: list[dict[str, Any]] | None = None) -> None:
         """Show another conversation; what runs in the old one goes on unseen."""
@@ -293,46 +293,46 @@ class Chat(Panel):
         self._boxes.clear()
         self._said.clear()
         self._seqs.clear()
-        for child in list(self._room.children):
+        for child in list(self._talk_scroll.children):
             if not child.has_class("-hello"):
                 await child.remove()
-        self._greet(not events)
+        self._toggle_greeting(not events)
         for event in events or []:
-            await self._draw(event)
-        self._room.anchor()
+            await self._draw_event(event)
+        self._talk_scroll.anchor()
         self.call_after_refresh(self._forget_old)
         self._meter.display = self._meter.display and bool(talk.thread)
-        self._measure()
+        self._fetch_packet()
         self.waits.look(talk.thread)
         self.onlooker.turn_to(talk)
         self.follower.show(talk.thread, talk.seq)
         self.host.refresh_status()
 
-    def _found(self, found: dict[str, Any]) -> None:
+    def _thread_found(self, found: dict[str, Any]) -> None:
         thread = found["thread"]
         after = max(0, int(thread["last_seq"]) - PAGE_EVENTS)
-        self.ask("thread.view", {"id": thread["id"], "after": after}, lambda more: self._opened(more, after))
+        self.ask("thread.view", {"id": thread["id"], "after": after}, lambda more: self._thread_opened(more, after))
 
-    async def _opened(self, found: dict[str, Any], after: int) -> None:
+    async def _thread_opened(self, found: dict[str, Any], after: int) -> None:
         thread, events = found["thread"], found["events"]
         if len(events) < LEAST_EVENTS and after:  # its present branch may end long before its newest event
             earlier = max(0, after - 8 * (thread["last_seq"] - after))
-            self.ask("thread.view", {"id": thread["id"], "after": earlier}, lambda more: self._opened(more, earlier))
+            self.ask("thread.view", {"id": thread["id"], "after": earlier}, lambda more: self._thread_opened(more, earlier))
         elif thread["parent"] and not after:
             read = lambda: inherited(self.host.link.call, thread["id"])  # noqa: E731
-            self.work(read, lambda before: self._arrive(found, after, before), about="inherited")
+            self.work(read, lambda before: self._show_thread(found, after, before), about="inherited")
         else:
-            await self._arrive(found, after, [])
+            await self._show_thread(found, after, [])
 
-    async def _arrive(self, found: dict[str, Any], after: int, before: list[dict[str, Any]]) -> None:
+    async def _show_thread(self, found: dict[str, Any], after: int, before: list[dict[str, Any]]) -> None:
         """Show a thread from `after` on, below what it has from the thread it was forked off."""
         thread, events = found["thread"], found["events"]
         talk = Talk(thread["id"], named(thread), events[-1]["seq"] if events else 0)
         self._oldest = after + 1
         await self.open(talk, [*({**event, "seq": 0} for event in before[-PAGE_EVENTS:]), *events])
-        self._weigh(found)
+        self._take_cost(found)
         if after:
-            await self._room.mount(Earlier(after), before=0)
+            await self._talk_scroll.mount(Earlier(after), before=0)
         if thread["status"] == RUNNING:
             self.host.sender.put(Outgoing("", talk, is_accepted=True))
         elif thread["status"] != PROPOSED:
@@ -357,19 +357,19 @@ class Chat(Panel):
 
     def _fetch_earlier(self) -> None:
         after, oldest = max(0, self._oldest - 1 - PAGE_EVENTS), self._oldest
-        self.ask("thread.view", {"id": self.talk.thread, "after": after}, lambda found: self._earlier(found, after, oldest))
+        self.ask("thread.view", {"id": self.talk.thread, "after": after}, lambda found: self._show_earlier(found, after, oldest))
 
-    async def _earlier(self, found: dict[str, Any], after: int, before: int) -> None:
+    async def _show_earlier(self, found: dict[str, Any], after: int, before: int) -> None:
         if found["thread"]["id"] != self.talk.thread or self._oldest != before:
             return
         self._oldest = after + 1
         await self.query(Earlier).remove()
-        first = next((c for c in self._room.children if not c.has_class("-hello")), None)
+        first = next((c for c in self._talk_scroll.children if not c.has_class("-hello")), None)
         for event in found["events"]:
             if event["seq"] < before:
-                await self._draw(event, before=first)
+                await self._draw_event(event, before=first)
         if after:
-            await self._room.mount(Earlier(after), before=0)
+            await self._talk_scroll.mount(Earlier(after), before=0)
 
     # -- news of the sender -------------------------------------------------------------------------
 
@@ -392,13 +392,13 @@ class Chat(Panel):
         elif isinstance(news, Held):
             self._show_state(news.message, "" if news.message.is_accepted else "waiting for the core")
         elif isinstance(news, Grew):
-            await self._grow(news.text)
+            await self._grow_answer(news.text)
         elif isinstance(news, Happened):
             await self.draw_once(news.event)
         elif isinstance(news, Decided):
             self._tell_decided(news)
         else:
-            await self._end(news)
+            await self._end_answer(news)
         self.host.refresh_status()
 
     def _show_by_itself(self, sight: Sight) -> None:
@@ -413,7 +413,7 @@ class Chat(Panel):
 
     def go_after(self) -> None:
         """Somebody else has set something going in the talk."""
-        self._beside(self.host.sender.follow, self.talk)
+        self._run_beside(self.host.sender.follow, self.talk)
 
     def _tell_decided(self, news: Decided) -> None:
         word = {"accept": "accepted", "reject": "rejected"}.get(news.decision.action, "went wrong")
@@ -448,13 +448,13 @@ class Chat(Panel):
         if message in self._said:
             self._said[message].show(state)
 
-    async def _grow(self, text: str) -> None:
+    async def _grow_answer(self, text: str) -> None:
         self._text += text
         if self._answer is None:
-            self._answer = await self._prose("")
+            self._answer = await self._add_prose("")
         await self._answer.append(text)
 
-    async def _end(self, end: Ended) -> None:
+    async def _end_answer(self, end: Ended) -> None:
         self._under_way = [one for one in self._under_way if one is not end.message]
         self._show_state(end.message, "" if end.message.is_accepted or not end.message.text else "not sent")
         self._said.pop(end.message, None)
@@ -464,15 +464,15 @@ class Chat(Panel):
         if end.status != PROPOSED and self.running is None:
             self._finish_boxes()
         if end.status not in (WAITING, 200, PROPOSED) and not self._is_explained:
-            await self._put(Note(explained(end.outcome, end.why), is_error=end.outcome not in OUTCOMES))
+            await self._mount_widget(Note(explained(end.outcome, end.why), is_error=end.outcome not in OUTCOMES))
             self.host.weigh()  # the core may have met a fault
         await self._forget_old()
         if end.message.talk.thread:
-            self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._weigh)
+            self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._take_cost)
             self.waits.look(end.message.talk.thread)
-        self._measure()
+        self._fetch_packet()
 
-    def _weigh(self, found: dict[str, Any]) -> None:
+    def _take_cost(self, found: dict[str, Any]) -> None:
         self.cost = (found["turns"] or [{}])[-1]
         self.host.weigh()
 
@@ -482,62 +482,62 @@ class Chat(Panel):
         """One stored event, unless it is on the screen."""
         if event["seq"] not in self._drawn:
             self._drawn.add(event["seq"])
-            await self._draw(event)
+            await self._draw_event(event)
 
-    async def _draw(self, event: dict[str, Any], before: Widget | None = None) -> None:
+    async def _draw_event(self, event: dict[str, Any], before: Widget | None = None) -> None:
         """One stored event."""
         kind, role = event["kind"], event["role"]
         if kind == "message" and role == "user":
-            await self._put(Said(event["content"]), before, event["seq"])
+            await self._mount_widget(Said(event["content"]), before, event["seq"])
         elif kind == "message" and role == "assistant":
-            await self._answered(event, before)
+            await self._draw_answer(event, before)
         elif kind == "tool_use":
             self._answer, self._text = None, ""
             box = self._boxes[event["call_id"]] = ToolBox(event)
-            await self._put(box, before, event["seq"])
+            await self._mount_widget(box, before, event["seq"])
             box.open(self._are_open)
             if box.is_command and before is None:
                 self._follow_commands()
         elif kind == "tool_result" and event["call_id"] in self._boxes:
             self._boxes[event["call_id"]].finish(event)
             if event["tool"] == QUESTION and event["status"] == 200:
-                await self._put(Said(event["content"]), before, event["seq"])
-            self._measure()
+                await self._mount_widget(Said(event["content"]), before, event["seq"])
+            self._fetch_packet()
         elif kind == "proposal" and event["call_id"] in self._boxes:
             self._boxes[event["call_id"]].wait()
         elif kind == "status_change" and event["outcome"] in ("waiting", "failover"):
-            await self._put(Note(f"… {event['content']}", is_error=False), before, event["seq"])
+            await self._mount_widget(Note(f"… {event['content']}", is_error=False), before, event["seq"])
         elif kind == "status_change" and event["status"] >= 400:
             word, _, why = str(event["content"]).partition(": ")
             self._is_explained = True
-            await self._put(Note(explained(word, why), is_error=word not in OUTCOMES), before, event["seq"])
+            await self._mount_widget(Note(explained(word, why), is_error=word not in OUTCOMES), before, event["seq"])
 
-    async def _answered(self, event: dict[str, Any], before: Widget | None) -> None:
+    async def _draw_answer(self, event: dict[str, Any], before: Widget | None) -> None:
         answer, text = self._answer, self._text
         self._answer, self._text = None, ""
         if answer is None or before is not None:
-            await self._prose(event["content"], before, event["seq"])
+            await self._add_prose(event["content"], before, event["seq"])
             return
         self._seqs[answer] = event["seq"]
         if text.strip() != event["content"].strip():
             await answer.update(event["content"])
 
-    async def _prose(self, text: str, before: Widget | None = None, seq: int = 0) -> "Prose":
+    async def _add_prose(self, text: str, before: Widget | None = None, seq: int = 0) -> "Prose":
         from appliance.tui.markdown_view import Prose  # late: the Markdown parser takes its time
 
         prose = Prose(text)
-        await self._put(prose, before, seq)
+        await self._mount_widget(prose, before, seq)
         return prose
 
-    async def _put(self, widget: Widget, before: Widget | None = None, seq: int = 0) -> None:
+    async def _mount_widget(self, widget: Widget, before: Widget | None = None, seq: int = 0) -> None:
         if seq:
             self._seqs[widget] = seq
         queued = next((said for said in self._said.values() if said.state == QUEUED), None)
-        await self._room.mount(widget, before=before or queued)
+        await self._talk_scroll.mount(widget, before=before or queued)
 
     async def _forget_old(self) -> None:
         """Take the oldest off the screen when there is too much of it, unless somebody is reading there."""
-        room = self._room
+        room = self._talk_scroll
         if room.scroll_y < room.max_scroll_y - 1:
             return
         sizes = [(c, 1 + len(c.query("*"))) for c in room.children if not c.has_class("-hello")]
@@ -563,14 +563,14 @@ class Chat(Panel):
         for box in [one for one in self._boxes.values() if one.is_running]:
             box.finish(None)
 
-    def _greet(self, is_new: bool) -> None:
+    def _toggle_greeting(self, is_new: bool) -> None:
         self.query(".-hello").set_class(not is_new, "-gone")
 
     def note(self, text: str) -> None:
         """Say something that is not part of the conversation."""
-        self._greet(False)
-        self.run_worker(self._put(Note(text)))
-        self._room.anchor()
+        self._toggle_greeting(False)
+        self.run_worker(self._mount_widget(Note(text)))
+        self._talk_scroll.anchor()
 
     # -- keys ---------------------------------------------------------------------------------------
 
@@ -582,17 +582,17 @@ class Chat(Panel):
 
     def action_scroll(self, lines: int) -> None:
         """Move a line."""
-        self._room.scroll_relative(y=lines, animate=False)
+        self._talk_scroll.scroll_relative(y=lines, animate=False)
 
     def action_oldest(self) -> None:
         """Go to the beginning."""
-        self._room.scroll_home(animate=False)
+        self._talk_scroll.scroll_home(animate=False)
 
     def action_newest(self) -> None:
         """Go to the end and stay there."""
-        self._room.anchor()
+        self._talk_scroll.anchor()
 
-    def _stop(self, message: Outgoing) -> None:
+    def _stop_run(self, message: Outgoing) -> None:
         if message.talk.thread:
             self.ask("run.stop", {"run": message.talk.thread}, _nothing)
 

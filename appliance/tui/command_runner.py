@@ -74,21 +74,21 @@ class Executor:
         if command is None and any(one["name"] == name for one in self._skills):
             await self._chat.send(f"/{name} {argument}".rstrip())
         elif command is None:
-            self._ask("skill.offers", {}, lambda found: self._call_skill(found, name, argument))
-        elif command.needs_thread and not self._thread:
-            self._say(f"/{name}: {FIRST}", True)
+            self._ask_core("skill.offers", {}, lambda found: self._call_skill(found, name, argument))
+        elif command.needs_thread and not self._current_thread:
+            self._say_line(f"/{name}: {FIRST}", True)
         elif command.needs_argument and not argument:
-            self._say(f"/{name} needs {command.argument}: {command.about}", True)
+            self._say_line(f"/{name} needs {command.argument}: {command.about}", True)
         elif command.argument or not argument:
-            await self._do(command, argument, is_running)
+            await self._run_command(command, argument, is_running)
         else:
-            self._say(f"/{name} takes nothing after it, not {argument[:40]!r}", True)
+            self._say_line(f"/{name} takes nothing after it, not {argument[:40]!r}", True)
 
-    async def _do(self, command: Command, argument: str, is_running: bool) -> None:
+    async def _run_command(self, command: Command, argument: str, is_running: bool) -> None:
         if command.name == "new":
             await self._chat.open(Talk())
         elif command.name == "clear":
-            await self._clear()
+            await self._clear_thread()
         elif command.name == "inject" and not is_running:
             await self._chat.send(argument)
         elif command.name in ("help", "threads"):
@@ -96,7 +96,7 @@ class Executor:
         elif command.name == "quit":
             self._panel.app.exit()
         else:
-            self._known[command.name](argument)
+            self._command_actions[command.name](argument)
 
     def _call_skill(self, found: list[dict[str, Any]], name: str, argument: str) -> None:
         """Send what calls a skill that was not known when it was typed; say so where there is none."""
@@ -105,42 +105,46 @@ class Executor:
             self._panel.app.call_later(self._chat.send, f"/{name} {argument}".rstrip())
             return
         meant = f" (did you mean /{other}?)" if (other := near(name)) else ""
-        self._say(f"unknown command /{name}{meant}; /help lists commands, /skills what else can be called", True)
+        self._say_line(f"unknown command /{name}{meant}; /help lists commands, /skills what else can be called", True)
 
     def _list_skills(self, found: list[dict[str, Any]]) -> None:
         self._skills = found
         width = max((len(one["usage"]) for one in found), default=0)
         self._chat.note("\n".join(f"{one['usage']:<{width}}  {one['description']}" for one in found) or "no skills found")
 
-    async def _clear(self) -> None:
+    async def _clear_thread(self) -> None:
         """End the thread, which may be gone on with, and begin another one in the same session."""
-        if thread := self._thread:
+        if thread := self._current_thread:
             told = f"thread {thread} is ended: /resume {thread} goes on with it"
-            self._ask("thread.end", {"id": thread}, lambda _: self._say(told))
+            self._ask_core("thread.end", {"id": thread}, lambda _: self._say_line(told))
         await self._chat.open(Talk())
 
     @property
-    def _known(self) -> dict[str, Callable[[str], None]]:
+    def _command_actions(self) -> dict[str, Callable[[str], None]]:
         return {
-            "resume": self._resume,
-            "skills": lambda _: self._ask("skill.offers", {}, self._list_skills),
-            "status": lambda _: self._ask("core.status", {}, self._status),
+            "resume": self._resume_thread,
+            "skills": lambda _: self._ask_core("skill.offers", {}, self._list_skills),
+            "status": lambda _: self._ask_core("core.status", {}, self._show_status),
             "budget": lambda _: self._chat.action_meter(),
-            "tree": lambda _: self._tree(),
-            "fork": self._fork,
-            "rename": self._rename,
-            "compact": self._compact,
-            "waiting": lambda _: self._ask("entry.waiting", {"limit": 100}, self._go_to_waiting),
-            "approve": self._approve,
-            "reject": self._reject,
-            "abort": lambda _: self._run("run.abort", lambda done: self._ended(done["aborted"])),
-            "stop": lambda _: self._run("run.stop", lambda done: self._ended(done["stopped"])),
-            "inject": lambda text: self._run("run.inject", lambda _: self._say("the owl hears it at its next step"), text=text),
-            "approval": self._approval,
-            "model": self._model,
-            "offer": self._offer,
-            "sessions": lambda _: self._ask("session.list", {"limit": 100}, self._sessions),
-            "archive": lambda _: self._ask("thread.view", {"id": self._thread, "after": MORE_PAGES}, self._archive),
+            "tree": lambda _: self._open_tree(),
+            "fork": self._fork_thread,
+            "rename": self._rename_thread,
+            "compact": self._compact_thread,
+            "waiting": lambda _: self._ask_core("entry.waiting", {"limit": 100}, self._go_to_waiting),
+            "approve": self._approve_waiting,
+            "reject": self._reject_waiting,
+            "abort": lambda _: self._call_for_run("run.abort", lambda done: self._show_stopped(done["aborted"])),
+            "stop": lambda _: self._call_for_run("run.stop", lambda done: self._show_stopped(done["stopped"])),
+            "inject": lambda text: self._call_for_run(
+                "run.inject", lambda _: self._say_line("the owl hears it at its next step"), text=text
+            ),
+            "approval": self._set_approval,
+            "model": self._set_model,
+            "offer": self._answer_offer,
+            "sessions": lambda _: self._ask_core("session.list", {"limit": 100}, self._show_sessions),
+            "archive": lambda _: self._ask_core(
+                "thread.view", {"id": self._current_thread, "after": MORE_PAGES}, self._archive_session
+            ),
         }
 
     # -- completion ---------------------------------------------------------------------------------
@@ -156,7 +160,7 @@ class Executor:
             skills = (Offer(f"/{one['name']}", one["description"], one["waits"], one["usage"]) for one in called)
             return (*offers(text), *skills)
         if word == "/resume":
-            wanted = [t for t in self._threads if t["id"] != self._thread and _fits(t, rest)]
+            wanted = [t for t in self._threads if t["id"] != self._current_thread and _matches_words(t, rest)]
             return tuple(Offer(f"/resume {t['id']}", ago(t["updated_ms"], now_ms()), shown=named(t)) for t in wanted)
         choices = {
             "/approval": APPROVALS,
@@ -168,53 +172,53 @@ class Executor:
     def prepare(self, text: str, then: Callable[[], None]) -> None:
         """Fetch what may follow a command as soon as it is typed; `then` when it has come."""
         if text == "/":
-            self._ask("skill.offers", {}, lambda found: self._prepared("_skills", found, then))
+            self._ask_core("skill.offers", {}, lambda found: self._keep_prepared("_skills", found, then))
         elif text == "/resume ":
-            self._ask("thread.list", {"limit": LAST}, lambda found: self._prepared("_threads", found, then))
+            self._ask_core("thread.list", {"limit": LAST}, lambda found: self._keep_prepared("_threads", found, then))
         elif text == "/model ":
-            self._ask("core.status", {}, lambda found: self._prepared("_pools", list(found.get("pools", ())), then))
+            self._ask_core("core.status", {}, lambda found: self._keep_prepared("_pools", list(found.get("pools", ())), then))
 
-    def _prepared(self, name: str, found: Any, then: Callable[[], None]) -> None:
+    def _keep_prepared(self, name: str, found: Any, then: Callable[[], None]) -> None:
         setattr(self, name, found)
         then()
 
     # -- threads and branches -----------------------------------------------------------------------
 
-    def _resume(self, thread: str) -> None:
+    def _resume_thread(self, thread: str) -> None:
         if thread:
-            self._go(thread)
+            self._go_to_thread(thread)
         else:
-            self._ask("thread.list", {"type": "chat", "limit": 2}, self._resume_last)
+            self._ask_core("thread.list", {"type": "chat", "limit": 2}, self._resume_last)
 
     def _resume_last(self, threads: list[dict[str, Any]]) -> None:
-        last = [t["id"] for t in threads if t["id"] != self._thread]
+        last = [t["id"] for t in threads if t["id"] != self._current_thread]
         if last:
-            self._go(last[0])
+            self._go_to_thread(last[0])
         else:
-            self._say("there is no other thread yet")
+            self._say_line("there is no other thread yet")
 
-    def _fork(self, argument: str) -> None:
+    def _fork_thread(self, argument: str) -> None:
         number, _, name = argument.partition(" ")
         seq, name = (int(number), name.strip()) if number.isdecimal() else (0, argument)
-        self._ask("run.fork", {"run": self._thread, "seq": seq, "alias": name.strip()}, self._forked)
+        self._ask_core("run.fork", {"run": self._current_thread, "seq": seq, "alias": name.strip()}, self._show_fork)
 
-    def _forked(self, made: dict[str, Any]) -> None:
-        self._go(made["id"], f"this is the new thread {made['alias']}; the old one stays as it is")
+    def _show_fork(self, made: dict[str, Any]) -> None:
+        self._go_to_thread(made["id"], f"this is the new thread {made['alias']}; the old one stays as it is")
 
-    def _rename(self, name: str) -> None:
-        self._run("run.rename", self._renamed, alias=name)
+    def _rename_thread(self, name: str) -> None:
+        self._call_for_run("run.rename", self._show_rename, alias=name)
 
-    def _renamed(self, run: dict[str, Any]) -> None:
+    def _show_rename(self, run: dict[str, Any]) -> None:
         self._chat.talk.title = named(run)
-        self._say(f"this thread is {run['alias']} now: /resume {run['alias']} finds it")
+        self._say_line(f"this thread is {run['alias']} now: /resume {run['alias']} finds it")
 
-    def _compact(self, _: str) -> None:
-        self._say("summarizing …")
+    def _compact_thread(self, _: str) -> None:
+        self._say_line("summarizing …")
         told = "events are now in short for the model; here they stay as they are"
-        self._run("run.compact", lambda done: self._say(f"{done['covers']} {told}"))
+        self._call_for_run("run.compact", lambda done: self._say_line(f"{done['covers']} {told}"))
 
-    def _tree(self) -> None:
-        thread, call = self._thread, self._panel.host.link.call
+    def _open_tree(self) -> None:
+        thread, call = self._current_thread, self._panel.host.link.call
 
         def read() -> tuple[Any, list[Said]]:
             last = int(call("thread.view", {"id": thread, "after": MORE_PAGES})["thread"]["last_seq"])
@@ -226,100 +230,104 @@ class Executor:
                 has_more = page["has_more"]
             return call("run.tree", {"run": thread}), said(found, is_whole=not start)
 
-        self._panel.work(read, lambda seen: self._panel.app.push_screen(Tree(thread, *seen), self._chosen), about="tree")
+        self._panel.work(read, lambda seen: self._panel.app.push_screen(Tree(thread, *seen), self._take_choice), about="tree")
 
-    def _chosen(self, choice: Choice | None) -> None:
+    def _take_choice(self, choice: Choice | None) -> None:
         if choice is None:
             return
         place = choice.place
         if choice.is_fork and place.text and not place.seq:
             self._panel.run_worker(self._begin_anew(place.text))
         elif choice.is_fork:
-            self._ask(
-                "run.fork", {"run": place.run, "seq": place.seq}, lambda made: self._arrived(place, made["id"], made["alias"])
+            self._ask_core(
+                "run.fork", {"run": place.run, "seq": place.seq}, lambda made: self._show_place(place, made["id"], made["alias"])
             )
         elif place.is_head:
-            self._arrived(place, place.run)
+            self._show_place(place, place.run)
         else:
-            self._ask("run.jump", {"run": place.run, "seq": place.seq}, lambda _: self._arrived(place, place.run))
+            self._ask_core("run.jump", {"run": place.run, "seq": place.seq}, lambda _: self._show_place(place, place.run))
 
     async def _begin_anew(self, text: str) -> None:
         await self._chat.open(Talk())
         self._chat.type_text(text)
 
-    def _arrived(self, place: Place, run: str, alias: str = "") -> None:
+    def _show_place(self, place: Place, run: str, alias: str = "") -> None:
         told = "say it in other words: the old branch stays, /tree goes back to it" if place.text else ""
-        self._go(run, f"this is the new thread {alias}; the old one stays as it is" if alias else told)
+        self._go_to_thread(run, f"this is the new thread {alias}; the old one stays as it is" if alias else told)
         if place.text:
             self._chat.type_text(place.text)
 
     # -- what waits ---------------------------------------------------------------------------------
 
-    def _approve(self, answer: str) -> None:
+    def _approve_waiting(self, answer: str) -> None:
         if self._waits.question is not None and not answer:
-            self._say("the owl asks: /approve ANSWER, or type the answer", True)
+            self._say_line("the owl asks: /approve ANSWER, or type the answer", True)
         elif not (self._waits.take(answer) or self._waits.decide("accept", answer)):
-            self._say("nothing waits here; /waiting goes to what waits elsewhere", True)
+            self._say_line("nothing waits here; /waiting goes to what waits elsewhere", True)
 
-    def _reject(self, reason: str) -> None:
+    def _reject_waiting(self, reason: str) -> None:
         if not self._waits.decide("reject", reason):
-            self._say("nothing waits here; /waiting goes to what waits elsewhere", True)
+            self._say_line("nothing waits here; /waiting goes to what waits elsewhere", True)
 
     def _go_to_waiting(self, found: list[dict[str, Any]]) -> None:
-        other = [one["run"] for one in found if one["run"] != self._thread]
+        other = [one["run"] for one in found if one["run"] != self._current_thread]
         if self._waits.here is not None and len(other) < len(found):
             self._waits.focus()
         elif found:
-            self._go(other[0] if other else self._thread)
+            self._go_to_thread(other[0] if other else self._current_thread)
         else:
-            self._say("nothing waits for a decision")
+            self._say_line("nothing waits for a decision")
 
-    def _ended(self, is_so: Any) -> None:
-        self._say("stopped" if is_so else "nothing is being answered in this thread")
+    def _show_stopped(self, is_so: Any) -> None:
+        self._say_line("stopped" if is_so else "nothing is being answered in this thread")
 
     # -- settings, sessions -------------------------------------------------------------------------
 
-    def _approval(self, mode: str) -> None:
+    def _set_approval(self, mode: str) -> None:
         if mode and mode not in APPROVALS:
-            self._say(f"/approval {mode[:40]}: there is ask, review and auto", True)
+            self._say_line(f"/approval {mode[:40]}: there is ask, review and auto", True)
         elif mode:
             told = f"{mode}: {APPROVALS[mode]}, from the next step on"
-            self._run("run.config", lambda _: self._say(told), settings={"approval": mode})
+            self._call_for_run("run.config", lambda _: self._say_line(told), settings={"approval": mode})
         else:
-            self._run("run.config", lambda run: self._say(self._how(str(run["settings"].get("approval", "")))))
+            self._call_for_run(
+                "run.config", lambda run: self._say_line(self._describe_approval(str(run["settings"].get("approval", ""))))
+            )
 
     @staticmethod
-    def _how(mode: str) -> str:
+    def _describe_approval(mode: str) -> str:
         return (
             f"approval {mode}: {APPROVALS.get(mode, '')}" if mode else "approval as the box has it: /approval ask, review or auto"
         )
 
-    def _model(self, pool: str) -> None:
+    def _set_model(self, pool: str) -> None:
         if pool:
             told = f"pool or route {pool} answers in this thread from now on"
-            self._run("run.config", lambda _: self._say(told), settings={"model": pool})
+            self._call_for_run("run.config", lambda _: self._say_line(told), settings={"model": pool})
         else:
-            self._run("run.config", lambda run: self._say(f"answered by {run['settings'].get('model') or 'the default pool'}"))
+            self._call_for_run(
+                "run.config", lambda run: self._say_line(f"answered by {run['settings'].get('model') or 'the default pool'}")
+            )
 
-    def _offer(self, answer: str) -> None:
+    def _answer_offer(self, answer: str) -> None:
         if answer in ("yes", "no"):
-            self._ask("model.answer_offer", {"is_wanted": answer == "yes"}, lambda done: self._say(done["text"]))
+            self._ask_core("model.answer_offer", {"is_wanted": answer == "yes"}, lambda done: self._say_line(done["text"]))
         elif answer:
-            self._say(f"/offer {answer[:40]}: there is yes and no", True)
+            self._say_line(f"/offer {answer[:40]}: there is yes and no", True)
         else:
-            self._ask("model.offer", {}, lambda found: self._say(found["text"] or "no better model is offered"))
+            self._ask_core("model.offer", {}, lambda found: self._say_line(found["text"] or "no better model is offered"))
 
-    def _sessions(self, found: list[dict[str, Any]]) -> None:
+    def _show_sessions(self, found: list[dict[str, Any]]) -> None:
         width = max((len(one["id"]) for one in found), default=0)
         lines = [f"{one['id']:<{width}}  {one['status']:<9}{ago(one['last_active_ms'], now_ms()):>6}" for one in found]
         self._chat.note("\n".join(lines) or "no sessions")
 
-    def _archive(self, found: dict[str, Any]) -> None:
+    def _archive_session(self, found: dict[str, Any]) -> None:
         session = found["thread"]["session"]
         told = f"session {session} is put away; your next message brings it back"
-        self._ask("session.archive", {"id": session}, lambda _: self._say(told))
+        self._ask_core("session.archive", {"id": session}, lambda _: self._say_line(told))
 
-    def _status(self, status: dict[str, Any]) -> None:
+    def _show_status(self, status: dict[str, Any]) -> None:
         broker = status["broker"]
         lines = [
             f"core      pid {status['pid']}, version {status['version']}, up {status['uptime_s']} s",
@@ -342,22 +350,22 @@ class Executor:
     # -- inside -------------------------------------------------------------------------------------
 
     @property
-    def _thread(self) -> str:
+    def _current_thread(self) -> str:
         return self._chat.talk.thread
 
-    def _go(self, thread: str, told: str = "") -> None:
+    def _go_to_thread(self, thread: str, told: str = "") -> None:
         self._chat.resume(thread, "", told)
 
-    def _run(self, method: str, then: Callable[[Any], object], **params: Any) -> None:
-        self._ask(method, {"run": self._thread, **params}, then)
+    def _call_for_run(self, method: str, then: Callable[[Any], object], **params: Any) -> None:
+        self._ask_core(method, {"run": self._current_thread, **params}, then)
 
-    def _ask(self, method: str, params: dict[str, Any], then: Callable[[Any], object]) -> None:
-        self._panel.ask(method, params, then, failed=self._failed)
+    def _ask_core(self, method: str, params: dict[str, Any], then: Callable[[Any], object]) -> None:
+        self._panel.ask(method, params, then, failed=self._show_error)
 
-    def _failed(self, error: OwlError) -> None:
-        self._say(str(error), True)
+    def _show_error(self, error: OwlError) -> None:
+        self._say_line(str(error), True)
 
-    def _say(self, text: str, is_error: bool = False) -> None:
+    def _say_line(self, text: str, is_error: bool = False) -> None:
         self._panel.host.say(text, is_error)
 
 
@@ -374,6 +382,6 @@ def said(events: list[dict[str, Any]], *, is_whole: bool) -> list[Said]:
     return found
 
 
-def _fits(thread: dict[str, Any], words: str) -> bool:
+def _matches_words(thread: dict[str, Any], words: str) -> bool:
     text = f"{named(thread)} {thread['id']}".lower()
     return all(word in text for word in words.lower().split())

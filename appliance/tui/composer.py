@@ -92,15 +92,15 @@ class Composer(TextArea):
     async def _on_key(self, event: events.Key) -> None:
         self._menu.offer(self.suggest(self.text))  # what was typed just now has not been drawn yet
         if self._menu.is_open and event.key in ("up", "down", "enter"):
-            self._choose(event.key)
+            self._choose_offer(event.key)
         elif event.key == "enter":
-            self._enter()
+            self._submit_text()
         elif event.key in NEWLINE_KEYS:
             self.action_newline()
         elif event.key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location) and self._place > 0:
-            self._go(self._place - 1)
+            self._go_to_sent(self._place - 1)
         elif event.key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location) and self._place < len(self._sent):
-            self._go(self._place + 1)
+            self._go_to_sent(self._place + 1)
         else:
             await super()._on_key(event)
             return
@@ -122,7 +122,7 @@ class Composer(TextArea):
         """Page Up and Page Down move what was said."""
         self.post_message(self.Scrolled(pages))
 
-    def _choose(self, key: str) -> None:
+    def _choose_offer(self, key: str) -> None:
         if key == "up":
             self._menu.action_cursor_up()
         elif key == "down":
@@ -134,27 +134,27 @@ class Composer(TextArea):
         """Run the line under the cursor, or only write it when something is to follow."""
         chosen = self._menu.chosen
         if is_final and (not chosen.has_more or self.text.lower() == chosen.line):
-            self._send(chosen.line)
+            self._send_text(chosen.line)
         else:
             self.put(f"{chosen.line} " if chosen.has_more else chosen.line)
         self._menu.offer(())
 
-    def _enter(self) -> None:
+    def _submit_text(self) -> None:
         row, column = self.cursor_location
         if column and self.document[row][column - 1] == "\\":
             self.replace("\n", (row, column - 1), (row, column))
             return
         if text := self.text.strip():
-            self._send(text)
+            self._send_text(text)
 
-    def _send(self, text: str) -> None:
+    def _send_text(self, text: str) -> None:
         if text not in self._sent[-1:]:
             self._sent.append(text)
         self._place, self._typed = len(self._sent), ""
         self.put("")
         self.post_message(self.Sent(text))
 
-    def _go(self, place: int) -> None:
+    def _go_to_sent(self, place: int) -> None:
         if self._place == len(self._sent):
             self._typed = self.text
         self._place = place

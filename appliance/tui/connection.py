@@ -79,7 +79,7 @@ class Link:
         while not self._closing.is_set():
             why = "the core has gone"
             try:
-                self._attend()
+                self._attend_core()
                 waits = pauses()  # it was there
             except Lost as error:
                 why = error.hint or error.message
@@ -119,7 +119,7 @@ class Link:
             client = Client(self.path, name=NAME)
         except Lost:
             raise Lost(AWAY, hint=DOCTOR) from None
-        with self._held(client):
+        with self._track_open(client):
             yield client
 
     def close(self) -> None:
@@ -132,13 +132,13 @@ class Link:
         for one in left:
             one.close()
 
-    def _attend(self) -> None:
+    def _attend_core(self) -> None:
         """Greet the core and return when it goes; raises what keeps us from greeting it."""
         try:
             wire = jsonrpc.connect(self.path)
         except Lost:
             raise Lost(AWAY, hint=DOCTOR) from None
-        with self._held(wire):
+        with self._track_open(wire):
             wire.sock.settimeout(HELLO_S)
             wire.send({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": {"client": NAME, "version": __version__}})
             try:
@@ -161,7 +161,7 @@ class Link:
                     self._up.clear()
 
     @contextmanager
-    def _held(self, one: Wire | Client) -> Iterator[None]:
+    def _track_open(self, one: Wire | Client) -> Iterator[None]:
         with self._guard:
             self._open.add(one)
         try:

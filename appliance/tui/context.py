@@ -89,14 +89,14 @@ class Context(Panel):
 
     def enter(self) -> None:
         """Look again at what is there."""
-        self.screen.set_focus(self._list)
+        self.screen.set_focus(self._visible_list)
         self.action_refresh()
 
     def leave(self) -> bool:
         """Esc goes back from reading, then from the hits to the tree."""
         if self.has_class("-reading"):
             self.remove_class("-reading")
-            self.call_after_refresh(lambda: self.screen.set_focus(self._list))  # it can be focused once it is drawn again
+            self.call_after_refresh(lambda: self.screen.set_focus(self._visible_list))  # it can be focused once it is drawn again
             if self.screen.has_class("-narrow"):
                 return True
         field = self.query_one("#query", Input)
@@ -107,7 +107,7 @@ class Context(Panel):
         return True
 
     @property
-    def _tree(self) -> Shelf:
+    def _entry_shelf(self) -> Shelf:
         return self.query_one(Shelf)
 
     @property
@@ -115,14 +115,14 @@ class Context(Panel):
         return bool(self.query_one("#hits").display)
 
     @property
-    def _list(self) -> Shelf | Rows:
-        return self.query_one("#hits", Rows) if self._hits_shown else self._tree
+    def _visible_list(self) -> Shelf | Rows:
+        return self.query_one("#hits", Rows) if self._hits_shown else self._entry_shelf
 
     # -- keys ---------------------------------------------------------------------------------------
 
     def action_refresh(self) -> None:
         """Fetch the list of entries, a page at a time."""
-        self._fetch([])
+        self._fetch_entries([])
 
     def action_search(self) -> None:
         """Type words to look for."""
@@ -144,39 +144,39 @@ class Context(Panel):
     def action_up(self) -> None:
         """To the folder above."""
         if not self.leave():
-            self._tree.action_cursor_parent()
+            self._entry_shelf.action_cursor_parent()
 
     def on_key(self, event: events.Key) -> None:
         """Down leaves the search field."""
         if event.key == "down" and self.query_one("#query").has_focus:
-            self.screen.set_focus(self._list)
+            self.screen.set_focus(self._visible_list)
             event.stop()
 
     # -- listing ------------------------------------------------------------------------------------
 
-    def _fetch(self, entries: list[dict[str, Any]]) -> None:
+    def _fetch_entries(self, entries: list[dict[str, Any]]) -> None:
         def page(found: list[dict[str, Any]]) -> None:
             entries.extend(found)
             if len(found) == PAGE and len(entries) < MOST:
-                self._fetch(entries)
+                self._fetch_entries(entries)
             else:
-                self._listed(entries)
+                self._show_entries(entries)
 
         params = {"prefix": "", "limit": PAGE, "offset": len(entries)}
-        self.ask("entry.list", params, page, failed=self._unlisted)
+        self.ask("entry.list", params, page, failed=self._show_unlisted)
 
-    def _unlisted(self, error: OwlError) -> None:
+    def _show_unlisted(self, error: OwlError) -> None:
         if is_missing(error, "entry.list"):
-            self._say(MISSING)
+            self._show_text(MISSING)
         else:
-            self._failed(error)
+            self._show_error(error)
 
-    def _listed(self, entries: list[dict[str, Any]]) -> None:
+    def _show_entries(self, entries: list[dict[str, Any]]) -> None:
         refs = [e["ref"] for e in entries]
         if refs == self._refs:
             return
         self._entries, self._refs = entries, refs
-        tree = self._tree
+        tree = self._entry_shelf
         tree.clear()
         folders: dict[tuple[str, ...], TreeNode[str]] = {(): tree.root}
         for entry in sorted(entries, key=lambda e: e["ref"]):
@@ -191,9 +191,9 @@ class Context(Panel):
         tree.root.expand()
         tree.cursor_line = 0
         if not entries:
-            self._say(EMPTY.format(home=self.host.home))
+            self._show_text(EMPTY.format(home=self.host.home))
         elif not self._shown:
-            self._say(COUNTED.format(count=len(entries)))
+            self._show_text(COUNTED.format(count=len(entries)))
         if len(entries) >= MOST:
             self.host.say(f"the first {MOST} entries are shown; / searches all", False)
 
@@ -214,11 +214,11 @@ class Context(Panel):
         """Search."""
         query = event.value.strip()
         if query:
-            self.ask("tool.call", {"name": "search", "arguments": {"query": query, "limit": HITS}}, self._found)
+            self.ask("tool.call", {"name": "search", "arguments": {"query": query, "limit": HITS}}, self._show_found)
         else:
             self._show_hits(False)
 
-    def _found(self, outcome: dict[str, Any]) -> None:
+    def _show_found(self, outcome: dict[str, Any]) -> None:
         if int(outcome["status"]) >= 400:
             self.host.say(f"{outcome['message']} ({outcome['hint']})" if outcome["hint"] else outcome["message"], True)
             return
@@ -230,12 +230,12 @@ class Context(Panel):
         if hits:
             rows.highlighted = 0
         else:
-            self._say(f"Nothing found. {outcome['message']}")
+            self._show_text(f"Nothing found. {outcome['message']}")
 
     def _show_hits(self, is_shown: bool) -> None:
         self.query_one("#hits").display = is_shown
-        self._tree.display = not is_shown
-        self.screen.set_focus(self._list)
+        self._entry_shelf.display = not is_shown
+        self.screen.set_focus(self._visible_list)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the hit under the cursor."""
@@ -252,15 +252,15 @@ class Context(Panel):
     def show(self, ref: str) -> None:
         """Show an entry, whoever asks."""
         self._shown = ref
-        self.ask("entry.view", {"ref": ref, "line": 1, "limit": LINES}, self._viewed, failed=self._unviewed)
+        self.ask("entry.view", {"ref": ref, "line": 1, "limit": LINES}, self._show_entry, failed=self._show_unviewed)
 
-    def _unviewed(self, error: OwlError) -> None:
+    def _show_unviewed(self, error: OwlError) -> None:
         if is_missing(error, "entry.view"):
-            self._say(MISSING)
+            self._show_text(MISSING)
         else:
-            self._say(str(error))
+            self._show_text(str(error))
 
-    async def _viewed(self, entry: dict[str, Any]) -> None:
+    async def _show_entry(self, entry: dict[str, Any]) -> None:
         if entry["ref"] != self._shown and self._shown:
             self._shown = entry["ref"]
         text = entry.get("text")
@@ -278,7 +278,7 @@ class Context(Panel):
             await self.query_one("#look").mount(Prose(text))
         self.query_one("#look").scroll_home(animate=False)
 
-    def _say(self, text: str) -> None:
+    def _show_text(self, text: str) -> None:
         self._shown = ""
         self.query("Prose").remove()
         self.query_one("#name", Shown).update("")

@@ -74,36 +74,36 @@ class Follower:
         while self._link.wait():
             number = self._number
             try:
-                self._follow()
+                self._follow_core()
             except (Lost, DeadlineExceeded, Cancelled) as error:  # the last: the core ends, and may be quick to say so
-                if number == self._number and not self._pause(AGAIN_S, error):
+                if number == self._number and not self._pause_after(AGAIN_S, error):
                     return
             except NotFound as error:
                 if number == self._number and "thread" in error.message and self._thread:
                     self.show("", 0)
-                elif number == self._number and not self._pause(LATER_S, error):
+                elif number == self._number and not self._pause_after(LATER_S, error):
                     return
             except Busy as error:
-                if not self._pause(LATER_S, error):
+                if not self._pause_after(LATER_S, error):
                     return
             except OwlError as error:
-                if not self._pause(LATER_S, error):
+                if not self._pause_after(LATER_S, error):
                     return
 
-    def _pause(self, seconds: float, error: OwlError) -> bool:
+    def _pause_after(self, seconds: float, error: OwlError) -> bool:
         LOG.info("what comes by itself is not told: %s", error)
         return self._link.pause(seconds)
 
-    def _follow(self) -> None:
+    def _follow_core(self) -> None:
         with self._link.client() as client:
             with self._guard:
                 self._client = client
                 thread, after, number = self._thread, self._after, self._number
             for name, value in client.stream("thread.follow", {"id": thread, "after": after}, deadline_s=FOLLOW_S):
-                self._take(name, value, thread, number)
+                self._handle_notice(name, value, thread, number)
         self.show("", 0) if thread and number == self._number else None
 
-    def _take(self, name: str, value: dict[str, Any], thread: str, number: int) -> None:
+    def _handle_notice(self, name: str, value: dict[str, Any], thread: str, number: int) -> None:
         if name == "notice":
             self._tell(Told(value))
             return

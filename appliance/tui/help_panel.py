@@ -118,8 +118,8 @@ class Guide(Panel):
         """The page."""
         lines = []
         for head, keys in KEYS:
-            lines += _section(head, keys)
-        lines += _section("Commands in Chat", tuple((f"/{c.name} {c.argument}", c.about) for c in COMMANDS))
+            lines += _build_section(head, keys)
+        lines += _build_section("Commands in Chat", tuple((f"/{c.name} {c.argument}", c.about) for c in COMMANDS))
         home = self.host.home
         places = (
             ("home", home),
@@ -128,11 +128,11 @@ class Guide(Panel):
             ("logs", f"{home}/logs"),
             ("this version", __version__),
         )
-        lines += _section("Where things are", places)
+        lines += _build_section("Where things are", places)
         return Content("\n").join(lines)
 
 
-def _section(head: str, rows: tuple[tuple[str, str], ...]) -> list[Content]:
+def _build_section(head: str, rows: tuple[tuple[str, str], ...]) -> list[Content]:
     lines = [Content.assemble((head, "bold"))]
     lines += [Content.assemble((f"  {key:<{WIDTH}}", "$secondary"), about) for key, about in rows]
     return [*lines, Content("")]

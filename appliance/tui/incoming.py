@@ -48,10 +48,10 @@ class Onlooker:
             self._late.append(sight.event)
             await self.catch_up()
         elif isinstance(sight, Stands) and sight.state["id"] == talk.thread:
-            self._stand(sight.state)
+            self._take_state(sight.state)
         elif isinstance(sight, Told):
             notice = sight.notice
-            self._tell(str(notice["run"]), str(notice["text"]), is_rung(str(notice.get("key", ""))))
+            self._announce_run(str(notice["run"]), str(notice["text"]), is_rung(str(notice.get("key", ""))))
 
     async def catch_up(self) -> None:
         """Draw what came by itself, unless something that was typed here is being answered."""
@@ -64,7 +64,7 @@ class Onlooker:
             if event["role"] != "user" or event["correlation"] not in self.mine:
                 await self._chat.draw_once(event)
 
-    def _tell(self, run: str, text: str, is_loud: bool) -> None:
+    def _announce_run(self, run: str, text: str, is_loud: bool) -> None:
         if is_loud:
             self._chat.host.ring(text)
         if not run:
@@ -73,7 +73,7 @@ class Onlooker:
             self.unread.add(run)
             self._chat.host.refresh_status() if is_loud else self._chat.host.say(f"new in another thread: {text}", False)
 
-    def _stand(self, state: dict[str, Any]) -> None:
+    def _take_state(self, state: dict[str, Any]) -> None:
         """Somebody else has set something going in the talk, or it waits for a decision."""
         chat = self._chat
         chat.talk.title = chat.talk.title or str(state["title"])

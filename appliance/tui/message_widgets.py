@@ -97,18 +97,18 @@ class ToolBox(Shown):
 
     def on_mount(self) -> None:
         """Draw."""
-        self._draw()
+        self._draw_call()
 
     def wait(self, is_waiting: bool = True) -> None:
         """It waits for somebody's decision, or not any more."""
         self._is_waiting = is_waiting
-        self._draw()
+        self._draw_call()
 
     def grow(self, said: str) -> None:
         """The last lines of what a command that runs has said."""
         if said != self._said:
             self._said = said
-            self._draw()
+            self._draw_call()
 
     @property
     def is_busy(self) -> bool:
@@ -123,20 +123,20 @@ class ToolBox(Shown):
     def finish(self, event: dict[str, Any] | None) -> None:
         """The result came; None when it never will."""
         self._result = event or {"status": 499, "outcome": "interrupted", "content": "no result", "duration_ms": None}
-        self._draw()
+        self._draw_call()
 
     def open(self, is_open: bool) -> None:
         """Show or hide arguments and result."""
         self.is_open = is_open
         self.set_class(is_open, "-open")
-        self._draw()
+        self._draw_call()
 
     def on_click(self, event: events.Click) -> None:
         """Open or close."""
         event.stop()
         self.open(not self.is_open)
 
-    def _draw(self) -> None:
+    def _draw_call(self) -> None:
         result = self._result
         state = ("waits" if self._is_waiting else "running") if result is None else "ok" if int(result["status"]) < 400 else "error"
         mark, style = MARKS[state]
@@ -145,15 +145,15 @@ class ToolBox(Shown):
         room = GROWING_CHARS if is_heard else ENDED_CHARS if state in ("waits", "error") else GIVEN_CHARS
         if len(given) > room and not self.is_open:
             given = given[: room - 1] + "…"
-        tail = _cost(result) if result is not None else " · waits for you" if self._is_waiting else ""
+        tail = _format_duration(result) if result is not None else " · waits for you" if self._is_waiting else ""
         if is_heard and not self.is_open:
             tail = f" · {self._said.rpartition(chr(10))[2]}"
         if state == "error" and result is not None and not self.is_open:
             tail += f" · {result['outcome']}: {' '.join(_in_words(str(result['content'])).split())}"
         head = Content.assemble((f"{mark} ", style), (self._tool, "bold"), f"({given})", (tail, "dim"))
-        self.update(Content("\n").join([head, *self._body()]) if self.is_open else head)
+        self.update(Content("\n").join([head, *self._body_lines()]) if self.is_open else head)
 
-    def _body(self) -> list[Content]:
+    def _body_lines(self) -> list[Content]:
         if self._result is None:
             return [Content("it waits for your decision" if self._is_waiting else self._said or "still running")]
         text = _in_words(str(self._result["content"])).rstrip()
@@ -176,5 +176,5 @@ def _in_words(content: str) -> str:
     return f"{told['message']} ({hint})" if hint else str(told["message"])
 
 
-def _cost(result: dict[str, Any]) -> str:
+def _format_duration(result: dict[str, Any]) -> str:
     return "" if result["duration_ms"] is None else f" · {result['duration_ms']} ms"

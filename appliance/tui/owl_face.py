@@ -37,37 +37,37 @@ class Owl(Shown):
     def feel(self, mood: str) -> None:
         """Show another mood: idle, thinking or away."""
         self.mood = mood
-        self._stop()
+        self._stop_timer()
         if mood == "thinking":
-            self._timer = self.set_interval(THINK_S, self._think)
+            self._timer = self.set_interval(THINK_S, self._draw_thinking)
         elif mood == "idle":
             self.touch()
-        self._draw(AWAY if mood == "away" else AWAKE)
+        self._draw_face(AWAY if mood == "away" else AWAKE)
 
     def touch(self) -> None:
         """Somebody is there: blink for another minute."""
         self._moved_s = monotonic_s()
         if self.mood == "idle" and self._timer is None:
-            self._timer = self.set_timer(BLINK_EVERY_S, self._blink)
+            self._timer = self.set_timer(BLINK_EVERY_S, self._draw_blinking)
 
-    def _think(self) -> None:
+    def _draw_thinking(self) -> None:
         self._step += 1
-        self._draw(THINKING[self._step % len(THINKING)])
+        self._draw_face(THINKING[self._step % len(THINKING)])
 
-    def _blink(self) -> None:
-        self._draw(BLINKING)
-        self._timer = self.set_timer(BLINK_S, self._look)
+    def _draw_blinking(self) -> None:
+        self._draw_face(BLINKING)
+        self._timer = self.set_timer(BLINK_S, self._draw_awake)
 
-    def _look(self) -> None:
-        self._draw(AWAKE)
+    def _draw_awake(self) -> None:
+        self._draw_face(AWAKE)
         is_watched = monotonic_s() - self._moved_s < AWAKE_FOR_S
-        self._timer = self.set_timer(BLINK_EVERY_S, self._blink) if is_watched else None
+        self._timer = self.set_timer(BLINK_EVERY_S, self._draw_blinking) if is_watched else None
 
-    def _draw(self, face: str) -> None:
+    def _draw_face(self, face: str) -> None:
         if str(self.content) != face:
             self.update(face, layout=False)
 
-    def _stop(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None

@@ -35,7 +35,7 @@ def rows(found: Mapping[str, Any]) -> list[Content]:
     """The table: used of what may be used, then the parts, the largest first."""
     table, ceiling = found["table"], int(found["ceiling"] or 0)
     used = int(table["usage"])
-    of = f" of {ceiling} tokens, {_percent(used, ceiling)} %" if ceiling else " tokens, no limit known"
+    of = f" of {ceiling} tokens, {_to_percent(used, ceiling)} %" if ceiling else " tokens, no limit known"
     full = min(BAR, round(BAR * used / ceiling)) if ceiling else 0
     style = "$error" if found["is_over"] else "$warning" if ceiling and used > 0.8 * ceiling else "$success"
     bar = (("█" * full, style), ("░" * (BAR - full), "dim"), "  ") if ceiling else ()
@@ -48,7 +48,7 @@ def rows(found: Mapping[str, Any]) -> list[Content]:
     if table["summarized"]:
         parts.append(("summarized", str(table["summarized"]), int(table["summarized_tokens"])))
     for name, count, tokens in parts:
-        share = f"{_percent(tokens, ceiling):>4} %" if ceiling else ""
+        share = f"{_to_percent(tokens, ceiling):>4} %" if ceiling else ""
         lines.append(Content.assemble(f"{name:<{NAME}.{NAME}}", (f"{count:>5}", "dim"), f"{tokens:>9}{share}"))
     if table["free"] is not None:
         lines.append(Content.assemble((f"{'free':<{NAME}}{'':5}{table['free']:>9}", "dim")))
@@ -56,5 +56,5 @@ def rows(found: Mapping[str, Any]) -> list[Content]:
     return lines
 
 
-def _percent(part: int, whole: int) -> int:
+def _to_percent(part: int, whole: int) -> int:
     return round(100 * part / whole) if whole else 0

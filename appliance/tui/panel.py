@@ -86,7 +86,7 @@ class Panel(Vertical):
             try:
                 answer, result = then, what()
             except OwlError as error:
-                answer, result = failed or self._failed, error
+                answer, result = failed or self._show_error, error
             if self._asked[about] == number:
                 self.hand(answer, result)
 
@@ -97,7 +97,7 @@ class Panel(Vertical):
         if not self.host.link.is_closing:
             self.call_later(then, value)
 
-    def _failed(self, error: OwlError) -> None:
+    def _show_error(self, error: OwlError) -> None:
         self.host.say(str(error), True)
 
 
@@ -111,15 +111,15 @@ def named(thread: dict[str, Any]) -> str:
 
 def ago(at_ms: int, now_ms: int) -> str:
     """How long ago, in at most six letters."""
-    return _span(max(0, now_ms - at_ms) // 60_000) or "now"
+    return _format_span(max(0, now_ms - at_ms) // 60_000) or "now"
 
 
 def until(at_ms: int | None, now_ms: int) -> str:
     """How long until then, in at most six letters."""
-    return "-" if at_ms is None else _span(max(0, at_ms - now_ms + 59_999) // 60_000) or "now"
+    return "-" if at_ms is None else _format_span(max(0, at_ms - now_ms + 59_999) // 60_000) or "now"
 
 
-def _span(minutes: int) -> str:
+def _format_span(minutes: int) -> str:
     """A length of time in one unit; nothing for none."""
     if minutes < 60:
         return f"{minutes} min" if minutes else ""

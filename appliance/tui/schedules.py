@@ -53,7 +53,7 @@ class Schedules(Lister):
 
     def action_refresh(self) -> None:
         """Fetch the list."""
-        self.call_tool("list_schedules", {"limit": LIMIT, "soonest": True}, self._listed)
+        self.call_tool("list_schedules", {"limit": LIMIT, "soonest": True}, self._show_schedules)
 
     def action_pause(self) -> None:
         """Pause the schedule under the cursor, or resume it."""
@@ -81,14 +81,14 @@ class Schedules(Lister):
             return
         if dash:
             given = {"name": what.strip(), "frequency": when.strip(), "description": about.strip()}
-            self.call_tool("create_schedule", given, self._added, typed=text)
+            self.call_tool("create_schedule", given, self._schedule_added, typed=text)
         else:
-            self.call_tool("remind", {"text": what}, self._added, typed=text)
+            self.call_tool("remind", {"text": what}, self._schedule_added, typed=text)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the schedule."""
         if known := self.chosen():
-            self.call_tool("view_schedule", {"id": known["id"]}, self._viewed)
+            self.call_tool("view_schedule", {"id": known["id"]}, self._show_schedule)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return goes to the thread in which it was asked for."""
@@ -101,22 +101,22 @@ class Schedules(Lister):
 
     # -- asking -------------------------------------------------------------------------------------
 
-    def _added(self, outcome: dict[str, Any]) -> None:
+    def _schedule_added(self, outcome: dict[str, Any]) -> None:
         self.host.say(outcome["message"], False)
         self._wanted = outcome["data"]["schedule"]["id"]
         self.action_refresh()
 
     # -- showing ------------------------------------------------------------------------------------
 
-    def _listed(self, outcome: dict[str, Any]) -> None:
+    def _show_schedules(self, outcome: dict[str, Any]) -> None:
         found = list((outcome.get("data") or {}).get("schedules") or [])
         found = [one for one in found if self._has_own or one["type"] != "system"]
         found.sort(key=lambda one: (one["next_ms"] is None, one["next_ms"] or 0, one["created_ms"]))
         now = now_ms()
         seen = [(s["id"], s["status"], s["name"], s["words"], until(s["next_ms"], now), s["updated_ms"]) for s in found]
-        self.fill(found, _row, EMPTY, seen=seen)
+        self.fill(found, _schedule_row, EMPTY, seen=seen)
 
-    def _viewed(self, outcome: dict[str, Any]) -> None:
+    def _show_schedule(self, outcome: dict[str, Any]) -> None:
         data = outcome.get("data") or {}
         known = data.get("schedule")
         if not known:
@@ -141,7 +141,7 @@ def moment(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000).strftime("%a %d %b %Y %H:%M")
 
 
-def _row(known: dict[str, Any]) -> Content:
+def _schedule_row(known: dict[str, Any]) -> Content:
     mark = (MARKS.get(known["status"], " "), STYLES.get(known["status"], "dim"))
     ahead = f"{until(known['next_ms'], now_ms()):>7}"
     return Content.assemble(mark, (ahead, "dim"), " ", known["name"], (f"  {known['words']}", "dim"))

@@ -140,29 +140,29 @@ class Sender:
         """Work through the queue until `close`."""
         while (message := self._queue.get()) is not None and not self._link.is_closing:
             self._tell(Taken(message))
-            self._deliver(message)
+            self._deliver_message(message)
 
     def decide(self, talk: Talk, decision: Decision) -> None:
         """Decide about something that waits in a talk, and follow its answer until it ends or waits again."""
         message = Outgoing("", talk, talk.seq)
         self._tell(Taken(message))
-        self._attempt(message, lambda: self._resolve(message, decision))
+        self._attempt_message(message, lambda: self._send_resolution(message, decision))
 
     def follow(self, talk: Talk) -> None:
         """Follow what somebody else has set going in a talk."""
         message = Outgoing("", talk, talk.seq, is_accepted=True)
         self._tell(Taken(message))
-        self._deliver(message)
+        self._deliver_message(message)
 
-    def _deliver(self, message: Outgoing) -> None:
+    def _deliver_message(self, message: Outgoing) -> None:
         message.seq = max(message.seq, message.talk.seq)
-        self._attempt(message, lambda: self._send(message))
+        self._attempt_message(message, lambda: self._send_message(message))
 
-    def _attempt(self, message: Outgoing, begin: Callable[[], Ended | None]) -> None:
+    def _attempt_message(self, message: Outgoing, begin: Callable[[], Ended | None]) -> None:
         """Begin, and once that is done only follow, until the answer has ended."""
         while self._link.wait():
             try:
-                end = self._follow(message) if message.is_accepted else begin()
+                end = self._follow_record(message) if message.is_accepted else begin()
             except (Lost, DeadlineExceeded):
                 self._tell(Held(message))
                 if not self._link.pause(LOOK_EVERY_S):
@@ -174,21 +174,21 @@ class Sender:
                 self._tell(end)
                 return
 
-    def _send(self, message: Outgoing) -> Ended | None:
+    def _send_message(self, message: Outgoing) -> Ended | None:
         """The end of the answer, or None when it has to be followed."""
         params = {"text": message.text, "thread": message.talk.thread, "kind": "chat", "message_id": message.message_id}
-        result = self._listen(message, "message.send", params)
+        result = self._stream_answer(message, "message.send", params)
         status = int(result.get("status", WAITING))
         if status in (WAITING, RUNNING):
             return None  # known before, or the core is being restarted: the record tells the rest
         return Ended(message, status, str(result.get("outcome", "")), str(result.get("message", "")))
 
-    def _resolve(self, message: Outgoing, decision: Decision) -> Ended | None:
+    def _send_resolution(self, message: Outgoing, decision: Decision) -> Ended | None:
         """The end of the answer that waited, or None when it has to be followed."""
         params = {"ref": decision.ref, "run": message.talk.thread, "action": decision.action, "output": decision.output}
         params |= {name: value for name in ("remember", "digest") if (value := getattr(decision, name))}  # not all cores know them
         try:
-            result = self._listen(message, "run.resolve", {**params, "wait": True}, decision)
+            result = self._stream_answer(message, "run.resolve", {**params, "wait": True}, decision)
         except Lost:
             message.is_accepted = True  # or not: then the record says that it waits
             raise
@@ -197,19 +197,21 @@ class Sender:
             message.is_accepted = True
             return None
         if not message.is_accepted:
-            self._resolved(message, decision, result)
+            self._take_resolution(message, decision, result)
         end, status = result.get("end") or {}, int(result["status"])
         if status == RUNNING or (end and status == WAITING):
             return None  # otherwise waiting means that a worker goes on with it, in its time
         return Ended(message, status, str(end.get("outcome", "")), str(end.get("message", "")))
 
-    def _resolved(self, message: Outgoing, decision: Decision, known: dict[str, Any]) -> None:
+    def _take_resolution(self, message: Outgoing, decision: Decision, known: dict[str, Any]) -> None:
         message.is_accepted = True
         outcome = known["outcome"]
         is_undone = int(outcome["status"]) >= 400 and outcome["outcome"] != "rejected"
         self._tell(Decided(message, decision, str(outcome["message"]), is_error=is_undone))
 
-    def _listen(self, message: Outgoing, method: str, params: dict[str, Any], decision: Decision | None = None) -> dict[str, Any]:
+    def _stream_answer(
+        self, message: Outgoing, method: str, params: dict[str, Any], decision: Decision | None = None
+    ) -> dict[str, Any]:
         """The result of a call whose answer is drawn as it comes."""
         text = Buffer(lambda grown: self._tell(Grew(message, grown)))
         with self._link.client() as client:
@@ -233,26 +235,26 @@ class Sender:
                     message.is_accepted = True
                     self._tell(Accepted(message))
                 elif name == "resolved" and decision is not None:
-                    self._resolved(message, decision, value)
+                    self._take_resolution(message, decision, value)
                 elif name == "delta":
                     text.add(value["text"])
                 elif name == "event":
                     text.flush()
-                    self._show(message, value)
+                    self._show_event(message, value)
 
-    def _follow(self, message: Outgoing) -> Ended | None:
+    def _follow_record(self, message: Outgoing) -> Ended | None:
         """Read the record until the loop has ended."""
         while True:
             found = self._link.call("thread.view", {"id": message.talk.thread, "after": message.seq})
             for event in found["events"]:
-                self._show(message, event)
+                self._show_event(message, event)
             status = int(found["thread"]["status"])
             if status not in (WAITING, RUNNING) and (message.has_reply or not message.text):
                 return Ended(message, status, str(found["thread"]["outcome"]))
             if not self._link.pause(LOOK_EVERY_S):
                 return None
 
-    def _show(self, message: Outgoing, event: dict[str, Any]) -> None:
+    def _show_event(self, message: Outgoing, event: dict[str, Any]) -> None:
         if event["seq"] <= message.seq:
             return
         message.seq = event["seq"]

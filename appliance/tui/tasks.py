@@ -55,12 +55,12 @@ class Tasks(Lister):
 
     def action_refresh(self) -> None:
         """Fetch the list."""
-        self.call_tool("list_tasks", {"status": self._state, "limit": LIMIT}, self._listed)
+        self.call_tool("list_tasks", {"status": self._state, "limit": LIMIT}, self._show_tasks)
 
     def action_state(self) -> None:
         """Show only the next state, after the last one all."""
         self._state = STATES[(STATES.index(self._state) + 1) % len(STATES)]
-        self.host.say(f"tasks: {_named(self._state) or 'all'}", False)
+        self.host.say(f"tasks: {_state_words(self._state) or 'all'}", False)
         self.action_refresh()
 
     def action_cancel(self) -> None:
@@ -76,7 +76,7 @@ class Tasks(Lister):
         if task["status"] not in ("complete", "in_progress"):
             self.change("reset_task", task)
             return
-        question = f"Do “{task['name']}” again? It is {_named(task['status'])}."
+        question = f"Do “{task['name']}” again? It is {_state_words(task['status'])}."
         self.sure(question, "Again", lambda: self.change("reset_task", task))
 
     def action_delete(self) -> None:
@@ -89,22 +89,22 @@ class Tasks(Lister):
         text = self.typed(event)
         name, _, about = text.partition(" - ")
         if name:
-            self.call_tool("create_task", {"name": name.strip(), "description": about.strip()}, self._added, typed=text)
+            self.call_tool("create_task", {"name": name.strip(), "description": about.strip()}, self._task_added, typed=text)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the task."""
         if task := self.chosen():
-            self.call_tool("view_task", {"id": task["id"]}, self._viewed)
+            self.call_tool("view_task", {"id": task["id"]}, self._show_task)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return goes to the thread in which it was done."""
         event.stop()
         if task := self.chosen():
-            self.call_tool("view_task", {"id": task["id"]}, self._open)
+            self.call_tool("view_task", {"id": task["id"]}, self._open_thread)
 
     # -- asking -------------------------------------------------------------------------------------
 
-    def _added(self, outcome: dict[str, Any]) -> None:
+    def _task_added(self, outcome: dict[str, Any]) -> None:
         self.host.say(outcome["message"], False)
         self._wanted = outcome["data"]["id"]
         self._state = ""
@@ -112,17 +112,17 @@ class Tasks(Lister):
 
     # -- showing ------------------------------------------------------------------------------------
 
-    def _listed(self, outcome: dict[str, Any]) -> None:
+    def _show_tasks(self, outcome: dict[str, Any]) -> None:
         tasks = list((outcome.get("data") or {}).get("tasks") or [])
         seen = [(t["id"], t["status"], t["name"], t["priority"], t["open_blockers"], ago(t["created_ms"], now_ms())) for t in tasks]
-        nothing = NONE.format(state=_named(self._state)) if self._state else EMPTY
-        self.fill(tasks, _row, nothing, seen=seen)
+        nothing = NONE.format(state=_state_words(self._state)) if self._state else EMPTY
+        self.fill(tasks, _task_row, nothing, seen=seen)
 
-    def _viewed(self, outcome: dict[str, Any]) -> None:
+    def _show_task(self, outcome: dict[str, Any]) -> None:
         task = outcome.get("data")
         if not task:
             return
-        state = (_named(task["status"]), STYLES.get(task["status"], "dim"))
+        state = (_state_words(task["status"]), STYLES.get(task["status"], "dim"))
         lines = [Content.assemble((f"{task['id']}. {task['name']}", "bold")), Content.assemble(state, f" · {task['priority']}")]
         if task["blocked_by"]:
             lines.append(Content.assemble(("after ", "dim"), ", ".join(map(str, task["blocked_by"]))))
@@ -134,7 +134,7 @@ class Tasks(Lister):
                 lines += [Content(""), Content.assemble((word, "bold"), str(task[key]))]
         self.tell(Content("\n").join(lines))
 
-    def _open(self, outcome: dict[str, Any]) -> None:
+    def _open_thread(self, outcome: dict[str, Any]) -> None:
         task = outcome.get("data") or {}
         if task.get("thread"):
             self.host.resume(task["thread"])
@@ -142,11 +142,11 @@ class Tasks(Lister):
             self.host.say(f"nobody has begun task {task.get('id', '')} yet", False)
 
 
-def _named(state: str) -> str:
+def _state_words(state: str) -> str:
     return state.replace("_", " ")
 
 
-def _row(task: dict[str, Any]) -> Content:
+def _task_row(task: dict[str, Any]) -> Content:
     mark = (MARKS.get(task["status"], " "), STYLES.get(task["status"], "dim"))
     waits = ("⋯ ", "dim") if task["open_blockers"] and task["status"] == "pending" else ""
     age = f"{ago(task['created_ms'], now_ms()):>6}"

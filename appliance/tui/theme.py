@@ -168,9 +168,9 @@ class Letters(LineFilter):
 
     def text(self, text: str) -> str:
         """The text, showable and exactly as wide."""
-        return "".join(map(self._letter, text))
+        return "".join(map(self._map_letter, text))
 
-    def _letter(self, letter: str) -> str:
+    def _map_letter(self, letter: str) -> str:
         if letter.isascii() or letter in self._extra or (self._latin and "\xa1" <= letter <= "\xff"):
             return letter
         known = letter.translate(ASCII)

@@ -40,7 +40,7 @@ class Threads(Lister):
 
     def action_refresh(self) -> None:
         """Fetch the list."""
-        self.ask("thread.list", {"limit": LIMIT}, self._listed)
+        self.ask("thread.list", {"limit": LIMIT}, self._show_threads)
 
     def action_resume(self) -> None:
         """Go on in the thread under the cursor."""
@@ -56,11 +56,11 @@ class Threads(Lister):
             self.host.say("this thread is open in the chat: /new there first, then delete it", True)
             return
         title = thread["title"] or thread["id"]
-        self.sure(f"Delete “{title}” and everything said in it?", "Delete", lambda: self._delete(thread["id"], title))
+        self.sure(f"Delete “{title}” and everything said in it?", "Delete", lambda: self._delete_thread(thread["id"], title))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter as it is typed."""
-        self._fill()
+        self._fill_rows()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Return in the filter goes to the list."""
@@ -75,26 +75,26 @@ class Threads(Lister):
         """Show what was said."""
         if thread := self.chosen():
             after = max(0, int(thread["last_seq"]) - PREVIEW_EVENTS)
-            self.ask("thread.view", {"id": thread["id"], "after": after}, self._look)
+            self.ask("thread.view", {"id": thread["id"], "after": after}, self._show_thread)
 
-    def _delete(self, thread: str, title: str) -> None:
+    def _delete_thread(self, thread: str, title: str) -> None:
         def deleted(done: dict[str, Any]) -> None:
             self.host.say(f"deleted “{title}” with {done['events']} events", False)
             self.action_refresh()
 
         self.ask("thread.delete", {"id": thread}, deleted)
 
-    def _listed(self, threads: list[dict[str, Any]]) -> None:
+    def _show_threads(self, threads: list[dict[str, Any]]) -> None:
         self._all = threads
-        self._fill()
+        self._fill_rows()
 
-    def _fill(self) -> None:
+    def _fill_rows(self) -> None:
         words = self.query_one("#line", Input).value.lower().split()
         shown = [t for t in self._all if all(w in named(t).lower() or w in t["id"] for w in words)]
         nothing = "No thread has that in its title." if self._all else "No threads yet. What you say in Chat becomes one."
-        self.fill(shown, self._row, nothing)
+        self.fill(shown, self._thread_row, nothing)
 
-    def _row(self, thread: dict[str, Any]) -> Content:
+    def _thread_row(self, thread: dict[str, Any]) -> Content:
         is_here = thread["id"] == self.host.attached()
         mark = "!" if thread["id"] in self.host.unread() else ""
         mark = mark or ("?" if thread["status"] == PROPOSED else "●" if is_here else "…" if thread["status"] == RUNNING else " ")
@@ -102,7 +102,7 @@ class Threads(Lister):
         age = f"{ago(thread['updated_ms'], now_ms()):>6}"
         return Content.assemble((mark, "bold"), (age, "dim"), f" {title}")
 
-    def _look(self, found: dict[str, Any]) -> None:
+    def _show_thread(self, found: dict[str, Any]) -> None:
         thread, before = found["thread"], ""
         title, about = named(thread) or "(untitled)", f"{thread['kind']} · {thread['last_seq']} events"
         lines = [Content.assemble((title, "bold")), Content.assemble((about, "dim"))]

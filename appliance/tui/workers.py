@@ -42,35 +42,35 @@ class Workers(Lister):
 
     def action_refresh(self) -> None:
         """Fetch the list."""
-        self.ask("worker.list", {"limit": LIMIT}, self._listed, failed=self._unlisted)
+        self.ask("worker.list", {"limit": LIMIT}, self._show_workers, failed=self._show_unlisted)
 
     def action_start(self, is_persistent: bool) -> None:
         """Start one that outlives this screen."""
-        self.ask("worker.start", {"is_persistent": is_persistent}, self._started)
+        self.ask("worker.start", {"is_persistent": is_persistent}, self._worker_started)
 
     def action_stop(self) -> None:
         """Let the one under the cursor put down what it does, and end."""
-        if worker := self._alive():
-            self.ask("worker.stop", {"id": worker["id"]}, self._ended)
+        if worker := self._running_worker():
+            self.ask("worker.stop", {"id": worker["id"]}, self._worker_ended)
 
     def action_kill(self) -> None:
         """End the one under the cursor at once, after asking."""
-        if worker := self._alive():
+        if worker := self._running_worker():
             question = f"End worker {worker['id'][-8:]} at once? Its task begins anew."
-            self.sure(question, "End", lambda: self.ask("worker.kill", {"id": worker["id"]}, self._ended))
+            self.sure(question, "End", lambda: self.ask("worker.kill", {"id": worker["id"]}, self._worker_ended))
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the log."""
         if worker := self.chosen():
-            self.ask("worker.log", {"id": worker["id"]}, self._logged, failed=self._unlogged)
+            self.ask("worker.log", {"id": worker["id"]}, self._show_log, failed=self._show_unlogged)
 
     # -- asking -------------------------------------------------------------------------------------
 
-    def _started(self, worker: dict[str, Any]) -> None:
+    def _worker_started(self, worker: dict[str, Any]) -> None:
         self.host.say(f"worker {str(worker['id'])[-8:]} has begun", False)
         self.action_refresh()
 
-    def _ended(self, worker: dict[str, Any]) -> None:
+    def _worker_ended(self, worker: dict[str, Any]) -> None:
         self.host.say(f"worker {str(worker['id'])[-8:]}: {worker['status']}", False)
         self.action_refresh()
 
@@ -79,31 +79,31 @@ class Workers(Lister):
         super()._look_again()
         worker = self.chosen()
         if self.display and self.host.link.is_up and worker and worker["status"] == "running":
-            self.ask("worker.log", {"id": worker["id"]}, self._logged)
+            self.ask("worker.log", {"id": worker["id"]}, self._show_log)
 
     # -- showing ------------------------------------------------------------------------------------
 
-    def _unlisted(self, error: OwlError) -> None:
+    def _show_unlisted(self, error: OwlError) -> None:
         if is_missing(error, "worker.list"):
             self.tell(MISSING)
         else:
-            self._failed(error)
+            self._show_error(error)
 
-    def _listed(self, workers: list[dict[str, Any]]) -> None:
+    def _show_workers(self, workers: list[dict[str, Any]]) -> None:
         seen = [(w["id"], w["status"], w.get("claims"), ago(w["started_ms"], now_ms())) for w in workers]
-        self.fill(workers, _row, EMPTY, seen=seen)
+        self.fill(workers, _worker_row, EMPTY, seen=seen)
 
-    def _logged(self, log: dict[str, Any]) -> None:
+    def _show_log(self, log: dict[str, Any]) -> None:
         look = self.query_one("#look")
         is_at_end = look.max_scroll_y - look.scroll_y < 2
         self.tell(log["text"] or "Its log is empty.")
         if is_at_end:
             look.scroll_end(animate=False)
 
-    def _unlogged(self, error: OwlError) -> None:
+    def _show_unlogged(self, error: OwlError) -> None:
         self.tell(str(error))
 
-    def _alive(self) -> dict[str, Any] | None:
+    def _running_worker(self) -> dict[str, Any] | None:
         worker = self.chosen()
         if worker is not None and worker["status"] != "running":
             self.host.say(f"worker {worker['id'][-8:]} is {worker['status']} already", False)
@@ -111,7 +111,7 @@ class Workers(Lister):
         return worker
 
 
-def _row(worker: dict[str, Any]) -> Content:
+def _worker_row(worker: dict[str, Any]) -> Content:
     doing = ", ".join(map(str, worker.get("claims") or ()))
     what = f"task {doing}" if doing else {"running": "waits"}.get(worker["status"], worker.get("reason") or worker["status"])
     age = f"{ago(worker['started_ms'], now_ms()):>6}"

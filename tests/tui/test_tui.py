@@ -221,9 +221,9 @@ def test_reader_who_scrolled_up_is_left_there(core: Core):
         await seen.type("endless")
         await seen.shows("one two")
         await seen.press("pageup", "pageup")
-        before = seen.app.chat._room.scroll_y
+        before = seen.app.chat._talk_scroll.scroll_y
         await seen.pilot.pause(1.0)
-        assert seen.app.chat._room.scroll_y == before < seen.app.chat._room.max_scroll_y
+        assert seen.app.chat._talk_scroll.scroll_y == before < seen.app.chat._talk_scroll.max_scroll_y
         await seen.press("ctrl+end")
         await seen.shows("three")
 
