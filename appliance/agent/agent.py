@@ -26,7 +26,7 @@ from appliance.errors import Cancelled, ContextTooLong, OwlError, StoreError
 from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes
 from appliance.prompt.budget import Budget
-from appliance.prompt.packet import Packets, asked
+from appliance.prompt.packet import Packets, strip_notes
 from appliance.prompt.packet_types import Packet, Plain, Scene
 from appliance.prompt.roles import CHAT as CHAT
 from appliance.prompt.roles import Role as Role
@@ -461,7 +461,7 @@ class Agent:
         if talk.messages and talk.messages[-1].role == "tool" and talk.past.turns:
             return Say(talk.messages[-1].content)
         if talk.is_work:
-            return guide.plan_work(tier, talk.role.name, asked(talk.prompt))
+            return guide.plan_work(tier, talk.role.name, strip_notes(talk.prompt))
         plan = guide.plan(tier, talk.messages, self._packets.override)
         return plan if talk.work.terms.layout == "chat" or isinstance(plan, Do) else None
 

@@ -18,7 +18,7 @@ from appliance.clock import new_id
 from appliance.knowledge import evidence
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Evidence, Finder
-from appliance.prompt.packet import asked
+from appliance.prompt.packet import strip_notes
 from appliance.prompt.routing import arithmetic, foreign_times
 from appliance.prompt.routing.languages import Language, words_in
 from appliance.prompt.routing.router import Intent, Router
@@ -128,7 +128,7 @@ class Guide:
     def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
         """What to do about the newest prompt of a conversation. `extra` is what the person put into the system text."""
         prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
-        text = asked(prompt.content).strip()
+        text = strip_notes(prompt.content).strip()
         own = text if prompt.own_chars is None else text[: max(0, prompt.own_chars)].strip()
         before = [m for m in messages[: _place_of(messages, prompt)] if m.role in ("user", "assistant")]
         scene = Scene(tier, text, before, extra)
@@ -144,7 +144,7 @@ class Guide:
     def no_answer(self, messages: Sequence[Message]) -> str:
         """What is said when the model said nothing that can be shown."""
         prompt = next((m.content for m in reversed(messages) if m.role == "user"), "")
-        return self._router.languages.detect(asked(prompt))[0].say("no_answer")
+        return self._router.languages.detect(strip_notes(prompt))[0].say("no_answer")
 
     # -- words ------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Guide:
         kept = [] if is_text else scene.before[-sampling.history :]
         while kept and kept[0].role != "user":
             kept = kept[1:]
-        history = [Message(m.role, SOURCE.sub("", asked(m.content))[:600]) for m in kept if m.content.strip()]
+        history = [Message(m.role, SOURCE.sub("", strip_notes(m.content))[:600]) for m in kept if m.content.strip()]
         return Chat(
             " ".join(filter(None, (SYSTEM[scene.tier], scene.extra))),
             (*(() if history else shown), *history, Message("user", scene.text)),
@@ -177,7 +177,7 @@ class Guide:
         is_definition = bool(DEFINITION.match(scene.text)) and not DEFINITE.search(scene.text)
         follows = self._is_followup(scene, words, language)
         subjects = scene.subjects if follows else ()
-        found = self._finder.look(
+        found = self._finder.find_evidence(
             scene.text,
             about=scene.last_question if follows else "",
             subjects=subjects,
@@ -270,7 +270,7 @@ class Guide:
 
     def _stored_memories(self) -> list[tuple[str, str]]:
         """What the person asked to be remembered, oldest first: references and texts."""
-        lines = self._entries.listing(MEMORIES, limit=500)
+        lines = self._entries.list_lines(MEMORIES, limit=500)
         found = [entry for line in lines if (entry := self._entries.find(line.ref)) is not None and entry.body.strip()]
         return [(one.path, one.body) for one in sorted(found, key=lambda one: one.created_ms)]
 
@@ -410,7 +410,7 @@ class Guide:
     def _describe_subject(self, scene: "Scene", intent: Intent) -> Plan:
         """What the notes say about something: the sentences that name it, by note."""
         query, language = intent.parts["query"], intent.language
-        found = self._finder.look(query)
+        found = self._finder.find_evidence(query)
         held = [one for one in found.best if one.coverage >= 0.5 or one.nearness >= 0.5]
         if not held:
             if intent.name == "about" and self._router.kind(scene.text, language) == "world":
@@ -481,12 +481,12 @@ class Scene(Struct, frozen=True):
     @property
     def last_question(self) -> str:
         """What the person said last before this."""
-        return next((asked(m.content) for m in reversed(self.before) if m.role == "user"), "")
+        return next((strip_notes(m.content) for m in reversed(self.before) if m.role == "user"), "")
 
     @property
     def statements(self) -> list[str]:
         """What the person said before in this conversation, the newest last, without what they asked."""
-        return [text for m in self.before if m.role == "user" and not (text := asked(m.content).strip()).endswith("?")]
+        return [text for m in self.before if m.role == "user" and not (text := strip_notes(m.content).strip()).endswith("?")]
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from appliance.agent.guide import (
     tool_call,
 )
 from appliance.knowledge import evidence
-from appliance.prompt.packet import asked
+from appliance.prompt.packet import strip_notes
 from appliance.prompt.roles import HEARTBEAT
 from appliance.prompt.routing.languages import Language
 from appliance.prompt.routing.router import EFFECTS, Intent
@@ -71,7 +71,7 @@ class WorkGuide(Guide):
     def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
         """As for any message; "collect everything about ... into a note" and "summarise the note about ..." come first."""
         prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
-        text = asked(prompt.content).strip()
+        text = strip_notes(prompt.content).strip()
         if prompt.own_chars is None and (intent := self._router.cue(text, OF_NOTES)) is not None:
             plan = self._of_notes(Scene(tier, text, ()), intent)
             if not (isinstance(plan, Say) and plan.outcome):
@@ -176,7 +176,7 @@ class WorkGuide(Guide):
     def _answer_question(self, scene: Scene, language: Language, query: str) -> Plan:
         """What the notes answer a question with; nobody looks at it, so all that is asked for must be there."""
         kind = self._router.kind(query, language)
-        found = self._finder.look(query)
+        found = self._finder.find_evidence(query)
         least = LEAST["world"] if kind == "world" and not DEFINITE.search(query) else LEAST["notes"]
         if not found.best or found.score < least or found.best[0].coverage < FOUND:
             return self._say_missing(query, language)

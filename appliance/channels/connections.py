@@ -48,7 +48,7 @@ class Connections:
         self._open: dict[str, Connection] = {}
         self._problems: dict[str, str] = {}
 
-    def plain(self, settings: Channels) -> dict[str, bool | str]:
+    def channel_states(self, settings: Channels) -> dict[str, bool | str]:
         """For each channel whether it is on, or why it could not be opened; of those to come, whether they are asked for."""
         found = {name: self._problems.get(name, name in self._open) for name in settings.connectors}
         return {"matrix": settings.matrix.enabled, "email": settings.email.enabled, **found}

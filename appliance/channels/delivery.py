@@ -263,7 +263,7 @@ class Courier:
                 letter.correlation,
                 letter.marks,
             )
-            is_ours = self._outbox.take(posting.id, address.channel, durable=not channel.is_idempotent)
+            is_ours = self._outbox.begin_sending(posting.id, address.channel, durable=not channel.is_idempotent)
         except OwlError as error:
             LOG.error("letter %d was not begun, trying again in %g s: %s", posting.id, RETRY_S, error)
             self._owed.append(Owed(posting.id, lambda: None, monotonic_s() + RETRY_S))

@@ -64,7 +64,7 @@ class Drops:
             except OSError as error:
                 LOG.error("no requests are taken from files, %s cannot be made: %s", self.root / name, error)
 
-    def take(self) -> int:
+    def take_files(self) -> int:
         """Do what every file asks for; how many were done. What the queue or the disk has no room for stays, and is raised."""
         count, later = 0, None
         with self._guard:

@@ -62,7 +62,7 @@ class Local:
             self._runs.session(message.session)
         except NotFound:
             self._runs.open_session(message.session, message.person, context_of(message.person))
-        found = self._runs.listing(kind="chat", session=message.session, limit=1)
+        found = self._runs.list_runs(kind="chat", session=message.session, limit=1)
         if found:
             return found[0].id
         made = self._runs.begin(message.session, "chat", title=TITLE).id

@@ -27,7 +27,7 @@ from appliance.runtime.users import user_name
 from appliance.sessions.branches import Branches
 from appliance.sessions.history import History, Owner
 from appliance.sessions.runs import PROPOSED, RUNNING, STOPPED, WAITING, Run, Runs
-from appliance.sessions.sessions import Rules, Session, Sessions, Wanted, plain
+from appliance.sessions.sessions import Rules, Session, Sessions, Wanted, session_data
 from appliance.sessions.transcripts import Transcripts
 from appliance.store.database import Store
 from appliance.text.references import parse_ref
@@ -105,7 +105,7 @@ class Control:
         given = {name: value for name, value in asdict(prompt.settings).items() if value != getattr(RunSettings(), name)}
         return self.runs.configure(run.id, {**given, "layout": run.settings.layout}).id
 
-    def say(self, user: str, ref: str, text: str, correlation: str) -> Accepted:
+    def send_message(self, user: str, ref: str, text: str, correlation: str) -> Accepted:
         """Hand a message to a run that is there: an idle one begins with it, a busy one has it next (R-175)."""
         run = self.runs.get(ref)
         return self.inbox.accept(Inbound(CHANNEL, user, text, new_id(), now_ms(), run.id, is_injected=True), correlation)
@@ -170,16 +170,16 @@ class Control:
 
     # -- sessions -----------------------------------------------------------------------------------
 
-    def listing(self, wanted: Wanted, limit: int, offset: int) -> list[dict[str, Any]]:
+    def list_sessions(self, wanted: Wanted, limit: int, offset: int) -> list[dict[str, Any]]:
         """Sessions as they are now, the newest activity first."""
-        return [plain(one) for one in self.sessions.listing(wanted, limit=limit, offset=offset)]
+        return [session_data(one) for one in self.sessions.list_sessions(wanted, limit=limit, offset=offset)]
 
     @method("session.view", access="own")
     def session(self, id: Annotated[str, "channel:sender, or the sender of the only one"]) -> dict[str, Any]:
         """One session with its runs and the processes that work in it."""
         found = self.sessions.get(id)
-        runs = self.runs.listing(session=found.id, limit=1000)
-        return {**plain(found), "processes": self.sessions.attached(found.id), "runs": runs}
+        runs = self.runs.list_runs(session=found.id, limit=1000)
+        return {**session_data(found), "processes": self.sessions.attached(found.id), "runs": runs}
 
     def create(self, channel: str, sender: str, group: str = "") -> Session:
         """A session before its first message; Conflict when there is one."""
@@ -239,7 +239,7 @@ class Control:
         if found.status != "closed":
             self.sessions.delete(found.id)  # says what to do first
         count = 0
-        while runs := self.runs.listing(session=found.id, limit=100):
+        while runs := self.runs.list_runs(session=found.id, limit=100):
             count += sum(self.runs.delete(run.id) for run in runs)  # forks first: they are younger
         self.sessions.delete(found.id)
         self._forget(found.id)
@@ -247,7 +247,7 @@ class Control:
 
     def _busy_runs(self, session: Session, until: int = RUNNING) -> list[Run]:
         """The runs of a session with prompts that are open: waiting, or as far as this status."""
-        runs = self.runs.listing(session=session.id, limit=100_000)
+        runs = self.runs.list_runs(session=session.id, limit=100_000)
         return [run for run in runs if any(loop.status <= until for loop in self.runs.queue(run.id))]
 
     def _require_rest(self, session: Session) -> None:

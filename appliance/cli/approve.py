@@ -75,9 +75,9 @@ def _find_only(way: Reach, thread: str) -> tuple[str, str]:
 
 def add_grants(command: Command) -> None:
     """Add `owlbox grants`."""
-    root = command("grants", listing, "what threads tainted by untrusted text may do without asking")
+    root = command("grants", list_grants, "what threads tainted by untrusted text may do without asking")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    shown = command("list", listing, "the grants that hold", known)
+    shown = command("list", list_grants, "the grants that hold", known)
     shown.add_argument("--all", action="store_true", help="those that were revoked or have expired, too")
     made = command("add", grant, "let such calls pass for a while", known)
     made.add_argument("kind", choices=KINDS, help="what is approved")
@@ -90,7 +90,7 @@ def add_grants(command: Command) -> None:
     gone.add_argument("id", type=int, help="its number, as `grants list` shows it")
 
 
-def listing(args: argparse.Namespace, home: Home) -> int:
+def list_grants(args: argparse.Namespace, home: Home) -> int:
     """The grants."""
     found = once(home, "grant.list", {"all": bool(getattr(args, "all", False))})
     heads = ["grant", "kind", "target", "from", "person", "until"]

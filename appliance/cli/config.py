@@ -21,7 +21,7 @@ def add(command: Command) -> None:
     """Add the group."""
     root = command("config", choose, "every key of the configuration, and changing one")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    made = command("list", listing, "every key with its value; those you set are marked *", known)
+    made = command("list", list_keys, "every key with its value; those you set are marked *", known)
     made.add_argument("word", nargs="?", default="", help="only keys with this in their name or meaning")
     made.add_argument("--changed", action="store_true", help="only those that differ from their default")
     made = command("set", change, "change one key in owlbox.toml; everything else in the file stays as it is", known)
@@ -34,7 +34,7 @@ def choose(args: argparse.Namespace, home: Home) -> int:
     raise BadInput("name an action", hint="owlbox config list, or owlbox config set KEY VALUE")
 
 
-def listing(args: argparse.Namespace, home: Home) -> int:
+def list_keys(args: argparse.Namespace, home: Home) -> int:
     """The keys in force, by the file and the environment."""
     word = args.word.lower()
     found = [

@@ -40,16 +40,16 @@ class Post:
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    def known(self, refs: Sequence[str]) -> dict[str, Known]:
+    def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
         """What is kept under those of these stored paths that exist."""
         return {ref: Known(**values) for ref, values in self._call("ingest.known", {"refs": list(refs)}).items()}
 
-    def chosen(self, ref: str, after: str = "") -> Chosen:
+    def select_items(self, ref: str, after: str = "") -> Chosen:
         """A page of the items that a reference means."""
         page = self._call("ingest.chosen", {"ref": ref, "after": after})
         return Chosen(tuple(Known(**values) for values in page["items"]), page["next_after"], page["folder"])
 
-    def keep(self, items: Sequence[Item]) -> list[Kept]:
+    def store_items(self, items: Sequence[Item]) -> list[Kept]:
         """Make an entry of each of these."""
         done: list[Kept] = []
         parcels: list[dict[str, Any]] = []

@@ -24,10 +24,10 @@ def add(command: Command) -> None:
     """Add the group."""
     root = command("document", choose, "what every conversation is told, and what the heartbeat looks after")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    command("list", listing, "the names of the documents", known)
+    command("list", list_documents, "the names of the documents", known)
     command("view", view, "one document", known).add_argument("name", help=NAME)
     command("edit", edit, "change one in $VISUAL or $EDITOR", known).add_argument("name", help=NAME)
-    write = command("write", put, "put a text in the place of one", known)
+    write = command("write", write_given, "put a text in the place of one", known)
     write.add_argument("name", help=NAME)
     write.add_argument("file", nargs="?", default="-", help="the text; standard input without it")
 
@@ -37,7 +37,7 @@ def choose(args: argparse.Namespace, home: Home) -> int:
     raise BadInput("say what to do", hint="list, view NAME, edit NAME, or write NAME < FILE")
 
 
-def listing(args: argparse.Namespace, home: Home) -> int:
+def list_documents(args: argparse.Namespace, home: Home) -> int:
     """The names."""
     found = once(home, "document.list", {})
     return show(args, found, "\n".join(found))
@@ -49,7 +49,7 @@ def view(args: argparse.Namespace, home: Home) -> int:
     return show(args, found, found["text"].rstrip("\n"))
 
 
-def put(args: argparse.Namespace, home: Home) -> int:
+def write_given(args: argparse.Namespace, home: Home) -> int:
     """Write what was given."""
     try:
         data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()

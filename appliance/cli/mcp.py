@@ -39,7 +39,7 @@ def add(command: Command) -> None:
     made.add_argument("server", nargs="?", default="", help="only of this server")
     made.add_argument("--fresh", action="store_true", help="ask all of them anew")
     command("ping", ping, "whether a server answers, and how fast", known).add_argument("server", nargs="?", default="")
-    _add_options(command("add", put, "configure a server", known))
+    _add_options(command("add", add_server, "configure a server", known))
     made = command("remove", remove, "forget a server with its index and its secrets", known)
     made.add_argument("name", help="as `mcp servers` shows it")
     made.add_argument("--dry-run", action="store_true", help="only say what would go")
@@ -60,7 +60,7 @@ def add(command: Command) -> None:
     made.add_argument("server")
     made.add_argument("tool", help="its name there, as `mcp list` shows it")
     made.add_argument("arguments", nargs="?", default="", help="a JSON object; - reads it from a pipe")
-    made = command("import-global", take, "add the servers that another program of yours has", known)
+    made = command("import-global", import_servers, "add the servers that another program of yours has", known)
     made.add_argument("file", nargs="?", default="", help="its file; without one, the usual places are looked through")
     made.add_argument("--dry-run", action="store_true", help="only say what would be added")
     command("index", index, "ask every server and make its tools findable", known)
@@ -188,7 +188,7 @@ def info(args: argparse.Namespace, home: Home) -> int:
 # -- managing ---------------------------------------------------------------------------------------
 
 
-def put(args: argparse.Namespace, home: Home) -> int:
+def add_server(args: argparse.Namespace, home: Home) -> int:
     """Configure a server, and ask it what it offers."""
     if bool(args.program) == bool(args.url):
         raise BadInput("give either --command or --url", hint="a program that is started, or an address that is asked")
@@ -237,7 +237,7 @@ def remove(args: argparse.Namespace, home: Home) -> int:
     return show(args, done, [f"{'would remove' if args.dry_run else 'removed'} {line}" for line in done["removed"]])
 
 
-def take(args: argparse.Namespace, home: Home) -> int:
+def import_servers(args: argparse.Namespace, home: Home) -> int:
     """Add what another program has; those whose names are taken are left alone."""
     from appliance.mcp import server_config as known
 

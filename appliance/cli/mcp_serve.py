@@ -116,7 +116,7 @@ def talk(taken: int, given: int, owl: Owl) -> None:
             if isinstance(line, int):
                 conversation.too_large(line)
             else:
-                conversation.take(line)
+                conversation.handle_line(line)
         conversation.finish(FINISH_S)
     except BrokenPipeError:
         pass  # the agent has gone

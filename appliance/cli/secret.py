@@ -33,10 +33,10 @@ UNTIL = "90d, 12h or 2w from now, a date such as 2027-01-31, or never"
 
 def add(command: Command) -> None:
     """Add the group."""
-    root = command("secret", listing, "keys and passwords, kept encrypted by the broker")
+    root = command("secret", list_secrets, "keys and passwords, kept encrypted by the broker")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    command("list", listing, "their names, never their values", known)
-    made = command("set", put, "keep one; its value comes from a prompt or a pipe, never from an argument", known)
+    command("list", list_secrets, "their names, never their values", known)
+    made = command("set", store_secret, "keep one; its value comes from a prompt or a pipe, never from an argument", known)
     made.add_argument("name", help="llm/PROVIDER for a provider's key, else channel/NAME, search/NAME, mcp/NAME or skill/NAME")
     made.add_argument("value", nargs="*", help=argparse.SUPPRESS)
     made.add_argument("--expires", default="never", metavar="WHEN", help=UNTIL)
@@ -53,7 +53,7 @@ def add(command: Command) -> None:
     command("unlock", unlock, "give the passphrase, once after each start of the broker", known)
 
 
-def listing(args: argparse.Namespace, home: Home) -> int:
+def list_secrets(args: argparse.Namespace, home: Home) -> int:
     """Secrets as a table, without values."""
     found = once(home, "secret.list", {})
     if args.json:
@@ -72,7 +72,7 @@ def listing(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def put(args: argparse.Namespace, home: Home) -> int:
+def store_secret(args: argparse.Namespace, home: Home) -> int:
     """Keep a secret."""
     if args.value:
         raise BadInput(

@@ -23,7 +23,7 @@ FOLLOW_S = 0.5
 
 def add(command: Command) -> None:
     """Add the group."""
-    root = command("worker", listing, "processes that work through the queue")
+    root = command("worker", list_workers, "processes that work through the queue")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     for name, handler, text in (
         ("run", run, "work here: do the next task that is due, then end; with nothing due, end at once"),
@@ -35,7 +35,7 @@ def add(command: Command) -> None:
         made.add_argument("--no-eval-schedules", dest="is_scheduling", action="store_false", help="do not judge schedules")
     also = "exit with 0 also when the task failed: for timers"
     known.choices["run"].add_argument("--task-may-fail", action="store_true", help=also)
-    made = command("list", listing, "newest first", known)
+    made = command("list", list_workers, "newest first", known)
     made.add_argument("--status", default="", choices=["running", "stopped", "dead"], help="only in this state")
     made.add_argument("--limit", type=int, default=20)
     made.add_argument("--offset", type=int, default=0)
@@ -115,7 +115,7 @@ def start(args: argparse.Namespace, home: Home) -> int:
     return show(args, made, made["message"])
 
 
-def listing(args: argparse.Namespace, home: Home) -> int:
+def list_workers(args: argparse.Namespace, home: Home) -> int:
     """Workers as a table."""
     params = {"status": getattr(args, "status", ""), "limit": getattr(args, "limit", 20), "offset": getattr(args, "offset", 0)}
     found = once(home, "worker.list", params)

@@ -238,12 +238,12 @@ class Folder:
         with self._guard:
             return [f"{name}: {reason}" for name, reason in sorted(self._problems.items())]
 
-    def known(self) -> list[Path]:
+    def known_files(self) -> list[Path]:
         """The files that entries say are there."""
         found = self._entries.attributes(SCHEME)
         return [self.root / str(given.get("file", ref.removeprefix(SCHEME))) for ref, given in found.items()]
 
-    def take(self, paths: Sequence[Path], run: str = "") -> int:
+    def sync_paths(self, paths: Sequence[Path], run: str = "") -> int:
         """Look at these paths and bring their entries in line; returns how many entries changed.
 
         Writes nothing for a file whose size and time of change are as its entry says. `run` is the one that wrote the files.
@@ -259,9 +259,9 @@ class Folder:
 
     # -- an undo ------------------------------------------------------------------------------------
 
-    def look(self, refs: Sequence[str]) -> None:
+    def refresh_files(self, refs: Sequence[str]) -> None:
         """Bring the entries of these references in line, as far as they are files here."""
-        self.take([self._file_path(ref, {}) for ref in refs if ref.startswith(SCHEME)])
+        self.sync_paths([self._file_path(ref, {}) for ref in refs if ref.startswith(SCHEME)])
 
     def restore(self, old: Entry | None, new: Entry | None) -> None:
         """Have the file of an entry that an undo brought back, changed or took away follow it; Conflict where it cannot."""

@@ -39,14 +39,14 @@ class Documents:
         head, may_change = self._read_front_matter(path)
         if not may_change:
             raise Refused(f"{path.name} says that the owl may not change it", hint="ask the person to write it")
-        self._folder.take([self._folder.root / path.name])  # what a person wrote last is not this run's change
+        self._folder.sync_paths([self._folder.root / path.name])  # what a person wrote last is not this run's change
         written = path.with_name(f".{path.name}.{os.getpid()}.new")
         with written.open("w", encoding="utf-8") as file:
             file.write(head + content.rstrip() + ("\n" if content.strip() else ""))
             file.flush()
             os.fsync(file.fileno())
         written.replace(path)
-        self._folder.take([self._folder.root / path.name], run)
+        self._folder.sync_paths([self._folder.root / path.name], run)
         return path
 
     def add_note(self, title: str, text: str, run: str = "") -> Path:
@@ -65,7 +65,7 @@ class Documents:
                     file.write(f"# {title}\n\n{text.rstrip()}\n")
                     file.flush()
                     os.fsync(file.fileno())
-                self._folder.take([self._folder.root / NOTES / path.name], run)
+                self._folder.sync_paths([self._folder.root / NOTES / path.name], run)
                 return path
             except FileExistsError:
                 continue

@@ -191,7 +191,7 @@ class Ingest:
     def _find_known(self, refs: Sequence[str]) -> dict[str, Known]:
         found: dict[str, Known] = {}
         for start in range(0, len(refs), ASKED):
-            found |= self._shelf.known(refs[start : start + ASKED])
+            found |= self._shelf.find_known(refs[start : start + ASKED])
             self._check_stopped()
         return found
 
@@ -249,7 +249,7 @@ class Ingest:
     def _iterate_chosen(self, ref: str) -> Iterator[tuple[Known, str]]:
         after = ""
         while True:
-            page = self._shelf.chosen(ref, after)
+            page = self._shelf.select_items(ref, after)
             yield from ((known, page.folder) for known in page.items)
             self._check_stopped()
             if not page.next_after:
@@ -301,15 +301,15 @@ class Ingest:
                 done.append(Kept(found.ref, "unchanged"))
             else:
                 if basket and sum(item.size_bytes for item in basket) + found.size_bytes > BATCH_BYTES:
-                    done += self._shelf.keep(basket)
+                    done += self._shelf.store_items(basket)
                     basket.clear()
                 basket.append(found)
                 if len(basket) >= BATCH:
-                    done += self._shelf.keep(basket)
+                    done += self._shelf.store_items(basket)
                     basket.clear()
             self._tell(stage, read, total)
         if basket:
-            done += self._shelf.keep(basket)
+            done += self._shelf.store_items(basket)
         return done
 
     def _read_ahead(self, todo: Sequence[tuple[Wanted, Known | None]]) -> Iterator[tuple[Wanted, Known | None, Item | Kept]]:

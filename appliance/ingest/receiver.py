@@ -64,7 +64,7 @@ class Staging:
             self._grown_s[uid, key] = now_s
             return len(whole)
 
-    def take(self, uid: int, key: str) -> bytes:
+    def take_data(self, uid: int, key: str) -> bytes:
         """All that has come under a name, which is forgotten then; BadInput when nothing has."""
         with self._guard:
             whole = self._held.pop((uid, key), None)
@@ -113,7 +113,7 @@ class Intake:
     @method("ingest.known", access="all", is_quiet=True)
     def known(self, refs: Annotated[list[str], "stored paths"]) -> dict[str, Known]:
         """What is known of those that exist, by path: `hash`, and as it was read `kept_hash`, `sha256`, `mark`, `file`."""
-        return self._sources.known(refs[:1000])
+        return self._sources.find_known(refs[:1000])
 
     @method("ingest.chosen", access="all", is_quiet=True)
     def chosen(
@@ -122,7 +122,7 @@ class Intake:
         after: Annotated[str, "only after this stored path"] = "",
     ) -> Chosen:
         """A page of the items a reference means, as `ingest.known` tells them; ask again with `next_after` until it is empty."""
-        return self._sources.chosen(ref, after)
+        return self._sources.select_items(ref, after)
 
     @method("ingest.tree", access="all", is_quiet=True)
     def tree(self, folder: Annotated[str, "a stored path; empty is every drive"] = "") -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Intake:
         checked = [_check_item(item) for item in items]
         for given in checked:
             self._sources.check_write(given["ref"], CLIENT)  # Refused for a path that clients may not write
-        return self._sources.keep([self._build_item(given, call.uid) for given in checked], By(CLIENT), call.uid)
+        return self._sources.store_items([self._build_item(given, call.uid) for given in checked], By(CLIENT), call.uid)
 
     def gather(self) -> Gather:
         """A reader of files with the rights of the core, which never opens the database; the caller closes it."""
@@ -189,7 +189,7 @@ class Intake:
 
     def _build_item(self, given: Mapping[str, str], uid: int) -> Item:
         """The item with what has come in pieces under the names it gives."""
-        came = {name: self._staging.take(uid, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
+        came = {name: self._staging.take_data(uid, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
         try:
             body = came.pop("body").decode() if "body" in came else given.get("body")
         except UnicodeDecodeError as error:

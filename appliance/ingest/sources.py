@@ -34,7 +34,7 @@ class Sources:
         self._drives = drives
         self._scope = scope
 
-    def known(self, refs: Sequence[str]) -> dict[str, Known]:
+    def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
         """What is kept under those of these stored paths that exist."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM entries e LEFT JOIN sources s ON s.entry = e.id "
@@ -43,13 +43,13 @@ class Sources:
         )
         return {str(row[0]): self._known_from_row(row) for row in rows}
 
-    def chosen(self, ref: str, after: str = "", *, is_model: bool = False) -> Chosen:
+    def select_items(self, ref: str, after: str = "", *, is_model: bool = False) -> Chosen:
         """The items that an id, a `drive:/path` or a folder means; every drive's for "". NotFound when there are none."""
         if not ref:
             return self._select_page("", "", LAST, after, is_model)
         stored, found = self._drives.find(ref, is_model=is_model)
         if found is not None and not found.is_folder and not self._drives.is_folder(found.path):
-            return Chosen(tuple(self.known([found.path]).values()), folder=found.path)
+            return Chosen(tuple(self.find_known([found.path]).values()), folder=found.path)
         if found is None and not self._drives.is_folder(stored):
             raise self._drives.missing(stored)
         start = stored if stored.endswith("/") else f"{stored}/"
@@ -61,7 +61,7 @@ class Sources:
             return self._drives.overview(is_model=is_model).tree
         return self._drives.tree(folder).tree if self._drives.is_folder(folder) else display(folder)
 
-    def keep(self, items: Sequence[Item], by: By, uid: int) -> list[Kept]:
+    def store_items(self, items: Sequence[Item], by: By, uid: int) -> list[Kept]:
         """Make an entry of each of these, all in one transaction; what is wrong with one does not stop the others."""
         with self._store.write(run=by.run, durable=True):
             return [self._store_item(item, by, uid) for item in items]
@@ -84,14 +84,14 @@ class Sources:
             after = self.entries.put(path, _build_content(item), by, scope=self._scope)
         except ONE_ITEM as error:
             return Kept(item.ref, "error", str(error))
-        self.note(item, after, uid)
+        self.note_file(item, after, uid)
         count = int(self._store.value("SELECT COUNT(*) FROM chunks WHERE entry = ?", (after.id,)))
         if before is None:
             return Kept(after.path, "added", item.note, count)
         is_same = (before.hash, before.title, before.description) == (after.hash, after.title, after.description)
         return Kept(after.path, "unchanged" if is_same else "updated", item.note, count)
 
-    def note(self, item: Item, entry: Entry, uid: int) -> None:
+    def note_file(self, item: Item, entry: Entry, uid: int) -> None:
         """An entry says what this file says, as it looks now."""
         values = (item.file, item.mark, item.sha256, entry.hash, item.reader, uid)
         with self._store.write() as execute:
@@ -118,7 +118,7 @@ class Sources:
     def _known_from_row(self, row: Sequence[Any]) -> Known:
         path, entry_hash, url, kept, sha256, mark, reader, file, uid = row
         scheme = scheme_of(path)
-        is_copy = scheme in FETCHED or (scheme is not None and scheme not in {s.name for s in self._drives.schemes.listing()})
+        is_copy = scheme in FETCHED or (scheme is not None and scheme not in {s.name for s in self._drives.schemes.list_schemes()})
         if kept is None:
             return Known(path, entry_hash, source_url=url, is_copy=is_copy)
         return Known(path, entry_hash, kept, sha256, mark, reader, file, url, uid, is_copy)
@@ -133,17 +133,17 @@ class Desk:
         self._uid = uid
         self._is_model = is_model
 
-    def known(self, refs: Sequence[str]) -> dict[str, Known]:
+    def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
         """What is kept under those of these stored paths that exist."""
-        return self._sources.known(refs)
+        return self._sources.find_known(refs)
 
-    def chosen(self, ref: str, after: str = "") -> Chosen:
+    def select_items(self, ref: str, after: str = "") -> Chosen:
         """A page of the items that a reference means."""
-        return self._sources.chosen(ref, after, is_model=self._is_model)
+        return self._sources.select_items(ref, after, is_model=self._is_model)
 
-    def keep(self, items: Sequence[Item]) -> list[Kept]:
+    def store_items(self, items: Sequence[Item]) -> list[Kept]:
         """Make an entry of each of these."""
-        return self._sources.keep(items, self._by, self._uid)
+        return self._sources.store_items(items, self._by, self._uid)
 
     def tree(self, folder: str) -> str:
         """A picture of a folder."""

@@ -105,7 +105,9 @@ class Actions:
         self._entries = entries
         self._views = views
 
-    def note(self, actor: Actor, verb: str, subject: str, outcome: Outcome, attributes: Mapping[str, Any] | None = None) -> str:
+    def record_action(
+        self, actor: Actor, verb: str, subject: str, outcome: Outcome, attributes: Mapping[str, Any] | None = None
+    ) -> str:
         """One log entry for an action of a run; returns its path. Call inside a transaction."""
         path = self._choose_log_path(actor, verb, subject)
         state: State = "failed" if outcome.is_error else "proposed" if outcome.status == 202 else "resolved"
@@ -131,7 +133,7 @@ class Actions:
         """What became of the action recorded in the actor's `log`, which is open. Call inside a transaction."""
         given = self._entries.get(actor.log, scope=f"run:{actor.run}").attributes
         more = {**given, **(outcome.provenance or {})}
-        self.note(actor, str(given.get("action", "")), str(given.get("subject", "")), outcome, more)
+        self.record_action(actor, str(given.get("action", "")), str(given.get("subject", "")), outcome, more)
 
     def trouble(self, actor: Actor, kind: str, subject: str, outcome: Outcome) -> str:
         """One error entry for what failed and is no action; returns its path. Call inside a transaction."""
@@ -142,7 +144,9 @@ class Actions:
 
     def unfinished(self, run: str) -> list[str]:
         """Log entries of actions that have begun, or never did, and have no result."""
-        open_ones = [view for view in self._views.of(run, prefix="log://", state="streaming") if view.path.startswith("log://")]
+        open_ones = [
+            view for view in self._views.views_of(run, prefix="log://", state="streaming") if view.path.startswith("log://")
+        ]
         return [view.path for view in sorted(open_ones, key=lambda view: view.entry)]
 
     def recorded(self, run: str, call: ToolCall) -> str:
@@ -175,7 +179,7 @@ class Actions:
                 return view, proposal
         return None
 
-    def listing(self, run: str, limit: int) -> list[Waiting]:
+    def list_waiting(self, run: str, limit: int) -> list[Waiting]:
         """What waits in a run, or in all for "", oldest first."""
         views = self._views.proposals(run)[:limit] if run else self._views.all_proposals(limit)
         found = []

@@ -92,7 +92,7 @@ class Changes:
         )
         return None if row is None else (str(row[0]), str(row[1]))
 
-    def of(self, scope: str, path: str, limit: int) -> list[Change]:
+    def changes_of(self, scope: str, path: str, limit: int) -> list[Change]:
         """The changes of one stored path, newest first; also of one that was removed."""
         rows = self._store.rows(
             "SELECT verb, writer, COALESCE(run, ''), before_hash, after_hash, size_bytes, patch, at_ms FROM changes "

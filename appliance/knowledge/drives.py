@@ -115,7 +115,7 @@ class Drives:
 
     def is_visible(self, path: str, is_model: bool) -> bool:
         """Whether the asker may know of what is stored under a path."""
-        return not is_model or self.schemes.of(path).is_visible_to_model
+        return not is_model or self.schemes.find_scheme(path).is_visible_to_model
 
     # -- what a path means --------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Drives:
 
     # -- drives and folders -------------------------------------------------------------------------
 
-    def listing(self, *, is_model: bool = False) -> list[Drive]:
+    def list_drives(self, *, is_model: bool = False) -> list[Drive]:
         """Every drive with how many items it has, by name."""
         rows = self._store.rows(
             "SELECT substr(path, 1, instr(path, '://') - 1) AS drive, COUNT(*) FROM entries "
@@ -297,7 +297,7 @@ class Drives:
 
     def overview(self, *, is_model: bool = False) -> Tree:
         """Every drive as a line."""
-        found = self.listing(is_model=is_model)
+        found = self.list_drives(is_model=is_model)
         hint = "ask again with drive set to one of these" if found else NOTHING
         lines = [f"{drive.drive}:/ ({counted(drive.items)})" for drive in found]
         return Tree("\n".join(lines), sum(drive.items for drive in found), (), hint)

@@ -125,7 +125,7 @@ class Entries:
 
     def changes(self, ref: str, *, scope: str = PROJECT, limit: int = 50) -> list[Change]:
         """The last changes under a reference, newest first, also when nothing is there any more."""
-        return self._changes.of(scope, parse_ref(ref), limit)
+        return self._changes.changes_of(scope, parse_ref(ref), limit)
 
     # -- writing one ------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ class Entries:
         )
         return {str(path): json.loads(text) for path, text in rows}
 
-    def listing(self, prefix: str = "", *, limit: int = 100, offset: int = 0, scope: str = PROJECT) -> list[Line]:
+    def list_lines(self, prefix: str = "", *, limit: int = 100, offset: int = 0, scope: str = PROJECT) -> list[Line]:
         """Entries whose reference begins with `prefix`, sorted by reference."""
         start = parse_ref(prefix) if prefix.strip() else ""
         rows = self._store.rows(

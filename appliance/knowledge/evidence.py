@@ -178,7 +178,7 @@ class Finder:
         self._embed = embed
         self._ignored = ignored
 
-    def look(self, question: str, *, about: str = "", subjects: Sequence[str] = (), said: Sequence[str] = ()) -> Evidence:
+    def find_evidence(self, question: str, *, about: str = "", subjects: Sequence[str] = (), said: Sequence[str] = ()) -> Evidence:
         """The best sentences for a question. `about` is the question before one that follows it up, `subjects` are references
         of the notes that the talk is about, `said` what the person said before in it."""
         words = content_words(question, self._ignored)

@@ -12,7 +12,7 @@ from appliance.knowledge.entries import Entry
 class Followers(Protocol):
     """Files that follow their entries when an undo brings those back, by their stored path; paths of others are left alone."""
 
-    def look(self, paths: Sequence[str]) -> None:
+    def refresh_files(self, paths: Sequence[str]) -> None:
         """Bring entries in line with these files."""
         ...
 
@@ -24,7 +24,7 @@ class Followers(Protocol):
 class Files(Followers, Protocol):
     """Files of a workspace, by their stored path."""
 
-    def has(self, path: str, scope: str) -> bool:
+    def has_file(self, path: str, scope: str) -> bool:
         """Whether an entry of this path and scope is a file on the disk, or would be one."""
         ...
 
@@ -48,13 +48,13 @@ class Files(Followers, Protocol):
 class NoFiles:
     """Where there is no workspace: entries alone."""
 
-    def has(self, path: str, scope: str) -> bool:
+    def has_file(self, path: str, scope: str) -> bool:
         return False
 
     def veto(self, path: str) -> str:
         return ""
 
-    def look(self, paths: Sequence[str]) -> None: ...
+    def refresh_files(self, paths: Sequence[str]) -> None: ...
 
     def changed(self, path: str) -> str:
         return ""

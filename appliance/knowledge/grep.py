@@ -102,7 +102,7 @@ class Texts:
         self._scope = scope
 
     def _is_visible(self, path: str, is_model: bool) -> bool:
-        return not is_model or self._schemes.of(path).is_visible_to_model
+        return not is_model or self._schemes.find_scheme(path).is_visible_to_model
 
     def search(self, query: str, *, limit: int = 20, is_model: bool = False, stop: Stop = lambda: False) -> list[Preview]:
         """Items whose title or text holds the query, in whatever case, newest first."""

@@ -80,7 +80,7 @@ class Passages:
         self._store = store
         self._wake = wake
         self._chunk_chars = chunk_chars
-        self._unfound = frozenset(scheme.name for scheme in Schemes().listing() if scheme.category in UNFOUND)
+        self._unfound = frozenset(scheme.name for scheme in Schemes().list_schemes() if scheme.category in UNFOUND)
 
     # -- words ------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Passages:
                         break
         return count
 
-    def settle(self) -> None:
+    def wait_for_writers(self) -> None:
         """Wait until whoever is writing at this moment has committed."""
         with self._store.write():
             pass
@@ -173,7 +173,7 @@ class Passages:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def of(self, entry: Entry) -> list[Chunk]:
+    def chunks_of(self, entry: Entry) -> list[Chunk]:
         """The chunks of an entry as they are indexed, in order."""
         return [chunk for chunk, _ in self._chunk_rows(entry.id)]
 
@@ -292,7 +292,7 @@ class Passages:
                     found[number] = Waiting(number, bytes(digest), text)
         return [found[int(row[0])] for row in rows if row[0] in found]
 
-    def keep(self, model: str, found: Sequence[tuple[Waiting, Sequence[float]]]) -> int:
+    def store_vectors(self, model: str, found: Sequence[tuple[Waiting, Sequence[float]]]) -> int:
         """Store vectors, in one transaction; how many were still wanted. Conflict for another model than before."""
         if not found:
             return 0

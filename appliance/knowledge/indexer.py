@@ -148,8 +148,8 @@ class Indexer:
                 return
             self._bell.clear()
             try:
-                self._passages.settle()  # the write that rang is not committed yet
-                self.work(self._stop.is_set)
+                self._passages.wait_for_writers()  # the write that rang is not committed yet
+                self.index_pending(self._stop.is_set)
                 pause_s, self._delay = None, ""
             except OwlError as error:
                 pause_s = min(LONGEST_PAUSE_S, 2 * pause_s if pause_s else FIRST_PAUSE_S)
@@ -159,7 +159,7 @@ class Indexer:
 
     # -- the work ---------------------------------------------------------------------------------
 
-    def work(self, is_stopped: Callable[[], bool] = lambda: False) -> Counts:
+    def index_pending(self, is_stopped: Callable[[], bool] = lambda: False) -> Counts:
         """Do everything that waits, in the calling thread; how much is indexed after it.
 
         What is missing for good (no model, another model) is noted for `status`; raises what may pass.
@@ -235,7 +235,7 @@ class Indexer:
             try:
                 embed = self._patient_embed if self.is_running else self._embed
                 model, vectors = embed([chunk.text for chunk in batch], BATCH_S, True)
-                self._passages.keep(model, list(zip(batch, vectors)))
+                self._passages.store_vectors(model, list(zip(batch, vectors)))
             except (Conflict, Unavailable) as error:
                 if isinstance(error, Unavailable) and type(error) is not Unavailable:
                     raise  # a broker that restarts, a busy database: that passes

@@ -85,27 +85,27 @@ class Schemes:
         if self._schemes.setdefault(scheme.name, scheme) != scheme:
             raise Conflict(f"the scheme {scheme.name} is declared already, and differently", hint="choose another name")
 
-    def of(self, path: str) -> Scheme:
+    def find_scheme(self, path: str) -> Scheme:
         """The scheme of a stored path; defaults for one that nobody declared."""
         name = scheme_of(path) or BARE
         return self._schemes.get(name) or Scheme(name)
 
-    def listing(self) -> list[Scheme]:
+    def list_schemes(self) -> list[Scheme]:
         """Every declared scheme by name."""
         return [self._schemes[name] for name in sorted(self._schemes)]
 
     def hidden(self) -> list[str]:
         """The names of the schemes that models do not see."""
-        return [scheme.name for scheme in self.listing() if not scheme.is_visible_to_model]
+        return [scheme.name for scheme in self.list_schemes() if not scheme.is_visible_to_model]
 
     def may_write(self, path: str, tier: str) -> bool:
         """Whether a writer of this tier may change what is stored under the path."""
-        return tier in self.of(path).writers
+        return tier in self.find_scheme(path).writers
 
     def check_write(self, path: str, tier: str) -> None:
         """Refused when a writer of this tier may not change what is stored under the path."""
         if not self.may_write(path, tier):
-            scheme = self.of(path)
+            scheme = self.find_scheme(path)
             allowed = ", ".join(t for t in TIERS if t in scheme.writers)
             raise Refused(f"{tier} may not write {display(path)}", hint=scheme.hint or f"{scheme.name} is written by: {allowed}")
 
@@ -116,7 +116,7 @@ class Schemes:
 
     def scope_for(self, path: str, run: str = "", project: int | None = None) -> str:
         """The scope in which a stored path lives; BadInput when the run or the project it needs is not known."""
-        home = self.of(path).scope
+        home = self.find_scheme(path).scope
         if home == "global":
             return home
         if home == "project":

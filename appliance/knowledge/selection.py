@@ -104,7 +104,7 @@ class Selection:
         batches = (chosen[i : i + BATCH] for i in range(0, len(chosen), BATCH))
         return [match for batch in batches for match in self._with_text(batch, wanted, until_s)]
 
-    def chosen(self, actor: Actor, ref: str, wanted: str = "") -> tuple[list[Match], bool]:
+    def select_matches(self, actor: Actor, ref: str, wanted: str = "") -> tuple[list[Match], bool]:
         """What a reference or a pattern means, and whether it was a search, which may find many; NotFound for nothing."""
         if is_many := self.is_many(actor, ref):
             found = self.matching(actor, parse_ref(ref), wanted)
@@ -129,7 +129,7 @@ class Selection:
             _check_time(until_s)
 
     def _may_see(self, actor: Actor, path: str) -> bool:
-        return actor.tier != "model" or self._schemes.of(path).is_visible_to_model
+        return actor.tier != "model" or self._schemes.find_scheme(path).is_visible_to_model
 
     @staticmethod
     def _visible_scopes(actor: Actor) -> list[str]:
@@ -147,12 +147,12 @@ def _check_time(until_s: float) -> None:
         raise DeadlineExceeded(f"reading the entries took longer than {MATCH_S} s", hint="name fewer entries at once")
 
 
-def listing(matches: Sequence[Match]) -> str:
+def render_matches(matches: Sequence[Match]) -> str:
     """One line an entry, with what it costs; of very many the first ones, and how many there are beside them."""
-    return "\n".join(told([f"* {match.path} - {match.tokens} tokens" for match in matches]))
+    return "\n".join(render_lines([f"* {match.path} - {match.tokens} tokens" for match in matches]))
 
 
-def kept(lines: Sequence[str]) -> list[str]:
+def limit_lines(lines: Sequence[str]) -> list[str]:
     """As many of these lines as can be sent at once: a client that gets an error would think that nothing was done."""
     size = 0
     for count, line in enumerate(lines):
@@ -162,9 +162,9 @@ def kept(lines: Sequence[str]) -> list[str]:
     return list(lines)
 
 
-def told(lines: Sequence[str]) -> list[str]:
+def render_lines(lines: Sequence[str]) -> list[str]:
     """As many lines as can be sent at once, and one that says how many more there are."""
-    some = kept(lines)
+    some = limit_lines(lines)
     return [*some, *([f"… and {len(lines) - len(some)} more"] if len(some) < len(lines) else [])]
 
 

@@ -71,7 +71,7 @@ class Views:
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def of(self, run: str, *, prefix: str = "", visibility: str = "", state: str = "") -> list[View]:
+    def views_of(self, run: str, *, prefix: str = "", visibility: str = "", state: str = "") -> list[View]:
         """What a run sees, by path; only what begins with `prefix`, only of one visibility or state."""
         return self._select_views(
             "v.run = ?1 AND e.path >= ?2 AND e.path < ?3 AND ?4 IN ('', v.visibility) AND ?5 IN ('', v.state) "
@@ -186,7 +186,7 @@ class Views:
             )
             self._announce_views(run, [entry], "status")
 
-    def drop(self, run: str, entries: Sequence[int]) -> None:
+    def remove_views(self, run: str, entries: Sequence[int]) -> None:
         """A run sees these entries no longer."""
         with self._store.write() as execute:
             self._announce_views(run, entries, "visibility")

@@ -139,7 +139,7 @@ class Connection:
     async def failure(self, error: BaseException) -> OwlError:
         """What went wrong, in our words."""
         if self._conduit is not None and self.is_broken(error):
-            await self._conduit.settle()
+            await self._conduit.wait_for_end()
         return self._translate_error(error)
 
     def _translate_error(self, error: BaseException) -> OwlError:

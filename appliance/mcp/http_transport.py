@@ -141,7 +141,7 @@ class Heard:
 
     status: int = 0
 
-    async def take(self, response: httpx2.Response) -> None:
+    async def inspect_response(self, response: httpx2.Response) -> None:
         """Look at an answer."""
         self.status = response.status_code if response.status_code >= 400 else 0
 
@@ -159,7 +159,7 @@ async def transport(
     timeout = httpx2.Timeout(min(30.0, timeout_s), read=max(timeout_s, 30.0))
     guard = Guard((address, tokens.issuer), rules)
     async with httpx2.AsyncClient(headers=headers or None, timeout=timeout, auth=auth, transport=guard) as client:
-        client.event_hooks = {"response": [heard.take]}
+        client.event_hooks = {"response": [heard.inspect_response]}
         async with streamable_http_client(address, http_client=client) as streams:
             yield streams
 

@@ -136,7 +136,7 @@ class Hub:
         """Every server with what is known of it; asks none of them."""
         counts, rows = self._offers.counts(), []
         for name, server in self.servers().items():
-            offer = self._offers.of(name)
+            offer = self._offers.find_offer(name)
             is_new = offer is None or offer.key != server.key
             state = "off" if not server.keys.enabled else offer.error if offer and offer.error else "new" if is_new else "ready"
             about = offer.about if offer is not None else {}
@@ -161,7 +161,7 @@ class Hub:
         server = self._pick_server(name)
         if self._is_old(server):
             self.refresh(name)
-        found = self._offers.of(name)
+        found = self._offers.find_offer(name)
         assert found is not None
         return found
 
@@ -184,7 +184,7 @@ class Hub:
         wares = [ware for ware in self._offers.wares() if ware.server in known]
         return Found(tuple(wares), "; ".join(f"{name}: {why}" for name, why in notes.items()), tuple(notes))
 
-    def known(self) -> list[Ware]:
+    def list_known(self) -> list[Ware]:
         """Tools that need no asking: of servers that are switched on and are as they were when they were listed."""
         keys = self._offers.keys()
         current = {name for name, one in self.servers().items() if one.keys.enabled and keys.get(name) == one.key}
@@ -326,7 +326,7 @@ class Hub:
         """Ask a server anew what it offers; whether that has changed."""
         found = self._pick_server(server)
         try:
-            is_changed = self._offers.keep(server, found.key, self._ask_bridge(found, "list", {}, LIST_S))
+            is_changed = self._offers.store_offer(server, found.key, self._ask_bridge(found, "list", {}, LIST_S))
         except OwlError as error:
             self._offers.failed(server, error.message)
             LOG.warning("server %s gives no tools: %s", server, error)
@@ -378,8 +378,8 @@ class Hub:
         if name not in entries:
             if name in self._settings().tools.mcp:
                 raise BadInput(f"server {name} stands in {self._given.home.config.name}", hint=f"remove [tools.mcp.{name}] there")
-            server_config.pick(self.servers(), name)
-        offer = self._offers.of(name)
+            server_config.pick_server(self.servers(), name)
+        offer = self._offers.find_offer(name)
         lines = [f"{name} in {server_config.FILE}"]
         lines += [f"{count} tools in the index"] if (count := self._offers.counts().get(name, 0)) else []
         gone = [] if keep_auth else self._secrets_of(name, entries[name], has_login=offer is not None and offer.has_login)
@@ -421,7 +421,7 @@ class Hub:
     @method("mcp.deauth")
     def logout(self, server: Name) -> dict[str, Any]:
         """Forget a login."""
-        found, offer = self._pick_server(server), self._offers.of(server)
+        found, offer = self._pick_server(server), self._offers.find_offer(server)
         has_login = offer is not None and offer.has_login
         if has_login:
             self._remove_secret(found.tokens)
@@ -443,13 +443,13 @@ class Hub:
         known = self.servers()
         if not known:
             self._require_servers()
-        server = server_config.pick(known, name)
+        server = server_config.pick_server(known, name)
         if not server.keys.enabled:
             raise ServerError(f"server {name} is switched off", hint=f"set enabled of {name} in {server.source}")
         return server
 
     def _is_old(self, server: Server) -> bool:
-        offer = self._offers.of(server.name)
+        offer = self._offers.find_offer(server.name)
         return offer is None or offer.key != server.key or server.name in self._stale
 
     def _refresh_all(self, names: Sequence[str]) -> dict[str, str]:
@@ -470,7 +470,7 @@ class Hub:
     def _ask_bridge(
         self, server: Server, method: str, params: Mapping[str, Any], limit_s: float, cancel: Cancel | None = None
     ) -> dict[str, Any]:
-        offer = self._offers.of(server.name)
+        offer = self._offers.find_offer(server.name)
         tokens = self._stored_tokens(server) if offer is not None and offer.has_login else {}
         stop = cancel if isinstance(cancel, CancelToken) else None
         asked = {**params, "server": self._build_spec(server, tokens)}

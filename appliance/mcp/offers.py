@@ -74,12 +74,12 @@ class Offers:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def keep(self, server: str, key: str, listed: Mapping[str, Any]) -> bool:
+    def store_offer(self, server: str, key: str, listed: Mapping[str, Any]) -> bool:
         """Take what a server has just said; False when nothing changed and so nothing was written."""
         wares = [_build_ware(server, one) for one in listed.get("tools", ())[:MAX_TOOLS] if isinstance(one.get("name"), str)]
         wares = list({ware.name: ware for ware in wares}.values())
         about = {name: listed.get(name) for name in ABOUT}
-        known = self.of(server)
+        known = self.find_offer(server)
         is_same = known is not None and (known.key, known.about, known.error) == (key, about, "")
         if is_same and [_compared_fields(ware) for ware in self.wares(server)] == [_compared_fields(ware) for ware in wares]:
             return False
@@ -110,7 +110,7 @@ class Offers:
 
     def failed(self, server: str, why: str) -> None:
         """Note why a server could not be asked; what it offered before stays known. Writes nothing that is noted already."""
-        known = self.of(server)
+        known = self.find_offer(server)
         if known is not None and known.error == why[:500]:
             return
         with self._store.write() as execute:
@@ -135,7 +135,7 @@ class Offers:
             execute("DELETE FROM server_tools WHERE server = ?", (server,))
             execute("DELETE FROM server_offers WHERE server = ?", (server,))
 
-    def of(self, server: str) -> Offer | None:
+    def find_offer(self, server: str) -> Offer | None:
         """What is known of a server besides its tools."""
         rows = self._store.rows("SELECT key, listed_ms, about, error, has_login FROM server_offers WHERE server = ?", (server,))
         if not rows:

@@ -59,7 +59,7 @@ class ProtocolError(Exception):
 
 
 class Conversation:
-    """One client: which version it speaks, who it is, and what it waits for. `take` is for one thread."""
+    """One client: which version it speaks, who it is, and what it waits for. `handle_line` is for one thread."""
 
     def __init__(self, offer: Offer, send: Callable[[bytes], None]) -> None:
         """`send` writes one line; what it raises is for whoever reads the lines."""
@@ -74,7 +74,7 @@ class Conversation:
 
     # -- lines ----------------------------------------------------------------------------------------
 
-    def take(self, line: bytes) -> None:
+    def handle_line(self, line: bytes) -> None:
         """Deal with one line; its answers are sent, later for what takes time."""
         try:
             found = json.loads(line, parse_constant=_no_number)

@@ -181,7 +181,7 @@ def _check_apart(place: Path, home: Path) -> None:
         raise Refused(f"{place} holds the home of owlbox, which no server sees", hint="name the folders that the server needs")
 
 
-def pick(found: Mapping[str, Server], name: str) -> Server:
+def pick_server(found: Mapping[str, Server], name: str) -> Server:
     """A server by name; NotFound names those there are."""
     if name in found:
         return found[name]

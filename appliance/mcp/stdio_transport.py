@@ -46,7 +46,7 @@ class Conduit:
         """The process id of its sandbox, 0 before it has one."""
         return self._process.pid if self._process is not None else 0
 
-    async def settle(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait a moment for the end of a process whose output has ended, so that `last_words` knows it."""
         if self._process is not None and self.is_gone:
             with contextlib.suppress(TimeoutError):

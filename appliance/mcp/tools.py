@@ -69,7 +69,7 @@ class DirectTools:
         """Offer what is known now; asks no server."""
         try:
             known = self._hub.servers()
-            wares = self._hub.known() if known else []
+            wares = self._hub.list_known() if known else []
         except ConfigError as error:
             LOG.error("no servers of tools: %s", error)
             known, wares = {}, []

@@ -78,7 +78,7 @@ class Budget:
         if self._rows.copies is not None:
             calls = "".join(f"\n{json.dumps(to_plain(call), ensure_ascii=False)}" for call in finish.tool_calls)
             said = (text + calls).removeprefix("\n") if calls else text
-            self._rows.copies.keep(scene, packet, said, thoughts or finish.reasoning, finish.prompt_tokens)
+            self._rows.copies.store_turn(scene, packet, said, thoughts or finish.reasoning, finish.prompt_tokens)
         size = finish.prompt_tokens or packet.tokens
         if self._full is not None and scene.layout == "chat" and packet.ceiling is not None and size > DUE * packet.ceiling:
             self._full(scene.run)
@@ -180,7 +180,7 @@ class Budget:
 
     def _opened_views(self, scene: Scene, turn: int) -> list[View]:
         """What a run sees in full since a turn, whatever its scheme and status; of what failed its line in the log stays."""
-        return [view for view in self._rows.views.of(scene.run, visibility="visible") if view.turn == turn]
+        return [view for view in self._rows.views.views_of(scene.run, visibility="visible") if view.turn == turn]
 
     def _log_note(self, scene: Scene, what: str, text: str) -> None:
         """A line in the run's log that says what was done about its size."""

@@ -96,14 +96,14 @@ class Blocks:
         """How many characters count as a token from now on."""
         self.divisor = divisor
 
-    def seen(self, run: str) -> Seen:
+    def visible_items(self, run: str) -> Seen:
         """What the run sees now: neither archived nor waiting for a decision, and of no scheme that is hidden."""
         with self._guard:
             before = self._held.get(run, {})
         rows = {int(row[0]): row for row in self._store.rows(SHOWN, (run,))}
         divisor = self.divisor
         now = {key: known for key, row in rows.items() if (known := before.get(key)) and known[:2] == (row, divisor)}
-        late = [key for key, row in rows.items() if key not in now and self._schemes.of(str(row[1])).is_visible_to_model]
+        late = [key for key, row in rows.items() if key not in now and self._schemes.find_scheme(str(row[1])).is_visible_to_model]
         self.counts.reused += len(now)
         for key, item in self._render_items(rows, late).items():
             now[key] = rows[key], divisor, item
@@ -129,7 +129,7 @@ class Blocks:
 
     def _render_item(self, row: Row, entry: Entry) -> Item:
         scheme = scheme_of(entry.path) or BARE
-        category = self._schemes.of(entry.path).category
+        category = self._schemes.find_scheme(entry.path).category
         short = self._hooks.filter(f"{SUMMARIZED}{scheme}", projection(entry, str(row[5]), scheme), entry)
         entry = replace(entry, body=self._hooks.filter(f"{VISIBLE}{scheme}", entry.body, entry))
         more = of_chars(len(entry.body) + (_frame_chars(entry, scheme) if category == "data" else 0), self.divisor)
@@ -195,7 +195,7 @@ def _frame_chars(entry: Entry, scheme: str) -> int:
     return tags + (2 * len(entry.path) + 10 if "\n" in entry.body else 0)
 
 
-def of(items: Sequence[Item], *, is_full: bool = False) -> str:
+def render_block(items: Sequence[Item], *, is_full: bool = False) -> str:
     """The items of a block as its text: whole where they are visible and `is_full`."""
     return "\n".join(item.full if is_full and item.full else item.summary for item in items)
 

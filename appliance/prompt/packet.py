@@ -227,7 +227,7 @@ class Packets:
         system = before.system if before is not None else self._system_parts(scene)
         if scene.layout == "chat":
             return self._chat_packet(scene, system)
-        return self._blocks_packet(replace(scene, prompt=asked(scene.prompt)), system, before)
+        return self._blocks_packet(replace(scene, prompt=strip_notes(scene.prompt)), system, before)
 
     def fit(self, messages: Sequence[Message], system: Sequence[Part], tools: Sequence[ToolSpec], route: Route) -> list[Message]:
         """The messages that leave room for the answer: the first and the newest, never half of a call.
@@ -266,7 +266,7 @@ class Packets:
 
     def _prune_messages(self, scene: Scene, system: Sequence[Part], spare: int = 0) -> pruning.Pruned:
         density = self.density(scene.route)
-        window = self.windows.of(scene.route.model, scene.window)
+        window = self.windows.window_of(scene.route.model, scene.window)
         taken = tokens.of_chars(_count_chars(system, [], scene), density)
         room = pruning.room_of(window, taken + spare, self.ceiling, scene.max_output_tokens)
         cut_ones = pruning.cut_results(pruning.settled(scene.messages, scene.remembered))
@@ -279,7 +279,7 @@ class Packets:
         return label(channel, sender if is_owner else " ".join(re.sub(r"[\[\]]", " ", sender).split()), self.owners)
 
     def _blocks_packet(self, scene: Scene, system: tuple[Part, ...], before: Packet | None) -> Packet:
-        seen = self._more.blocks.seen(scene.run) if self._more.blocks is not None else Seen()
+        seen = self._more.blocks.visible_items(scene.run) if self._more.blocks is not None else Seen()
         found = before.found if before is not None and before.found is not None else None
         if found is None:
             open_now = frozenset(item.path for item in seen.data if item.is_visible)
@@ -347,7 +347,7 @@ def _only_parts(given: Sequence[Any]) -> tuple[Part, ...]:
     return tuple(part for part in given if isinstance(part, Part))
 
 
-def asked(prompt: str) -> str:
+def strip_notes(prompt: str) -> str:
     """What a person said, without the notes that a chat's message carries before it."""
     notes, mark, question = prompt.partition(QUESTION)
     first, *lines = notes.split("\n")

@@ -58,7 +58,7 @@ class Windows:
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
 
-    def of(self, model: str, window: int) -> int:
+    def window_of(self, model: str, window: int) -> int:
         """The window to count on: the one given, else the last one of this model, else the default."""
         if window > 0:
             self._known[model] = window

@@ -110,12 +110,12 @@ class Roles:
         """The role as it is now, with its caps and what its prompt file says; NotFound names those there are."""
         found = self._find_role(name)
         if found is None:
-            hint = f"there are {', '.join(one.name for one in self.listing())}; box/{FOLDER}/NAME.md adds one"
+            hint = f"there are {', '.join(one.name for one in self.list_roles())}; box/{FOLDER}/NAME.md adds one"
             raise NotFound(f"no role {name}", hint=hint)
         text = "\n\n".join(part for part in (self._read_prompt(found), found.text) if part)
         return replace(self._apply_caps(found), text=text)
 
-    def of(self, name: str, is_queue: bool = False) -> Role:
+    def role_of(self, name: str, is_queue: bool = False) -> Role:
         """The role of a run, by the name it was begun with; the assistant's for none and for one that is gone."""
         if is_queue:
             return self.queue()
@@ -150,18 +150,18 @@ class Roles:
         found = self.get(name) if name else Role(CHILD, max_turns=CHILD_TURNS, documents=CHILD_DOCUMENTS)
         return replace(found, is_child=True)
 
-    def listing(self) -> list[Role]:
+    def list_roles(self) -> list[Role]:
         """Every role, those that ship first, each as it holds now but without the text of its prompt file."""
         names = [*SHIPPED, *sorted(name for name in self._read_own() if name not in SHIPPED)]
         return [self._apply_caps(found) for name in names if (found := self._find_role(name)) is not None]
 
     def helpers(self) -> list[Role]:
         """The roles that work can be handed to: not whom people talk with, and not the one that the core alone sets to work."""
-        return [one for one in self.listing() if one.name not in (ASSISTANT, HEARTBEAT)]
+        return [one for one in self.list_roles() if one.name not in (ASSISTANT, HEARTBEAT)]
 
     def profiles(self) -> list[Role]:
         """The roles that the home has added, by name: the kinds of helper that can be asked for (S-093)."""
-        return [one for one in self.listing() if one.name not in SHIPPED]
+        return [one for one in self.list_roles() if one.name not in SHIPPED]
 
     @property
     def problems(self) -> list[str]:
@@ -347,6 +347,6 @@ def parse(name: str, text: str) -> Role:
     )
 
 
-def plain(role: Role) -> dict[str, Any]:
+def role_data(role: Role) -> dict[str, Any]:
     """A role as JSON-ready values."""
     return {name: value for name, value in asdict(role).items() if name not in ("is_background", "is_child", "menu")}

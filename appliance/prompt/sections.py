@@ -37,7 +37,7 @@ def section(name: str, text: Callable[[Stage], str]) -> Section:
 
 def summary(stage: Stage) -> str:
     """Every entry of knowledge that is not archived, a line each, the one that changed last at the end."""
-    return entry_blocks.of(stage.seen.data)
+    return entry_blocks.render_block(stage.seen.data)
 
 
 def visible(stage: Stage) -> str:
@@ -52,7 +52,7 @@ def log(stage: Stage) -> str:
 
 
 def unknowns(stage: Stage) -> str:
-    return entry_blocks.of(stage.seen.unknowns, is_full=True)
+    return entry_blocks.render_block(stage.seen.unknowns, is_full=True)
 
 
 def relevant(stage: Stage) -> str:

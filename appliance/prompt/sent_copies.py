@@ -55,7 +55,7 @@ class Copies:
         """Keep the turns of these runs from now on."""
         self.kept = kept
 
-    def keep(self, scene: Scene, packet: Packet, answer: str, reasoning: str, tokens: int) -> None:
+    def store_turn(self, scene: Scene, packet: Packet, answer: str, reasoning: str, tokens: int) -> None:
         """Keep a turn, if turns of its kind are kept; the last one of a turn that was asked twice stays."""
         if self.kept == "none" or (self.kept == "entries" and scene.layout != "entries"):
             return

@@ -279,7 +279,7 @@ def _roles(home: Home, environ: Mapping[str, str]) -> Finding:
     known = Roles(home.box, lambda: settings)
     if problems := known.problems:
         return Finding("roles", "warning", "; ".join(problems), "mend the file, docs/roles.md explains every key")
-    return Finding("roles", "ok", ", ".join(one.name for one in known.listing()))
+    return Finding("roles", "ok", ", ".join(one.name for one in known.list_roles()))
 
 
 def _told_of_vault(home: Home, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -218,7 +218,7 @@ def list_tasks(
     caller: Caller,
 ) -> Reply[planning.Listed]:
     """List the person's tasks, newest first."""
-    found = desk.tasks.listing(status=status, priority=priority, person=desk.person(caller), limit=limit + 1, offset=offset)
+    found = desk.tasks.list_tasks(status=status, priority=priority, person=desk.person(caller), limit=limit + 1, offset=offset)
     return planning.show_tasks(found, limit)
 
 

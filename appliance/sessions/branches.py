@@ -156,14 +156,14 @@ class Branches:
     # -- inside -------------------------------------------------------------------------------------
 
     def _event_at(self, run: Run, seq: int) -> Event:
-        found = self._runs.record.of(run.id, after=seq - 1, limit=1) if seq > 0 else []
+        found = self._runs.record.events_of(run.id, after=seq - 1, limit=1) if seq > 0 else []
         if not found or found[0].seq != seq:
             raise NotFound(f"thread {run.id} has no event {seq}", hint=f"its events are numbered up to {run.last_seq}")
         return found[0]
 
     def _fork_origin(self, run: Run) -> int | None:
         """Where a run began: in another one when it was forked."""
-        first = self._runs.record.of(run.id, limit=1)
+        first = self._runs.record.events_of(run.id, limit=1)
         return first[0].parent if first else run.head
 
     def _require_whole(self, run: Run, event: Event) -> Event:

@@ -95,7 +95,7 @@ class Events:
         row = self._store.row(f"SELECT {COLUMNS} FROM events WHERE id = ?", (event_id,))
         return None if row is None else _event_from_row(row)
 
-    def of(self, run: str, *, after: int = 0, roles: Sequence[str] = (), limit: int = 100_000) -> list[Event]:
+    def events_of(self, run: str, *, after: int = 0, roles: Sequence[str] = (), limit: int = 100_000) -> list[Event]:
         """What was appended to a run, in order, on all its branches; only after a number, or of some roles."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM events WHERE run = ?1 AND seq > ?2 "
@@ -158,7 +158,7 @@ class Events:
         )
         return [int(row[0]) for row in rows]
 
-    def drop(self, run: str, keep: Sequence[int] = ()) -> int:
+    def remove_events(self, run: str, keep: Sequence[int] = ()) -> int:
         """Delete a run's events but those; how many. Call inside a transaction."""
         with self._store.write() as execute:
             return len(

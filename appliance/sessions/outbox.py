@@ -168,7 +168,9 @@ class Outbox:
     def find(self, key: str) -> Posting | None:
         return next(iter(self._select_postings("key = ?", (key,))), None)
 
-    def listing(self, *, status: str = "", context: str = "", session: str = "", limit: int = 20, offset: int = 0) -> list[Posting]:
+    def list_postings(
+        self, *, status: str = "", context: str = "", session: str = "", limit: int = 20, offset: int = 0
+    ) -> list[Posting]:
         """Letters, newest first."""
         where = "?1 IN ('', status) AND ?2 IN ('', context) AND ?3 IN ('', session) ORDER BY id DESC LIMIT ?4 OFFSET ?5"
         return self._select_postings(where, (status, context, session, limit, offset))
@@ -181,7 +183,7 @@ class Outbox:
         offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
     ) -> list[Posting]:
         """What is and was to be told to people, newest first."""
-        return self.listing(status=status, limit=limit, offset=offset)
+        return self.list_postings(status=status, limit=limit, offset=offset)
 
     def counts(self) -> dict[str, int]:
         """How many letters there are of each status that has any."""
@@ -296,7 +298,7 @@ class Outbox:
         later = [head.due_ms for head in heads if now < head.due_ms <= limit_ms] + ([int(released)] if released else [])
         return ready, min(later, default=None)
 
-    def take(self, letter_id: int, via: str, *, durable: bool = True) -> bool:
+    def begin_sending(self, letter_id: int, via: str, *, durable: bool = True) -> bool:
         """This process begins to send it; False when it does not wait any more."""
         with self._store.write(durable=durable) as execute:
             sql = "UPDATE outbox SET status = 'sending', via = ?, process = ?, attempts = attempts + 1 "

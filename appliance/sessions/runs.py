@@ -177,7 +177,7 @@ class Runs(Turns):
             raise NotFound(f"no thread {ref}", hint="owlbox thread list shows them")
         return _run_from_row(rows[0])
 
-    def listing(self, *, kind: str = "", limit: int = 20, offset: int = 0, beside: str = "", session: str = "") -> list[Run]:
+    def list_runs(self, *, kind: str = "", limit: int = 20, offset: int = 0, beside: str = "", session: str = "") -> list[Run]:
         """Runs, newest first; with `beside`, only those of the same person or group as that run; only of one session."""
         rows = self._store.rows(
             f"SELECT {RUN_COLUMNS} FROM runs WHERE ?1 IN ('', kind) AND ?5 IN ('', session) AND deleted_ms IS NULL "
@@ -234,7 +234,7 @@ class Runs(Turns):
         """Whether a run may be shown to whoever asks."""
         return bool(visibility.asked_for(self.context_of(run)))
 
-    def has(self, run: str) -> bool:
+    def has_run(self, run: str) -> bool:
         """Whether there is a run with this id, deleted but for its forks or not."""
         return self._store.row("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
 
@@ -329,7 +329,7 @@ class Runs(Turns):
             needed = self.record.ancestors([row[0] for row in starts if row[0] is not None])
             marks = json.dumps(needed)
             if execute("SELECT 1 FROM events WHERE run = ? AND id IN (SELECT value FROM json_each(?)) LIMIT 1", (run, marks)):
-                self.record.drop(run, needed)
+                self.record.remove_events(run, needed)
                 execute("DELETE FROM loops WHERE run = ? AND prompt NOT IN (SELECT value FROM json_each(?))", (run, marks))
                 execute(
                     "UPDATE runs SET deleted_ms = ?, title = '', settings = '{}', metadata = '{}' WHERE id = ?", (now_ms(), run)
@@ -354,7 +354,7 @@ class Runs(Turns):
             path = self.record.path(found.head, has_texts=False)
             wanted = [e.id for e in path if e.run == found.id and e.seq > after and (not roles or e.role in roles)]
             return self.record.some(wanted[:limit])
-        return self.record.of(run, after=after, roles=roles, limit=limit)
+        return self.record.events_of(run, after=after, roles=roles, limit=limit)
 
     def recent(self, run: str, limit: int) -> list[Message]:
         """Memory port: the last `limit` messages, as the model saw and said them, oldest first."""

@@ -99,7 +99,7 @@ class Sessions:
             raise NotFound(f"no session {session}", hint="owlbox session list shows them")
         return self._session_from_row(rows[0], now_ms())
 
-    def listing(self, wanted: Wanted = Wanted(), *, limit: int = 100, offset: int = 0, now: int = 0) -> list[Session]:
+    def list_sessions(self, wanted: Wanted = Wanted(), *, limit: int = 100, offset: int = 0, now: int = 0) -> list[Session]:
         """Sessions, the newest activity first, by what they are now."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM sessions WHERE ?1 IN ('', person) AND ?2 IN ('', context) "
@@ -239,10 +239,10 @@ class Sessions:
         with self._store.write(durable=True) as execute:
             execute("DELETE FROM sessions WHERE id = ?", (found.id,))
 
-    def settle(self, now: int = 0) -> tuple[int, int]:
+    def store_statuses(self, now: int = 0) -> tuple[int, int]:
         """Write down which sessions have become idle and archived; how many of each. Writes nothing when none has."""
         now = now or now_ms()
-        due = [one for one in self.listing(limit=1_000_000, now=now) if one.status in ("idle", "archived")]
+        due = [one for one in self.list_sessions(limit=1_000_000, now=now) if one.status in ("idle", "archived")]
         stored: dict[str, str] = dict(
             self._store.rows("SELECT id, status FROM sessions WHERE status IN ('active', 'idle', 'stopped')")
         )
@@ -308,7 +308,7 @@ class Sessions:
         most = self._rules().max_sessions
         count = int(self._store.value("SELECT COUNT(*) FROM sessions WHERE status NOT IN ('archived', 'closed')"))
         if most and count >= most:
-            is_open = [one for one in self.listing(limit=1_000_000, now=now) if one.status not in ("archived", "closed")]
+            is_open = [one for one in self.list_sessions(limit=1_000_000, now=now) if one.status not in ("archived", "closed")]
             is_somebodys = [one for one in is_open if one.channel != NO_DOOR]
             if len(is_somebodys) >= most:
                 raise TooLarge(
@@ -330,7 +330,7 @@ class Sessions:
         return "idle" if stored == "active" and silent_s >= rules.idle_s else stored
 
 
-def plain(found: Session) -> dict[str, Any]:
+def session_data(found: Session) -> dict[str, Any]:
     """A session as JSON-ready values."""
     return {**struct_asdict(found), "context_type": found.context_type}
 

@@ -130,7 +130,7 @@ class Transcripts:
             kept = {k: v for k, v in loop.items() if k not in ("id", "prompt", "turns")}
             yield _encode_line({"type": "loop", "run": run.id, "id": f"{run.id}/loop/{loop['seq']}", **kept, "turns": turns})
         after, last = 0, 0
-        while events := self._runs.record.of(run.id, after=after, limit=BATCH):
+        while events := self._runs.record.events_of(run.id, after=after, limit=BATCH):
             for event in events:
                 above = run.session
                 if event.parent is not None:  # most often the one before
@@ -259,7 +259,7 @@ class Transcripts:
 
     def _take_run(self, plain: dict[str, Any], sessions: set[str]) -> Restored:
         run, session = _check_text(plain["id"]), _check_text(plain["session"])
-        if self._runs.has(run):
+        if self._runs.has_run(run):
             return Restored(known=1)
         if not ID.fullmatch(run) or self._store.row("SELECT 1 FROM runs WHERE alias = ?", (run,)):
             raise BadInput(f"{run[:60]!r} cannot be a run's id")

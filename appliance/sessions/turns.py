@@ -164,7 +164,7 @@ class Turns:
         """True while somebody works on a loop that is marked as running."""
         return loop_id in self._begun if process == self.process else is_alive(process)
 
-    def said(self, loop_id: int) -> str:
+    def answer_text(self, loop_id: int) -> str:
         """The last words of an answer; "" when there are none."""
         return self.last_words(loop_id)[1]
 
@@ -335,7 +335,7 @@ class Turns:
         Calls are run one after another, so only the first without a result can have begun; those that run side by
         side only look.
         """
-        said = self.record.of(loop.run, after=self.record.seq(loop.prompt))
+        said = self.record.events_of(loop.run, after=self.record.seq(loop.prompt))
         missing: dict[str, Event] = {}  # models use an id again in a later answer
         for event in said:
             if event.kind == "tool_use":

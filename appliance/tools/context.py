@@ -101,7 +101,7 @@ class Matches(TypedDict):
 @tool(group="context", command="context drives", is_read_only=True, menu=())
 def context_list_drives(*, drives: Drives, caller: Caller) -> Reply[DriveList]:
     """Like df: list the drives that items are kept on, with how many are on each."""
-    found = tuple(drives.listing(is_model=bool(caller.run)))
+    found = tuple(drives.list_drives(is_model=bool(caller.run)))
     hint = "" if found else NOTHING
     text = "\n".join(f"{d.drive}:/ ({counted(d.items)})" for d in found) or hint
     return Reply({"drives": found, "hint": hint}, text)

@@ -137,7 +137,7 @@ def spawn_await(
     wanted = [name.strip() for name in job_ids.split(",") if name.strip()]
     if not wanted:
         raise BadInput("job_ids: is required", hint="numbers that spawn gave, or *", outcome="invalid_arguments")
-    known = {job.id: job for job in jobs.of(caller.run, "spawn")} if caller.run else {}
+    known = {job.id: job for job in jobs.jobs_of(caller.run, "spawn")} if caller.run else {}
     if ALL in wanted:
         if not known:
             return Outcome(200, "ok", "No jobs found.")
@@ -166,7 +166,7 @@ def _wait_jobs(jobs: Jobs, ids: list[str], caller: Caller) -> list[Job]:
 def _job_outcome(job: Job, runs: Runs) -> Outcome:
     """What whoever waited reads."""
     data = {"job": job.id, "agent": job.role, "run": job.run, "duration_s": job.duration_s, "status": job.status}
-    text = job.told()
+    text = job.describe_end()
     if job.status == DONE:
         return Outcome(200, "ok", text, data=data, origin=_taint_origin(job, runs))
     hint = "tell the person what failed, or try in another way"
@@ -176,7 +176,7 @@ def _job_outcome(job: Job, runs: Runs) -> Outcome:
 
 def _taint_origin(job: Job, runs: Runs) -> str:
     """From where strangers had a word in it; "" when nowhere."""
-    return next(iter(runs.get(job.run).origins), "") if job.run and runs.has(job.run) else ""
+    return next(iter(runs.get(job.run).origins), "") if job.run and runs.has_run(job.run) else ""
 
 
 def _invalid_arguments(message: str, hint: str) -> BadInput:

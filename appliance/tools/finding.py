@@ -103,7 +103,7 @@ def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, finder:
     body, ref = found.body, display(found.path)
     passages: list[Passage] = []
     rows = []
-    for chunk in finder.passages.of(found):
+    for chunk in finder.passages.chunks_of(found):
         part = body[chunk.start : chunk.stop]
         first = body.count("\n", 0, chunk.start) + 1
         last, number = first + part.count("\n"), chunk.seq + 1
@@ -135,7 +135,7 @@ def context_reembed(*, indexer: Indexer, caller: Caller) -> Reply[VectorCounts]:
         counts = indexer.status()
         return _show_counts(counts, "the rest is made in the background: owlbox status shows how far it is")
     end_s = monotonic_s() + INLINE_S
-    indexer.work(lambda: caller.cancel.is_set() or monotonic_s() > end_s)
+    indexer.index_pending(lambda: caller.cancel.is_set() or monotonic_s() > end_s)
     if caller.cancel.is_set():
         raise Cancelled("stopped; what is left is made when the core runs")
     done = indexer.status()

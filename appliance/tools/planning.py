@@ -198,7 +198,7 @@ def list_tasks(
     person = person_of(runs, session_of(runs, caller)) if caller.run else ALL
     if caller.run and not person:
         return show_tasks([], limit)
-    found = tasks.listing(status=status, priority=priority, person=person, limit=limit + 1, offset=offset)
+    found = tasks.list_tasks(status=status, priority=priority, person=person, limit=limit + 1, offset=offset)
     return show_tasks(found, limit)
 
 

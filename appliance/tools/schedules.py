@@ -158,7 +158,7 @@ def list_schedules(
 ) -> Reply[Listed]:
     """List schedules and reminders with their next times."""
     which = {"is_enabled": enabled, "status": status, "type": type, "soonest": soonest}
-    known = timetable.listing(_caller_of(runs, caller), **which, limit=limit + 1, offset=offset)
+    known = timetable.list_schedules(_caller_of(runs, caller), **which, limit=limit + 1, offset=offset)
     return _show_listed([timetable.view(one) for one in known[:limit]], len(known) > limit)
 
 
@@ -252,7 +252,7 @@ def trigger_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller
 @tool(group="cron", is_read_only=True, menu=())
 def cron_list(*, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Listed]:
     """List cron jobs: messages that are said in a conversation at their times."""
-    found = timetable.listing(_caller_of(runs, caller), act="message", limit=MOST)
+    found = timetable.list_schedules(_caller_of(runs, caller), act="message", limit=MOST)
     return _show_listed([timetable.view(one) for one in found])
 
 

@@ -46,7 +46,7 @@ def list_threads(
     caller: Caller,
 ) -> str:
     """List earlier conversations, newest first."""
-    found = runs.listing(kind=type, limit=limit, offset=offset, beside=caller.run)
+    found = runs.list_runs(kind=type, limit=limit, offset=offset, beside=caller.run)
     if not found:
         return "No threads."
     return "\n".join(f"{r.id} {iso(r.created_ms)[:16]} {r.kind} {r.outcome or r.status} {r.title or '(untitled)'}" for r in found)

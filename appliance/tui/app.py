@@ -160,7 +160,7 @@ class Face(App[None]):
                 loop.add_signal_handler(number, self.exit)
             except (RuntimeError, ValueError):
                 pass  # not the main thread: a test
-        self.run_worker(self.link.keep, thread=True, group="link")
+        self.run_worker(self.link.stay_connected, thread=True, group="link")
         self.run_worker(self.sender.run, thread=True, group="sender")
         self.run_worker(self.chat.follower.run, thread=True, group="follower")
 

@@ -120,7 +120,7 @@ class Waits(Vertical, can_focus=True):
         """What the owl asks, if that is on the card."""
         return self.here if self.here and self.here["action"] == QUESTION else None
 
-    def look(self, thread: str) -> None:
+    def refresh_waiting(self, thread: str) -> None:
         """Ask again what waits, in this thread and in all."""
         if thread != self._thread:
             self._thread = thread
@@ -135,7 +135,7 @@ class Waits(Vertical, can_focus=True):
         """Nothing waits here, or it is being decided."""
         self._show_proposals([])
 
-    def take(self, text: str) -> bool:
+    def answer_question(self, text: str) -> bool:
         """Answer the question on the card with what was typed, or with the choice of this number; False without one."""
         if self.question is None or self._shown_proposal is None:
             return False
@@ -199,7 +199,7 @@ class Waits(Vertical, can_focus=True):
         if event.key.isdecimal() and self.question is not None and self.has_focus:
             event.stop()
             if self._shown_proposal is not None and 1 <= int(event.key) <= len(self._shown_proposal["options"]):
-                self.take(event.key)
+                self.answer_question(event.key)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The reason was typed."""
@@ -271,7 +271,7 @@ class Waits(Vertical, can_focus=True):
     def _look_again(self) -> None:
         """Only while it is on the screen."""
         if self.is_on_screen:
-            self.look(self._thread)
+            self.refresh_waiting(self._thread)
 
     def _fetch_proposal(self) -> None:
         if one := self.here:

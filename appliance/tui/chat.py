@@ -146,7 +146,7 @@ class Chat(Panel):
         """Type."""
         self.screen.set_focus(self.query_one(Composer))
         if self.host.link.is_up and self.running is None:
-            self.waits.look(self.talk.thread)
+            self.waits.refresh_waiting(self.talk.thread)
 
     def leave(self) -> bool:
         """Esc closes the menu, leaves what waits, then asks whether to stop, then stops."""
@@ -215,7 +215,7 @@ class Chat(Panel):
         command = commands.split(event.text)
         if command is not None:
             await self._executor.execute(*command, is_running=self.running is not None)
-        elif not self.waits.take(event.text):
+        elif not self.waits.answer_question(event.text):
             await self.send(event.text)
 
     async def send(self, text: str) -> None:
@@ -229,12 +229,12 @@ class Chat(Panel):
         bubble = self._said[message] = Said(text, state=QUEUED if self.running else "sending")
         await self._talk_scroll.mount(bubble)  # below the queued ones
         self._talk_scroll.anchor()
-        self.host.sender.put(message)
+        self.host.sender.queue_message(message)
         self.host.refresh_status()
 
     def type_text(self, text: str) -> None:
         """Put a text into the input."""
-        self.query_one(Composer).put(text)
+        self.query_one(Composer).replace_text(text)
 
     # -- what waits ---------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class Chat(Panel):
         self.call_after_refresh(self._forget_old)
         self._meter.display = self._meter.display and bool(talk.thread)
         self._fetch_packet()
-        self.waits.look(talk.thread)
+        self.waits.refresh_waiting(talk.thread)
         self.onlooker.turn_to(talk)
         self.follower.show(talk.thread, talk.seq)
         self.host.refresh_status()
@@ -334,7 +334,7 @@ class Chat(Panel):
         if after:
             await self._talk_scroll.mount(Earlier(after), before=0)
         if thread["status"] == RUNNING:
-            self.host.sender.put(Outgoing("", talk, is_accepted=True))
+            self.host.sender.queue_message(Outgoing("", talk, is_accepted=True))
         elif thread["status"] != PROPOSED:
             self._finish_boxes()
         self.host.say(self._told or f"resumed {talk.title or thread['id']}", False)
@@ -408,7 +408,7 @@ class Chat(Panel):
 
     async def on_chat_shown(self, event: Shown) -> None:
         """Draw what came by itself: into the talk, or as a word that there is something elsewhere."""
-        await self.onlooker.take(event.sight)
+        await self.onlooker.handle_sight(event.sight)
         self.host.refresh_status()
 
     def go_after(self) -> None:
@@ -469,7 +469,7 @@ class Chat(Panel):
         await self._forget_old()
         if end.message.talk.thread:
             self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._take_cost)
-            self.waits.look(end.message.talk.thread)
+            self.waits.refresh_waiting(end.message.talk.thread)
         self._fetch_packet()
 
     def _take_cost(self, found: dict[str, Any]) -> None:

@@ -228,7 +228,7 @@ class Executor:
                 page = call("thread.view", {"id": thread, "after": found[-1]["seq"] if found else start})
                 found += page["events"]
                 has_more = page["has_more"]
-            return call("run.tree", {"run": thread}), said(found, is_whole=not start)
+            return call("run.tree", {"run": thread}), spoken_lines(found, is_whole=not start)
 
         self._panel.work(read, lambda seen: self._panel.app.push_screen(Tree(thread, *seen), self._take_choice), about="tree")
 
@@ -262,7 +262,7 @@ class Executor:
     def _approve_waiting(self, answer: str) -> None:
         if self._waits.question is not None and not answer:
             self._say_line("the owl asks: /approve ANSWER, or type the answer", True)
-        elif not (self._waits.take(answer) or self._waits.decide("accept", answer)):
+        elif not (self._waits.answer_question(answer) or self._waits.decide("accept", answer)):
             self._say_line("nothing waits here; /waiting goes to what waits elsewhere", True)
 
     def _reject_waiting(self, reason: str) -> None:
@@ -369,7 +369,7 @@ class Executor:
         self._panel.host.say(text, is_error)
 
 
-def said(events: list[dict[str, Any]], *, is_whole: bool) -> list[Said]:
+def spoken_lines(events: list[dict[str, Any]], *, is_whole: bool) -> list[Said]:
     """What a person said on a branch, each with the number of the event before it, 0 for the beginning of the thread.
 
     Of a part of a branch the first event is left out: nobody knows what was before it.

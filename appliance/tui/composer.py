@@ -31,7 +31,7 @@ class Menu(OptionList, can_focus=False):
         return bool(self.display)
 
     @property
-    def chosen(self) -> Offer:
+    def selected_offer(self) -> Offer:
         """The line under the cursor."""
         return self._shown[self.highlighted or 0]
 
@@ -84,7 +84,7 @@ class Composer(TextArea):
         self._place = 0
         self._typed = ""
 
-    def put(self, text: str) -> None:
+    def replace_text(self, text: str) -> None:
         """Replace what is typed; the cursor goes to its end."""
         self.load_text(text)
         self.move_cursor(self.document.end)
@@ -132,11 +132,11 @@ class Composer(TextArea):
 
     def choose(self, *, is_final: bool) -> None:
         """Run the line under the cursor, or only write it when something is to follow."""
-        chosen = self._menu.chosen
+        chosen = self._menu.selected_offer
         if is_final and (not chosen.has_more or self.text.lower() == chosen.line):
             self._send_text(chosen.line)
         else:
-            self.put(f"{chosen.line} " if chosen.has_more else chosen.line)
+            self.replace_text(f"{chosen.line} " if chosen.has_more else chosen.line)
         self._menu.offer(())
 
     def _submit_text(self) -> None:
@@ -151,11 +151,11 @@ class Composer(TextArea):
         if text not in self._sent[-1:]:
             self._sent.append(text)
         self._place, self._typed = len(self._sent), ""
-        self.put("")
+        self.replace_text("")
         self.post_message(self.Sent(text))
 
     def _go_to_sent(self, place: int) -> None:
         if self._place == len(self._sent):
             self._typed = self.text
         self._place = place
-        self.put(self._typed if place == len(self._sent) else self._sent[place])
+        self.replace_text(self._typed if place == len(self._sent) else self._sent[place])

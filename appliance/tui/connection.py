@@ -73,7 +73,7 @@ class Link:
         """True from the moment the screen is left."""
         return self._closing.is_set()
 
-    def keep(self) -> None:
+    def stay_connected(self) -> None:
         """Stay connected until `close`; `revive` is asked before each new attempt and may say what is wrong."""
         waits = pauses()
         while not self._closing.is_set():

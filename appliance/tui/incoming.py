@@ -41,7 +41,7 @@ class Onlooker:
         self._late.clear()
         self.unread.discard(talk.thread)
 
-    async def take(self, sight: Sight) -> None:
+    async def handle_sight(self, sight: Sight) -> None:
         """Something came."""
         talk = self._chat.talk
         if isinstance(sight, Came) and sight.thread == talk.thread:
@@ -80,4 +80,4 @@ class Onlooker:
         if state["status"] == RUNNING and chat.running is None:
             chat.go_after()
         if chat.waits.here is not None or (state["status"] == PROPOSED and chat.running is None):
-            chat.waits.look(chat.talk.thread)
+            chat.waits.refresh_waiting(chat.talk.thread)

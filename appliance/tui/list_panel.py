@@ -114,7 +114,7 @@ class Lister(Panel):
             self.screen.set_focus(self.query_one(Rows))
         return text
 
-    def chosen(self) -> Item | None:
+    def selected_item(self) -> Item | None:
         """The one under the cursor."""
         place = self.query_one(Rows).highlighted
         return self._items[place] if place is not None and place < len(self._items) else None
@@ -123,7 +123,7 @@ class Lister(Panel):
         """Show these, the cursor where it was; `nothing` stands beside an empty list. Not again when `seen` is as before."""
         if seen is not None and seen == self._seen and items:
             return
-        rows, before = self.query_one(Rows), self.chosen()
+        rows, before = self.query_one(Rows), self.selected_item()
         here, self._wanted = self._wanted or (before["id"] if before else None), None
         self._items, self._seen = list(items), seen
         rows.set_options([Row(row(one)) for one in items])
@@ -131,9 +131,9 @@ class Lister(Panel):
         rows.highlighted = (ids.index(here) if here in ids else 0) if ids else None
         self.set_class(not ids, "-empty")
         if not ids:
-            self.tell(nothing)
+            self.show_beside(nothing)
 
-    def tell(self, words: Content | str) -> None:
+    def show_beside(self, words: Content | str) -> None:
         """Show this beside the list."""
         self.query_one("#words", Shown).update(words)
 

@@ -57,18 +57,18 @@ class Schedules(Lister):
 
     def action_pause(self) -> None:
         """Pause the schedule under the cursor, or resume it."""
-        if known := self.chosen():
+        if known := self.selected_item():
             self.change("disable_schedule" if known["status"] == "active" else "enable_schedule", known)
 
     def action_trigger(self) -> None:
         """Do it now, whatever its time."""
-        if known := self.chosen():
+        if known := self.selected_item():
             self.host.say(f"doing “{known['name']}” now", False)
             self.change("trigger_schedule", known)
 
     def action_delete(self) -> None:
         """Delete the schedule under the cursor, after asking."""
-        if known := self.chosen():
+        if known := self.selected_item():
             question = f"Delete schedule {known['id']}, “{known['name']}”?"
             self.sure(question, "Delete", lambda: self.change("delete_schedule", known))
 
@@ -87,13 +87,13 @@ class Schedules(Lister):
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the schedule."""
-        if known := self.chosen():
+        if known := self.selected_item():
             self.call_tool("view_schedule", {"id": known["id"]}, self._show_schedule)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return goes to the thread in which it was asked for."""
         event.stop()
-        known = self.chosen()
+        known = self.selected_item()
         if known and known["source"]:
             self.host.resume(known["source"])
         elif known:
@@ -133,7 +133,7 @@ class Schedules(Lister):
         if fired := data.get("firings"):
             lines.append(Content.assemble(("\nWas", "bold")))
             lines += [Content(f"  {moment(one['due_ms'])}  {one['status']} {one['outcome']}") for one in fired[:10]]
-        self.tell(Content("\n").join(lines))
+        self.show_beside(Content("\n").join(lines))
 
 
 def moment(at_ms: int) -> str:

@@ -128,7 +128,7 @@ class Sender:
         self._tell = tell
         self._queue: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
 
-    def put(self, message: Outgoing) -> None:
+    def queue_message(self, message: Outgoing) -> None:
         """Send it when all before it are answered."""
         self._queue.put(message)
 

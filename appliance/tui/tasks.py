@@ -65,12 +65,12 @@ class Tasks(Lister):
 
     def action_cancel(self) -> None:
         """Give the task under the cursor up."""
-        if task := self.chosen():
+        if task := self.selected_item():
             self.change("cancel_task", task)
 
     def action_reset(self) -> None:
         """Begin the task under the cursor anew; one that is done or being done only after asking."""
-        task = self.chosen()
+        task = self.selected_item()
         if task is None:
             return
         if task["status"] not in ("complete", "in_progress"):
@@ -81,7 +81,7 @@ class Tasks(Lister):
 
     def action_delete(self) -> None:
         """Delete the task under the cursor, after asking."""
-        if task := self.chosen():
+        if task := self.selected_item():
             self.sure(f"Delete task {task['id']}, “{task['name']}”?", "Delete", lambda: self.change("delete_task", task))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -93,13 +93,13 @@ class Tasks(Lister):
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the task."""
-        if task := self.chosen():
+        if task := self.selected_item():
             self.call_tool("view_task", {"id": task["id"]}, self._show_task)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return goes to the thread in which it was done."""
         event.stop()
-        if task := self.chosen():
+        if task := self.selected_item():
             self.call_tool("view_task", {"id": task["id"]}, self._open_thread)
 
     # -- asking -------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Tasks(Lister):
         for key, word in TEXTS:
             if task.get(key):
                 lines += [Content(""), Content.assemble((word, "bold"), str(task[key]))]
-        self.tell(Content("\n").join(lines))
+        self.show_beside(Content("\n").join(lines))
 
     def _open_thread(self, outcome: dict[str, Any]) -> None:
         task = outcome.get("data") or {}

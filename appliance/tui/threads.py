@@ -44,12 +44,12 @@ class Threads(Lister):
 
     def action_resume(self) -> None:
         """Go on in the thread under the cursor."""
-        if thread := self.chosen():
+        if thread := self.selected_item():
             self.host.resume(thread["id"])
 
     def action_delete(self) -> None:
         """Delete the thread under the cursor, after asking; the one in the chat is refused (E-236)."""
-        thread = self.chosen()
+        thread = self.selected_item()
         if thread is None:
             return
         if thread["id"] == self.host.attached():
@@ -73,7 +73,7 @@ class Threads(Lister):
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show what was said."""
-        if thread := self.chosen():
+        if thread := self.selected_item():
             after = max(0, int(thread["last_seq"]) - PREVIEW_EVENTS)
             self.ask("thread.view", {"id": thread["id"], "after": after}, self._show_thread)
 
@@ -116,5 +116,5 @@ class Threads(Lister):
                 lines += [] if kind == before else [Content("")]
                 lines.append(Content.assemble(shown[kind]))
                 before = kind
-        self.tell(Content("\n").join(lines))
+        self.show_beside(Content("\n").join(lines))
         self.query_one("#look").scroll_home(animate=False)

@@ -61,7 +61,7 @@ class Workers(Lister):
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the log."""
-        if worker := self.chosen():
+        if worker := self.selected_item():
             self.ask("worker.log", {"id": worker["id"]}, self._show_log, failed=self._show_unlogged)
 
     # -- asking -------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Workers(Lister):
     def _look_again(self) -> None:
         """The log goes on while the list stays as it is."""
         super()._look_again()
-        worker = self.chosen()
+        worker = self.selected_item()
         if self.display and self.host.link.is_up and worker and worker["status"] == "running":
             self.ask("worker.log", {"id": worker["id"]}, self._show_log)
 
@@ -85,7 +85,7 @@ class Workers(Lister):
 
     def _show_unlisted(self, error: OwlError) -> None:
         if is_missing(error, "worker.list"):
-            self.tell(MISSING)
+            self.show_beside(MISSING)
         else:
             self._show_error(error)
 
@@ -96,15 +96,15 @@ class Workers(Lister):
     def _show_log(self, log: dict[str, Any]) -> None:
         look = self.query_one("#look")
         is_at_end = look.max_scroll_y - look.scroll_y < 2
-        self.tell(log["text"] or "Its log is empty.")
+        self.show_beside(log["text"] or "Its log is empty.")
         if is_at_end:
             look.scroll_end(animate=False)
 
     def _show_unlogged(self, error: OwlError) -> None:
-        self.tell(str(error))
+        self.show_beside(str(error))
 
     def _running_worker(self) -> dict[str, Any] | None:
-        worker = self.chosen()
+        worker = self.selected_item()
         if worker is not None and worker["status"] != "running":
             self.host.say(f"worker {worker['id'][-8:]} is {worker['status']} already", False)
             return None

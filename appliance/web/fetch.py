@@ -119,7 +119,7 @@ class Visits:
         etag, modified, content_type, charset, body = row
         return Copy(url, str(etag), str(modified), str(content_type), str(charset), zlib.decompress(bytes(body)))
 
-    def keep(self, copy: Copy) -> None:
+    def store_copy(self, copy: Copy) -> None:
         """Keep a page in the place of what was at its URL; old ones make way."""
         if not self._days:
             return
@@ -331,7 +331,7 @@ class Fetch:
         etag, modified = found.headers.get("etag", ""), found.headers.get("last-modified", "")
         is_kept = found.status == 200 and not found.is_cut and (etag or modified) and want.is_plain
         if self._cache is not None and is_kept and "no-store" not in found.headers.get("cache-control", "").lower():
-            self._cache.keep(Copy(found.url, etag, modified, found.content_type, found.charset, found.body))
+            self._cache.store_copy(Copy(found.url, etag, modified, found.content_type, found.charset, found.body))
 
 
 def check_found(found: Fetched) -> Fetched:

@@ -162,7 +162,7 @@ class Delegation:
         """In the transaction that ends any loop: it knows what came of the work it waited for; a job's own ends the job."""
         loop, end = stored.loop, stored.end
         if not (end.status == STOPPED and self._is_closing):  # then the person is told after the next start
-            self._jobs.heard(loop.run)
+            self._jobs.mark_heard(loop.run)
         if end.status == STOPPED and not self._is_closing and self._runs.get(loop.run).kind != TASK:
             self._stop_those_of(loop.run)
         attempt = self._loops.get(loop.id)
@@ -181,16 +181,16 @@ class Delegation:
                 LOG.warning("job %s of role %s was cut off and is marked so", job.id, job.role)
         for job in self._jobs.unheard():
             with self._store.write(durable=True):
-                if self._jobs.told(job.id):
+                if self._jobs.mark_told(job.id):
                     self._notify_caller(job)
-        self.look()
+        self.begin_waiting()
 
-    def look(self) -> None:
+    def begin_waiting(self) -> None:
         """Begin what other processes have left to us."""
         if not self._is_lasting:
             return
         for job in self._jobs.left():
-            if job.status == WAITING and (mine := self._jobs.take(job.id)) is not None:
+            if job.status == WAITING and (mine := self._jobs.take_job(job.id)) is not None:
                 self.start(mine)
 
     def close(self) -> None:
@@ -297,7 +297,7 @@ class Delegation:
             if parent is not None:
                 self._runs.marks.inherit(f"run:{run.id}", f"run:{parent.id}")
             self._runs.marks.take(f"run:{run.id}", job.given.marks)
-            prompt = self._runs.append(Event(run.id, "message", "user", asked(job), correlation=log.correlation()))
+            prompt = self._runs.append(Event(run.id, "message", "user", child_prompt(job), correlation=log.correlation()))
             loop_id = self._runs.enqueue(run.id, prompt.id, log.correlation(), job.given.mode)
             self._jobs.begin(job.id, run.id)
             self._runs.start_loop(loop_id)  # at once: a prompt that only waits is one that the core would answer as a chat
@@ -324,7 +324,7 @@ class Delegation:
         """Record a job's end. Call inside a transaction."""
         job, why = attempt.job, attempt.why
         if end.status == ANSWERED:
-            self._end_job(job, DONE, "ok", self._runs.said(loop_id).strip() or "(no words)")
+            self._end_job(job, DONE, "ok", self._runs.answer_text(loop_id).strip() or "(no words)")
             return
         if end.status == PROPOSED:
             self._end_job(job, FAILED, "permission", self._describe_failure(job, f"{NOBODY}: {end.message}"))
@@ -346,10 +346,10 @@ class Delegation:
             given = {"agent": ended.role, "job": ended.id, **{name: getattr(ended, name) for name in names}}
             given |= {CARRIED: marks} if (marks := self._runs.marks.carried(f"run:{ended.run}")) else {}
             number = 200 if status == DONE else 499 if status == CANCELLED else 500
-            event = Event(ended.parent, "delegate", "system", ended.told(), tool=ended.tool, input=given, status=number)
+            event = Event(ended.parent, "delegate", "system", ended.describe_end(), tool=ended.tool, input=given, status=number)
             with suppress(NotFound):  # its thread was deleted
                 self._runs.append(replace(event, outcome=outcome, duration_ms=round(ended.duration_s * 1000)))
-        if ended.priority == "background" and not ended.is_told and self._jobs.told(ended.id):
+        if ended.priority == "background" and not ended.is_told and self._jobs.mark_told(ended.id):
             self._notify_caller(ended)
         LOG.info("job %s: %s", ended.id, outcome, extra={"role": ended.role, "run": ended.run, "result": status})
 
@@ -360,7 +360,9 @@ class Delegation:
         except NotFound:
             return
         if session["person"]:
-            letter = Letter(f"job:{job.id}", session["person"], job.told(), session["context"], job.session, run=job.parent or None)
+            letter = Letter(
+                f"job:{job.id}", session["person"], job.describe_end(), session["context"], job.session, run=job.parent or None
+            )
             self._outbox.put(replace(letter, correlation=job.correlation), sources=(f"run:{job.run}",))
 
     def _describe_failure(self, job: Job, why: str) -> str:
@@ -387,7 +389,7 @@ class Delegation:
             attempt.stop("stopped")
 
 
-def asked(job: Job) -> str:
+def child_prompt(job: Job) -> str:
     """What a child reads: what was given beside, then the task, then how the answer is wanted (S-088)."""
     given = job.given
     parts = [given.context.strip(), job.task.strip()]

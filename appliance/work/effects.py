@@ -101,7 +101,7 @@ class Effects:
 
     def latest_chat(self, session: str) -> str:
         """The newest chat of a session; "" for none."""
-        found = self.runs.listing(kind="chat", session=session, limit=1) if session else []
+        found = self.runs.list_runs(kind="chat", session=session, limit=1) if session else []
         return found[0].id if found else ""
 
 

@@ -105,7 +105,7 @@ class Firing:
             try:
                 if (known.state.next_ms or now + 1) > now or known.state.rule != known.rule.fingerprint:
                     if not is_mended:  # mends all of them
-                        self.schedules.mend(now, self.gates())
+                        self.schedules.correct_due(now, self.gates())
                     is_mended = True
                 elif not known.rule.is_judged:
                     count += self.fire(known, now)
@@ -114,7 +114,7 @@ class Firing:
                 else:
                     count += self.judge(known, now)
             except BadInput:
-                self.schedules.mend(now, self.gates())  # its rule makes no sense: it is left out from now on
+                self.schedules.correct_due(now, self.gates())  # its rule makes no sense: it is left out from now on
             except OwlError as error:
                 LOG.error("schedule %s (%s): %s", known.ref, known.name, error)
         return count
@@ -138,7 +138,7 @@ class Firing:
                 raise
             except OwlError as error:
                 return self._give_up(due, str(error), is_asked)
-        if not self.schedules.take(known, due.due_ms, now, self.gates(), is_asked=is_asked):
+        if not self.schedules.take_firing(known, due.due_ms, now, self.gates(), is_asked=is_asked):
             return False
         self._begin_effect(due, effect)
         return True
@@ -216,7 +216,7 @@ class Firing:
 
     def _fire_inside(self, due: Due, effect: Effect, is_asked: bool) -> bool:
         with self._store.write(durable=True):
-            if not self.schedules.take(due.schedule, due.due_ms, due.now_ms, self.gates(), is_asked=is_asked):
+            if not self.schedules.take_firing(due.schedule, due.due_ms, due.now_ms, self.gates(), is_asked=is_asked):
                 return False
             self._log_done(due, effect.make(due))
         return True
@@ -240,7 +240,7 @@ class Firing:
 
     def _give_up(self, due: Due, why: str, is_asked: bool) -> bool:
         with self._store.write(durable=True):
-            if not self.schedules.take(due.schedule, due.due_ms, due.now_ms, self.gates(), is_asked=is_asked):
+            if not self.schedules.take_firing(due.schedule, due.due_ms, due.now_ms, self.gates(), is_asked=is_asked):
                 return False
             self.ended(due.schedule.id, due.due_ms, False, why)
         return True

@@ -104,7 +104,7 @@ class Heartbeat:
                 for new in self._wanted_schedules(context, found, settings):
                     keep.append(new.key)
                     self._timetable.ensure(new)
-        self._timetable.drop(KEY, keep)
+        self._timetable.remove_keyed(KEY, keep)
         for problem in problems:
             if problem not in self.problems:
                 LOG.warning("%s", problem)
@@ -148,16 +148,16 @@ class Heartbeat:
 
     # -- one look ---------------------------------------------------------------------------------------
 
-    def beat(self, schedule: Schedule, due_ms: int) -> str:
+    def run_beat(self, schedule: Schedule, due_ms: int) -> str:
         """The job of a schedule that is due; what came of it. Never raises: what went wrong is logged, and it goes on."""
         context, title = str(schedule.action.details.get("context", "")), str(schedule.action.details.get("section", LINES))
         try:
-            return self.look(context, title, f"{schedule.key}:{due_ms}").line()
+            return self.check_file(context, title, f"{schedule.key}:{due_ms}").line()
         except OwlError as error:
             LOG.error("heartbeat: %s", error)
             return f"failed: {error}"
 
-    def look(self, context: str, title: str, key: str, *, is_forced: bool = False) -> Beat:
+    def check_file(self, context: str, title: str, key: str, *, is_forced: bool = False) -> Beat:
         """Look after the lines of a file, or one section, and put a letter when something needs attention.
 
         `is_forced` leaves out whether it is time for it. An alert with the same key is put once.
@@ -193,7 +193,7 @@ class Heartbeat:
             found = self._read_checklist(path)
             titles = [LINES] if found is None or found.lines else []
             for title in [*titles, *(one.title for one in (found.sections if found is not None else ()))]:
-                done.append((title, self.look(context, title, f"{key}:{context}:{title}", is_forced=True)))
+                done.append((title, self.check_file(context, title, f"{key}:{context}:{title}", is_forced=True)))
         return done
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class Heartbeat:
 
     def _last_session(self, context: str) -> Session | None:
         """The conversation last talked in: of a context, or of the box."""
-        listed = self._runs.people.listing(Wanted(), limit=1000)
+        listed = self._runs.people.list_sessions(Wanted(), limit=1000)
         return next((one for one in listed if one.channel != "task" and context in ("", one.context)), None)
 
     def _run_order(self, order: Order) -> Job | None:
@@ -242,7 +242,7 @@ class Heartbeat:
 
     def _send_alert(self, text: str, session: Session, key: str, job: Job) -> None:
         """A letter in the thread last talked in, with the marks of the job that wrote it."""
-        thread = next((run.id for run in self._runs.listing(kind="chat", session=session.id, limit=1)), None)
+        thread = next((run.id for run in self._runs.list_runs(kind="chat", session=session.id, limit=1)), None)
         letter = Letter(f"{KEY}{key}", session.person, text, session.context, session.id, run=thread)
         alert = replace(letter, metadata={"urgency": "alert"})
         self._outbox.put(alert, sources=(f"run:{job.run}",), durable=True)

@@ -104,7 +104,7 @@ class Job(Struct, frozen=True):
         """How long it took, or has taken."""
         return max(0, (self.ended_ms or now_ms()) - (self.started_ms or self.created_ms)) / 1000
 
-    def told(self) -> str:
+    def describe_end(self) -> str:
         """In words for whoever asked: who did what, how long it took, what came of it (A-096)."""
         what = f" ({self.given.operation})" if self.given.operation else ""
         if self.status == DONE:
@@ -211,17 +211,17 @@ class Jobs:
         limit: Annotated[int, Range(1, 1000), "how many"] = 20,
     ) -> list[dict[str, Any]]:
         """Work that was handed to a role, newest first, with its result."""
-        return [plain(job) for job in self.listing(status, limit)]
+        return [job_data(job) for job in self.list_jobs(status, limit)]
 
     @method("job.view")
     def view_plain(self, id: Id) -> dict[str, Any]:
         """One piece of such work."""
-        return plain(self.get(id))
+        return job_data(self.get(id))
 
     @method("job.stop")
     def stop_plain(self, id: Id) -> dict[str, Any]:
         """End the work on it; what it has completed stays."""
-        return plain(self.cancel(id))
+        return job_data(self.cancel(id))
 
     # -- looking ------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class Jobs:
     def find(self, job_id: str) -> Job | None:
         return next(iter(self._select_jobs("id = ?", (job_id,))), None)
 
-    def of(self, parent: str, tool: str = "") -> list[Job]:
+    def jobs_of(self, parent: str, tool: str = "") -> list[Job]:
         """The jobs that a run has handed out, oldest first."""
         return self._select_jobs("parent = ?1 AND ?2 IN ('', tool) ORDER BY created_ms, rowid", (parent, tool))
 
@@ -254,7 +254,7 @@ class Jobs:
         )
         return [job for job in found if job.process != self.process and not is_alive(job.process)]
 
-    def listing(self, status: str = "", limit: int = 20) -> list[Job]:
+    def list_jobs(self, status: str = "", limit: int = 20) -> list[Job]:
         """Jobs, newest first."""
         return self._select_jobs("?1 IN ('', status) ORDER BY created_ms DESC, rowid DESC LIMIT ?2", (status, limit))
 
@@ -264,7 +264,7 @@ class Jobs:
 
     # -- doing it -----------------------------------------------------------------------------------
 
-    def take(self, job_id: str) -> Job | None:
+    def take_job(self, job_id: str) -> Job | None:
         """This process sees to a job that nobody has begun; None when somebody else does."""
         with self.store.write() as execute:
             sql = "UPDATE jobs SET process = ? WHERE id = ? AND status = 'waiting' RETURNING 1"
@@ -301,12 +301,12 @@ class Jobs:
         """The end of a job is on record: who waits may look."""
         self._wake_waiting()
 
-    def told(self, job_id: str) -> bool:
+    def mark_told(self, job_id: str) -> bool:
         """Whoever waited has heard of it; False when that was so before."""
         with self.store.write() as execute:
             return bool(execute("UPDATE jobs SET is_told = 1 WHERE id = ? AND is_told = 0 RETURNING 1", (job_id,)))
 
-    def heard(self, parent: str) -> None:
+    def mark_heard(self, parent: str) -> None:
         """The run that waited for its work has gone on with what came of it. Call inside a transaction."""
         with self.store.write() as execute:
             sql = "UPDATE jobs SET is_told = 1 WHERE parent = ? AND is_told = 0 AND priority = 'normal' AND tool = 'delegate'"
@@ -331,6 +331,6 @@ def _job_from_row(row: Row) -> Job:
     return Job(**values)
 
 
-def plain(job: Job) -> dict[str, Any]:
+def job_data(job: Job) -> dict[str, Any]:
     """A job as JSON-ready values."""
     return {**to_plain(job), "duration_s": job.duration_s}

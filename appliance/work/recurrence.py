@@ -115,7 +115,7 @@ def text(said: str, zone: str = LOCAL) -> Rule:
     return Rule("text", said, timezones.require(zone))
 
 
-def made(kind: str, spec: str, zone: str = LOCAL, condition: str = "") -> Rule:
+def make_rule(kind: str, spec: str, zone: str = LOCAL, condition: str = "") -> Rule:
     """A rule as it was stored or handed in; BadInput when it makes no sense."""
     rule = Rule(kind, spec, zone, condition) if kind in get_args(Kind) else None  # type: ignore[arg-type]
     try:

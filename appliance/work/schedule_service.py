@@ -120,7 +120,7 @@ class Timetable:
         rule, state = known.rule, known.state
         ahead: list[int] = []
         try:
-            said = rules_in_words.words(recurrence.made(rule.kind, rule.spec, rule.zone, rule.condition))
+            said = rules_in_words.words(recurrence.make_rule(rule.kind, rule.spec, rule.zone, rule.condition))
             if known.status == "active" and state.next_ms is not None:
                 ahead = [state.next_ms]
                 if rule.kind != "text":
@@ -150,7 +150,7 @@ class Timetable:
 
     def get(self, ref: str, who: Who) -> Schedule:
         """A schedule by its id, or by its name when only one has that; NotFound when it is none of theirs."""
-        named = self.listing(who, name=ref, limit=2) if ref else []
+        named = self.list_schedules(who, name=ref, limit=2) if ref else []
         if len(named) == 1:
             return named[0]
         found = self.rows.find(schedules.number(ref))
@@ -158,12 +158,12 @@ class Timetable:
             raise NotFound(f"no schedule {ref}", hint="list_schedules shows them" if who.run else "owlbox schedule list shows them")
         return found
 
-    def listing(self, who: Who, *, limit: int = 1000, **which: Any) -> list[Schedule]:
-        """Their schedules; which of them and in what order is said as to `Schedules.listing`."""
+    def list_schedules(self, who: Who, *, limit: int = 1000, **which: Any) -> list[Schedule]:
+        """Their schedules; which of them and in what order is said as to `Schedules.list_schedules`."""
         person = "" if self.sees_all(who) else who.person
         if not person and not self.sees_all(who):
             return []
-        return self.rows.listing(person=person, limit=limit, **which)
+        return self.rows.list_schedules(person=person, limit=limit, **which)
 
     # -- changing -------------------------------------------------------------------------------------
 
@@ -229,9 +229,9 @@ class Timetable:
         self._events.publish(ScheduleChanged())
         return found
 
-    def drop(self, prefix: str, keep: Collection[str] = ()) -> int:
+    def remove_keyed(self, prefix: str, keep: Collection[str] = ()) -> int:
         """Remove the owl's own schedules whose key begins so, but for some; how many."""
-        gone = [one for one in self.rows.listing(prefix=prefix, limit=MOST) if one.key not in keep]
+        gone = [one for one in self.rows.list_schedules(prefix=prefix, limit=MOST) if one.key not in keep]
         for one in gone:
             self.rows.delete(one.id)
         if gone:

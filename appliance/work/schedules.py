@@ -1,7 +1,7 @@
 """Schedules as rows: what people want done when, how each stands, and every time that one was due.
 
 Owns `schedules` (what was decided; undo takes it back), `schedule_state` (what follows from that and the clock) and
-`firings`, whose key (schedule, due time) is what makes a thing happen once. `take` is one transaction of the caller:
+`firings`, whose key (schedule, due time) is what makes a thing happen once. `take_firing` is one transaction of the caller:
 whatever it does for the schedule stands or falls with the firing, so that a process killed anywhere leaves both or
 neither, and of two processes one finds the key taken. A clock that was set is put right by `mend`: a moment that lies too
 far ahead is drawn nearer, one of a clock that was never set is counted anew. Knows nothing about what a schedule does.
@@ -197,7 +197,7 @@ class Schedules:
         found = self._store.row(f"{ROWS} WHERE key = ?", (key,))
         return None if found is None else _schedule_from_row(found)
 
-    def listing(
+    def list_schedules(
         self,
         *,
         person: str = "",
@@ -333,7 +333,7 @@ class Schedules:
 
     # -- when it is due -------------------------------------------------------------------------------
 
-    def take(self, known: Schedule, due_ms: int, now: int, gates: Gates, *, is_asked: bool = False) -> bool:
+    def take_firing(self, known: Schedule, due_ms: int, now: int, gates: Gates, *, is_asked: bool = False) -> bool:
         """Within a write of the caller: this time is ours alone, and the next one is set. False when it is not, or not yet.
 
         `is_asked`: a person wants it now, whatever the rule says.
@@ -438,7 +438,7 @@ class Schedules:
             execute("UPDATE firings SET process = ? WHERE schedule = ? AND due_ms = ?", (self._process, schedule, due_ms))
         return True
 
-    def mend(self, now: int, gates: Gates, *, leapt_ms: int = 0) -> int:
+    def correct_due(self, now: int, gates: Gates, *, leapt_ms: int = 0) -> int:
         """Put right what does not fit the clock or the rule; how many. Writes nothing when all is well.
 
         `leapt_ms` is by how much the clock was set, as far as this process saw it. What was counted by this clock when it showed

@@ -165,7 +165,7 @@ class Tasks:
             raise NotFound(f"no task {task}", hint="owlbox task list shows them")
         return found
 
-    def listing(self, *, status: str = "", priority: str = "", person: str = "", limit: int = 20, offset: int = 0) -> list[Task]:
+    def list_tasks(self, *, status: str = "", priority: str = "", person: str = "", limit: int = 20, offset: int = 0) -> list[Task]:
         """Tasks, newest first; only those of a status, priority or person. Malformed ones are left out with a warning.
 
         The status "open" stands for every one in which a task has not ended.

@@ -118,7 +118,7 @@ def unseen(is_held: bool) -> None:
 
 
 class Ticks:
-    """Works on tasks, one at a time; `interrupt` and `look` may be called from other threads."""
+    """Works on tasks, one at a time; `interrupt` and `check_claim` may be called from other threads."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Ticks:
         if job is not None:
             job.stop(why)
 
-    def look(self) -> None:
+    def check_claim(self) -> None:
         """See whether somebody wants the task stopped, or it is no longer ours."""
         job = self._job
         if job is None:
@@ -232,7 +232,7 @@ class Ticks:
 
     def _resume_waiting(self) -> None:
         """Tasks that took a more capable model are pending again once one can be asked."""
-        if not any(NEEDS_MODEL in task.waiting_reason for task in self._parts.tasks.listing(status="waiting", limit=1000)):
+        if not any(NEEDS_MODEL in task.waiting_reason for task in self._parts.tasks.list_tasks(status="waiting", limit=1000)):
             return
         try:
             routes = self._parts.model.plan("")
@@ -437,7 +437,7 @@ class Ticks:
         if job.why and not is_stopped:
             return "failed", job.why
         if end.status == DONE:
-            said = self._parts.runs.said(job.loop.id).strip()
+            said = self._parts.runs.answer_text(job.loop.id).strip()
             return "complete", f"{said}\n\n{NO_CALL}" if said else NO_CALL
         if end.status == PROPOSED:
             return "waiting", f"{UNDECIDED}: {end.message or 'see its thread'}. It goes on once that is decided."

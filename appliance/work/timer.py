@@ -37,7 +37,7 @@ class Timekeeper:
         self._poll_s = poll_s
         self._now = now
         self._steady_s = steady_s
-        self._rounds = Rounds("timekeeper", self.look, "schedules", LOG)
+        self._rounds = Rounds("timekeeper", self.fire_due, "schedules", LOG)
         self._lock = threading.Lock()
         self._judging: set[int] = set()
         self._judges = ThreadPoolExecutor(1, thread_name_prefix="judge")
@@ -58,7 +58,7 @@ class Timekeeper:
             self._judges.shutdown(wait=False, cancel_futures=True)
         self._rounds.join(limit_s)
 
-    def look(self) -> float | None:
+    def fire_due(self) -> float | None:
         """Fire what is due; for how long there is nothing to do then, None until somebody wakes us."""
         now = self._now()
         self._adjust_clock(now)
@@ -88,7 +88,7 @@ class Timekeeper:
         else:
             LOG.warning("the clock was set by %+.1f s", leapt_ms / 1000)
         try:
-            count = self._firing.schedules.mend(now, self._firing.gates(), leapt_ms=leapt_ms)
+            count = self._firing.schedules.correct_due(now, self._firing.gates(), leapt_ms=leapt_ms)
         except OwlError:
             self._offset_ms = before_ms
             raise

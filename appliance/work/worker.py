@@ -119,7 +119,7 @@ class Shift:
             if number in ENDS and number is not None and not self._stop.is_set():
                 self._request_end(STOPPED, signal.Signals(number).name)
             elif number == signal.SIGUSR1:
-                self._run_guarded("look", self._ticks.look)
+                self._run_guarded("look", self._ticks.check_claim)
                 self._wake.set()
 
     def _send_heartbeat(self, pulse: Pulse) -> None:
@@ -128,7 +128,7 @@ class Shift:
         if self._ticks.is_busy():
             if not self._roster.beat(self._post.id):
                 self._declared_dead()
-            self._ticks.look()
+            self._ticks.check_claim()
 
     def _reap_workers(self) -> None:
         """Only persistent workers look after the others (B-019)."""

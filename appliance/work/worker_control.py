@@ -238,7 +238,7 @@ class Crew:
                 self._tasks.give_back(Claim(task, worker.id, task.attempts), f"its worker was {why}")
 
     def _held_tasks(self, worker: str) -> list[Task]:
-        return [task for task in self._tasks.listing(status="in_progress", limit=10_000) if task.claimed_by == worker]
+        return [task for task in self._tasks.list_tasks(status="in_progress", limit=10_000) if task.claimed_by == worker]
 
     def _require_running(self, ref: str) -> Worker:
         worker = self._roster.get(ref)

@@ -52,7 +52,7 @@ class PhaseLog:
         if item.kind == "message" and item.role == "assistant":
             self.say("assistant", item.content[:TEXT_CHARS])
         elif item.kind == "tool_use":
-            self.say("tool-call", f"{item.tool} {given(item)}")
+            self.say("tool-call", f"{item.tool} {cut_input(item)}")
         elif item.kind == "tool_result":
             self.say("tool-result", _result_word(item))
         elif item.outcome == "waiting":
@@ -105,7 +105,7 @@ class Screen:
         if isinstance(item, Delta):
             self._put_text(item.text)
         elif isinstance(item, Event) and item.kind == "tool_use":
-            self._put_line(f"→ {item.tool} {given(item)}")
+            self._put_line(f"→ {item.tool} {cut_input(item)}")
         elif isinstance(item, Event) and item.kind == "tool_result":
             self._put_line(f"← {item.tool} {_result_word(item)}")
         elif isinstance(item, Event) and item.outcome == "waiting":
@@ -142,7 +142,7 @@ class Silent:
     def show(self, item: Shown) -> None: ...
 
 
-def given(event: Event) -> str:
+def cut_input(event: Event) -> str:
     """The input of a tool call, cut."""
     text = json.dumps(event.input or {}, ensure_ascii=False)
     return text if len(text) <= INPUT_CHARS else text[: INPUT_CHARS - 1] + "…"

@@ -75,7 +75,7 @@ class Desk:
                 return results, end.value
 
     def states(self) -> dict[str, tuple[str, int, str]]:
-        found = self.views.of(self.run, prefix="log://")
+        found = self.views.views_of(self.run, prefix="log://")
         return {view.path: (view.state, view.status, view.outcome) for view in found}
 
 

@@ -189,7 +189,7 @@ def test_the_example_of_the_documentation_works(stage: Stage) -> None:
     entry = stage.core.entries.get("quote://owl")
     run = told.run
     stage.core.views.promote(Actor("client", run), [entry.id])
-    (item,) = [one for one in stage.core.blocks.seen(run).data if one.path == "quote://owl"]
+    (item,) = [one for one in stage.core.blocks.visible_items(run).data if one.path == "quote://owl"]
     assert "“Hoot”" in item.full and "“Hoot”" not in item.summary
 
 

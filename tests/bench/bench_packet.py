@@ -98,7 +98,7 @@ def at_size(root: Path, size: int, rounds: int, *, is_archived: bool) -> dict[st
         packet = made.packets.assemble(scene(made, turn, before))
         warm.append((monotonic_s() - began_s) * 1000)
         began_s = monotonic_s()
-        Blocks(made.store, made.entries, Schemes()).seen(made.run)
+        Blocks(made.store, made.entries, Schemes()).visible_items(made.run)
         anew.append((monotonic_s() - began_s) * 1000)
         changed.append(len(packet.messages[0].content) - shared(before, packet))
         before = packet

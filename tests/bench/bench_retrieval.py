@@ -95,7 +95,7 @@ def made_ready(folder: Path) -> Encoder:
 def embed_all(passages: Passages, encoder: Encoder) -> None:
     """A vector for every passage."""
     while batch := passages.waiting():
-        passages.keep(encoder.model, [(chunk, encoder.embed(chunk.text)) for chunk in batch])
+        passages.store_vectors(encoder.model, [(chunk, encoder.embed(chunk.text)) for chunk in batch])
 
 
 def ingest(store: Store, entries: Entries, name: str, turns: Sequence[dict[str, Any]]) -> dict[int, str]:
@@ -252,7 +252,7 @@ def speed(size: int, folder: Path) -> None:
     before = file_bytes(store)
     done, started = 0, time.perf_counter()
     while batch := passages.waiting(256):
-        passages.keep("bench", [(chunk, [float(x) for x in vectors[done + n]]) for n, chunk in enumerate(batch)])
+        passages.store_vectors("bench", [(chunk, [float(x) for x in vectors[done + n]]) for n, chunk in enumerate(batch)])
         done += len(batch)
     vectors_s = time.perf_counter() - started
     index = index_bytes(store)

@@ -85,7 +85,7 @@ def tokens(stage: Stage) -> dict[str, Any]:
     for name in ("alone", "handed"):
         told = stage.ask(f"[{name}] When do owls moult?", CHAT)
         assert told.said == "They moult in summer.", told.items
-        runs = [told.run, *(job.run for job in stage.core.jobs.of(told.run))]
+        runs = [told.run, *(job.run for job in stage.core.jobs.jobs_of(told.run))]
         task = sum(sent(stage, run) for run in runs)
         own = sent(stage, told.run)
         for n in range(TALKS):

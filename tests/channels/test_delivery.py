@@ -50,7 +50,7 @@ class Thread:
     def __init__(self, path: Path) -> None:
         post = Post(path.with_name("owlbox.db"))
         self.runs = post.runs
-        found = self.runs.listing()
+        found = self.runs.list_runs()
         self.run = found[0].id if found else self.runs.begin(post.session("local"), "chat").id
         self.deliver = Local(post.outbox, post.runs, Notices()).deliver
 
@@ -134,7 +134,7 @@ def test_each_letter_is_delivered_once_and_in_order(post: Post, courier: Courier
     ended(post, "k11")
     courier.wake()
     assert door.texts() == [f"hoot {i}" for i in range(12)]
-    assert {p.via for p in post.outbox.listing()} == {"door"}
+    assert {p.via for p in post.outbox.list_postings()} == {"door"}
 
 
 @pytest.mark.parametrize("error", [BadInput, NotFound, Refused, TooLarge])
@@ -467,7 +467,7 @@ def test_a_letter_of_no_thread_goes_into_the_last_chat_which_is_made_when_there_
     asked = post.runs.begin(post.session("local"), "ask").id
     post.put("first", "the oven is hot")
     ended(post, "first")
-    (chat,) = post.runs.listing(kind="chat")
+    (chat,) = post.runs.list_runs(kind="chat")
     assert (chat.session, chat.title, chat.outcome) == ("local:ann", "Notifications", "ok")
     box = local.subscribe("ann")
     post.put("second", "the oven is cold")
@@ -481,14 +481,14 @@ def test_a_letter_of_no_thread_goes_into_the_last_chat_which_is_made_when_there_
 def test_who_never_talked_here_has_a_conversation_too(post: Post, local: Notices) -> None:
     post.put("k", "nap", person="bob")
     ended(post, "k")
-    (chat,) = post.runs.listing()
+    (chat,) = post.runs.list_runs()
     assert (chat.session, post.runs.session(chat.session)["context"]) == ("local:bob", "user:bob")
 
 
 def test_what_is_a_groups_and_of_no_thread_is_logged(post: Post, local: Notices) -> None:
     post.put("k", "the oven is hot", person="group:7", channel="local")
     ended(post, "k", "logged")
-    assert post.runs.listing() == []
+    assert post.runs.list_runs() == []
 
 
 def test_a_deleted_thread_does_not_lose_its_letter(post: Post, local: Notices) -> None:
@@ -541,4 +541,4 @@ def test_the_local_door_never_writes_into_a_thread_of_another_context(post: Post
     mine = post.session("local", "ann")
     post.put("k", run=run)
     ended(post, "k")
-    assert post.runs.events(run) == [] and post.runs.listing()[0].session == mine
+    assert post.runs.events(run) == [] and post.runs.list_runs()[0].session == mine

@@ -53,7 +53,7 @@ class Yard(Post):
         return path.with_name(".half").rename(path)
 
     def texts(self) -> list[str]:
-        return [p.letter.text for p in reversed(self.outbox.listing(limit=1000))]
+        return [p.letter.text for p in reversed(self.outbox.list_postings(limit=1000))]
 
     def why(self, name: str = "a.json", folder: str = "users/ann") -> str:
         assert (self.folder(folder) / "bad" / name).is_symlink() or (self.folder(folder) / "bad" / name).exists()
@@ -89,8 +89,8 @@ def test_a_message_becomes_a_letter_of_its_folder(yard: Yard) -> None:
     run = yard.runs.begin(session, "chat").id
     yard.drop({**HELLO, "channel": "mail", "session": session, "run": run, "metadata": {"subject": "hoot"}})
     yard.drop({**HELLO, "text": "to all"}, folder="groups/7")
-    assert yard.drops.take() == 2 and yard.is_clear() and yard.is_clear("groups/7")
-    group, ann = yard.outbox.listing()
+    assert yard.drops.take_files() == 2 and yard.is_clear() and yard.is_clear("groups/7")
+    group, ann = yard.outbox.list_postings()
     assert (ann.letter.person, ann.letter.context, ann.letter.channel, ann.letter.session) == ("ann", "user:ann", "mail", session)
     assert (ann.letter.run, ann.letter.metadata, ann.letter.text) == (run, {"subject": "hoot"}, "hello")
     assert ann.letter.marks == group.letter.marks == (("agent", "a file in drop/"),)
@@ -108,8 +108,8 @@ def test_a_task_is_added_for_its_folder(yard: Yard) -> None:
     }
     yard.drop(request)
     yard.drop({**request, "name": "and the cactus", "blocked_by": [1]}, "b.json")
-    assert yard.drops.take() == 2
-    later, first = yard.tasks.listing()
+    assert yard.drops.take_files() == 2
+    later, first = yard.tasks.list_tasks()
     assert (first.name, first.priority, first.description, first.context_ids, first.person) == (
         ("water the plants", "high", "all of them", ("box://a",), "ann")
     )
@@ -120,7 +120,7 @@ def test_a_task_is_added_for_its_folder(yard: Yard) -> None:
 def test_a_late_result_ends_its_call_before_the_run_is_mended(yard: Yard) -> None:
     run = a_call(yard)
     yard.drop({"kind": "result", "run": run, "call_id": "call_1", "content": "an owl", "status": 200})
-    assert yard.drops.take() == 1 and yard.is_clear()
+    assert yard.drops.take_files() == 1 and yard.is_clear()
     event = yard.runs.events(run)[-1]
     assert (event.kind, event.role, event.tool, event.call_id, event.content) == ("tool_result", "tool", "sh", "call_1", "an owl")
     assert (event.status, event.outcome, event.correlation) == (200, "ok", "c-1")
@@ -135,7 +135,7 @@ def test_a_result_nobody_waits_for_is_logged_and_removed(yard: Yard, caplog: pyt
     count = len(yard.runs.events(run))
     yard.drop({"kind": "result", "run": run, "call_id": "call_1", "content": "too late"})
     yard.drop({"kind": "result", "run": run, "call_id": "call_9", "content": "never asked"}, "b.json")
-    assert yard.drops.take() == 2 and yard.is_clear()
+    assert yard.drops.take_files() == 2 and yard.is_clear()
     assert len(yard.runs.events(run)) == count and caplog.text.count("nobody waits for the result") == 2
 
 
@@ -146,7 +146,7 @@ def test_a_result_of_a_call_that_is_being_waited_for_is_not_recorded_twice(yard:
     yard.runs.start_loop(loop)
     yard.runs.append(Event(run=run, kind="tool_use", role="assistant", content="", tool="sh", call_id="call_1"))
     yard.drop({"kind": "result", "run": run, "call_id": "call_1", "content": "an owl"})
-    assert yard.drops.take() == 1
+    assert yard.drops.take_files() == 1
     assert yard.runs.events(run)[-1].kind == "tool_use"
 
 
@@ -177,12 +177,12 @@ def test_killed_at_any_step_a_request_is_done_once(tmp_path: Path, kind: str, st
     process = child(code, tmp_path / "owlbox.db", step.name)
     process.wait(60)
     assert process.returncode == -9, process.communicate()
-    yard.drops.take()
-    yard.drops.take()
+    yard.drops.take_files()
+    yard.drops.take_files()
     assert yard.is_clear()
     done = {
         "message": len(yard.texts()),
-        "task": len(yard.tasks.listing()),
+        "task": len(yard.tasks.list_tasks()),
         "result": sum(e.kind == "tool_result" for e in yard.runs.events(run)),
     }
     assert done[kind] == 1
@@ -191,13 +191,13 @@ def test_killed_at_any_step_a_request_is_done_once(tmp_path: Path, kind: str, st
 def test_the_same_words_in_a_new_file_are_a_new_request_but_the_same_id_is_not(yard: Yard) -> None:
     for _ in range(2):
         yard.drop(HELLO)
-        yard.drops.take()
+        yard.drops.take_files()
     assert yard.texts() == ["hello", "hello"]
     for name in ("b.json", "c.json"):
         yard.drop({**HELLO, "id": "oven-7", "text": "hot"}, name)
-        yard.drops.take()
+        yard.drops.take_files()
     yard.drop({**HELLO, "id": "oven-7", "text": "for bob"}, folder="users/bob")
-    yard.drops.take()
+    yard.drops.take_files()
     assert yard.texts() == ["hello", "hello", "hot", "for bob"]
 
 
@@ -207,24 +207,24 @@ def test_requests_of_a_folder_are_done_in_the_order_they_were_written(yard: Yard
     for i in numbers:
         path = yard.drop({**HELLO, "text": str(i)}, f"{random.Random(i).random()}.json")
         os.utime(path, ns=(i * 10**9, i * 10**9))
-    assert yard.drops.take() == 20 and yard.texts() == [str(i) for i in range(20)]
+    assert yard.drops.take_files() == 20 and yard.texts() == [str(i) for i in range(20)]
 
 
 def test_a_file_that_is_being_written_is_left_alone(yard: Yard) -> None:
     (yard.folder() / ".hidden.json").write_text("{")
     (yard.folder() / "half.json.tmp").write_text("{")
-    assert yard.drops.take() == 0
+    assert yard.drops.take_files() == 0
     half = yard.folder() / "late.json"
     with half.open("w") as file:
         file.write('{"kind": "message", ')
         file.flush()
         with pytest.raises(Busy, match="being written"):
-            yard.drops.take()
+            yard.drops.take_files()
         yard.drop(HELLO, "late.json")  # another one of its name waits until that is done
         with pytest.raises(Busy):
-            yard.drops.take()
+            yard.drops.take_files()
         file.write('"text": "slow"}')
-    assert yard.drops.take() == 2
+    assert yard.drops.take_files() == 2
     assert sorted(yard.texts()) == ["hello", "slow"] and not (yard.folder() / "bad").exists()
 
 
@@ -233,10 +233,10 @@ def test_what_the_queue_has_no_room_for_stays(tmp_path: Path) -> None:
     yard = Yard(tmp_path, Patience(max_waiting=1))
     yard.drop(HELLO), yard.drop({**HELLO, "text": "second"}, "b.json"), yard.drop({"kind": "task", "name": "t"}, "c.json")
     with pytest.raises(Busy, match="queue full"):
-        yard.drops.take()
-    assert yard.texts() == ["hello"] and len(yard.tasks.listing()) == 1 and not (yard.folder() / "bad").exists()
+        yard.drops.take_files()
+    assert yard.texts() == ["hello"] and len(yard.tasks.list_tasks()) == 1 and not (yard.folder() / "bad").exists()
     yard.outbox.clear("")
-    assert yard.drops.take() == 1 and yard.texts() == ["hello", "second"]
+    assert yard.drops.take_files() == 1 and yard.texts() == ["hello", "second"]
 
 
 # -- on whose behalf --------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_what_the_queue_has_no_room_for_stays(tmp_path: Path) -> None:
 def test_a_file_that_speaks_for_another_context_is_refused(yard: Yard, claim: object) -> None:
     yard.drop({**HELLO, "context": claim})
     yard.drop({**HELLO, "context": "user:ann", "text": "mine"}, "b.json")
-    assert yard.drops.take() == 1 and yard.texts() == ["mine"]
+    assert yard.drops.take_files() == 1 and yard.texts() == ["mine"]
     assert "cannot speak for" in yard.why()
 
 
@@ -267,7 +267,7 @@ def test_sessions_and_threads_of_others_are_refused_like_those_that_are_not_ther
     if kind != "result":
         yard.drop({**base[kind], "session": "local:bob"}, "c.json")
         yard.drop({**base[kind], "person": "bob"}, "d.json")
-    assert yard.drops.take() == 0 and yard.texts() == [] and yard.tasks.listing() == []
+    assert yard.drops.take_files() == 0 and yard.texts() == [] and yard.tasks.list_tasks() == []
     assert len(yard.runs.events(run)) == count
     assert yard.why().replace(run, "X") == yard.why("b.json").replace("no-such", "X") == "user:ann has no thread X\n"
 
@@ -305,9 +305,9 @@ def test_sessions_and_threads_of_others_are_refused_like_those_that_are_not_ther
 def test_nonsense_is_put_aside_with_the_reason(yard: Yard, request_: object, why: str) -> None:
     yard.drop(request_)
     yard.drop(HELLO, "b.json")
-    assert yard.drops.take() == 1 and yard.is_clear()
-    assert why in yard.why() and yard.texts() == ["hello"] and yard.tasks.listing() == []
-    assert yard.drops.take() == 0
+    assert yard.drops.take_files() == 1 and yard.is_clear()
+    assert why in yard.why() and yard.texts() == ["hello"] and yard.tasks.list_tasks() == []
+    assert yard.drops.take_files() == 0
 
 
 def _link(folder: Path, secret: Path) -> None:
@@ -332,7 +332,7 @@ def test_traps_are_put_aside_unread(yard: Yard, tmp_path: Path, trap: Callable[[
     secret.write_text(json.dumps({**HELLO, "text": "a secret"}))
     trap(yard.folder(), secret)
     yard.drop(HELLO, "b.json")
-    assert yard.drops.take() == 1 and yard.texts() == ["hello"]
+    assert yard.drops.take_files() == 1 and yard.texts() == ["hello"]
     assert yard.is_clear() and yard.why() and secret.exists()
 
 
@@ -352,7 +352,7 @@ def test_a_file_that_may_not_be_read_is_put_aside(runtime: Path) -> None:
             for path in (runtime, *runtime.rglob("*")):
                 os.chown(path, NOBODY, NOBODY)
             os.setgroups([]), os.setgid(NOBODY), os.setuid(NOBODY)
-        assert yard.drops.take() == 1 and yard.texts() == ["hello"]
+        assert yard.drops.take_files() == 1 and yard.texts() == ["hello"]
         assert yard.is_clear() and "Permission denied" in yard.why()
         code = 0
     finally:
@@ -362,7 +362,7 @@ def test_a_file_that_may_not_be_read_is_put_aside(runtime: Path) -> None:
 @needs(root=True)  # nobody else can give files away
 def test_a_file_of_another_owner_is_refused(yard: Yard) -> None:
     os.chown(yard.drop(HELLO), 12345, -1)
-    assert yard.drops.take() == 0 and "belongs to user 12345" in yard.why()
+    assert yard.drops.take_files() == 0 and "belongs to user 12345" in yard.why()
 
 
 def test_linked_folders_and_a_linked_bad_are_not_entered(yard: Yard, tmp_path: Path) -> None:
@@ -373,18 +373,18 @@ def test_linked_folders_and_a_linked_bad_are_not_entered(yard: Yard, tmp_path: P
     yard.drop(b"nonsense")
     (yard.folder() / "bad").symlink_to(elsewhere)
     yard.drop(HELLO, "b.json")
-    assert yard.drops.take() == 1 and yard.texts() == ["hello"]
+    assert yard.drops.take_files() == 1 and yard.texts() == ["hello"]
     assert [path.name for path in elsewhere.iterdir()] == ["a.json"]
 
 
 def test_bad_files_keep_their_names_apart_and_do_not_pile_up(yard: Yard) -> None:
     for text in (b"one", b"two"):
         yard.drop(text)
-        yard.drops.take()
+        yard.drops.take_files()
     assert (yard.folder() / "bad/a.json").read_bytes() == b"one" and (yard.folder() / "bad/a.json.1").read_bytes() == b"two"
     for i in range(KEEP_BAD + 20):
         yard.drop(b"x", f"n{i}")
-    yard.drops.take()
+    yard.drops.take_files()
     assert len(list((yard.folder() / "bad").iterdir())) == 2 * KEEP_BAD
 
 
@@ -396,13 +396,13 @@ NEARLY = st.dictionaries(st.sampled_from(["kind", "text", "name", "run", "id"]),
 @given(raw=st.binary(max_size=60) | NEARLY)
 def test_any_file_ends_as_done_or_put_aside(yard: Yard, raw: bytes) -> None:
     path = yard.drop(raw)
-    done = yard.drops.take()
+    done = yard.drops.take_files()
     assert yard.is_clear() and not path.exists() and done in (0, 1)
 
 
 def test_missing_folders_are_no_requests(tmp_path: Path) -> None:
     post = Post(tmp_path / "owlbox.db")
-    assert Drops(tmp_path / "none", post.store, post.runs, post.outbox, Tasks(post.store)).take() == 0
+    assert Drops(tmp_path / "none", post.store, post.runs, post.outbox, Tasks(post.store)).take_files() == 0
 
 
 # -- when -------------------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def test_the_watcher_of_the_box_tells_of_drops_too(yard: Yard, tmp_path: Path) -
     def take(paths: list[Path]) -> None:
         told.extend(path.name for path in paths if path.is_relative_to(box))
         if any(path.is_relative_to(yard.drops.root) for path in paths):
-            yard.drops.take()
+            yard.drops.take_files()
 
     watch = Watch(box, lambda: (), take, (yard.drops.root,))  # type: ignore[arg-type]
     watch.start()

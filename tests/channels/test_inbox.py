@@ -170,7 +170,7 @@ class Desk:
         return list(self.ask(text, **more))
 
     def said(self, run: str = "") -> list[tuple[str, str, int]]:
-        run = run or self.runs.listing()[-1].id
+        run = run or self.runs.list_runs()[-1].id
         return [(e.kind, e.content, e.status) for e in self.runs.events(run)]
 
 
@@ -303,7 +303,7 @@ def test_session_is_channel_and_sender(desk: Callable[..., Desk]) -> None:
 def test_every_step_of_an_answer_is_a_row_and_is_shown_after_it_is_stored(desk: Callable[..., Desk]) -> None:
     here = desk(call_then_echo)
     shown = here.answer("what is there?")
-    run = here.runs.listing()[0]
+    run = here.runs.list_runs()[0]
     events = here.runs.events(run.id)
     assert [(e.kind, e.role, e.content, e.tool, e.input) for e in events] == [
         ("message", "user", "what is there?", "", None),
@@ -333,14 +333,14 @@ def test_every_port_of_a_turn_takes_a_double(desk: Callable[..., Desk]) -> None:
 def test_route_that_fails_before_it_speaks_gives_way_to_the_next(desk: Callable[..., Desk]) -> None:
     here = desk(echo, routes=("broken", "double"))
     assert here.answer("hoot")[-1] == LoopEnded(200, "ok")
-    assert [t["route"] for t in here.runs.turns(here.runs.listing()[0].id)] == ["double"]
+    assert [t["route"] for t in here.runs.turns(here.runs.list_runs()[0].id)] == ["double"]
 
 
 def test_model_that_fails_ends_the_answer_with_its_reason(desk: Callable[..., Desk]) -> None:
     here = desk(echo, routes=("broken",))
     assert here.answer("hoot")[-1] == LoopEnded(500, "unavailable", "this route is down")
     assert here.said()[-1] == ("status_change", "unavailable: this route is down", 499)
-    assert here.runs.listing()[0].status == 500
+    assert here.runs.list_runs()[0].status == 500
     assert here.inbox.busy() == 0
 
 
@@ -350,7 +350,7 @@ def test_bug_in_a_port_ends_only_its_own_answer(desk: Callable[..., Desk]) -> No
 
     here = desk(call_then_echo, look=broken)
     assert here.answer("hoot")[-1].status == 500  # type: ignore[union-attr]
-    run = here.runs.listing()[0].id
+    run = here.runs.list_runs()[0].id
     assert is_whole(here.runs.recent(run, 80))
     here.tools.look = lambda cancel: "an owl"
     assert here.answer("again", thread=run)[-1] == LoopEnded(200, "ok")
@@ -366,7 +366,7 @@ def test_two_messages_of_one_thread_are_answered_one_after_the_other(desk: Calla
 
     here = desk(slow)
     first = here.ask("one")
-    run = here.runs.listing()[0].id
+    run = here.runs.list_runs()[0].id
     second, third = here.ask("two", thread=run), here.ask("three", thread=run)
     until(lambda: len(here.model.asks) == 1)  # type: ignore[attr-defined]
     go.set()
@@ -416,7 +416,7 @@ def test_turns_of_one_session_in_two_processes_follow_each_other(desk: Callable[
     assert here.model.asks == []  # type: ignore[attr-defined]  # it waits for the session
     there.communicate("stop\n", timeout=180)
     assert list(mine)[-1] == LoopEnded(200, "ok")
-    assert sorted(r.status for r in here.runs.listing()) == [200, 499]
+    assert sorted(r.status for r in here.runs.list_runs()) == [200, 499]
     assert store.rows("SELECT * FROM turn_locks") == []
 
 
@@ -441,7 +441,7 @@ def test_lock_that_we_could_not_give_back_does_not_shut_us_out(desk: Callable[..
 def test_stop_keeps_what_was_said_and_the_thread_goes_on(desk: Callable[..., Desk]) -> None:
     here = desk(until_stopped)
     subscription = here.ask("tell me")
-    run = here.runs.listing()[0].id
+    run = here.runs.list_runs()[0].id
     assert next(iter(subscription))  # it speaks
     assert here.inbox.stop(run)
     end = list(subscription)[-1]
@@ -465,7 +465,7 @@ def test_stop_during_a_tool_leaves_a_result_for_every_call(desk: Callable[..., D
     here = desk(call_then_echo, look=look)
     subscription = here.ask("look")
     assert begun.wait(60)
-    run = here.runs.listing()[0].id
+    run = here.runs.list_runs()[0].id
     here.inbox.stop(run)
     assert list(subscription)[-1].status == 499  # type: ignore[union-attr]
     assert is_whole(here.runs.recent(run, 80))
@@ -477,9 +477,9 @@ def test_stopped_prompt_that_waits_is_never_asked(desk: Callable[..., Desk]) -> 
     first = here.ask("one")
     until(lambda: len(here.model.asks) == 1)  # type: ignore[attr-defined]
     second = here.ask("two")
-    waiting = next(r.id for r in here.runs.listing() if r.title == "two")
+    waiting = next(r.id for r in here.runs.list_runs() if r.title == "two")
     assert here.inbox.stop(waiting)
-    here.inbox.stop(next(r.id for r in here.runs.listing() if r.title == "one"))
+    here.inbox.stop(next(r.id for r in here.runs.list_runs() if r.title == "one"))
     assert [list(s)[-1].outcome for s in (first, second)] == ["cancelled", "cancelled"]  # type: ignore[union-attr]
     assert len(here.model.asks) == 1  # type: ignore[attr-defined]
     assert here.runs.waiting() == []
@@ -500,7 +500,7 @@ def test_close_ends_what_runs_and_keeps_what_waits_for_the_next_inbox(desk: Call
     after = desk()
     assert after.inbox.start_waiting() == 2
     until(lambda: after.inbox.busy() == 0)
-    assert {r.title: r.status for r in after.runs.listing()} == {"one": 499, "two": 200, "three": 200}
+    assert {r.title: r.status for r in after.runs.list_runs()} == {"one": 499, "two": 200, "three": 200}
 
 
 def test_close_leaves_a_prompt_that_waits_for_another_process(desk: Callable[..., Desk], store: Store) -> None:
@@ -736,7 +736,7 @@ def test_prompt_that_is_told_to_have_failed_is_not_answered_after_all(desk: Call
         execute("CREATE TRIGGER no BEFORE INSERT ON turn_locks BEGIN SELECT RAISE(ABORT, 'no'); END")
     here = desk()
     assert here.answer("hoot")[-1].status == 500  # type: ignore[union-attr]
-    assert here.runs.waiting() == [] and here.runs.listing()[0].status == 500
+    assert here.runs.waiting() == [] and here.runs.list_runs()[0].status == 500
 
 
 def test_prompt_of_a_living_process_is_left_to_it(desk: Callable[..., Desk], store: Store) -> None:
@@ -778,7 +778,7 @@ def test_answer_that_nobody_heard_is_put_into_the_outbox_in_the_transaction_that
     here.outbox.bell = lambda: ends.append(("rung", here.runs.loop(accepted.loop).status))
     here.inbox.start_waiting()
     until(lambda: here.inbox.busy() == 0)
-    (posting,) = here.outbox.listing()
+    (posting,) = here.outbox.list_postings()
     letter = posting.letter
     assert (letter.key, letter.person, letter.text, letter.run) == (f"answer:{accepted.loop}", "ann", "tooh", accepted.run)
     assert (letter.context, letter.session, letter.channel, letter.correlation) == ("user:ann", "local:ann", "local", "c-hoot")
@@ -793,7 +793,7 @@ def test_answers_that_are_heard_or_fail_are_no_letters(desk: Callable[..., Desk]
     there = desk()
     list(there.ask("heard"))
     until(lambda: there.inbox.busy() == 0)
-    assert here.outbox.listing() == there.outbox.listing() == []
+    assert here.outbox.list_postings() == there.outbox.list_postings() == []
 
 
 def test_the_end_of_a_tasks_loop_that_was_written_late_is_no_letter(desk: Callable[..., Desk]) -> None:
@@ -807,7 +807,7 @@ def test_the_end_of_a_tasks_loop_that_was_written_late_is_no_letter(desk: Callab
     turn = here.runs.start_turn(loop.id, 1, "double")
     here.runs.append(Event(run.id, "message", "assistant", "tooh", turn=turn))
     here.loops.finish(loop, "", LoopEnded(200, "ok"))
-    assert here.runs.loop(loop.id).status == 200 and here.outbox.listing() == []
+    assert here.runs.loop(loop.id).status == 200 and here.outbox.list_postings() == []
 
 
 @pytest.mark.covers("A-193")
@@ -822,7 +822,7 @@ def test_prompts_that_wait_in_a_session_are_listed_and_cleared(desk: Callable[..
     assert here.inbox.clear("local:ann") == 2 and here.inbox.waiting("local:ann") == []
     assert len(here.inbox.waiting("local:bob")) == 1 and here.inbox.busy() == 2
     assert here.inbox.clear("local:bob") == 1
-    here.inbox.stop(here.runs.listing(limit=10)[-1].id)
+    here.inbox.stop(here.runs.list_runs(limit=10)[-1].id)
     until(lambda: here.inbox.busy() == 0)
     assert here.runs.get(run).status == 499 and here.runs.waiting() == []
 

@@ -123,7 +123,7 @@ def test_what_waited_is_told_all_at_once(courier: Courier, night: Night, door: L
     night.post.put("answer:1", "An answer.")
     ended(night.post, "answer:1")
     assert door.texts() == ["An answer."]
-    assert [p.held_ms is not None for p in night.post.outbox.listing(status="waiting")] == [True] * 3
+    assert [p.held_ms is not None for p in night.post.outbox.list_postings(status="waiting")] == [True] * 3
     night.quiet.unmute("user:ann")
     assert night.post.outbox.free("user:ann") == 3
     ended(night.post, "task:1")

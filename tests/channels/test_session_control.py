@@ -362,7 +362,7 @@ def test_answer_that_cannot_be_kept_is_delivered_and_kept_later(tmp_path: Path) 
 
     bench = Bench(store, speak)
     heard = list(bench.desk.ask("first"))
-    run = bench.runs.listing()[0].id
+    run = bench.runs.list_runs()[0].id
     assert heard[-1] == LoopEnded(200, "ok")
     assert "".join(item.text for item in heard if isinstance(item, Delta)) == "The answer"
     assert [item.content for item in heard if isinstance(item, Event) and item.kind == "message"] == ["The answer"]
@@ -452,7 +452,7 @@ def test_folder_of_files_is_read_as_far_as_it_can_be(bench: Bench, tmp_path: Pat
             damaged += bad + other.call("session.import", lines=lines)["damaged"]
     assert damaged == 2
     assert [s["id"] for s in other.call("session.list")] == ["local:ann"]
-    assert other.texts(other.runs.listing()[0].id) == ["one", "eno"]
+    assert other.texts(other.runs.list_runs()[0].id) == ["one", "eno"]
 
 
 def test_commands_do_all_of_it(bench: Bench, home: Home, runtime: Path, monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class Agent:
         """Everything that is answered to these."""
         self.heard.clear()
         for one in messages:
-            self.talk.take(one if isinstance(one, bytes) else json.dumps(one).encode())
+            self.talk.handle_line(one if isinstance(one, bytes) else json.dumps(one).encode())
         with self.talk._settled:
             assert self.talk._settled.wait_for(lambda: not self.talk._running, 30)
         return list(self.heard)
@@ -322,11 +322,11 @@ def test_what_models_do_not_see_no_guest_sees(agent: Agent, core: Core, ref: str
 
 def test_only_the_tasks_of_the_person_are_there(agent: Agent, core: Core):
     agent.greet()
-    others = next(task.id for task in core.tasks.listing(person="mallory"))
+    others = next(task.id for task in core.tasks.list_tasks(person="mallory"))
     assert "water the garden" in agent.text("list_tasks") and "business" not in agent.text("list_tasks")
     refused = agent.use("view_task", id=others)["result"]
     assert refused["isError"] is True and "no task" in refused["content"][0]["text"]
-    mine = next(task.id for task in core.tasks.listing(person=ME))
+    mine = next(task.id for task in core.tasks.list_tasks(person=ME))
     assert "water the garden" in agent.text("view_task", id=mine)
 
 
@@ -353,7 +353,7 @@ def test_tasks_are_added_only_where_that_is_allowed_and_in_the_person_s_name(gue
     adding = {tool["name"]: tool["annotations"]["readOnlyHint"] for tool in listed["result"]["tools"]}
     assert adding == {**dict.fromkeys(READING, True), "create_task": False}
     agent.text("create_task", name="buy mice")
-    made = core.tasks.listing(person=ME, limit=1)[0]
+    made = core.tasks.list_tasks(person=ME, limit=1)[0]
     assert (made.name, made.session) == ("buy mice", f"local:{ME}")
     with core.store.write():
         core.runs.touch_session(Inbound("local", ME, "hi", "m-1", 1))
@@ -416,16 +416,18 @@ class Slow:
 def slow() -> tuple[Slow, Conversation, list[Any]]:
     offer, heard = Slow(), []
     talk = Conversation(offer, lambda line: heard.append(json.loads(line)))
-    talk.take(json.dumps(request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=CLIENT)).encode())
+    talk.handle_line(
+        json.dumps(request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=CLIENT)).encode()
+    )
     heard.clear()
     return offer, talk, heard
 
 
 def test_a_call_is_cancelled_and_never_answered():
     offer, talk, heard = slow()
-    talk.take(json.dumps(request("a", "tools/call", name="long")).encode())
+    talk.handle_line(json.dumps(request("a", "tools/call", name="long")).encode())
     assert offer.begun.acquire(timeout=180)
-    talk.take(json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}}).encode())
+    talk.handle_line(json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}}).encode())
     talk.finish(30)
     talk._pool.shutdown(wait=True)
     assert offer.stopped == ["long"] and heard == []
@@ -434,9 +436,9 @@ def test_a_call_is_cancelled_and_never_answered():
 def test_an_id_that_is_in_use_and_too_many_requests_are_errors():
     offer, talk, heard = slow()
     for number in range(70):
-        talk.take(json.dumps(request(min(number, 64), "tools/call", name="long")).encode())
+        talk.handle_line(json.dumps(request(min(number, 64), "tools/call", name="long")).encode())
     assert {one["error"]["code"] for one in heard} == {-32000} and len(heard) == 6
-    talk.take(json.dumps(request(3, "ping")).encode())
+    talk.handle_line(json.dumps(request(3, "ping")).encode())
     assert heard[-1]["error"]["code"] == -32600
     offer.let_go.set()
     talk.finish(30)
@@ -445,7 +447,7 @@ def test_an_id_that_is_in_use_and_too_many_requests_are_errors():
 
 def test_when_the_agent_hangs_up_what_runs_is_stopped():
     offer, talk, heard = slow()
-    talk.take(json.dumps(request(1, "tools/call", name="long")).encode())
+    talk.handle_line(json.dumps(request(1, "tools/call", name="long")).encode())
     assert offer.begun.acquire(timeout=180)
     talk.finish(0)
     talk._pool.shutdown(wait=True)
@@ -505,7 +507,7 @@ def test_whatever_comes_the_conversation_goes_on(messages: list[Any]):
     heard: list[Any] = []
     talk = Conversation(Nothing(), lambda line: heard.append(json.loads(line)))
     for one in messages:
-        talk.take(json.dumps(one).encode())
+        talk.handle_line(json.dumps(one).encode())
     talk.finish(30)
     answers = [one for line in heard for one in (line if isinstance(line, list) else [line])]
     assert all(one["jsonrpc"] == "2.0" and ("result" in one) != ("error" in one) for one in answers)

@@ -56,7 +56,7 @@ class Session:
 
     def ask(self, body: bytes) -> bytes:
         """The answer, b"" where there is to be none."""
-        self.talk.take(body)
+        self.talk.handle_line(body)
         return self.said.get(timeout=LIMIT_S) if "id" in json.loads(body) else b""
 
 

@@ -484,8 +484,8 @@ def test_pieces_that_nobody_asks_for_make_way():
     staging.add(1, "old", b"x" * 60)
     staging.add(1, "new", b"x" * 60)  # a name costs something too
     with pytest.raises(BadInput):
-        staging.take(1, "old")
-    assert len(staging.take(1, "new")) == 60
+        staging.take_data(1, "old")
+    assert len(staging.take_data(1, "new")) == 60
     with pytest.raises(TooLarge):
         staging.add(1, "huge", b"x" * 101)
 
@@ -495,15 +495,15 @@ def test_names_without_pieces_and_pieces_of_who_has_gone_are_forgotten():
     for number in range(100):
         staging.add(1, f"{number}", b"")
     with pytest.raises(BadInput):
-        staging.take(1, "80")
-    assert staging.take(1, "95") == b""
+        staging.take_data(1, "80")
+    assert staging.take_data(1, "95") == b""
     staging = Staging(stale_s=0)
     staging.add(1, "old", b"x")
     sleep_s(0.01)
     staging.add(2, "new", b"x")
     with pytest.raises(BadInput):
-        staging.take(1, "old")
-    assert staging.take(2, "new") == b"x"
+        staging.take_data(1, "old")
+    assert staging.take_data(2, "new") == b"x"
 
 
 @pytest.mark.parametrize(
@@ -538,11 +538,11 @@ def test_what_is_wrong_with_one_item_does_not_stop_the_others(here: Here, intake
 def test_the_core_reads_again_only_what_its_own_user_added(here: Here, intake: Intake):
     mine = here.write("mine.md", "x")
     here.add()
-    here.sources.keep([Item("disk://etc/passwd", "theirs", None, file="/etc/passwd")], By("client"), os.getuid() + 1)
+    here.sources.store_items([Item("disk://etc/passwd", "theirs", None, file="/etc/passwd")], By("client"), os.getuid() + 1)
     here.entries.put("disk:/etc/hostname", Content(body="typed by hand"))
     secret = here.home.root / "owlbox.toml"
     secret.write_text("secret")
-    here.sources.keep([Item(f"disk:/{secret}", "x", None, file=str(secret))], By("client"), os.getuid())
+    here.sources.store_items([Item(f"disk:/{secret}", "x", None, file=str(secret))], By("client"), os.getuid())
     mine.write_text("changed")
     done = intake.refresh([], True, "", lambda: False)
     assert statuses(done) == {"mine.md": "updated", "passwd": "error", "hostname": "error", "owlbox.toml": "error"}
@@ -554,7 +554,7 @@ def test_the_core_reads_again_only_what_its_own_user_added(here: Here, intake: I
 def test_files_of_one_user_are_not_read_because_another_asked_for_it(here: Here):
     here.write("private.md", "private")
     path = str(here.folder / "private.md")
-    here.sources.keep([Item(here.ref("private.md"), "x", None, file=path)], By("client"), os.getuid() + 1)
+    here.sources.store_items([Item(here.ref("private.md"), "x", None, file=path)], By("client"), os.getuid() + 1)
     here.entries.put(here.ref("other.md"), Content(body="typed"))
     done = here.refresh(is_all=True)
     assert statuses(done) == {"private.md": "error", "other.md": "error"}

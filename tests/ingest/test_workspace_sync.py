@@ -67,7 +67,7 @@ class Desk:
         return WorkspaceControl(self.project, self.verbs, lambda run, tokens: None)
 
     def seen(self, actor: Actor) -> dict[str, str]:
-        return {view.path: view.visibility for view in self.views.of(actor.run)}
+        return {view.path: view.visibility for view in self.views.views_of(actor.run)}
 
     def paths(self) -> list[str]:
         rows = self.store.rows("SELECT path FROM entries WHERE scope = 'project:1' ORDER BY path")

@@ -111,15 +111,15 @@ def test_an_entry_kept_under_a_web_address_itself_is_found(shelf: Shelf) -> None
 
 @pytest.mark.covers("B-072", "E-187")
 def test_drives_are_listed_with_what_they_hold(shelf: Shelf) -> None:
-    assert shelf.drives.listing() == []
+    assert shelf.drives.list_drives() == []
     shelf.put("agent:/a", "agent:/b/c", "disk:/a", "bare.txt", "other/bare.txt", "agent-2:/a")
-    assert shelf.drives.listing() == [Drive("agent", 2), Drive("agent-2", 1), Drive("disk", 1)]
+    assert shelf.drives.list_drives() == [Drive("agent", 2), Drive("agent-2", 1), Drive("disk", 1)]
 
 
 def test_a_model_sees_no_drive_that_is_hidden_from_it(shelf: Shelf) -> None:
     shelf.put("system:/secret", "agent:/a", body="needle")
-    assert [d.drive for d in shelf.drives.listing()] == ["agent", "system"]
-    assert [d.drive for d in shelf.drives.listing(is_model=True)] == ["agent"]
+    assert [d.drive for d in shelf.drives.list_drives()] == ["agent", "system"]
+    assert [d.drive for d in shelf.drives.list_drives(is_model=True)] == ["agent"]
     assert [i.ref for i in shelf.drives.items(is_model=True)[0]] == ["agent:/a"] and shelf.drives.items()[1] == 2
     assert [h.ref for h in shelf.texts.search("needle", is_model=True)] == ["agent:/a"]
     assert [m.ref for m in shelf.texts.grep(Needle("needle"), Where(is_model=True))] == ["agent:/a"]

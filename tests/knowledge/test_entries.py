@@ -276,7 +276,7 @@ def test_mime_type_is_guessed_from_the_name(entries: Entries, ref: str, is_text:
 def test_bytes_are_kept_beside_the_entry_and_go_with_it(store: Store, entries: Entries) -> None:
     made = entries.put("agent:/owl.png", Content(blob=bytes(range(256)) * 999))
     assert (made.body, made.is_textual, entries.blob(made)) == ("", False, bytes(range(256)) * 999)
-    assert [line.size_bytes for line in entries.listing("agent:/")] == [256 * 999]
+    assert [line.size_bytes for line in entries.list_lines("agent:/")] == [256 * 999]
     assert entries.put("agent:/owl.png", Content(title="Owl")).mime == "image/png"
     assert entries.changes("agent:/owl.png")[0].size_bytes == 256 * 999
     assert entries.blob(entries.put("agent:/owl.png", Content(blob=b""))) == b""
@@ -500,7 +500,7 @@ def test_removing_a_folder_goes_by_whole_names(store: Store, entries: Entries) -
     assert below == ["agent://a", "agent://a/b", "agent://a/c/d"]
     for path in below:
         entries.remove(path, By("model"))
-    assert [line.ref for line in entries.listing()] == ["agent://a.md", "agent://ab", "memory://a/b"]
+    assert [line.ref for line in entries.list_lines()] == ["agent://a.md", "agent://ab", "memory://a/b"]
     assert entries.changes("agent:/a/b")[0].verb == "rm"
     assert entries.under("agent:/") == ["agent://a.md", "agent://ab"]
     for path in entries.under("agent:/"):
@@ -529,7 +529,7 @@ def test_folder_is_made_once_and_holds_no_text(entries: Entries) -> None:
 @pytest.mark.covers("R-013")
 def test_all_join_a_transaction_and_are_taken_back_with_it(store: Store, entries: Entries) -> None:
     entries.set("memory://a", "before")
-    before = [entries.listing(), entries.changes("memory://a")]
+    before = [entries.list_lines(), entries.changes("memory://a")]
     by = By("model", "r1")
     with pytest.raises(BadInput, match="no"), store.write(run="r1", durable=True):
         entries.put("memory://a", Content("after"), by)
@@ -540,7 +540,7 @@ def test_all_join_a_transaction_and_are_taken_back_with_it(store: Store, entries
         entries.remove("memory://e", by)
         entries.mirror([Draft("box://f", "F", "text", {})], writer="folder")
         raise BadInput("no")
-    assert [entries.listing(), entries.changes("memory://a")] == before
+    assert [entries.list_lines(), entries.changes("memory://a")] == before
     assert (store.value("SELECT COUNT(*) FROM changes"), store.value("SELECT COUNT(*) FROM changesets")) == (1, 0)
 
 

@@ -53,7 +53,7 @@ def embed(passages: Passages, model: str = "m", dimension: int = 384) -> list[st
     """Give every chunk its vector; the texts that were embedded."""
     done: list[str] = []
     while batch := passages.waiting():
-        passages.keep(model, [(chunk, vector(chunk.text, dimension)) for chunk in batch])
+        passages.store_vectors(model, [(chunk, vector(chunk.text, dimension)) for chunk in batch])
         done += [chunk.text for chunk in batch]
     return done
 
@@ -85,7 +85,7 @@ def test_words_are_indexed_in_the_transaction_of_the_write(store: Store, entries
 def test_a_changed_text_has_new_chunks_and_none_of_the_old(store: Store, entries: Entries, passages: Passages) -> None:
     first = entries.set("memory://page", PAGE)
     old = rows(store, "memory://page")
-    assert len(old) == len(passages.of(first)) == 2
+    assert len(old) == len(passages.chunks_of(first)) == 2
     time.sleep(0.002)
     second = entries.set("memory://page", PAGE.replace("dusk", "dawn").replace("sleeps", "dozes"))
     new = rows(store, "memory://page")
@@ -201,14 +201,14 @@ def test_the_embedded_text_names_title_description_and_source(entries: Entries, 
 def test_indexed_and_embedded_text_begin_with_the_end_of_the_chunk_before(entries: Entries, passages: Passages) -> None:
     text = "\n".join(f"line {n} {'.' * 40}" for n in range(60))
     entry = entries.set("memory://lines", text)
-    found = passages.of(entry)
+    found = passages.chunks_of(entry)
     for n, chunk in enumerate(found):
         last = text[found[n - 1].start : found[n - 1].stop].split("\n")[-2:] if n else []
         wanted = "\n".join(["Source: memory:/lines", *last, text[chunk.start : chunk.stop]])
         assert embedded(entry, found, n) == wanted
         assert words(entry, found, n)[2].startswith("\n".join(last))
     short = entries.set("memory://short", "one\ntwo")
-    assert embedded(short, passages.of(short), 0) == "Source: memory:/short\none\ntwo"
+    assert embedded(short, passages.chunks_of(short), 0) == "Source: memory:/short\none\ntwo"
 
 
 def test_a_vector_stays_while_its_text_stays(store: Store, entries: Entries, passages: Passages) -> None:
@@ -228,7 +228,7 @@ def test_a_vector_that_comes_too_late_is_dropped(store: Store, entries: Entries,
     entries.set("memory://owl", "hoot")
     batch = passages.waiting()
     entries.set("memory://owl", "quiet")
-    assert passages.keep("m", [(chunk, vector("hoot")) for chunk in batch]) == 0
+    assert passages.store_vectors("m", [(chunk, vector("hoot")) for chunk in batch]) == 0
     assert passages.counts().vectors == 0 and passages.problems() == []
 
 
@@ -271,7 +271,7 @@ def test_a_copy_of_the_database_has_the_index_too(store: Store, entries: Entries
     entries.remove("memory://page")
     store.snapshot(tmp_path / "copy.db")
     copy = Store.open(tmp_path / "copy.db")
-    wanted = Vector("m", vector(embedded(entries.get("memory://owl"), passages.of(entries.get("memory://owl")), 0)))
+    wanted = Vector("m", vector(embedded(entries.get("memory://owl"), passages.chunks_of(entries.get("memory://owl")), 0)))
     assert [hit.kind for hit in Search(copy).search("", wanted).hits] == ["meaning"]
     assert Passages(copy).problems() == [] and Passages(copy).counts() == passages.counts()
     copy.close()
@@ -294,11 +294,11 @@ def test_chunks_of_a_model_replace_those_of_the_structure(store: Store, entries:
     entry = entries.set("memory://page", PAGE)
     assert [one.path for one in passages.to_propose("model", 5)] == ["memory://page"]
     made = chunking.proposed(PAGE, [(1, 17), (18, 34)])
-    assert passages.replace(entry, made, "model") and passages.of(entry) == made
+    assert passages.replace(entry, made, "model") and passages.chunks_of(entry) == made
     assert passages.to_propose("model", 5) == [] and passages.problems() == []
     changed = entries.set("memory://page", PAGE + "more")
     assert not passages.replace(entry, made, "model")
-    assert passages.of(changed) == chunking.structured(PAGE + "more")
+    assert passages.chunks_of(changed) == chunking.structured(PAGE + "more")
 
 
 # -- agreement --------------------------------------------------------------------------------------
@@ -342,10 +342,10 @@ def test_chunks_of_an_earlier_length_stay_until_all_is_made_anew(store: Store) -
     with store.write() as execute:
         execute("UPDATE chunks SET chunker = 'structure'")
     passages = Passages(store)
-    long = passages.of(entry)
+    long = passages.chunks_of(entry)
     assert passages.problems() == [] and [one.path for one in passages.to_propose("model", 5)] == ["memory://page"]
     passages.rebuild()
-    assert len(passages.of(entry)) > len(long) and passages.problems() == []
+    assert len(passages.chunks_of(entry)) > len(long) and passages.problems() == []
     assert store.value("SELECT COUNT(*) FROM chunks WHERE chunker = 'structure'") == 0
 
 
@@ -475,7 +475,7 @@ def test_no_vector_is_made_of_a_text_that_changes_meanwhile(racing: Racing, mome
     racing.before = moment
     batch = Passages(racing).waiting()
     assert racing.before == "" and all(hash_of(waiting.text) == waiting.hash for waiting in batch)
-    Passages(racing).keep("m", [(waiting, vector(waiting.text)) for waiting in batch])
+    Passages(racing).store_vectors("m", [(waiting, vector(waiting.text)) for waiting in batch])
     embed(Passages(racing))
     assert Passages(racing).problems() == []
 

@@ -132,15 +132,15 @@ def test_a_slow_model_keeps_neither_a_write_nor_a_search_waiting(desk: Desk) -> 
 def test_texts_are_embedded_in_batches(desk: Desk) -> None:
     for n in range(70):
         desk.entries.set(f"memory://{n}", f"owl {n}")
-    assert desk.indexer.work().vectors == 70
+    assert desk.indexer.index_pending().vectors == 70
     assert desk.encoder.asked == [(32, True), (32, True), (6, True)]
-    desk.indexer.work()
+    desk.indexer.index_pending()
     assert len(desk.encoder.asked) == 3
 
 
 @pytest.mark.covers("E-209")
 def test_without_anything_to_embed_no_model_is_asked(desk: Desk) -> None:
-    desk.indexer.work()
+    desk.indexer.index_pending()
     assert desk.indexer.vector("hoot") == (None, "found by words alone: no vectors are made yet") and desk.encoder.asked == []
 
 
@@ -148,19 +148,19 @@ def test_without_a_model_it_is_quiet_until_it_is_told(desk: Desk) -> None:
     desk.encoder.error = Unavailable("no embedding model", hint="owlbox model add minilm")
     desk.entries.set("memory://owl", "hoot")
     for _ in range(3):
-        desk.indexer.work()
+        desk.indexer.index_pending()
     assert len(desk.encoder.asked) == 1 and "no embedding model" in desk.indexer.status().state
     assert Search(desk.store, desk.passages).find("hoot")[0].ref == "memory://owl"
     desk.encoder.error = None
     desk.indexer.retry()
-    assert desk.indexer.work().vectors == 1 and desk.indexer.status().state == "not running"
+    assert desk.indexer.index_pending().vectors == 1 and desk.indexer.status().state == "not running"
 
 
 def test_what_passes_is_tried_again(desk: Desk) -> None:
     desk.encoder.error = Lost("the broker restarts")
     desk.entries.set("memory://owl", "hoot")
     with pytest.raises(Lost):
-        desk.indexer.work()
+        desk.indexer.index_pending()
     desk.indexer.start()
     until(lambda: len(desk.encoder.asked) >= 2, "the thread has tried, too")
     until(lambda: "the broker restarts" in desk.indexer.status().state, "it says why it waits")
@@ -174,26 +174,26 @@ def test_what_passes_is_tried_again(desk: Desk) -> None:
 def test_another_model_is_noticed_and_reembedding_makes_all_anew(desk: Desk) -> None:
     for n in range(40):
         desk.entries.set(f"memory://{n}", f"owl {n}")
-    desk.indexer.work()
+    desk.indexer.index_pending()
     desk.encoder.model = "better"
     desk.entries.set("memory://new", "hoot")
-    assert desk.indexer.work().vectors == 40 and "reembed" in desk.indexer.status().state
+    assert desk.indexer.index_pending().vectors == 40 and "reembed" in desk.indexer.status().state
     vector, _ = desk.indexer.vector("hoot")
     found = Search(desk.store, desk.passages).search("hoot", vector)
     assert [hit.ref for hit in found.hits] == ["memory://new"] and "reembed" in found.note
     for _ in range(3):
         desk.indexer.vector("hoot")
-        desk.indexer.work()
+        desk.indexer.index_pending()
     assert [count for count, _ in desk.encoder.asked[2:]] == [1, 1, 1, 1, 1]  # not a batch for every search
     asked = len(desk.encoder.asked)
     assert desk.indexer.reembed() == 41 and desk.passages.counts().vectors == 0
-    assert desk.indexer.work().vectors == 41 and desk.encoder.asked[asked:] == [(32, True), (9, True)]
+    assert desk.indexer.index_pending().vectors == 41 and desk.encoder.asked[asked:] == [(32, True), (9, True)]
     assert desk.indexer.status().model == "better" and desk.passages.problems() == []
 
 
 def test_a_query_is_embedded_at_once_or_says_why_not(desk: Desk) -> None:
     desk.entries.set("memory://owl", "hoot")
-    desk.indexer.work()
+    desk.indexer.index_pending()
     vector, why = desk.indexer.vector("hoot")
     assert vector and vector.model == "m" and why == "" and desk.encoder.asked[-1] == (1, False)
     desk.encoder.error = Unavailable("no memory")
@@ -207,7 +207,7 @@ def test_a_vector_for_an_answer_comes_at_once(desk: Desk) -> None:
     desk.indexer.brief_s = 60
     assert desk.indexer.brief("hoot") is None and desk.encoder.asked == []
     desk.entries.set("memory://owl", "hoot")
-    desk.indexer.work()
+    desk.indexer.index_pending()
     vector = desk.indexer.brief("hoot")
     assert vector and vector.model == "m" and desk.encoder.asked[-1] == (1, False)
     desk.encoder.error = Lost("no broker")
@@ -216,7 +216,7 @@ def test_a_vector_for_an_answer_comes_at_once(desk: Desk) -> None:
 
 def test_no_answer_waits_for_a_model_that_is_slow(desk: Desk) -> None:
     desk.entries.set("memory://owl", "hoot")
-    desk.indexer.work()
+    desk.indexer.index_pending()
     desk.encoder.gate.clear()
     asked = len(desk.encoder.asked)
     started_s = monotonic_s()
@@ -235,7 +235,7 @@ def test_what_is_shown_with_a_question_is_found_by_meaning_too(desk: Desk) -> No
     desk.entries.set("memory://tax", "Returns are due in May.")
     packets = Packets(list, finder, NoSkills())
     assert packets.relevant("Where does puss rest?") == ""
-    desk.indexer.work()
+    desk.indexer.index_pending()
     assert packets.relevant("Where does puss rest?") == "Notes:\n- The kitten sleeps on the sofa. [memory://pets]"
     asked = len(desk.encoder.asked)
     assert packets.relevant("What is it?") == "" and len(desk.encoder.asked) == asked  # nothing but stop words
@@ -252,10 +252,10 @@ def test_a_model_cuts_texts_when_that_is_wanted(desk: Desk) -> None:
     desk.answer = "Here: [[1, 20], [21, 60]]"
     entry = desk.entries.set("memory://page", PAGE)
     desk.entries.set("memory://short", "hoot")
-    desk.working(chunker="model").work()
-    assert [PAGE[c.start : c.stop].split(" about")[0] for c in desk.passages.of(entry)] == ["line 1", "line 21"]
+    desk.working(chunker="model").index_pending()
+    assert [PAGE[c.start : c.stop].split(" about")[0] for c in desk.passages.chunks_of(entry)] == ["line 1", "line 21"]
     assert len(desk.said) == 1 and desk.is_done() and desk.passages.problems() == []
-    desk.indexer.work()
+    desk.indexer.index_pending()
     assert len(desk.said) == 1
 
 
@@ -264,20 +264,20 @@ def test_a_model_cuts_texts_when_that_is_wanted(desk: Desk) -> None:
 def test_what_the_model_cannot_cut_stays_cut_by_structure(desk: Desk, answer: str | OwlError) -> None:
     desk.answer = answer
     entry = desk.entries.set("memory://page", PAGE)
-    before = desk.passages.of(entry)
-    desk.working(chunker="model").work()
-    desk.indexer.work()
-    assert desk.passages.of(entry) == before and len(desk.said) == 1 and desk.is_done()
+    before = desk.passages.chunks_of(entry)
+    desk.working(chunker="model").index_pending()
+    desk.indexer.index_pending()
+    assert desk.passages.chunks_of(entry) == before and len(desk.said) == 1 and desk.is_done()
 
 
 @pytest.mark.covers("E-206")
 def test_no_model_to_cut_with_is_said(desk: Desk) -> None:
     desk.answer = Unavailable("no model can answer", hint="owlbox model add smollm2")
     desk.entries.set("memory://page", PAGE)
-    assert desk.working(chunker="model").work().vectors > 1
+    assert desk.working(chunker="model").index_pending().vectors > 1
     assert "no model can answer" in desk.indexer.status().note
     desk.answer = "[[1, 20], [21, 60]]"
-    desk.indexer.work()
+    desk.indexer.index_pending()
     assert desk.indexer.status().note == "" and desk.passages.counts().chunks == 2
 
 
@@ -287,9 +287,9 @@ def test_texts_are_described_when_that_is_wanted(desk: Desk) -> None:
     desk.entries.set("memory://page", PAGE * 10)
     desk.entries.set("memory://short", "hoot")
     desk.entries.put("memory://known", Content(body=PAGE, description="mine"))
-    desk.indexer.work()
+    desk.indexer.index_pending()
     assert desk.said == []
-    desk.working(describe=True).work()
+    desk.working(describe=True).index_pending()
     assert desk.entries.get("memory://page").description == "Owls and their food."
     assert [desk.entries.get(f"memory://{name}").description for name in ("short", "known")] == ["", "mine"]
     assert [len(text) for _, text in desk.said] == [8000] and desk.is_done() and desk.passages.problems() == []
@@ -314,7 +314,7 @@ def test_the_small_model_has_ten_seconds_in_the_background() -> None:
 def test_without_a_model_there_is_no_description(desk: Desk, answer: str | OwlError) -> None:
     desk.answer = answer
     desk.entries.set("memory://page", PAGE)
-    desk.working(describe=True).work()
+    desk.working(describe=True).index_pending()
     assert desk.entries.get("memory://page").description == "" and desk.is_done()
 
 

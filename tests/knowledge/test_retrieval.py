@@ -86,7 +86,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
     for name, text in NOTES.items():
         entries.set(f"memory://{name}", text)
     while batch := passages.waiting():
-        passages.keep(encoder.model, [(chunk, encoder.embed(chunk.text)) for chunk in batch])
+        passages.store_vectors(encoder.model, [(chunk, encoder.embed(chunk.text)) for chunk in batch])
     yield Shelf(Search(store, passages), encoder)
     encoder.close()
     store.close()

@@ -42,7 +42,7 @@ def writers(path: str) -> str:
     ],
 )
 def test_who_writes_what_and_of_which_category_it_is(path: str, who: str, category: str) -> None:
-    assert (writers(path), Schemes().of(path).category) == (who, category)
+    assert (writers(path), Schemes().find_scheme(path).category) == (who, category)
 
 
 @pytest.mark.covers("R-021", "R-024")
@@ -58,7 +58,7 @@ def test_model_is_refused_with_403(path: str) -> None:
 @pytest.mark.covers("R-021")
 def test_tier_that_does_not_exist_may_write_nothing() -> None:
     schemes = Schemes()
-    assert not [s.name for s in schemes.listing() if schemes.may_write(f"{s.name}://x", "stranger")]
+    assert not [s.name for s in schemes.list_schemes() if schemes.may_write(f"{s.name}://x", "stranger")]
     with pytest.raises(Refused):
         schemes.check_write("known://a", "")
 
@@ -70,7 +70,7 @@ def test_refused_write_of_a_mirrored_file_says_where_to_edit_it() -> None:
 
 @pytest.mark.covers("R-022")
 def test_only_audit_is_hidden_from_the_model() -> None:
-    listing = Schemes().listing()
+    listing = Schemes().list_schemes()
     assert (
         {s.name for s in listing if not s.is_visible_to_model} == {s.name for s in listing if s.category == "audit"} == set(AUDIT)
     )
@@ -79,8 +79,8 @@ def test_only_audit_is_hidden_from_the_model() -> None:
 @pytest.mark.covers("R-019", "R-026")
 def test_unknown_scheme_has_defaults() -> None:
     schemes = Schemes()
-    assert schemes.of("stranger://x") == Scheme("stranger", True, "logging", "run", EVERYBODY)
-    assert schemes.of("notes/a.md").name == schemes.of("").name == BARE
+    assert schemes.find_scheme("stranger://x") == Scheme("stranger", True, "logging", "run", EVERYBODY)
+    assert schemes.find_scheme("notes/a.md").name == schemes.find_scheme("").name == BARE
     schemes.check_write("stranger://x", "model")
     assert schemes.scope_for("stranger://x", run="r1") == "run:r1"
 
@@ -91,10 +91,10 @@ def test_scheme_is_declared_once_and_for_all_its_entries() -> None:
     mine = Scheme("recipe", category="data", scope="global", writers=frozenset({"plugin"}))
     schemes.register(mine)
     schemes.register(mine)
-    assert schemes.of("recipe://cake") == schemes.of("recipe://soup") == mine
+    assert schemes.find_scheme("recipe://cake") == schemes.find_scheme("recipe://soup") == mine
     with pytest.raises(Conflict, match="recipe is declared already"):
         schemes.register(Scheme("recipe", category="unknown"))
-    assert Schemes().of("recipe://cake") != mine  # nothing is shared
+    assert Schemes().find_scheme("recipe://cake") != mine  # nothing is shared
 
 
 @pytest.mark.covers("R-020")

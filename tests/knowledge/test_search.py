@@ -37,7 +37,7 @@ class Library:
         """An entry whose chunks are so much about a topic, and otherwise about nothing else here."""
         self.entries.put(ref, Content(body=text, **more))  # type: ignore[arg-type]
         batch = self.passages.waiting(1000)
-        self.passages.keep("m", [(chunk, mixed(about or chunk.text, chunk.text, likeness)) for chunk in batch])
+        self.passages.store_vectors("m", [(chunk, mixed(about or chunk.text, chunk.text, likeness)) for chunk in batch])
 
     def ask(self, query: str, about: str = "", **looks: object) -> list[Hit]:
         vector = Vector("m", topic(about)) if about else None
@@ -334,7 +334,7 @@ def test_near_vectors_elsewhere_keep_no_nearest_out(library: Library) -> None:
     for n in range(250):
         library.entries.put(f"memory://{n}", Content(body=f"theirs {n}"), scope="user:ann")
         batch = library.passages.waiting()
-        library.passages.keep("m", [(chunk, topic("birds")) for chunk in batch])
+        library.passages.store_vectors("m", [(chunk, topic("birds")) for chunk in batch])
     library.add("memory://mine", "Feathers.", "birds", 0.9)
     assert library.refs("sparrow", "birds") == ["memory://mine"]
 

@@ -47,7 +47,7 @@ class Bench(Rows):
         return self.views.get((actor or self.me).run, ref)
 
     def log(self, actor: Actor | None = None) -> list[View]:
-        return self.views.of((actor or self.me).run, prefix="log://")
+        return self.views.views_of((actor or self.me).run, prefix="log://")
 
     def rows(self) -> list[object]:
         return [
@@ -140,7 +140,7 @@ def test_a_pattern_sets_every_match_and_a_filter_narrows_it(bench: Bench) -> Non
     told(bench.set("known://*", "x", wanted="owl"), 200, "ok")
     assert [bench.body(f"known://{n}") for n in ("a", "b", "c/d")] == ["x", "oak", "owl"]
     bench.set("known://**", visibility="archived")
-    assert {view.visibility for view in bench.views.of(bench.me.run, prefix="known://")} == {"archived"}
+    assert {view.visibility for view in bench.views.views_of(bench.me.run, prefix="known://")} == {"archived"}
     outcome = bench.set("known://**", "s/o/0/", wanted="/o/")
     assert outcome.data["paths"] == ["known://b", "known://c/d"]
     assert bench.body("known://b") == "0ak"
@@ -315,10 +315,10 @@ def test_a_pattern_promotes_all_matches_archived_ones_included(bench: Bench) -> 
         bench.set(f"known://{name}", body, visibility="archived")
     outcome = bench.verbs.get(bench.me, "known://*", Look("owl"))
     assert outcome.message == "* known://a - 2 tokens\n* known://c - 2 tokens"
-    assert [v.visibility for v in bench.views.of(bench.me.run, prefix="known://")] == ["visible", "archived", "visible"]
+    assert [v.visibility for v in bench.views.views_of(bench.me.run, prefix="known://")] == ["visible", "archived", "visible"]
     assert bench.body("log://turn_3/get/known%3A/*") == outcome.message
     bench.verbs.get(bench.me, "known://{a,b}")
-    assert [v.visibility for v in bench.views.of(bench.me.run, prefix="known://")] == ["visible"] * 3
+    assert [v.visibility for v in bench.views.views_of(bench.me.run, prefix="known://")] == ["visible"] * 3
 
 
 @pytest.mark.covers("R-106")
@@ -416,7 +416,7 @@ def test_removing_by_pattern_leaves_one_log_entry(bench: Bench) -> None:
     [log] = [view for view in bench.log() if "/rm/" in view.path]
     assert len(bench.log()) == count + 1
     assert all(f"known://{name}" in bench.body(log.path) for name in "abc")
-    assert bench.views.of(bench.me.run, prefix="known://") == []
+    assert bench.views.views_of(bench.me.run, prefix="known://") == []
     told(bench.verbs.rm(bench.me, "known://*"), 404, "not_found", "known://*")
     told(bench.verbs.rm(bench.me, "known://a"), 404, "not_found", "known://a")
 
@@ -427,9 +427,9 @@ def test_removal_takes_a_filter_and_a_preview(bench: Bench) -> None:
         bench.set(f"known://{name}", body)
     outcome = bench.verbs.rm(bench.me, "known://**", Look("owl", is_preview=True))
     assert outcome.message == "PREVIEW\n* known://a - 2 tokens\n* known://c - 2 tokens"
-    assert len(bench.views.of(bench.me.run, prefix="known://")) == 3
+    assert len(bench.views.views_of(bench.me.run, prefix="known://")) == 3
     bench.verbs.rm(bench.me, "known://**", Look("owl"))
-    assert [view.path for view in bench.views.of(bench.me.run, prefix="known://")] == ["known://b"]
+    assert [view.path for view in bench.views.views_of(bench.me.run, prefix="known://")] == ["known://b"]
 
 
 @pytest.mark.covers("R-015", "E-119")
@@ -487,7 +487,7 @@ def test_later_writes_of_parent_and_fork_do_not_change_each_other(bench: Bench) 
     assert bench.verbs.get(bench.me, "known://b").message == "old"
     assert bench.view("known://b", child).visibility == "visible"
     assert bench.find("known://b", child).title == "T"  # type: ignore[union-attr]
-    assert len(bench.views.of(child.run, prefix="known://")) == 3
+    assert len(bench.views.views_of(child.run, prefix="known://")) == 3
 
 
 # -- cp, mv -----------------------------------------------------------------------------------------
@@ -578,11 +578,11 @@ def test_moving_what_others_see_leaves_it_to_them(bench: Bench) -> None:
 @pytest.mark.parametrize("status", [102, 200, 204, 422])
 def test_update_records_how_it_stands(bench: Bench, status: int) -> None:
     outcome = bench.verbs.update(bench.me, "looking for owls", status)
-    [view] = bench.views.of(bench.me.run, prefix="update://")
+    [view] = bench.views.views_of(bench.me.run, prefix="update://")
     assert (view.path, view.status, view.turn) == ("update://turn_3/looking_for_owls", status, 3)
     assert outcome.data["paths"] == [view.path] and bench.body(view.path) == "looking for owls"
     bench.verbs.update(bench.me, "looking for owls", status)
-    assert len(bench.views.of(bench.me.run, prefix="update://")) == 2
+    assert len(bench.views.views_of(bench.me.run, prefix="update://")) == 2
     told(bench.verbs.update(bench.me, "x", 500), 400, "bad_input", "500", "422")
 
 
@@ -596,7 +596,7 @@ def test_an_answer_about_very_many_entries_can_be_sent(bench: Bench) -> None:
     for outcome in (preview, removed):
         assert len(outcome.message) < 310_000 and outcome.message.endswith(" more"), outcome.message[-80:]
         assert outcome.data["count"] == 320 and 0 < len(outcome.data["paths"]) < 320
-    assert bench.entries.listing("memory://") == []
+    assert bench.entries.list_lines("memory://") == []
 
 
 # -- files wait -------------------------------------------------------------------------------------

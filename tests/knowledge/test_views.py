@@ -70,7 +70,7 @@ def test_the_database_refuses_what_no_view_can_be(bench: Bench, visibility: str,
     entry = bench.entry("memory://owl")
     with pytest.raises(OwlError):
         bench.views.show(bench.me, entry, visibility, state, status, outcome)  # type: ignore[arg-type]
-    assert bench.views.of(bench.me.run) == []
+    assert bench.views.views_of(bench.me.run) == []
 
 
 @pytest.mark.covers("R-009", "R-010")
@@ -89,8 +89,8 @@ def test_an_entry_is_in_a_run_only_by_its_view_and_only_once(bench: Bench) -> No
         bench.views.get(bench.me.run, "memory://owl")
     for _ in range(3):
         bench.views.promote(bench.me, [entry])
-    assert [view.path for view in bench.views.of(bench.me.run)] == ["memory://owl"]
-    assert bench.views.of(bench.other.run) == []
+    assert [view.path for view in bench.views.views_of(bench.me.run)] == ["memory://owl"]
+    assert bench.views.views_of(bench.other.run) == []
     with pytest.raises(OwlError), bench.store.write() as execute:
         execute(
             "INSERT INTO views (run, entry, visibility, state, status, updated_ms) VALUES (?, ?, 'visible', 'resolved', 200, 0)",
@@ -103,7 +103,7 @@ def test_one_path_in_several_scopes_hides_nothing(bench: Bench) -> None:
     shared = bench.entry("memory://owl", "shared")
     own = bench.entries.set("memory://owl", "own", scope=f"run:{bench.me.run}").id
     bench.views.promote(bench.me, [shared, own])
-    assert [view.scope for view in bench.views.of(bench.me.run)] == ["project:1", f"run:{bench.me.run}"]
+    assert [view.scope for view in bench.views.views_of(bench.me.run)] == ["project:1", f"run:{bench.me.run}"]
     assert bench.views.get(bench.me.run, "memory://owl").entry == own
 
 
@@ -121,7 +121,7 @@ def test_promotion_is_of_now_and_demotion_archives(bench: Bench) -> None:
 
 def test_demoting_what_is_not_seen_shows_nothing(bench: Bench) -> None:
     bench.views.demote(bench.me, [bench.entry("memory://owl")])
-    assert bench.views.of(bench.me.run) == []
+    assert bench.views.views_of(bench.me.run) == []
 
 
 @pytest.mark.covers("R-111")
@@ -154,11 +154,11 @@ def test_a_fork_copies_rows_with_their_turns_and_no_text(bench: Bench) -> None:
     before = bench.store.value("SELECT COUNT(*) FROM entries")
     assert bench.views.fork(bench.me.run, child) == 4
     assert bench.store.value("SELECT COUNT(*) FROM entries") == before
-    assert {view.turn for view in bench.views.of(child)} == {3}
+    assert {view.turn for view in bench.views.views_of(child)} == {3}
     bench.views.demote(Actor("model", child), ids)
-    bench.views.drop(child, ids[1:2])
-    assert {view.visibility for view in bench.views.of(bench.me.run)} == {"visible"}
-    assert len(bench.views.of(bench.me.run)) == 5
+    bench.views.remove_views(child, ids[1:2])
+    assert {view.visibility for view in bench.views.views_of(bench.me.run)} == {"visible"}
+    assert len(bench.views.views_of(bench.me.run)) == 5
 
 
 @pytest.mark.covers("E-110", "E-111")
@@ -178,7 +178,7 @@ def test_listing_narrows(bench: Bench) -> None:
     a, b = bench.entry("memory://birds/owl"), bench.entry("memory://trees/oak")
     bench.views.promote(bench.me, [a])
     bench.views.set_visibility(bench.me, [b], "archived")
-    paths = lambda **more: [view.path for view in bench.views.of(bench.me.run, **more)]  # noqa: E731
+    paths = lambda **more: [view.path for view in bench.views.views_of(bench.me.run, **more)]  # noqa: E731
     assert paths() == ["memory://birds/owl", "memory://trees/oak"]
     assert paths(prefix="memory://birds/") == ["memory://birds/owl"]
     assert paths(visibility="archived") == ["memory://trees/oak"]
@@ -190,11 +190,11 @@ def test_a_run_sees_another_entry_in_the_place_of_one(bench: Bench) -> None:
     bench.views.show(bench.me, old, "archived", "streaming", 102)
     bench.views.promote(bench.me, [new])
     bench.views.repoint(bench.me.run, old, new)
-    assert [(view.path, view.visibility, view.state) for view in bench.views.of(bench.me.run)] == [
+    assert [(view.path, view.visibility, view.state) for view in bench.views.views_of(bench.me.run)] == [
         ("memory://new", "archived", "streaming")
     ]
     bench.views.repoint(bench.other.run, old, new)
-    assert bench.views.of(bench.other.run) == []
+    assert bench.views.views_of(bench.other.run) == []
 
 
 def test_a_deleted_run_or_entry_takes_its_views_along(bench: Bench) -> None:

@@ -51,7 +51,7 @@ class Desk:
         """Do what waits; an index beside is made whenever it is not of now."""
         if self.beside is not None:
             self.beside._next_s = 0.0
-        self.indexer.work()
+        self.indexer.index_pending()
 
     def near(self, text: str, limit: int = 5) -> list[tuple[str, float]]:
         """What a search by meaning alone finds."""
@@ -154,7 +154,7 @@ def test_which_vectors_there_are_is_known_without_reading_them(store: Store) -> 
     assert passages.state() == State(0, 0, 0, 0)
     for n in range(3):
         entries.set(f"memory://{n}", f"text {n}")
-    passages.keep("m", [(chunk, vector(chunk.text)) for chunk in passages.waiting()])
+    passages.store_vectors("m", [(chunk, vector(chunk.text)) for chunk in passages.waiting()])
     state, rows = passages.vectors()
     assert state == passages.state() == State(1, 3, 3, 6) and dict(rows)[3] == packed(vector(passages_text(2)))
 

@@ -325,13 +325,13 @@ class Kept:
     def __init__(self) -> None:
         self.items: list[Item] = []
 
-    def known(self, refs: Sequence[str]) -> dict[str, Known]:
+    def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
         return {}
 
-    def chosen(self, ref: str, after: str = "") -> Any:
+    def select_items(self, ref: str, after: str = "") -> Any:
         raise AssertionError("nothing is looked up")
 
-    def keep(self, items: Sequence[Item]) -> list[Any]:
+    def store_items(self, items: Sequence[Item]) -> list[Any]:
         from appliance.ingest.file_reader import Kept as Became
 
         self.items += items

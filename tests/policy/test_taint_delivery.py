@@ -105,7 +105,7 @@ def test_the_result_of_a_schedule_brings_its_marks(border: Border, site: Server)
 def test_the_result_of_a_task_brings_its_marks(border: Border) -> None:
     run = begun(border, "tasker")
     border.say("[plan] please", "tasker", thread=run)
-    (task,) = [one for one in border.core.tasks.listing() if one.name.startswith("[taskword]")]
+    (task,) = [one for one in border.core.tasks.list_tasks() if one.name.startswith("[taskword]")]
     work(border, task)
     told(border, run)
     waits(border, run, "next-task", "tasker")
@@ -127,7 +127,7 @@ def test_an_alert_of_the_heartbeat_brings_its_marks(border: Border) -> None:
 def test_a_reminder_brings_the_marks_of_who_asked_for_it(border: Border) -> None:
     core = border.core
     first = border.say("[remind] please", "reminded")
-    (known,) = [one for one in core.schedules.rows.listing() if "Read the note" in one.action.text]
+    (known,) = [one for one in core.schedules.rows.list_schedules() if "Read the note" in one.action.text]
     run = begun(border, "reminded")
     core.runs.delete(first.run)  # it comes into the last thread then
     core.schedules.firing.trigger(known, now_ms())
@@ -150,7 +150,7 @@ def test_tasks_that_a_model_made_of_marked_notes_are_marked(border: Border) -> N
     known = schedule(border, run, "judge", action="tasks")
     marks = (("web", "https://evil.example/page"),)
     core.schedules.firing.fire(known, now_ms(), verdict=Verdict(True, "", (Wanted("[judgedtask] Look"),), marks), is_asked=True)
-    (task,) = [one for one in core.tasks.listing() if one.name.startswith("[judgedtask]")]
+    (task,) = [one for one in core.tasks.list_tasks() if one.name.startswith("[judgedtask]")]
     assert core.runs.marks.carried(f"task:{task.id}") == marks
     done = work(border, task)
     assert core.runs.get(done.run).origins == ("web",) and border.leaks() == []

@@ -73,7 +73,7 @@ class Desk:
         return replace(Scene(self.run, route, layout="entries", turn=turn, loop=1, prompt="Where is the owl?"), **more)
 
     def visible(self) -> list[str]:
-        return [view.path for view in self.views.of(self.run, prefix="known", visibility="visible")]
+        return [view.path for view in self.views.views_of(self.run, prefix="known", visibility="visible")]
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_what_the_packet_says_of_itself_is_what_it_holds(desk: Desk) -> None:
     desk.know("open", 1000, 1)
     desk.know("closed", 1000, 1, is_open=False)
     packet = desk.budget.assemble(desk.scene(100_000))
-    known = desk.blocks.seen(desk.run).data
+    known = desk.blocks.visible_items(desk.run).data
     visible, closed = (next(i for i in known if i.path.endswith(name)) for name in ("open", "closed"))
     assert visible.share.more == estimate(visible.full + "\n") and f'tokens="{visible.share.more}"' in packet.messages[0].content
     assert closed.share.summarized == estimate(closed.summary)
@@ -226,12 +226,12 @@ def test_what_the_turn_before_opened_is_summarized_whatever_its_status_and_nothi
     desk.know("late", 8000, 4)
     failed = desk.entries.put("error://bad", Content(body="x" * 4000), By("system"), scope=f"run:{desk.run}")
     desk.views.show(desk.actor(4), failed.id, "visible", "failed", 404, "not_found")
-    before = {view.path: view.status for view in desk.views.of(desk.run)}
+    before = {view.path: view.status for view in desk.views.views_of(desk.run)}
     packet = desk.budget.assemble(desk.scene(5000, turn=5))
     assert not packet.is_over and packet.tokens < 4500
     assert desk.visible() == ["known://early"]
     assert '<error path="error://bad" visibility="summarized" status="404"' in packet.messages[0].content
-    assert {view.path: view.status for view in desk.views.of(desk.run) if view.path in before} == before
+    assert {view.path: view.status for view in desk.views.views_of(desk.run) if view.path in before} == before
     note = desk.views.get(desk.run, "error://turn_5/budget/opened")
     assert (note.state, note.status) == ("failed", 413)
     assert "known://late" in desk.entries.get(note.path, scope=note.scope).body and "early" not in packet.blocks[-1].text
@@ -280,7 +280,7 @@ def test_after_a_crash_the_prompt_is_whole_again_when_there_is_room(desk: Desk) 
     prompt = "Read this. " + "word " * 300
     short = desk.budget.assemble(desk.scene(5000, turn=2, prompt=prompt))
     assert short.recovery.is_prompt_short
-    desk.views.demote(desk.actor(3), [view.entry for view in desk.views.of(desk.run)], "archived")
+    desk.views.demote(desk.actor(3), [view.entry for view in desk.views.views_of(desk.run)], "archived")
     again = desk.budget.assemble(desk.scene(5000, turn=3, prompt=prompt))  # a new process knows of no packet before
     assert not again.recovery.is_prompt_short and prompt in again.messages[0].content
 
@@ -317,7 +317,7 @@ def test_closing_something_gives_three_more_turns(desk: Desk) -> None:
 @pytest.mark.covers("E-144")
 def test_a_prompt_is_whole_again_as_soon_as_there_is_room(desk: Desk) -> None:
     packet = recovering(desk, 1)
-    desk.views.demote(desk.actor(4), [view.entry for view in desk.views.of(desk.run, prefix="known")], "archived")
+    desk.views.demote(desk.actor(4), [view.entry for view in desk.views.views_of(desk.run, prefix="known")], "archived")
     prompt = "Read this. " + "word " * 700
     whole = desk.budget.assemble(desk.scene(5400, turn=4, prompt=prompt, before=packet))
     assert not whole.recovery.is_prompt_short and prompt in whole.messages[0].content
@@ -476,7 +476,7 @@ def test_a_turn_can_be_looked_at_as_it_was_sent_and_said(desk: Desk) -> None:
     assert desk.copies.turns(desk.run) == [2, 3]
     with pytest.raises(NotFound):
         desk.copies.get(desk.run, 9)
-    assert not [e for e in desk.blocks.seen(desk.run).all() if "wonder" in e.summary + e.full]  # the model sees none of it
+    assert not [e for e in desk.blocks.visible_items(desk.run).all() if "wonder" in e.summary + e.full]  # the model sees none of it
 
 
 @pytest.mark.covers("R-158")

@@ -195,8 +195,8 @@ def test_the_answers_room_and_a_tenth_of_the_rest_stay_free(window: int, want: i
 @pytest.mark.covers("B-064", "E-233")
 def test_a_window_that_cannot_be_asked_for_is_the_last_known_one_or_the_default() -> None:
     windows = Windows()
-    assert windows.of("m", 0) == WINDOW == 200_000
-    assert windows.of("m", 8192) == 8192 and windows.of("m", 0) == 8192 and windows.of("other", 0) == 200_000
+    assert windows.window_of("m", 0) == WINDOW == 200_000
+    assert windows.window_of("m", 8192) == 8192 and windows.window_of("m", 0) == 8192 and windows.window_of("other", 0) == 200_000
 
 
 @pytest.mark.covers("B-064", "E-232")

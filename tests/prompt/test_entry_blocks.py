@@ -169,8 +169,8 @@ def test_a_fork_sees_the_same_summary(desk: Desk) -> None:
         put(desk, f"known://f{n}", f"{n} {TEXT}")
     child: Run = desk.runs.begin("local:ada", "ask")
     desk.views.fork(desk.run, child.id)
-    lines = [item.summary for item in desk.blocks.seen(desk.run).data]
-    assert [item.summary for item in desk.blocks.seen(child.id).data] == lines and len(lines) == 4
+    lines = [item.summary for item in desk.blocks.visible_items(desk.run).data]
+    assert [item.summary for item in desk.blocks.visible_items(child.id).data] == lines and len(lines) == 4
 
 
 @pytest.mark.covers("R-155")
@@ -224,7 +224,7 @@ def test_every_tag_shows_path_visibility_turn_and_the_cost_of_opening(desk: Desk
     put(desk, "known://open", "y" * 300, "visible", 4)
     put(desk, "log://turn_2/get/gone", "no entry", "visible", 2)
     desk.views.resolve(desk.run, desk.views.get(desk.run, "log://turn_2/get/gone").entry, "failed", 404, "not_found")
-    costs = {item.path: item.share.more for item in desk.blocks.seen(desk.run).data}
+    costs = {item.path: item.share.more for item in desk.blocks.visible_items(desk.run).data}
     assert 500 < costs["known://fact"] < 550 and 150 < costs["known://open"] < 200
     assert f'<known path="known://fact" visibility="summarized" turn="3" tokens="{costs["known://fact"]}">' in block(
         desk, "summary"
@@ -319,7 +319,7 @@ def test_several_threads_may_look_at_many_runs_at_once(desk: Desk) -> None:
     for run in runs:
         desk.views.show(replace(desk.actor(1), run=run), key, "summarized")
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda run: desk.blocks.seen(run), runs * 20))
+        found = list(pool.map(lambda run: desk.blocks.visible_items(run), runs * 20))
     assert all(len(seen.data) == 1 for seen in found)
 
 
@@ -328,11 +328,11 @@ def test_several_threads_may_look_at_many_runs_at_once(desk: Desk) -> None:
 
 def test_only_what_changed_is_rendered_again(desk: Desk) -> None:
     keys = [put(desk, f"known://f{n}", f"{n} {TEXT}") for n in range(30)]
-    desk.blocks.seen(desk.run)
+    desk.blocks.visible_items(desk.run)
     assert desk.blocks.counts.rendered == 30
     desk.views.promote(desk.actor(2), keys[:2])
     desk.entries.put("known://f9", Content(body="new"), By("model"), scope=f"run:{desk.run}")
-    desk.blocks.seen(desk.run)
+    desk.blocks.visible_items(desk.run)
     assert desk.blocks.counts.rendered == 33 and desk.blocks.counts.reused == 27
 
 
@@ -357,9 +357,9 @@ def test_what_is_remembered_is_what_would_be_read(desk: Desk) -> None:
             elif what == "fail":
                 desk.views.resolve(desk.run, view.entry, "failed", 404, "not_found")
             else:
-                desk.views.drop(desk.run, [view.entry])
-            fresh = Blocks(desk.store, desk.entries, Schemes()).seen(desk.run)
-            assert desk.blocks.seen(desk.run) == fresh
+                desk.views.remove_views(desk.run, [view.entry])
+            fresh = Blocks(desk.store, desk.entries, Schemes()).visible_items(desk.run)
+            assert desk.blocks.visible_items(desk.run) == fresh
 
     check()
 

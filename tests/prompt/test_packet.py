@@ -15,7 +15,7 @@ from appliance.clock import sleep_s
 from appliance.ingest import notes
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
-from appliance.prompt.packet import INSTRUCTIONS, STYLE, More, Packets, asked, cut, tool_line
+from appliance.prompt.packet import INSTRUCTIONS, STYLE, More, Packets, cut, strip_notes, tool_line
 from appliance.prompt.packet_types import Scene
 from appliance.records import Message, Part, Route, ToolCall, ToolSpec
 from appliance.runtime.hooks import Hooks
@@ -236,7 +236,7 @@ def test_what_was_said_at_another_door_is_a_note_with_its_thread(store: Store) -
     shown = packets(store).relevant("Which door?", [Part("run-1", "[slack / ada] The\n\nQuestion: " + "x" * 900)])
     lines = shown.split("\n")
     assert lines[0] == "Notes:" and len(lines) == 3 and lines[1].endswith("… [run-1]") and len(lines[1]) < 330
-    assert asked(f"{shown}\n\nQuestion: Which door?") == "Which door?"
+    assert strip_notes(f"{shown}\n\nQuestion: Which door?") == "Which door?"
 
 
 @pytest.mark.covers("B-115")
@@ -304,9 +304,9 @@ def test_the_prompt_block_holds_what_was_said_and_not_the_notes_before_it(store:
     Entries(store).set("memory://notes/door", "The door is blue.")
     made = packets(store)
     carried = f"{made.relevant('Which door is blue?')}\n\nQuestion: Which door is blue?"
-    assert carried.startswith("Notes:\n") and asked(carried) == "Which door is blue?"
+    assert carried.startswith("Notes:\n") and strip_notes(carried) == "Which door is blue?"
     for other in ("Notes:\nbuy milk\n\nQuestion: why?", "Which door?", "Notes:\n\nQuestion: x", ""):
-        assert asked(other) == other
+        assert strip_notes(other) == other
     packet = made.assemble(Scene("r", route(100_000), layout="entries", prompt=carried))
     text = packet.messages[0].content
     assert text.count("The door is blue.") == 1 and "\nWhich door is blue?\n</prompt>" in text and "Question:" not in text

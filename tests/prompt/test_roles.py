@@ -48,7 +48,7 @@ def write(box: Path, name: str, text: str) -> None:
 
 @pytest.mark.covers("A-005", "A-080", "A-081", "A-082", "A-083", "A-084")
 def test_the_roles_that_ship_have_exactly_these_tools(box: Path) -> None:
-    found = {one.name: one.tools for one in Roles(box, Config).listing()}
+    found = {one.name: one.tools for one in Roles(box, Config).list_roles()}
     assert tuple(found) == SHIPPED == ("assistant", "worker", "researcher", "coder", "memory", "heartbeat")
     # The last three: "every morning at 9 ..." is handed to a worker, which stores the schedule.
     planned = {"remind", "create_schedule", "list_schedules"}
@@ -295,7 +295,7 @@ def test_a_direct_assistant_has_the_coder_run_a_command_and_sees_the_result_alon
     assert (told.said, told.deeds) == ("It ran.", "use:200")
     (result,) = told.events("tool_result")
     assert result.content.endswith("Ran it.") and "exit code" not in result.content
-    (job,) = stage.core.jobs.of(told.run)
+    (job,) = stage.core.jobs.jobs_of(told.run)
     (done,) = [event for event in stage.core.runs.events(job.run) if event.kind == "tool_result"]
     assert (done.tool, done.status) == ("exec", 200) and "ran" in done.content
 
@@ -303,7 +303,7 @@ def test_a_direct_assistant_has_the_coder_run_a_command_and_sees_the_result_alon
 @pytest.mark.covers("A-082")
 def test_a_helper_of_a_direct_assistant_has_no_more_than_it_has(stage: Stage) -> None:
     told = stage.ask("[spawns] Look.", CHAT)
-    jobs = stage.core.jobs.of(told.run)
+    jobs = stage.core.jobs.jobs_of(told.run)
     results = [event for job in jobs for event in stage.core.runs.events(job.run) if event.kind == "tool_result"]
     assert told.said == "Both." and len(jobs) == 2 and len(results) == 2
     assert all(one.status == 403 and "exec is not a tool of role child" in one.content for one in results)

@@ -97,7 +97,7 @@ def test_letters_of_last_month_are_forgotten_or_given_up(box: Box):
     done = maintenance.maintain(box.home, box.environ, is_forced=True)
     assert done.letters == 2 and "forgot 2 old letters" in done.lines()
     with box.store() as store:
-        assert [(p.letter.key, p.status) for p in Outbox(store, "").listing()] == [("never told", "failed")]
+        assert [(p.letter.key, p.status) for p in Outbox(store, "").list_postings()] == [("never told", "failed")]
 
 
 def test_processes_of_last_year_are_forgotten(box: Box):

@@ -79,18 +79,18 @@ def test_a_server_has_another_key_when_what_it_offers_may_differ() -> None:
 def test_an_unchanged_list_is_not_written_again(tmp_path: Path) -> None:
     store = new_store(tmp_path / "owlbox.db")
     known_tools = Offers(store)
-    assert known_tools.keep("s", "k", {"tools": [TOOL], "title": "S"})
+    assert known_tools.store_offer("s", "k", {"tools": [TOOL], "title": "S"})
     count = store.value("SELECT total_changes()")
-    assert not known_tools.keep("s", "k", {"tools": [TOOL], "title": "S"}) and store.value("SELECT total_changes()") == count
+    assert not known_tools.store_offer("s", "k", {"tools": [TOOL], "title": "S"}) and store.value("SELECT total_changes()") == count
     known_tools.learn("m", {known_tools.wares()[0].id: [1.0, 0.0]})
-    assert known_tools.keep("s", "k", {"tools": [TOOL, {**TOOL, "name": "two"}], "title": "S"})
+    assert known_tools.store_offer("s", "k", {"tools": [TOOL, {**TOOL, "name": "two"}], "title": "S"})
     assert [ware.name for ware in known_tools.unread("m")] == ["two"]  # the other one's vector was kept
     assert {ware.name for ware in known_tools.by_words("words", 5)} == {"look_up", "two"} and known_tools.by_words("!!", 5) == []
     known_tools.failed("s", "gone")
-    known = known_tools.of("s")
+    known = known_tools.find_offer("s")
     assert known is not None and known.error == "gone" and len(known_tools.wares("s")) == 2
     known_tools.forget("s")
-    assert known_tools.wares() == [] and known_tools.of("s") is None and known_tools.by_words("words", 5) == []
+    assert known_tools.wares() == [] and known_tools.find_offer("s") is None and known_tools.by_words("words", 5) == []
     store.close()
 
 
@@ -171,7 +171,7 @@ def test_tools_are_found_by_meaning_when_there_are_vectors(tmp_path: Path) -> No
         stand.hub.add("s", stub())
         wanted = {"clock": "tell the hour", "log": "show a commit", "draw": "make a picture"}
         tools = [{"name": name, "description": about} for name, about in wanted.items()]
-        stand.offers.keep("s", stand.hub.servers()["s"].key, {"tools": tools})
+        stand.offers.store_offer("s", stand.hub.servers()["s"].key, {"tools": tools})
         assert "owlbox mcp index" in stand.hub.search("time zone", semantic_only=True).note
         model, vectors = embed([f"{ware.name}: {ware.description}" for ware in stand.offers.wares()], 1, False)
         stand.offers.learn(model, {ware.id: vector for ware, vector in zip(stand.offers.wares(), vectors)})

@@ -381,7 +381,7 @@ def test_what_a_thread_handed_to_others_is_taken_back_with_it(bench: Bench, is_f
     if is_forgotten:
         given = {"agent": "memory", "run": bench.other.run}
         bench.runs.append(Event(bench.me.run, "delegate", "system", "Kept.", tool="delegate", input=given))
-        assert jobs.forget(1, now_ms() + 2 * 86_400_000) == 1 and jobs.of(bench.me.run) == []
+        assert jobs.forget(1, now_ms() + 2 * 86_400_000) == 1 and jobs.jobs_of(bench.me.run) == []
     after = bench.content()
     tried = bench.undo(is_dry_run=True)
     assert (tried.helpers, tried.by, bench.content() == after) == ((bench.other.run,), "", True)
@@ -434,7 +434,7 @@ def test_a_thread_whose_helper_still_works_is_left_alone(bench: Bench) -> None:
     before = bench.everything()
     with pytest.raises(Conflict, match="has not ended") as caught:
         bench.undo()
-    (job,) = jobs.of(bench.me.run)
+    (job,) = jobs.jobs_of(bench.me.run)
     assert f"owlbox job stop {job.id}" in caught.value.hint and bench.everything() == before
 
 
@@ -470,7 +470,7 @@ def test_run_of_an_older_version_is_taken_back(tmp_path: Path, name: str) -> Non
     shutil.copy(ROOT / "tests/fixtures" / name, tmp_path / "owlbox.db")
     store = Store.open(tmp_path / "owlbox.db")
     runs, entries = Runs(store, this_process().encode()), Entries(store)
-    run = next(r.id for r in runs.listing() if r.title == "What is there?")
+    run = next(r.id for r in runs.list_runs() if r.title == "What is there?")
     done = Undo(store, entries, runs).undo(run)
     assert entries.get("memory://notes/garden").body == "The tomatoes want water."
     Undo(store, entries, runs).undo(done.by)
@@ -502,7 +502,7 @@ def test_entries_that_go_leave_every_view_and_those_that_stay_keep_theirs(bench:
     for entry in (new, garden):
         bench.views.show(bench.other, entry, "visible")
     bench.undo()
-    assert [view.entry for view in bench.views.of(bench.other.run)] == [garden]
+    assert [view.entry for view in bench.views.views_of(bench.other.run)] == [garden]
     assert bench.views.get(bench.me.run, "memory://garden").writes == 1
     assert bench.log() == [] and bench.store.problems() == []
 

@@ -149,8 +149,8 @@ def test_fork_copies_views_with_their_turns_and_no_text(wood: Wood) -> None:
     count = wood.store.value("SELECT COUNT(*) FROM entries")
     fork = wood.branches.fork(run).id
     assert wood.store.value("SELECT COUNT(*) FROM entries") == count
-    assert [(v.path, v.turn, v.visibility) for v in wood.views.of(fork)] == [("known://owl", 7, "visible")]
-    wood.views.drop(fork, [entry.id])
+    assert [(v.path, v.turn, v.visibility) for v in wood.views.views_of(fork)] == [("known://owl", 7, "visible")]
+    wood.views.remove_views(fork, [entry.id])
     assert wood.views.find(run, "known://owl") is not None
     wood.views.show(Actor("model", run, 2, 9), entry.id, "archived")
     assert wood.views.find(fork, "known://owl") is None
@@ -225,7 +225,7 @@ def test_deleted_run_stays_as_far_as_its_forks_need_it_and_goes_with_the_last(wo
     assert wood.runs.delete(run) == 4
     with pytest.raises(NotFound):
         wood.runs.get(run)
-    assert run not in [r.id for r in wood.runs.listing()]
+    assert run not in [r.id for r in wood.runs.list_runs()]
     assert wood.shown(fork.id) == ["shared", "re: shared", "new", "re: new"] == wood.shown(below.id)
     assert wood.store.value("SELECT COUNT(*) FROM events WHERE content LIKE '%only its own%'") == 0
     assert [b.run for b in wood.branches.tree(below.id)] == [fork.id, below.id]

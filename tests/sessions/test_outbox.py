@@ -70,14 +70,14 @@ def test_a_letter_carries_the_marks_of_what_it_tells_of_also_when_several_are_to
 @pytest.mark.covers("A-021")
 def test_same_key_twice_is_one_letter(post: Post) -> None:
     assert post.put("k", "first") == post.put("k", "second")
-    assert [p.letter.text for p in post.outbox.listing()] == ["first"]
+    assert [p.letter.text for p in post.outbox.list_postings()] == ["first"]
 
 
 def test_a_letter_falls_with_the_transaction_it_was_put_in(post: Post) -> None:
     with pytest.raises(ZeroDivisionError), post.store.write():
         post.put("k")
         raise ZeroDivisionError
-    assert post.outbox.listing() == []
+    assert post.outbox.list_postings() == []
 
 
 @pytest.mark.covers("A-193")
@@ -112,17 +112,17 @@ def test_queue_is_full_of_letters_and_prompts_together(tmp_path: Path) -> None:
 @pytest.mark.covers("A-193")
 def test_letters_of_a_session_are_listed_and_cleared(post: Post) -> None:
     post.put("a", session="mail:ann"), post.put("b", session="mail:ann"), post.put("c", session="local:ann")
-    assert [p.letter.key for p in post.outbox.listing(session="mail:ann")] == ["b", "a"]
+    assert [p.letter.key for p in post.outbox.list_postings(session="mail:ann")] == ["b", "a"]
     assert post.outbox.clear("mail:ann") == 2
     assert post.outbox.counts() == {"cancelled": 2, "waiting": 1}
-    assert [p.letter.key for p in post.outbox.listing(status="waiting")] == ["c"]
+    assert [p.letter.key for p in post.outbox.list_postings(status="waiting")] == ["c"]
 
 
 def test_listing_pages_newest_first_within_a_context(post: Post) -> None:
     for i in range(5):
         post.put(f"k{i}", person="ann" if i % 2 else "bob")
-    assert [p.letter.key for p in post.outbox.listing(limit=2, offset=1)] == ["k3", "k2"]
-    assert [p.letter.key for p in post.outbox.listing(context="user:ann")] == ["k3", "k1"]
+    assert [p.letter.key for p in post.outbox.list_postings(limit=2, offset=1)] == ["k3", "k2"]
+    assert [p.letter.key for p in post.outbox.list_postings(context="user:ann")] == ["k3", "k1"]
 
 
 # -- by hand ----------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_listing_pages_newest_first_within_a_context(post: Post) -> None:
 def test_cancelled_letters_are_not_sent_and_can_be_sent_after_all(post: Post) -> None:
     letter = post.put("k")
     assert post.outbox.cancel(letter).status == "cancelled"
-    assert post.ready() == [] and not post.outbox.take(letter, "mail")
+    assert post.ready() == [] and not post.outbox.begin_sending(letter, "mail")
     with pytest.raises(Conflict, match="is cancelled"):
         post.outbox.cancel(letter)
     assert post.outbox.retry(letter).status == "waiting"
@@ -141,7 +141,7 @@ def test_cancelled_letters_are_not_sent_and_can_be_sent_after_all(post: Post) ->
 @pytest.mark.parametrize("status", ["sending", "sent"])
 def test_what_a_channel_has_is_neither_cancelled_nor_repeated(post: Post, status: str) -> None:
     letter = post.put("k")
-    post.outbox.take(letter, "mail")
+    post.outbox.begin_sending(letter, "mail")
     if status == "sent":
         post.outbox.end(letter, "sent")
     for decide in (post.outbox.cancel, post.outbox.retry):
@@ -152,7 +152,7 @@ def test_what_a_channel_has_is_neither_cancelled_nor_repeated(post: Post, status
 def test_a_failed_letter_gets_all_its_attempts_again(tmp_path: Path) -> None:
     post = Post(tmp_path / "owlbox.db", Patience(max_attempts=1))
     letter = post.put("k")
-    post.outbox.take(letter, "mail")
+    post.outbox.begin_sending(letter, "mail")
     assert post.outbox.put_off(letter, "no net").status == "failed"
     again = post.outbox.retry(letter)
     assert (again.status, again.attempts, again.error, again.ended_ms) == ("waiting", 0, "", None)
@@ -172,7 +172,7 @@ def test_letters_of_one_conversation_go_in_order_and_hold_up_no_other(post: Post
         post.put(key, session=session)
     assert post.ready() == ["a1", "b1"]
     first = post.outbox.find("a1")
-    assert first is not None and post.outbox.take(first.id, "mail")
+    assert first is not None and post.outbox.begin_sending(first.id, "mail")
     post.outbox.put_off(first.id, "down")
     assert post.ready() == ["b1"]  # a2 waits behind a1
     post.outbox.cancel(first.id)
@@ -184,7 +184,7 @@ def test_pauses_double_up_to_the_longest_and_end_in_failure(tmp_path: Path) -> N
     post = Post(tmp_path / "owlbox.db", patience)
     letter, pauses = post.put("k"), []
     for _ in range(7):
-        assert post.outbox.take(letter, "mail")
+        assert post.outbox.begin_sending(letter, "mail")
         began = now_ms()
         left = post.outbox.put_off(letter, "down")
         pauses.append((left.due_ms - now_ms(), left.due_ms - began))
@@ -196,7 +196,7 @@ def test_next_moment_is_told(post: Post) -> None:
     letter = post.put("k")
     ready, later = post.outbox.due()
     assert len(ready) == 1 and later is None
-    post.outbox.take(letter, "mail")
+    post.outbox.begin_sending(letter, "mail")
     due = post.outbox.put_off(letter, "down").due_ms
     assert post.outbox.due() == ([], due)
 
@@ -204,14 +204,14 @@ def test_next_moment_is_told(post: Post) -> None:
 def test_a_free_delay_costs_no_attempt(post: Post) -> None:
     letter = post.put("k")
     for _ in range(20):
-        assert post.outbox.take(letter, "local")
+        assert post.outbox.begin_sending(letter, "local")
         assert post.outbox.put_off(letter, "being answered", is_free=True).status == "waiting"
     assert post.outbox.get(letter).attempts == 0
 
 
 def test_a_clock_set_back_does_not_keep_letters_waiting(post: Post) -> None:
     letter = post.put("k")
-    post.outbox.take(letter, "mail")
+    post.outbox.begin_sending(letter, "mail")
     post.outbox.put_off(letter, "down")
     assert post.ready(now_ms() - 300 * DAY_MS) == ["k"]
 
@@ -222,7 +222,7 @@ def test_a_letter_is_taken_once(post: Post) -> None:
 
     def race() -> None:
         start.wait()
-        taken.append(post.outbox.take(letter, "mail"))
+        taken.append(post.outbox.begin_sending(letter, "mail"))
 
     threads = [threading.Thread(target=race) for _ in range(8)]
     for thread in threads:
@@ -235,7 +235,7 @@ def test_a_letter_is_taken_once(post: Post) -> None:
 
 def test_another_process_cannot_end_what_this_one_sends(post: Post) -> None:
     letter = post.put("k")
-    post.outbox.take(letter, "mail")
+    post.outbox.begin_sending(letter, "mail")
     other = Outbox(post.store, "boot/1/1")
     other.end(letter, "sent")
     other.put_off(letter, "down")
@@ -268,7 +268,7 @@ def test_a_letter_that_kills_its_sender_is_given_up(tmp_path: Path) -> None:
     post = Post(tmp_path / "owlbox.db", Patience(max_attempts=3))
     letter = post.put("k")
     for _ in range(3):
-        assert post.outbox.take(letter, "mail")
+        assert post.outbox.begin_sending(letter, "mail")
         (left,) = post.outbox.recover((), lambda name: False)
     assert left.status == "failed" == post.outbox.get(letter).status
 
@@ -286,7 +286,7 @@ def test_what_a_living_process_sends_is_left_alone(post: Post, tmp_path: Path) -
     assert other.stdout is not None and other.stdout.readline() == "taken\n"
     assert post.outbox.recover((), lambda name: False) == []
     mine = post.put("mine", session="x")
-    post.outbox.take(mine, "mail")
+    post.outbox.begin_sending(mine, "mail")
     assert post.outbox.recover({mine}, lambda name: False) == []
     other.kill()
     other.wait()
@@ -295,7 +295,7 @@ def test_what_a_living_process_sends_is_left_alone(post: Post, tmp_path: Path) -
 
 def test_handing_over_is_one_transaction_and_happens_once(post: Post) -> None:
     letter = post.put("k")
-    post.outbox.take(letter, "local", durable=False)
+    post.outbox.begin_sending(letter, "local", durable=False)
     with pytest.raises(ZeroDivisionError), post.outbox.handing_over("k"):
         raise ZeroDivisionError
     assert post.outbox.get(letter).status == "sending"
@@ -323,7 +323,7 @@ def test_bell_rings_within_the_transaction_and_due_waits_for_its_end(post: Post)
 def test_a_channel_that_opens_hastens_only_what_insists_on_it(post: Post) -> None:
     for key, channel in (("a", "mail"), ("b", "chat"), ("c", "")):
         letter = post.put(key, channel=channel)
-        post.outbox.take(letter, channel)
+        post.outbox.begin_sending(letter, channel)
         post.outbox.put_off(letter, "down")
     assert post.ready() == [] and post.outbox.hasten("mail") == 1
     assert post.ready() == ["a"] and post.outbox.hasten("matrix") == 0
@@ -357,11 +357,11 @@ def test_a_thread_of_another_context_is_none(post: Post) -> None:
 
 def test_what_is_old_is_given_up_then_forgotten(post: Post) -> None:
     waiting, sent = post.put("waiting"), post.put("sent", session="s")
-    post.outbox.take(sent, "mail")
+    post.outbox.begin_sending(sent, "mail")
     post.outbox.end(sent, "sent")
     assert post.outbox.forget() == 0
     assert post.outbox.forget(now_ms() + 32 * DAY_MS) == 2
-    assert [p.letter.key for p in post.outbox.listing()] == ["waiting"]
+    assert [p.letter.key for p in post.outbox.list_postings()] == ["waiting"]
     left = post.outbox.get(waiting)
     assert (left.status, left.error) == ("failed", "not delivered within 31 days")
     assert post.outbox.forget(now_ms() + 64 * DAY_MS) == 1
@@ -394,7 +394,7 @@ def test_processes_that_put_the_same_letters_put_each_once(tmp_path: Path) -> No
     """
     for process in [child(code, tmp_path / "owlbox.db", i) for i in range(3)]:
         finished(process)
-    assert len(Post(tmp_path / "owlbox.db").outbox.listing(limit=1000)) == 50
+    assert len(Post(tmp_path / "owlbox.db").outbox.list_postings(limit=1000)) == 50
 
 
 def _model(posting: Posting) -> tuple[str, int]:
@@ -422,7 +422,7 @@ def test_any_order_of_steps_keeps_one_row_a_key_and_never_unsends(post: Post, st
         elif known is not None:
             try:
                 if what == "take":
-                    post.outbox.take(known.id, "mail")
+                    post.outbox.begin_sending(known.id, "mail")
                 elif what == "end":
                     if known.status == "sending":
                         post.outbox.end(known.id, "sent")
@@ -433,7 +433,7 @@ def test_any_order_of_steps_keeps_one_row_a_key_and_never_unsends(post: Post, st
                     (post.outbox.cancel if what == "cancel" else post.outbox.retry)(known.id)
             except Conflict:
                 assert _model(post.outbox.get(known.id)) == _model(known)
-    rows = {p.letter.key: p for p in post.outbox.listing(limit=100)}
+    rows = {p.letter.key: p for p in post.outbox.list_postings(limit=100)}
     assert all(rows[key].status == "sent" for key in sent)
     assert all(p.attempts <= 3 for p in rows.values())
     assert all((p.ended_ms is not None) == (p.status in ("sent", "logged", "failed", "cancelled")) for p in rows.values())

@@ -93,7 +93,7 @@ def test_a_thread_says_what_it_is_and_when_it_began_and_ended(store: Store, runs
     runs.end_loop(begun(runs, run.id), 200, "ok")
     ended = runs.get(run.id)
     assert ended.ended_ms is not None and ended.ended_ms >= ended.created_ms > 0
-    assert [r.id for r in runs.listing(kind="ask")] == [run.id]
+    assert [r.id for r in runs.list_runs(kind="ask")] == [run.id]
     with pytest.raises(OwlError, match="CHECK constraint failed: kind"):
         runs.begin(session, "party")
 
@@ -226,8 +226,8 @@ def test_run_is_found_by_either_end_of_its_id(store: Store, runs: Runs) -> None:
     for wrong in (run[-3:], "nope", "%%%%", "____", ""):
         with pytest.raises(NotFound, match="no thread"):
             runs.get(wrong)
-    assert [r.id for r in runs.listing()] == sorted([run, other], reverse=True)
-    assert [r.id for r in runs.listing(limit=1, offset=1)] == [min(run, other)]
+    assert [r.id for r in runs.list_runs()] == sorted([run, other], reverse=True)
+    assert [r.id for r in runs.list_runs(limit=1, offset=1)] == [min(run, other)]
 
 
 def test_deleted_run_takes_its_rows_along(store: Store, runs: Runs) -> None:

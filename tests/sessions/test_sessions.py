@@ -91,15 +91,15 @@ def test_silence_makes_a_session_idle_then_archived_and_nothing_polls(store: Sto
         sessions.touch(message())
     sessions.rest("local:ann")
     now = now_ms()
-    assert [sessions.listing(now=now + s * 1000)[0].status for s in (0, 599, 601, 86_399, 86_401)] == [
+    assert [sessions.list_sessions(now=now + s * 1000)[0].status for s in (0, 599, 601, 86_399, 86_401)] == [
         *("active", "active", "idle", "idle", "archived")
     ]
     assert store.value("SELECT status FROM sessions") == "active"  # judged by who looks, written down by upkeep
-    assert sessions.settle(now + 601_000) == (1, 0)
+    assert sessions.store_statuses(now + 601_000) == (1, 0)
     assert store.value("SELECT status FROM sessions") == "idle"
-    assert sessions.settle(now + DAY_MS + 1000) == (0, 1)
+    assert sessions.store_statuses(now + DAY_MS + 1000) == (0, 1)
     assert store.row("SELECT status, archived_ms IS NOT NULL FROM sessions") == ("archived", 1)
-    assert sessions.settle(now + DAY_MS + 2000) == (0, 0)
+    assert sessions.store_statuses(now + DAY_MS + 2000) == (0, 0)
 
 
 @pytest.mark.covers("A-221")
@@ -122,10 +122,10 @@ def test_message_makes_a_session_active_again(store: Store, sessions: Sessions, 
 @pytest.mark.covers("A-229")
 def test_archived_session_is_listed_and_active_again_when_resumed(sessions: Sessions) -> None:
     made(sessions, "archived", last_active_ms=now_ms() - 9 * DAY_MS, archived_ms=5)
-    assert [s.id for s in sessions.listing(Wanted(status="archived"))] == ["local:ann"]
+    assert [s.id for s in sessions.list_sessions(Wanted(status="archived"))] == ["local:ann"]
     found = sessions.move("local:ann", "active")
     assert (found.status, found.archived_ms) == ("active", None)
-    assert sessions.listing()[0].status == "active"  # and not archived again for its old silence
+    assert sessions.list_sessions()[0].status == "active"  # and not archived again for its old silence
 
 
 @pytest.mark.covers("A-224", "E-313")
@@ -227,8 +227,8 @@ def test_listing_can_be_narrowed(sessions: Sessions, wanted: Wanted, names: list
     with sessions._store.write() as execute:
         execute("DELETE FROM sessions WHERE id = 'matrix:x'")
     made(sessions, "active", created_ms=300)
-    assert [s.id for s in sessions.listing(wanted)] == names
-    assert [s.id for s in sessions.listing(wanted, limit=1, offset=1)] == names[1:2]
+    assert [s.id for s in sessions.list_sessions(wanted)] == names
+    assert [s.id for s in sessions.list_sessions(wanted, limit=1, offset=1)] == names[1:2]
 
 
 @pytest.mark.covers("A-227")
@@ -278,16 +278,16 @@ def test_after_a_crash_sessions_runs_and_what_was_acknowledged_are_there(store: 
     process = child(CRASH, store.path)
     killed(process, "acknowledged")
     runs = Runs(store, this_process().encode())
-    assert [s.status for s in runs.people.listing()] == ["active"]
+    assert [s.status for s in runs.people.list_sessions()] == ["active"]
     assert runs.people.attached("local:ann") != []
     [loop] = runs.recover(lambda event: None)
-    [session] = runs.people.listing()
+    [session] = runs.people.list_sessions()
     assert (session.id, session.status, session.process) == ("local:ann", "stopped", "")
     assert runs.people.attached("local:ann") == []
     assert [e.content for e in runs.events(loop.run)][:2] == ["what was acknowledged", "half"]
     with store.write():
         runs.touch_session(message())
-    assert [s.id for s in runs.people.listing(Wanted(status="active"))] == ["local:ann"]  # the same one, not a second
+    assert [s.id for s in runs.people.list_sessions(Wanted(status="active"))] == ["local:ann"]  # the same one, not a second
 
 
 # -- what people do with them -----------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_session_that_is_answered_is_not_put_away(desk: Making, store: Store) ->
     until(lambda: store.value("SELECT COUNT(*) FROM turns"))
     with pytest.raises(Conflict, match="being answered"):
         control.archive("local:ann")
-    here.inbox.stop(here.runs.listing()[0].id)
+    here.inbox.stop(here.runs.list_runs()[0].id)
     assert list(listening)[-1].status == 499  # type: ignore[union-attr]
 
 

@@ -190,9 +190,9 @@ def test_session_without_its_header_is_restored_idle_with_its_first_messages_tim
     lines = written(wood)
     done = read(other, ["not a header", *lines[1:]])
     assert (done.damaged, done.sessions, done.runs) == (1, 0, 3)
-    [session] = other.runs.people.listing(now=1)
+    [session] = other.runs.people.list_sessions(now=1)
     assert other.store.value("SELECT status FROM sessions") == "idle"
-    first = min(e.at_ms for run in other.runs.listing() for e in other.runs.events(run.id) if e.kind == "message")
+    first = min(e.at_ms for run in other.runs.list_runs() for e in other.runs.events(run.id) if e.kind == "message")
     assert (session.id, session.created_ms) == ("local:ann", first)
 
 
@@ -214,7 +214,7 @@ def test_run_whose_own_line_is_damaged_keeps_its_events(wood: Wood, other: Wood)
     run = begun(wood)
     read(other, [line for line in written(wood) if json.loads(line)["type"] != "run"])
     assert [e.content for e in other.runs.events(run)] == [e.content for e in wood.runs.events(run)]
-    assert len(other.runs.listing()) == 3
+    assert len(other.runs.list_runs()) == 3
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
@@ -265,7 +265,7 @@ def test_deleted_run_with_forks_goes_along(wood: Wood, other: Wood) -> None:
     read(other, lines)
     assert written(other) == lines
     assert other.shown(fork) == wood.shown(fork)
-    assert run not in [r.id for r in other.runs.listing()]
+    assert run not in [r.id for r in other.runs.list_runs()]
 
 
 def test_one_thread_brings_those_it_was_forked_off(wood: Wood, other: Wood) -> None:
@@ -273,7 +273,7 @@ def test_one_thread_brings_those_it_was_forked_off(wood: Wood, other: Wood) -> N
     fork = wood.runs.get("fork").id
     read(other, list(Transcripts(wood.store, wood.runs).thread("fork")))
     assert other.shown(fork) == wood.shown(fork)
-    assert {r.alias for r in other.runs.listing()} == {"first", "fork"}
+    assert {r.alias for r in other.runs.list_runs()} == {"first", "fork"}
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -301,7 +301,7 @@ def test_no_damage_ever_raises_or_leaves_a_broken_database(tmp_path: Path, data:
     target = wood_at(folder, "there")
     read(target, lines)
     assert target.store.problems() == []
-    for session in target.runs.people.listing():
+    for session in target.runs.people.list_sessions():
         written(target, session.id)
     target.store.close()
 
@@ -359,7 +359,7 @@ def test_hostile_line_is_damage_and_changes_nothing(wood: Wood, other: Wood, nam
     read(other, lines)
     done = read(other, [json.dumps(HOSTILE[name](run))])
     assert (done.damaged, done.events, done.runs, done.sessions) == (1, 0, 0, 0)
-    assert written(other) == lines and len(other.runs.people.listing()) == 1 and other.store.problems() == []
+    assert written(other) == lines and len(other.runs.people.list_sessions()) == 1 and other.store.problems() == []
 
 
 def test_lines_for_a_run_that_goes_on_here_are_refused(wood: Wood) -> None:

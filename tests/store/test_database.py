@@ -365,7 +365,7 @@ def test_legacy_database_opens_with_everything_in_it(legacy: Path) -> None:
     states = {s["id"]: s["status"] for s in runs.sessions()}
     assert states.pop("local:ann") in ("idle", "active")  # since version 6 a session rests only after a while
     assert states == {"local:bob": "active", "local:cleo": "active"}
-    done = next(r for r in runs.listing() if r.title == "What is there?")
+    done = next(r for r in runs.list_runs() if r.title == "What is there?")
     exchange = ["message", "thinking", "tool_use", "tool_result", "message"]
     assert [e.kind for e in runs.events(done.id)] == exchange * 2
     assert runs.events(done.id)[2].input == {"at": "the 🦉 'owl'"}
@@ -914,9 +914,9 @@ def test_version_six_keeps_the_queue(path: Path) -> None:
     shutil.copy(ROOT / "tests/fixtures/v6.db", path)
     store = Store.open(path)
     tasks, outbox = Tasks(store), Outbox(store, "")
-    assert [(t.id, t.status, t.open_blockers) for t in tasks.listing()] == [(2, "in_progress", 0), (1, "complete", 0)]
+    assert [(t.id, t.status, t.open_blockers) for t in tasks.list_tasks()] == [(2, "in_progress", 0), (1, "complete", 0)]
     assert [t.id for t in tasks.release("worker-2", "gone")] == [2] and tasks.get(2).status == "pending"
-    [letter] = outbox.listing()
+    [letter] = outbox.list_postings()
     assert (letter.status, letter.letter.text) == ("sending", "They have water.")
     assert [posting.may_repeat for posting in outbox.recover((), lambda channel: False)] == [True] and store.problems() == []
     store.close()
@@ -925,10 +925,10 @@ def test_version_six_keeps_the_queue(path: Path) -> None:
 def test_version_sixteen_keeps_what_waits_and_what_is_known_of_strangers(path: Path) -> None:
     shutil.copy(ROOT / "tests/fixtures/v16.db", path)
     store = Store.open(path)
-    [job] = Jobs(store, "").listing()
+    [job] = Jobs(store, "").list_jobs()
     assert (job.status, job.role, job.task, job.session) == ("waiting", "researcher", "count the roses", "local:ann")
     schedules = Schedules(store)
-    [plan] = schedules.listing()
+    [plan] = schedules.list_schedules()
     [firing] = schedules.firings(plan.id)
     assert (plan.name, plan.action.text, plan.status, plan.context) == ("roses", "Water the roses.", "active", "user:ann")
     assert (firing.status, firing.outcome, plan.state.last_due_ms) == ("done", "told", firing.due_ms)
@@ -937,7 +937,7 @@ def test_version_sixteen_keeps_what_waits_and_what_is_known_of_strangers(path: P
     [ware] = Offers(store).by_words("weather tomorrow", 5)
     assert (ware.server, ware.name) == ("weather", "forecast")
     marks, owl = Marks(store), Entries(store).get("memory://notes/owl")
-    run = next(r for r in Runs(store, "").listing() if r.title == "What is there?")
+    run = next(r for r in Runs(store, "").list_runs() if r.title == "What is there?")
     assert marks.of(f"entry:{owl.id}") == marks.of(f"run:{run.id}") == (Mark("web", "https://example.org/roses"),)
     assert marks.since(run.id) == 3 and run.metadata["origins"] == {"web": 3}
     [grant] = Grants(store).listing(is_all=True)

@@ -62,7 +62,7 @@ def main(database: str, clock_file: str, mode: str) -> None:
     print("up", flush=True)
     while True:
         try:
-            firing.schedules.mend(clock.now(), GATES)
+            firing.schedules.correct_due(clock.now(), GATES)
             firing.round(clock.now())
         except Busy:
             pass  # as a timer: the next one

@@ -192,19 +192,19 @@ def test_input_has_lines_history_and_a_menu(core: Core):
         assert composer.text == "a\nb\nc" and composer.size.height == 3
         await seen.press(*["ctrl+j"] * 7)
         assert composer.size.height == 6
-        composer.put("")
+        composer.replace_text("")
         await seen.type("first")
         await seen.type("second")
         await seen.press("d", "up", "up")
         assert composer.text == "first"
         await seen.press("down", "down")
         assert composer.text == "d"
-        composer.put("")
+        composer.replace_text("")
         await seen.press("slash")
         await seen.shows("/status")
         await seen.press("R", "tab")
         assert composer.text == "/resume "
-        composer.put("")
+        composer.replace_text("")
         await seen.press("slash", "h", "enter")
         await seen.shows("Everywhere")
         await seen.press("escape")
@@ -370,9 +370,9 @@ def test_core_that_dies_loses_nothing_typed_or_queued(core: Core):
         core.kill()
         await seen.shows("○ core away", "next try")
         await seen.pilot.pause(1.0)
-        composer.put("third")
+        composer.replace_text("third")
         await seen.press("enter")
-        composer.put("typed")
+        composer.replace_text("typed")
         core.box.serve()
         await seen.shows("●", "The answer was interrupted")
         await seen.until(lambda: seen.text().count("Hoot hoot.") == 2, "both are answered")
@@ -404,7 +404,7 @@ def test_message_is_accepted_once_however_often_it_is_sent(core: Core):
     sender, message = Sender(link, news.append), Outgoing("hello", Talk())
     for _ in range(2):
         message.is_accepted = False
-        sender.put(message)
+        sender.queue_message(message)
     sender.close()
     sender.run()
     assert [n.status for n in news if isinstance(n, Ended)] == [200, 200]
@@ -510,7 +510,7 @@ def test_link_lets_everybody_go_when_it_is_closed(box: Box):
     link = Link(str(box.runtime / "core.sock"), lambda contact: None, lambda: "")
     link.close()
     began_s = monotonic_s()
-    link.keep()
+    link.stay_connected()
     assert link.wait() is False and link.pause(60) is False and monotonic_s() - began_s < 20
 
 
@@ -598,7 +598,7 @@ def test_ctrl_c_stops_then_clears_then_leaves(core: Core):
         await seen.shows("● connected")
         await seen.type("endless please")
         await seen.shows("one two", "thinking")
-        composer.put("half a line")
+        composer.replace_text("half a line")
         await seen.press("ctrl+c")
         await seen.shows("Stopped.")
         assert composer.text == "half a line" and seen.app.is_running

@@ -100,7 +100,7 @@ def see(core: Core, scenario: Any, size: tuple[int, int] = (80, 24), **environ: 
 
 async def say(seen: Seen, text: str) -> None:
     """Type a line at once and send it: key by key takes a second of a slow machine."""
-    seen.app.query_one(Composer).put(text)
+    seen.app.query_one(Composer).replace_text(text)
     await seen.press("enter")
 
 
@@ -565,8 +565,8 @@ def test_part_of_a_branch_leaves_out_what_nobody_knows_the_begin_of() -> None:
     events = [
         {"kind": "message", "role": role, "seq": seq, "content": "x"} for seq, role in enumerate(["user", "assistant", "user"], 5)
     ]
-    assert command_runner.said(events, is_whole=True) == [branch_tree.Said(5, 0, "x"), branch_tree.Said(7, 6, "x")]
-    assert command_runner.said(events, is_whole=False) == [branch_tree.Said(7, 6, "x")]
+    assert command_runner.spoken_lines(events, is_whole=True) == [branch_tree.Said(5, 0, "x"), branch_tree.Said(7, 6, "x")]
+    assert command_runner.spoken_lines(events, is_whole=False) == [branch_tree.Said(7, 6, "x")]
 
 
 def test_command_that_was_meant_is_guessed() -> None:

@@ -556,10 +556,10 @@ def test_the_cache_stays_small_and_forgets(tmp_path: Path) -> None:
     store = new_store(tmp_path / "owlbox.db")
     cache = Visits(store)
     for number in range(310):
-        cache.keep(Copy(f"https://example.com/{number:03}", '"x"', "", "text/plain", "", b"x"))
+        cache.store_copy(Copy(f"https://example.com/{number:03}", '"x"', "", "text/plain", "", b"x"))
     assert store.value("SELECT COUNT(*) FROM fetches") == 300
     never = Visits(store, days=0)
-    never.keep(Copy("https://example.com/never", '"x"', "", "text/plain", "", b"x"))
+    never.store_copy(Copy("https://example.com/never", '"x"', "", "text/plain", "", b"x"))
     assert never.find("https://example.com/never") is None and cache.find("https://example.com/never") is None
     assert cache.forget() == 300 and cache.find("https://example.com/309") is None
     store.close()

@@ -472,7 +472,7 @@ def test_results_are_kept_for_a_run_as_data_of_their_own_without_a_record_of_get
         run = bench.begin()
         result = bench.call("web_search", run, Terms(layout="entries"), query="pages")
         assert result.data["kept"] == urls[:2]  # the third is no text, and no more than three are fetched
-        seen = bench.views.of(run)
+        seen = bench.views.views_of(run)
         assert [(view.path, view.visibility, view.summary, view.scope) for view in seen] == [
             (urls[0], "summarized", "snippet 1", f"run:{run}"),
             (urls[1], "summarized", "snippet 2", f"run:{run}"),
@@ -491,7 +491,7 @@ def test_a_chat_is_not_given_pages_that_it_would_not_be_shown(make: Make, site: 
         bench = make(replace(OPEN, web_search=WebSearch(True, "searxng", server.url("/searx"))))
         run, count = bench.begin(), len(site.asked)
         assert bench.call("web_search", run, query="pages").data["kept"] == []
-        assert bench.views.of(run) == [] and len(site.asked) == count
+        assert bench.views.views_of(run) == [] and len(site.asked) == count
 
 
 # -- pages that people add -------------------------------------------------------------------------

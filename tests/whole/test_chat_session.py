@@ -82,7 +82,7 @@ def talk(stage: Stage, *lines: str, thread: str = "") -> tuple[str, str]:
 
 
 def newest(stage: Stage) -> Any:
-    return stage.core.runs.listing(limit=1)[0]
+    return stage.core.runs.list_runs(limit=1)[0]
 
 
 # -- begun, resumed, cleared, left ---------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_what_is_left_is_marked_as_ended_and_says_how_to_go_on(stage: Stage) -> 
 
 @pytest.mark.covers("B-132", "E-237")
 def test_a_resumed_thread_shows_and_sends_the_calls_of_tools_in_their_order(stage: Stage) -> None:
-    run = next(one for one in stage.core.runs.listing() if one.title.startswith("[look]"))
+    run = next(one for one in stage.core.runs.list_runs() if one.title.startswith("[look]"))
     _, aside = talk(stage, f"/resume {run.id}")
     lines = aside.splitlines()
     wanted = ("> [look] What of the garden?", '· search(query="garden")', "  Nothing about a garden.")
@@ -113,7 +113,7 @@ def test_a_resumed_thread_shows_and_sends_the_calls_of_tools_in_their_order(stag
 
 @pytest.mark.covers("B-134")
 def test_clear_ends_the_thread_and_the_next_words_begin_another_one_in_the_same_session(stage: Stage) -> None:
-    run = next(one for one in stage.core.runs.listing() if one.title.startswith("[look]"))
+    run = next(one for one in stage.core.runs.list_runs() if one.title.startswith("[look]"))
     out, aside = talk(stage, "/clear", "[anew] Hello.", thread=run.id)
     made = newest(stage)
     assert made.id != run.id and made.session == stage.core.runs.get(made.id).session and "A new talk." in out

@@ -103,9 +103,9 @@ def crossing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crossing]:
         plan = {"name": f"plan {SECRET}", "frequency": "every day at 8", "description": TEXT, "action": "prompt"}
         planned = made.call("create_schedule", plan, made.ada)
         assert planned.status == 200, planned
-        (schedule,) = [f"{one.id:08x}" for one in core.schedules.rows.listing() if SECRET in one.name]
+        (schedule,) = [f"{one.id:08x}" for one in core.schedules.rows.list_schedules() if SECRET in one.name]
         job = core.jobs.add(Order("worker", TEXT, session="local:ada", parent=made.ada, priority="background", tool="delegate"))
-        core.indexer.work(lambda: True)
+        core.indexer.index_pending(lambda: True)
         made.ben = made.ask("ben", "[ben-chat] Hello.")
         core.hooks.add("request.started", lambda run, ask: asks.append(ask) if core.runs.context_of(run) == "user:ben" else None)
         paths = ["memory://notes/codeword", "agent:/plans/codeword.md", "memory:/notes/long-codeword", "codeword.txt"]
@@ -292,7 +292,7 @@ def test_what_another_person_keeps_changes_no_answer_and_no_count(crossing: Cros
         assert crossing.call("context_write", written, crossing.ada).status == 200
         task = {"name": f"{ONLY_HERS} {number}", "description": kept["text"]}
         assert crossing.call("create_task", task, crossing.ada).status == 200
-    crossing.stage.core.indexer.work(lambda: True)
+    crossing.stage.core.indexer.index_pending(lambda: True)
     for name, arguments in (("search", {"query": ONLY_HERS}), ("context_grep", {"pattern": ONLY_HERS})):
         assert f"{ONLY_HERS} number" in crossing.call(name, arguments, crossing.ada).message, "ada finds it"
     after = dict(tellings(crossing, ONLY_HERS, runs[2]))

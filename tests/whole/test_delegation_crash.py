@@ -74,7 +74,7 @@ class Shop:
         return self
 
     def letters(self) -> list[str]:
-        return [posting.letter.text for posting in self.outbox.listing()]
+        return [posting.letter.text for posting in self.outbox.list_postings()]
 
 
 @pytest.fixture
@@ -105,15 +105,15 @@ def test_a_child_that_is_killed_says_what_it_had_completed(store: Store, priorit
         """
     killed(another(code, store, parent, priority), "hanging")
     shop = Shop(store).recovered()
-    (job,) = shop.jobs.of(parent)
+    (job,) = shop.jobs.jobs_of(parent)
     assert (job.status, job.outcome) == (FAILED, "interrupted")
     said = "it was cut off when the owl ended. Completed before that, and not taken back: look(the owl)."
     assert job.result == said
     (note,) = notes(shop, parent)
-    assert note.content == job.told() and note.status == 500
-    assert shop.letters() == [job.told()]
+    assert note.content == job.describe_end() and note.status == 500
+    assert shop.letters() == [job.describe_end()]
     assert shop.runs.get(job.run).status != 102
-    assert Shop(store).recovered().letters() == [job.told()]  # once
+    assert Shop(store).recovered().letters() == [job.describe_end()]  # once
 
 
 @pytest.mark.covers("S-089")
@@ -129,10 +129,10 @@ def test_the_result_of_a_child_outlives_a_parent_that_is_killed_before_it_hears_
     killed(another(code, store, parent, "delegate"), "ended")
     killed(another(code, store, parent, "spawn"), "ended")
     shop = Shop(store).recovered()
-    delegated, spawned = shop.jobs.of(parent)
+    delegated, spawned = shop.jobs.jobs_of(parent)
     assert [(job.status, job.result) for job in (delegated, spawned)] == [(DONE, ".kooL")] * 2
-    assert shop.letters() == [delegated.told()]  # the other waits until it is asked for
-    assert [note.content for note in notes(shop, parent)] == [delegated.told(), spawned.told()]
+    assert shop.letters() == [delegated.describe_end()]  # the other waits until it is asked for
+    assert [note.content for note in notes(shop, parent)] == [delegated.describe_end(), spawned.describe_end()]
 
 
 def test_work_that_was_not_begun_is_done_by_the_next_process_that_stays(store: Store) -> None:
@@ -146,9 +146,9 @@ def test_work_that_was_not_begun_is_done_by_the_next_process_that_stays(store: S
         """
     killed(another(code, store, parent), "hanging")
     passing = Shop(store, is_lasting=False).recovered()
-    assert sorted(job.status for job in passing.jobs.of(parent)) == [FAILED, WAITING, WAITING]
+    assert sorted(job.status for job in passing.jobs.jobs_of(parent)) == [FAILED, WAITING, WAITING]
     shop = Shop(store).recovered()
-    ended = shop.jobs.wait([job.id for job in shop.jobs.of(parent)], CancelToken(), 60)
+    ended = shop.jobs.wait([job.id for job in shop.jobs.jobs_of(parent)], CancelToken(), 60)
     assert [job.result for job in ended[1:]] == [".1 kooL", ".2 kooL"]
     assert len(shop.letters()) == 3
     shop.desk.close()
@@ -159,7 +159,7 @@ def test_a_process_that_ends_leaves_what_nobody_waits_for_to_one_that_stays(stor
     job = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=shop.parent(), priority="background"))
     assert (shop.jobs.get(job.id).status, shop.jobs.get(job.id).process) == (WAITING, "")
     there = Shop(store)
-    there.desk.look()
+    there.desk.begin_waiting()
     (ended,) = there.jobs.wait([job.id], CancelToken(), 60)
     assert ended.result == ".kooL"
 
@@ -181,7 +181,7 @@ def test_a_shutdown_stops_work_and_says_so(store: Store) -> None:
     ended = shop.jobs.get(first.id)
     assert ended.is_over and "the owl was shut down" in ended.result
     assert shop.jobs.get(second.id).status == WAITING  # the next process begins it
-    assert shop.letters() == [ended.told()]
+    assert shop.letters() == [ended.describe_end()]
 
 
 @pytest.mark.covers("A-093")
@@ -254,7 +254,7 @@ def test_work_of_another_process_is_not_said_to_be_stopped(store: Store) -> None
     other = another(code, store)
     assert other.stdout is not None and "hanging" in other.stdout.readline()
     shop = Shop(store)
-    (job,) = shop.jobs.listing()
+    (job,) = shop.jobs.list_jobs()
     with pytest.raises(Conflict, match="another process"):
         shop.jobs.cancel(job.id)
     assert shop.jobs.get(job.id).status == RUNNING

@@ -272,7 +272,7 @@ def rows(home: Home) -> Iterator[Entries]:
 def look(home: Home, rows: Entries) -> Folder:
     """A fresh folder that has looked at everything."""
     folder = Folder(home.box, rows)
-    folder.take([*folder.known(), *(p for p in home.box.rglob("*") if not p.is_dir())])
+    folder.sync_paths([*folder.known_files(), *(p for p in home.box.rglob("*") if not p.is_dir())])
     return folder
 
 
@@ -309,7 +309,7 @@ def test_touching_a_file_keeps_the_time_of_its_entry(home: Home, rows: Entries) 
     look(home, rows)
     before = rows.get("box://a.md")
     os.utime(path, ns=(1, 1))
-    assert look(home, rows).take([path]) == 0
+    assert look(home, rows).sync_paths([path]) == 0
     after = rows.get("box://a.md")
     assert (after.updated_ms, after.attributes["mtime_ns"]) == (before.updated_ms, 1)
 
@@ -319,7 +319,7 @@ def test_a_name_spelt_in_decomposed_letters_is_one_entry_and_stays(home: Home, r
     look(home, rows)
     assert rows.get("box://Caf\u00e9.md").body == "coffee"
     folder = look(home, rows)
-    assert rows.count() == 1 and folder.known() == [home.box / "Cafe\u0301.md"]
+    assert rows.count() == 1 and folder.known_files() == [home.box / "Cafe\u0301.md"]
     (home.box / "Cafe\u0301.md").unlink()
     look(home, rows)
     assert rows.count() == 0

@@ -89,11 +89,11 @@ def copies(stage: Stage, run: str) -> list[Copy]:
 
 
 def views(stage: Stage, run: str, prefix: str = "agent") -> dict[str, str]:
-    return {view.path: view.visibility for view in stage.core.views.of(run, prefix=prefix)}
+    return {view.path: view.visibility for view in stage.core.views.views_of(run, prefix=prefix)}
 
 
 def notes(stage: Stage, run: str) -> list[str]:
-    return [f"{view.path} {view.status}" for view in stage.core.views.of(run, prefix="error://")]
+    return [f"{view.path} {view.status}" for view in stage.core.views.views_of(run, prefix="error://")]
 
 
 @pytest.mark.covers("R-166")
@@ -110,7 +110,7 @@ def test_what_a_turn_opened_is_closed_again_when_it_is_too_much(stage: Stage) ->
     assert notes(stage, told.run) == ["error://turn_2/budget/dispatched 413"]
     last = copies(stage, told.run)[-1]
     assert last.tokens <= WINDOW * 0.9 and "Summarized again: agent://b0, agent://b1, agent://b2" in last.text("user")
-    assert all(view.status == 200 for view in stage.core.views.of(told.run, prefix="agent"))
+    assert all(view.status == 200 for view in stage.core.views.views_of(told.run, prefix="agent"))
 
 
 @pytest.mark.covers("R-165", "E-141")

@@ -944,7 +944,7 @@ def test_files_are_promoted_in_a_run_only_as_far_as_it_has_room(tmp_path: Path) 
         actor = Actor("client", run, *core.runs.moment(run))
         assert core.project.follow(actor, "big.md", "add").status == 413
         assert core.project.follow(actor, "small.md", "add").status == 200
-        assert [view.path for view in core.views.of(run, visibility="visible") if view.path in ("big.md", "small.md")] == [
+        assert [view.path for view in core.views.views_of(run, visibility="visible") if view.path in ("big.md", "small.md")] == [
             "small.md"
         ]
 
@@ -1233,7 +1233,7 @@ def test_a_message_typed_meanwhile_is_shown_at_the_next_call(stage: Stage, setti
         asking = threading.Thread(target=lambda: told.items.extend(stage.ask(f"[{name}] Linger.", settings).items))
         asking.start()
         assert gate.is_reached.wait(30)
-        run = stage.core.runs.listing(limit=1)[0].id
+        run = stage.core.runs.list_runs(limit=1)[0].id
         more = Inbound("local", "ada", f"[{name}-more] And this?", new_id(), now_ms(), run, is_injected=True)
         accepted = stage.inbox.accept(more, new_id())
         second = stage.heard(Told(run, accepted.loop), lambda: (stage.inbox.start(accepted.loop), gate.may_go.set()))
@@ -1351,7 +1351,7 @@ def test_killed_at_any_step_nothing_is_lost_and_nothing_is_done_twice(tmp_path: 
     done = quick.run(words, cwd=quick.ROOT, env=quick.ENVIRON, timeout_s=100)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     with opened(tmp_path, {"killed-after": ["All is well."], **(KILLED if step is Step.ACCEPTED else {})}) as again:
-        (run,) = again.core.runs.listing()
+        (run,) = again.core.runs.list_runs()
         loop = again.core.runs.loop(1)
         if loop.status == 100:
             again.heard(Told(run.id, 1), again.inbox.start_waiting)

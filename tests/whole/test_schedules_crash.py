@@ -142,7 +142,7 @@ def test_killed_at_any_moment_with_the_clock_set_nothing_is_doubled_and_nothing_
         if leap_ms:
             bench.leap(leap_ms)
         running[place] = bench.begin("thread" if place == 0 else "rounds")
-    bench.firing.schedules.mend(bench.clock.now(), GATES)
+    bench.firing.schedules.correct_due(bench.clock.now(), GATES)
     wait(30 * MINUTE)
     bench.settle()
     for known in made:

@@ -214,7 +214,7 @@ def assert_well(place: Place) -> None:
             told = store.value("SELECT COUNT(*) FROM events WHERE run = ? AND input ->> 'letter' = ?", (run, letter))
             assert told == 1, letter
         tasks = Tasks(store)
-        for task in tasks.listing():
+        for task in tasks.list_tasks():
             ends = [one.outcome for one in tasks.attempts(task.id)].count("complete")
             letters = store.rows("SELECT key FROM outbox WHERE key LIKE ?", (f"task:{task.id}:%",))
             assert (task.status, ends, letters) == ("complete", 1, [(f"task:{task.id}:{task.attempts}:complete",)])
@@ -223,7 +223,7 @@ def assert_well(place: Place) -> None:
 def answered(place: Place, passed: list[str]) -> None:
     """The question is there once, and answered or marked; the next one is answered."""
     with place.store() as store:
-        following, question = Runs(store, "").listing(kind="chat")
+        following, question = Runs(store, "").list_runs(kind="chat")
         assert following.outcome == "ok"
         is_begun, is_ended = "LOOP_STARTED" in passed, "LOOP_ENDED" in passed
         wanted = {(499, "interrupted")} if is_begun and not is_ended else {(200, "ok")}
@@ -246,7 +246,7 @@ def marked(place: Place, passed: list[str]) -> None:
 def worked(place: Place, passed: list[str]) -> None:
     """One task, complete, and each attempt before with the reason for its end."""
     with place.store() as store:
-        [task] = Tasks(store).listing()
+        [task] = Tasks(store).list_tasks()
         *lost, last = Tasks(store).attempts(task.id)
         assert last.outcome == "complete" and {one.outcome for one in lost} <= {"its worker died: killed"}
         assert task.deaths == len(lost) <= 1

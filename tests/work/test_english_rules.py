@@ -422,7 +422,7 @@ def test_every_rule_can_be_said_in_words_and_made_again(row: tuple[str, ...]) ->
     rule = english_rules.read(row[0], NOW, ZONE)
     words = rules_in_words.words(rule)
     assert words and not words.startswith("by cron")
-    assert recurrence.made(rule.kind, rule.spec, rule.zone, rule.condition) == rule
+    assert recurrence.make_rule(rule.kind, rule.spec, rule.zone, rule.condition) == rule
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_a_monthly_cadence_of_the_31st_takes_the_last_day_and_comes_back() -> No
 def test_jitter_is_part_of_the_rule_and_drawn_once() -> None:
     rule = recurrence.cadence("daily", ms("2026-11-22 09:00"), 754, BERLIN)
     assert shown(rule, ms("2026-11-22 10:00"), 2) == ["11-23 09:12+01", "11-24 09:12+01"]
-    assert recurrence.made(rule.kind, rule.spec, rule.zone) == rule
+    assert recurrence.make_rule(rule.kind, rule.spec, rule.zone) == rule
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_jitter_is_part_of_the_rule_and_drawn_once() -> None:
 )
 def test_a_stored_rule_that_makes_no_sense_is_refused(kind: str, spec: str) -> None:
     with pytest.raises(BadInput):
-        recurrence.made(kind, spec)
+        recurrence.make_rule(kind, spec)
 
 
 def test_a_moment_that_has_passed_is_never_due() -> None:

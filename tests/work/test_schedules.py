@@ -103,7 +103,7 @@ class Desk:
         return self.rows.get(known.id).state
 
     def letters(self) -> list[str]:
-        return [one.letter.text for one in reversed(self.outbox.listing(limit=1000))]
+        return [one.letter.text for one in reversed(self.outbox.list_postings(limit=1000))]
 
 
 @pytest.fixture
@@ -141,10 +141,10 @@ def test_each_type_has_a_mode_of_its_own(desk: Desk, type: schedules.Type, mode:
 def test_listing_is_in_the_order_of_making_and_filtered(desk: Desk) -> None:
     made = [desk.add(name=f"n{i}", now=NOW + i) for i in range(4)]
     desk.rows.enable(made[1].id, False)
-    assert [one.name for one in desk.rows.listing()] == ["n0", "n1", "n2", "n3"]
-    assert [one.name for one in desk.rows.listing(is_enabled=False)] == ["n1"]
-    assert [one.name for one in desk.rows.listing(is_enabled=True, limit=2, offset=1)] == ["n2", "n3"]
-    assert desk.rows.listing(person="bob") == []
+    assert [one.name for one in desk.rows.list_schedules()] == ["n0", "n1", "n2", "n3"]
+    assert [one.name for one in desk.rows.list_schedules(is_enabled=False)] == ["n1"]
+    assert [one.name for one in desk.rows.list_schedules(is_enabled=True, limit=2, offset=1)] == ["n2", "n3"]
+    assert desk.rows.list_schedules(person="bob") == []
 
 
 def test_the_same_key_is_the_same_schedule(desk: Desk) -> None:
@@ -259,7 +259,7 @@ def test_an_idle_look_writes_nothing(desk: Desk) -> None:
     for number in range(20):
         desk.add(name=f"n{number}")
     before = desk.store.value("PRAGMA data_version"), desk.store.value("SELECT total_changes()")
-    assert desk.round(NOW + MINUTE) == 0 and desk.rows.mend(NOW + MINUTE, desk.gates) == 0
+    assert desk.round(NOW + MINUTE) == 0 and desk.rows.correct_due(NOW + MINUTE, desk.gates) == 0
     assert (desk.store.value("PRAGMA data_version"), desk.store.value("SELECT total_changes()")) == before
 
 
@@ -269,7 +269,7 @@ def test_an_idle_look_writes_nothing(desk: Desk) -> None:
 def test_a_rule_without_a_model_makes_one_task_of_its_name(desk: Desk) -> None:
     desk.add(kind="tasks", details={}, description="all of them", source="")
     desk.round(SEVEN)
-    [task] = desk.tasks.listing()
+    [task] = desk.tasks.list_tasks()
     assert (task.name, task.description, task.person) == ("roses", "all of them", "ada")
 
 
@@ -277,7 +277,7 @@ def test_a_rule_without_a_model_makes_one_task_of_its_name(desk: Desk) -> None:
 def test_tasks_of_an_action_wait_for_each_other(desk: Desk) -> None:
     desk.add(kind="tasks", details={"tasks": [{"name": "a"}, {"name": "b", "depends_on": [0], "priority": "high"}]})
     desk.round(SEVEN)
-    second, first = desk.tasks.listing()
+    second, first = desk.tasks.list_tasks()
     assert (second.blocked_by, second.priority, first.open_blockers) == ((first.id,), "high", 0)
 
 
@@ -289,7 +289,7 @@ def test_due_by_a_models_word_makes_its_tasks(desk: Desk) -> None:
     known = desk.add(recurrence.text("every full moon", ZONE), "tasks", details={})
     desk.verdict = Verdict(True, "it is full", (Wanted("look"), Wanted("howl", "loud", "high", (0,))))
     assert desk.round(NOW) == 1
-    howl, look = desk.tasks.listing()
+    howl, look = desk.tasks.list_tasks()
     assert (howl.name, howl.blocked_by) == ("howl", (look.id,))
     state = desk.state(known)
     assert (state.last_run_ms, state.claimed_by, state.next_ms) == (NOW, None, NOW + desk.gates.judge_ms)
@@ -299,7 +299,7 @@ def test_due_by_a_models_word_makes_its_tasks(desk: Desk) -> None:
 def test_not_due_leaves_the_last_run_alone_and_gives_the_claim_back(desk: Desk) -> None:
     known = desk.add(recurrence.text("every full moon", ZONE), "tasks", details={})
     desk.verdict = Verdict(False, "it is new")
-    assert desk.round(NOW) == 0 and desk.tasks.listing() == []
+    assert desk.round(NOW) == 0 and desk.tasks.list_tasks() == []
     state = desk.state(known)
     assert (state.last_run_ms, state.claimed_by, state.said) == (None, None, "it is new")
 
@@ -368,10 +368,10 @@ def test_a_trigger_makes_the_tasks_although_the_model_says_not_due(desk: Desk) -
     known = desk.add(recurrence.text("every full moon", ZONE), "tasks", details={})
     desk.verdict = Verdict(False, "it is new", (Wanted("look"),))
     desk.firing.trigger(known, NOW + 5)
-    assert [task.name for task in desk.tasks.listing()] == ["look"] and desk.state(known).last_run_ms == NOW + 5
+    assert [task.name for task in desk.tasks.list_tasks()] == ["look"] and desk.state(known).last_run_ms == NOW + 5
     desk.verdict = Unavailable("no model")
     assert "no model" in desk.firing.trigger(known, NOW + 6)
-    assert [task.name for task in desk.tasks.listing()] == ["roses", "look"]
+    assert [task.name for task in desk.tasks.list_tasks()] == ["roses", "look"]
 
 
 @pytest.mark.covers("B-049")
@@ -461,9 +461,9 @@ def test_a_claim_and_what_it_does_stand_or_fall_together(desk: Desk, kind: sched
     cutting = Firing(desk.store, desk.rows, {kind: Effect(cut, is_inside=True)}, Gates, desk._judge)
     with pytest.raises(Cut):
         cutting.round(SEVEN)
-    assert desk.rows.firings(known.id) == [] and desk.letters() == [] and desk.tasks.listing() == []
+    assert desk.rows.firings(known.id) == [] and desk.letters() == [] and desk.tasks.list_tasks() == []
     assert desk.state(known).next_ms == SEVEN and desk.round(SEVEN + MINUTE) == 1
-    assert len(desk.letters()) + len(desk.tasks.listing()) == 1
+    assert len(desk.letters()) + len(desk.tasks.list_tasks()) == 1
 
 
 @pytest.mark.covers("A-257")
@@ -480,7 +480,7 @@ def test_the_power_goes_between_the_claim_and_the_beginning_of_what_is_begun_aft
 def test_what_a_dead_process_had_claimed_is_begun_again_once(store: Store) -> None:
     dead, mine, other = Desk(store, GONE), Desk(store), Desk(store, "other")
     known = mine.add(kind="system")
-    assert dead.rows.take(known, SEVEN, SEVEN, dead.gates)  # and died before it began
+    assert dead.rows.take_firing(known, SEVEN, SEVEN, dead.gates)  # and died before it began
     assert (mine.firing.recover(SEVEN), mine.firing.recover(SEVEN)) == (1, 0)
     assert mine.begun == [schedules.key(known.id, SEVEN)] and other.begun == []
 
@@ -494,7 +494,7 @@ def test_a_clock_that_starts_in_1970_and_leaps_fires_no_backlog_and_misses_nothi
     daily = desk.add(now=boot)
     old = desk.add(name="made before the power cut")
     assert desk.round(boot + HOUR) == 0
-    assert desk.rows.mend(NOW, desk.gates, leapt_ms=NOW - boot - HOUR) == 1
+    assert desk.rows.correct_due(NOW, desk.gates, leapt_ms=NOW - boot - HOUR) == 1
     assert desk.round(NOW) == 0 and desk.state(daily).next_ms == SEVEN
     assert desk.round(SEVEN) == 2 and desk.state(old).next_ms == SEVEN + DAY
 
@@ -502,7 +502,7 @@ def test_a_clock_that_starts_in_1970_and_leaps_fires_no_backlog_and_misses_nothi
 def test_in_20_minutes_is_in_20_minutes_although_the_clock_leaps(desk: Desk) -> None:
     boot = 5 * MINUTE
     known = desk.add(recurrence.once(boot + 20 * MINUTE), now=boot)
-    desk.rows.mend(NOW, desk.gates, leapt_ms=NOW - boot - MINUTE)
+    desk.rows.correct_due(NOW, desk.gates, leapt_ms=NOW - boot - MINUTE)
     assert desk.state(known).next_ms == NOW + 19 * MINUTE
     assert desk.round(NOW) == 0 and desk.round(NOW + 19 * MINUTE) == 1
 
@@ -517,7 +517,7 @@ def test_a_clock_set_back_fires_nothing_twice_and_misses_nothing(desk: Desk) -> 
     known = desk.add()
     assert desk.round(SEVEN) == 1
     back = SEVEN - 30 * MINUTE
-    desk.rows.mend(back, desk.gates)
+    desk.rows.correct_due(back, desk.gates)
     assert desk.state(known).next_ms == SEVEN  # it will be seven again
     assert desk.round(SEVEN) == 0 and desk.state(known).next_ms == SEVEN + DAY
     assert desk.round(SEVEN + DAY) == 1
@@ -526,9 +526,9 @@ def test_a_clock_set_back_fires_nothing_twice_and_misses_nothing(desk: Desk) -> 
 def test_a_clock_set_back_and_forth_misses_nothing_in_between(desk: Desk) -> None:
     known = desk.add()
     assert desk.round(SEVEN) == 1
-    desk.rows.mend(SEVEN - 30 * MINUTE, desk.gates)
+    desk.rows.correct_due(SEVEN - 30 * MINUTE, desk.gates)
     late = SEVEN + DAY + HOUR
-    desk.rows.mend(late, desk.gates)
+    desk.rows.correct_due(late, desk.gates)
     assert desk.round(late) == 0 and desk.round(late) == 1  # today's was, tomorrow's was not
     assert [one.due_ms for one in desk.rows.firings(known.id)] == [SEVEN + DAY, SEVEN]
 
@@ -537,7 +537,7 @@ def test_a_clock_that_was_years_ahead_keeps_nothing_waiting_for_years(desk: Desk
     known = desk.add()
     beat = desk.add(recurrence.interval(3600), name="beat")
     assert desk.round(NOW + 4 * 365 * DAY) == 2
-    desk.rows.mend(NOW, desk.gates)
+    desk.rows.correct_due(NOW, desk.gates)
     assert (desk.state(known).next_ms, desk.state(beat).next_ms) == (SEVEN, NOW + HOUR)
     assert desk.round(SEVEN) == 2
     assert all(one.fired_ms <= NOW + DAY for one in desk.rows.firings(known.id))
@@ -558,13 +558,13 @@ def test_of_many_schedules_only_those_that_may_be_wrong_are_counted_anew(desk: D
         desk.add(name=f"n{number}")
     desk.add(recurrence.once(NOW + DAY), name="once")
     rows = Counting(desk.store, ME)
-    assert rows.mend(NOW + MINUTE, desk.gates) == 0 and rows.looked == 0  # the clock went on
-    assert rows.mend(NOW + 2 * HOUR, desk.gates, leapt_ms=HOUR) == 0 and rows.looked == 0
-    assert rows.mend(NOW - MINUTE, desk.gates) == 0 and rows.looked == 31  # it was set back
-    assert rows.mend(SEVEN - 3 * DAY, desk.gates) == 30
-    assert {one.state.next_ms for one in rows.listing() if one.name != "once"} == {SEVEN - 3 * DAY + DAY}
+    assert rows.correct_due(NOW + MINUTE, desk.gates) == 0 and rows.looked == 0  # the clock went on
+    assert rows.correct_due(NOW + 2 * HOUR, desk.gates, leapt_ms=HOUR) == 0 and rows.looked == 0
+    assert rows.correct_due(NOW - MINUTE, desk.gates) == 0 and rows.looked == 31  # it was set back
+    assert rows.correct_due(SEVEN - 3 * DAY, desk.gates) == 30
+    assert {one.state.next_ms for one in rows.list_schedules() if one.name != "once"} == {SEVEN - 3 * DAY + DAY}
     rows.looked = 0
-    assert rows.mend(SEVEN - 2 * DAY + 1, desk.gates) == 0 and rows.looked == 1  # what was not changed is looked at again
+    assert rows.correct_due(SEVEN - 2 * DAY + 1, desk.gates) == 0 and rows.looked == 1  # what was not changed is looked at again
 
 
 def test_what_was_done_once_long_ago_is_forgotten_and_the_rest_stays(desk: Desk) -> None:
@@ -577,7 +577,7 @@ def test_what_was_done_once_long_ago_is_forgotten_and_the_rest_stays(desk: Desk)
     desk.rows.prune(later)
     assert desk.rows.find(done.id) is not None  # not yet
     desk.rows.prune(later + DAY)
-    assert {one.name for one in desk.rows.listing()} == {"to come", "daily"} and desk.rows.firings(done.id) == []
+    assert {one.name for one in desk.rows.list_schedules()} == {"to come", "daily"} and desk.rows.firings(done.id) == []
     before = desk.store.value("SELECT total_changes()")
     desk.rows.prune(later + 2 * DAY)
     assert desk.store.value("SELECT total_changes()") == before and desk.rows.find(daily.id) is not None
@@ -588,7 +588,7 @@ def test_times_of_an_older_database_are_counted_once(desk: Desk) -> None:
     with desk.store.write() as execute:
         execute("UPDATE schedule_state SET counted_ms = NULL, next_ms = ?", (SEVEN + 9 * DAY,))
     rows = Counting(desk.store, ME)
-    assert [rows.mend(NOW, desk.gates), rows.mend(NOW, desk.gates)] == [1, 0] and rows.looked == 1
+    assert [rows.correct_due(NOW, desk.gates), rows.mend(NOW, desk.gates)] == [1, 0] and rows.looked == 1
     assert desk.state(known).next_ms == SEVEN
 
 
@@ -631,15 +631,15 @@ def test_a_thread_that_starts_in_1970_sees_the_leap_and_fires_no_backlog(desk: D
     soon = desk.add(recurrence.once(25 * MINUTE), now=clocks.wall_ms, name="in 20 minutes")
     daily = desk.add(now=clocks.wall_ms, name="daily")
     keeper = clocks.keeper(desk)
-    assert keeper.look() == 60.0  # it looks now and then, because the clock may be set
+    assert keeper.fire_due() == 60.0  # it looks now and then, because the clock may be set
     clocks.go_on(60, set_ms=NOW - 6 * MINUTE)
-    assert keeper.look() is not None and desk.letters() == []
+    assert keeper.fire_due() is not None and desk.letters() == []
     assert (desk.state(soon).next_ms, desk.state(daily).next_ms) == (NOW + 19 * MINUTE, SEVEN)
     clocks.go_on(19 * 60)
-    keeper.look()
+    keeper.fire_due()
     assert desk.rows.get(soon.id).status == "completed" and len(desk.letters()) == 1
     clocks.wall_ms = SEVEN + 4000
-    keeper.look()
+    keeper.fire_due()
     assert desk.state(daily).last_due_ms == SEVEN
     keeper.close()
 
@@ -648,9 +648,9 @@ def test_a_clock_that_is_set_back_keeps_nothing_from_its_time(desk: Desk) -> Non
     clocks = Clocks(NOW + 400 * DAY)
     known = desk.add(recurrence.interval(3600), now=clocks.wall_ms)
     keeper = clocks.keeper(desk)
-    keeper.look()
+    keeper.fire_due()
     clocks.go_on(1, set_ms=-400 * DAY)
-    keeper.look()
+    keeper.fire_due()
     assert desk.state(known).next_ms == clocks.wall_ms + HOUR
     keeper.close()
 
@@ -660,7 +660,7 @@ def test_small_corrections_of_the_clock_are_no_leap_until_they_add_up(desk: Desk
     desk.add()
     keeper = clocks.keeper(desk)
     for seen in ([], [], ["the clock was set by +6.0 s"], ["the clock was set by +6.0 s"]):
-        keeper.look()
+        keeper.fire_due()
         assert [record.getMessage() for record in caplog.records if "was set" in record.getMessage()] == seen
         clocks.go_on(30, set_ms=3000)
     keeper.close()
@@ -669,9 +669,9 @@ def test_small_corrections_of_the_clock_are_no_leap_until_they_add_up(desk: Desk
 def test_with_nothing_to_come_a_thread_sleeps_until_it_is_woken(desk: Desk) -> None:
     clocks = Clocks(NOW)
     keeper = clocks.keeper(desk)
-    assert keeper.look() is None
+    assert keeper.fire_due() is None
     desk.add(recurrence.once(NOW + 5000))
-    assert keeper.look() == 5.0
+    assert keeper.fire_due() == 5.0
     keeper.close()
 
 
@@ -681,7 +681,7 @@ def test_with_nothing_to_come_a_thread_sleeps_until_it_is_woken(desk: Desk) -> N
 def test_what_a_schedule_began_is_known_at_any_remove(desk: Desk) -> None:
     desk.add(kind="tasks", details={})
     desk.round(SEVEN)
-    [task] = desk.tasks.listing()
+    [task] = desk.tasks.list_tasks()
     with desk.store.write():
         desk.runs.open_session("task:1", "ada", "user:ada")
         first = desk.runs.begin("task:1", "tick", task=task.id)
@@ -710,7 +710,7 @@ def test_a_row_that_makes_no_sense_is_left_out_and_kept_and_the_others_run(desk:
     assert desk.letters().count("Reminder: water\n(It was due on Mon 2026-11-23 07:00.)") == 1
     found = desk.rows.get(odd.id)
     assert getattr(found.rule, column) == value and (found.state.next_ms is None) == is_lost
-    assert desk.rows.mend(SEVEN + HOUR, desk.gates) == 0  # said once, written once
+    assert desk.rows.correct_due(SEVEN + HOUR, desk.gates) == 0  # said once, written once
     view = Timetable(desk.store, desk.rows, desk.runs.marks).view(found)
     assert view.words.startswith("never:") == is_lost
 
@@ -741,7 +741,7 @@ def test_into_a_full_queue_a_schedule_puts_nothing_and_that_is_a_failure(desk: D
     assert desk.state(known).failures == 1 and f"{MAX_WAITING} tasks wait already" in desk.failed[0]
     desk.tasks.cancel(waiting[0].id)
     desk.round(SEVEN + DAY)
-    assert desk.tasks.listing(limit=1)[0].name == "roses"
+    assert desk.tasks.list_tasks(limit=1)[0].name == "roses"
 
 
 @pytest.mark.covers("A-192", "A-244")

@@ -163,7 +163,7 @@ def test_a_task_of_a_schedule_makes_no_schedules_nor_do_its_children(desk: Desk)
     ref = desk.made("create_schedule", desk.ada, name="spring", frequency="every day at 9")
     known = desk.core.schedules.rows.get(int(ref, 16))
     desk.core.schedules.firing.trigger(known, now_ms())
-    task = desk.core.tasks.listing(limit=1)[0]
+    task = desk.core.tasks.list_tasks(limit=1)[0]
     assert task.name == "spring"
     with desk.core.store.write():
         desk.core.runs.open_session("task:77", "ada", "user:ada")
@@ -172,11 +172,11 @@ def test_a_task_of_a_schedule_makes_no_schedules_nor_do_its_children(desk: Desk)
     grandchild = desk.core.tasks.add(NewTask("later", person="ada", origin=run.id))
     with desk.core.store.write():
         last = desk.core.runs.begin("task:77", "tick", task=grandchild.id)
-    before = len(desk.core.schedules.rows.listing())
+    before = len(desk.core.schedules.rows.list_schedules())
     for thread in (run.id, child.id, last.id):
         assert [(one.status, one.outcome) for one in refusals(desk, thread, ref)] == [(403, "scheduled")] * 6
         assert desk.do("list_schedules", thread).status == 200 and desk.do("disable_schedule", thread, id=ref).status == 200
-    assert len(desk.core.schedules.rows.listing()) == before
+    assert len(desk.core.schedules.rows.list_schedules()) == before
 
 
 def test_a_turn_that_a_schedule_began_makes_no_schedules_but_the_persons_own_next_turn_does(desk: Desk) -> None:
@@ -212,13 +212,13 @@ def test_the_end_of_a_task_is_the_end_of_its_firing(desk: Desk) -> None:
     known = desk.core.schedules.rows.get(int(ref, 16))
     for status in ("failed", "complete"):
         desk.core.schedules.firing.trigger(known, now_ms() + (1 if status == "complete" else 0))
-        task = desk.core.tasks.listing(limit=1)[0]
+        task = desk.core.tasks.list_tasks(limit=1)[0]
         claim = desk.core.tasks.claim("w", task.id)
         assert claim is not None
         desk.core.tasks.finish(claim, status, f"it is {status}")  # type: ignore[arg-type]
     last, first = desk.core.schedules.rows.firings(known.id)
     assert (first.status, first.outcome, last.status) == ("failed", "it is failed", "done")
-    texts = [one.letter.text for one in desk.core.outbox.listing(limit=5)]
+    texts = [one.letter.text for one in desk.core.outbox.list_postings(limit=5)]
     assert any(text.startswith(f"Schedule ends ({ref}) failed: it is failed") for text in texts)
     assert any("it is complete" in text for text in texts)
 
@@ -228,7 +228,7 @@ def test_a_silent_one_tells_nobody_of_its_success(desk: Desk) -> None:
     new = New("quiet", desk.core.schedules.timetable.read("every day at 9"), Action("tasks"), mode="silent", person="ada")
     known = desk.core.schedules.timetable.add(new, Who())
     desk.core.schedules.firing.trigger(known, now_ms())
-    claim = desk.core.tasks.claim("w", desk.core.tasks.listing(limit=1)[0].id)
+    claim = desk.core.tasks.claim("w", desk.core.tasks.list_tasks(limit=1)[0].id)
     assert claim is not None
     before = desk.core.outbox.counts()
     desk.core.tasks.finish(claim, "complete", "done")
@@ -242,7 +242,7 @@ def test_a_reminder_of_somebody_who_has_no_conversation_is_for_whoever_is_connec
         assert found["person"] == person
         known = desk.core.schedules.rows.get(int(found["id"], 16))
         desk.core.schedules.firing.trigger(known, now_ms())
-        letter = desk.core.outbox.listing(limit=1)[0].letter
+        letter = desk.core.outbox.list_postings(limit=1)[0].letter
         assert (letter.person, letter.channel) == (person, "local" if person == "ida" else "")
 
 
@@ -258,11 +258,11 @@ def test_who_is_told_of_what_and_by_which_channel_is_said_when_it_is_made(desk: 
     letters = []
     for status in ("complete", "failed"):
         desk.core.schedules.firing.trigger(known, now_ms() + len(letters) + (status == "failed"))
-        claim = desk.core.tasks.claim("w", desk.core.tasks.listing(limit=1)[0].id)
+        claim = desk.core.tasks.claim("w", desk.core.tasks.list_tasks(limit=1)[0].id)
         assert claim is not None
-        before = desk.core.outbox.listing(limit=1)[0].id
+        before = desk.core.outbox.list_postings(limit=1)[0].id
         desk.core.tasks.finish(claim, status, "so it is")  # type: ignore[arg-type]
-        letters.append([one.letter for one in desk.core.outbox.listing(limit=9) if one.id > before])
+        letters.append([one.letter for one in desk.core.outbox.list_postings(limit=9) if one.id > before])
     assert letters[0] == [] and [one.channel for one in letters[1]] == ["slack/C042"]
     assert desk.do("create_schedule", run, name="x", frequency="every day at 9", notify="to my mum").status == 400
 
@@ -292,7 +292,7 @@ def test_a_prompt_for_a_conversation_goes_to_the_one_last_used_on_the_preferred_
 def test_the_end_of_a_turn_is_the_end_of_its_firing(desk: Desk) -> None:
     ref = desk.made("cron_add", desk.ada, name="turn", message="hoot", schedule="0 9 * * *")
     known = desk.core.schedules.rows.get(int(ref, 16))
-    assert desk.core.schedules.rows.take(known, 4242, now_ms(), desk.core.schedules.firing.gates(), is_asked=True)
+    assert desk.core.schedules.rows.take_firing(known, 4242, now_ms(), desk.core.schedules.firing.gates(), is_asked=True)
     accepted = desk.core.inbox.accept(Inbound("local", "ada", "hoot", f"schedule:{ref}:4242", now_ms(), thread=desk.ada), "c")
     loop = desk.core.runs.loop(accepted.loop)
     desk.core.runs.start_loop(loop.id)
@@ -403,7 +403,7 @@ def test_the_owls_own_schedules_are_kept_by_their_key_and_hash(desk: Desk) -> No
     other = New("upkeep", timetable.read("every day at 10"), new.action, type="system", key="test:upkeep", hash="a")
     assert timetable.ensure(other).rule == rule  # the same hash keeps its times
     assert timetable.ensure(New(**{**asdict(other), "hash": "b"})).rule == other.rule
-    assert timetable.drop("test:", keep=()) == 1 and rows.by_key("test:upkeep") is None
+    assert timetable.remove_keyed("test:", keep=()) == 1 and rows.by_key("test:upkeep") is None
 
 
 def test_a_preview_adds_nothing(desk: Desk) -> None:
@@ -456,7 +456,7 @@ def test_what_is_over_does_not_hide_what_is_to_come(desk: Desk) -> None:
     run = desk.thread("kim")
     for number in range(3):
         ref = desk.made("remind", run, text=f"old {number}", when="in 5 minutes")
-        desk.core.schedules.rows.take(
+        desk.core.schedules.rows.take_firing(
             desk.core.schedules.rows.get(int(ref, 16)), 5, now_ms(), desk.core.schedules.firing.gates(), is_asked=True
         )
         with desk.core.store.write() as execute:
@@ -475,7 +475,7 @@ def test_a_thousand_schedules_hide_none(desk: Desk) -> None:
     assert desk.do("view_schedule", id="many 1000").status == 200
     listed = desk.do("list_schedules", offset=1000).data["schedules"]
     assert listed[-1]["name"].startswith("many ")
-    for one in desk.core.schedules.rows.listing(person="crowd", limit=2000):
+    for one in desk.core.schedules.rows.list_schedules(person="crowd", limit=2000):
         desk.core.schedules.rows.delete(one.id)
 
 

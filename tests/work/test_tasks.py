@@ -287,13 +287,13 @@ def test_lists_are_newest_first_and_pages_fit_together(bench: Bench) -> None:
     made = [bench.add(f"t{n}", priority=("low", "medium", "high")[n % 3], person="ab"[n % 2]) for n in range(25)]
     with bench.store.write() as execute:
         execute("UPDATE tasks SET created_ms = 5000 + id / 4 - (id = 20) * 1000")  # ties, and one from before the clock was set
-    ids = [t.id for t in bench.tasks.listing(limit=100)]
+    ids = [t.id for t in bench.tasks.list_tasks(limit=100)]
     assert ids == [*sorted(set(made) - {20}, reverse=True), 20]
-    assert [t.id for page in range(0, 30, 7) for t in bench.tasks.listing(limit=7, offset=page)] == ids
-    assert {t.priority for t in bench.tasks.listing(priority="high")} == {"high"}
-    assert {t.person for t in bench.tasks.listing(person="a", limit=100)} == {"a"}
+    assert [t.id for page in range(0, 30, 7) for t in bench.tasks.list_tasks(limit=7, offset=page)] == ids
+    assert {t.priority for t in bench.tasks.list_tasks(priority="high")} == {"high"}
+    assert {t.person for t in bench.tasks.list_tasks(person="a", limit=100)} == {"a"}
     bench.done(made[0])
-    assert [t.id for t in bench.tasks.listing(status="complete")] == [made[0]]
+    assert [t.id for t in bench.tasks.list_tasks(status="complete")] == [made[0]]
     assert bench.tasks.counts() == {"pending": 24, "in_progress": 0, "waiting": 0, "complete": 1, "failed": 0}
 
 
@@ -606,7 +606,7 @@ def test_a_malformed_task_is_skipped_with_a_warning(bench: Bench, what: str, cap
     caplog.set_level(logging.WARNING, "appliance")
     assert [bench.claimed() for _ in range(3)] == [good, also, None] and not bench.tasks.is_work()
     assert bench.tasks.claim("w1", now=now_ms() + 700_000) is None
-    assert [t.id for t in bench.tasks.listing()] == [also, good]
+    assert [t.id for t in bench.tasks.list_tasks()] == [also, good]
     assert [r.message.partition(": ")[2].partition(": ")[0] for r in caplog.records] == ["task 1 is malformed"]
     assert bench.store.row("SELECT status, attempts FROM tasks WHERE id = 1") == ("pending", 0)
     with pytest.raises(StoreError, match="task 1 is malformed") as caught:

@@ -269,7 +269,7 @@ class Desk:
         return self.runs.events(task.run)
 
     def told(self) -> list[str]:
-        return [posting.letter.text for posting in self.outbox.listing()]
+        return [posting.letter.text for posting in self.outbox.list_postings()]
 
 
 @pytest.fixture
@@ -369,7 +369,7 @@ def test_without_work_there_is_no_thread_and_no_write(desk: Callable[..., Desk],
     before = store.value("PRAGMA data_version"), store.value("SELECT total_changes()")
     assert here.tick() is False
     assert (store.value("PRAGMA data_version"), store.value("SELECT total_changes()")) == before
-    assert here.runs.listing() == [] and here.model.asks == []
+    assert here.runs.list_runs() == [] and here.model.asks == []
 
 
 @pytest.mark.covers("B-026")
@@ -623,7 +623,7 @@ def test_a_task_that_is_cancelled_stops_its_worker(desk: Callable[..., Desk]) ->
 
     def cancel() -> None:
         here.tasks.cancel(task)
-        here.ticks.look()
+        here.ticks.check_claim()
 
     interrupted(here, cancel)
     found = here.tasks.get(task)
@@ -636,7 +636,7 @@ def test_a_worker_whose_claim_was_taken_stops_and_changes_nothing(desk: Callable
 
     def reset() -> None:
         here.tasks.reset(task)
-        here.ticks.look()
+        here.ticks.check_claim()
 
     interrupted(here, reset)
     found = here.tasks.get(task)

@@ -423,7 +423,7 @@ def test_a_worker_does_one_task_a_start_and_nothing_when_nothing_is_due(owl: Box
     done = owl.run("worker", "run")
     assert (done.returncode, done.stdout) == (0, "nothing to do\n")
     with owl.store() as store:
-        assert Runs(store, "").listing() == []
+        assert Runs(store, "").list_runs() == []
     assert workers(owl) == [], "a timer that starts it every minute leaves no rows"
     one, two = add(owl, "first"), add(owl, "second")
     assert owl.run("worker", "run").returncode == 0

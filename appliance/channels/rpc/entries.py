@@ -51,7 +51,7 @@ class EntryMethods:
         offset: Offset = 0,
     ) -> list[Line]:
         """Entries sorted by reference: `ref`, `title`, `size_bytes`, `updated_ms`."""
-        return self._entries.listing(prefix, limit=limit, offset=offset)
+        return self._entries.list_lines(prefix, limit=limit, offset=offset)
 
     @method("entry.view", access="own")
     def entry(

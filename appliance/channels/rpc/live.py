@@ -56,14 +56,14 @@ class Live:
         call.cancel.then(box.close)
         watched = _Watched(self._runs, self._runs.get(id).id if id else "", after)
         try:
-            watched.tell(call)
+            watched.send_news(call)
             while not box.is_closed:
                 item = box.take(self._look_s() if watched.is_elsewhere() else None)
                 if isinstance(item, Notice):
                     call.notify("notice", to_plain(item))
                     self._outbox.see(box.person, [item.key])
                 elif not box.is_closed:
-                    watched.tell(call)
+                    watched.send_news(call)
         except (Lost, NotFound):
             pass  # it has gone
         else:
@@ -113,7 +113,7 @@ class _Watched:
         self._last_seq = -1
         self.after = after
 
-    def tell(self, call: Call) -> None:
+    def send_news(self, call: Call) -> None:
         """What is new; nothing is read but one row when nothing is."""
         if not self._thread:
             return

@@ -16,7 +16,7 @@ from appliance.runtime.signatures import Range
 from appliance.runtime.users import user_name
 from appliance.sessions.history import Told
 from appliance.sessions.runs import Run as RunRecord
-from appliance.sessions.sessions import Wanted, plain
+from appliance.sessions.sessions import Wanted, session_data
 
 Limit = Annotated[int, Range(1, 1000), "how many to show"]
 Offset = Annotated[int, Range(0, 10_000_000), "how many to leave out first"]
@@ -73,29 +73,29 @@ class SessionMethods:
     ) -> list[dict[str, Any]]:
         """Sessions, the newest activity first, as they are now."""
         wanted = Wanted(user, group, context_type, status, created_after_ms, created_before_ms)
-        return self.control.listing(wanted, limit, offset)
+        return self.control.list_sessions(wanted, limit, offset)
 
     @method("session.create")
     def create(self, channel: str, sender: str, group: Annotated[str, "of a group, not of the sender"] = "") -> dict[str, Any]:
         """A session before its first message."""
-        return plain(self.control.create(channel, sender, group))
+        return session_data(self.control.create(channel, sender, group))
 
     @method("session.archive", access="own")
     def archive(self, id: Session) -> dict[str, Any]:
         """Put a session away until a person says something in it."""
-        return plain(self.control.archive(id))
+        return session_data(self.control.archive(id))
 
     @method("session.resume", access="own")
     def resume(self, id: Session) -> dict[str, Any]:
         """Make a session active again."""
-        return plain(self.control.resume(id))
+        return session_data(self.control.resume(id))
 
     @method("session.close", access="own")
     def close(
         self, call: Call, id: Session, is_final: Annotated[bool, "also the caller's own, which is refused without"] = False
     ) -> dict[str, Any]:
         """Let a session take no more messages; what is being answered there is stopped."""
-        return plain(self.control.close(id, user_name(call.uid), is_final=is_final))
+        return session_data(self.control.close(id, user_name(call.uid), is_final=is_final))
 
     @method("session.delete", access="own")
     def delete(self, id: Session) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class SessionMethods:
     @method("run.inject", access="own", is_long=True)
     def inject(self, call: Call, run: Run, text: str, wait: Wait = False) -> dict[str, Any]:
         """Say something to a run: an idle one begins with it, a busy one has it next."""
-        told = self._follow_prompt(call, self.control.say(user_name(call.uid), run, text, call.correlation), wait)
+        told = self._follow_prompt(call, self.control.send_message(user_name(call.uid), run, text, call.correlation), wait)
         if wait or told.get("status") not in (100, 102):
             return told
         return {**told, "status": 202 if self.control.runs.get(run).status == 202 else 102}  # R-088: the run's, which goes on

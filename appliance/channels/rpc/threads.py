@@ -79,7 +79,7 @@ class ThreadMethods:
         offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
     ) -> list[Run]:
         """Threads, newest first."""
-        return self._runs.listing(kind=type, limit=limit, offset=offset)
+        return self._runs.list_runs(kind=type, limit=limit, offset=offset)
 
     @method("thread.view", access="own", is_quiet=True)
     def view(

@@ -79,13 +79,15 @@ class Trial:
         """All that a request may change, by kind."""
         core = self._core
         notes = {p: p.read_text(encoding="utf-8") for p in self._home.box.glob("**/notes/*.md")}
-        memory = {line.ref: str(line.updated_ms) for line in core.entries.listing("memory:", limit=1000)}
-        tasks = core.tasks.listing(limit=1000)
+        memory = {line.ref: str(line.updated_ms) for line in core.entries.list_lines("memory:", limit=1000)}
+        tasks = core.tasks.list_tasks(limit=1000)
         return {
             "task": {t.id: f"{t.name} {t.description}" for t in tasks},
             "done": {t.id: t.name for t in tasks if t.status == "complete"},
             "schedule": {
-                s.id: f"{s.name} {s.description}" for s in core.schedules.timetable.rows.listing(limit=1000) if s.type != "system"
+                s.id: f"{s.name} {s.description}"
+                for s in core.schedules.timetable.rows.list_schedules(limit=1000)
+                if s.type != "system"
             },
             "memory": memory,
             "note": {str(path): text for path, text in notes.items()},
@@ -107,7 +109,7 @@ class Trial:
         if missing := [word for word in item.get("holds", ()) if word.lower() not in held.lower()]:
             return f"{wanted} without {', '.join(missing)}"
         if "due" in item:
-            due_ms = next(s.state.next_ms for s in self._core.schedules.timetable.rows.listing(limit=1000) if s.id == key)
+            due_ms = next(s.state.next_ms for s in self._core.schedules.timetable.rows.list_schedules(limit=1000) if s.id == key)
             if due_ms is None or datetime.fromtimestamp(due_ms / 1000).strftime("%H:%M") != item["due"]:
                 return "due at another time"
         return ""
@@ -164,7 +166,7 @@ def answers(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         core.recover()
         core.box_folder.compare()
         try:
-            core.indexer.work()
+            core.indexer.index_pending()
         except OwlError:
             pass  # without vectors words must do, as they would in the home itself
         ToolMethods(core.toolbox).call_tool("create_task", {"name": wanted["task"]}, call=LocalCall())

@@ -49,7 +49,7 @@ class HeartbeatParts:
         self.heartbeat = Heartbeat(
             *(base.home.box, settings, jobs, schedules.effects, schedules.timetable, is_able), is_lasting=base.is_shared
         )
-        schedules.system_jobs.register(JOB, lambda due: self.heartbeat.beat(due.schedule, due.due_ms))
+        schedules.system_jobs.register(JOB, lambda due: self.heartbeat.run_beat(due.schedule, due.due_ms))
         schedules.system_jobs.register("upkeep", lambda due: self._maintain())
         schedules.system_jobs.register("index", lambda due: self._mend_index())
 
@@ -104,7 +104,7 @@ class HeartbeatParts:
         context = f"user:{user_name(call.uid)}"
         self.heartbeat.sync()
         settings, now = self._base.settings(), now_ms()
-        rows = self._schedules.rows.listing(prefix=KEY)
+        rows = self._schedules.rows.list_schedules(prefix=KEY)
         return {
             "enabled": settings.heartbeat.enabled,
             "schedules": [to_plain(self._schedules.timetable.view(one)) for one in rows],

@@ -103,7 +103,7 @@ class QueueParts:
         """Do what was left as files, for the one core of a home; before `recover`, so that a late result finds its call open."""
         self.drops.prepare()
         try:
-            self.drops.take()
+            self.drops.take_files()
         except OwlError as error:
             LOG.error("not everything in drop/ could be taken: %s", error)
         self.changed()  # told of a task before it was committed, a worker may have found nothing

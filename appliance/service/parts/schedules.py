@@ -115,7 +115,7 @@ class ScheduleRunner:
     def _settle_clock(self) -> None:
         """A schedule whose time is far ahead may be one of a clock that was set."""
         if self.rows.next_ms() is not None:
-            self.rows.mend(now_ms(), self.firing.gates())
+            self.rows.correct_due(now_ms(), self.firing.gates())
 
     def _here(self) -> Here:
         return CORE if self._keeper is not None else BESIDE if self._has_core() else ALONE
