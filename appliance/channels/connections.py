@@ -1,6 +1,6 @@
 """Opening and closing of the channels in `connectors`, as the configuration switches them on.
 
-One that cannot be opened is logged and reported by `plain`; the others and the core go on. Letters for it wait in the
+One that cannot be opened is logged and reported by `channel_states`; the others and the core go on. Its notifications wait in the
 outbox. Knows nothing about what a channel does.
 """
 

@@ -1,8 +1,8 @@
-"""Sends what the outbox holds: one thread that sleeps until the next letter is due, one more for each channel in use.
+"""Sends what the outbox holds: one thread that sleeps until the next notification is due, one more for each channel in use.
 
-Owns the choice of a channel, and which channels are open. A slow or failing channel holds up nobody else's letters;
-within a channel letters go one after the other. Nothing is polled: a letter that was put rings the bell of the
-outbox. Only the core runs one: another process that puts a letter has to tell the core, which calls `wake`.
+Owns the choice of a channel, and which channels are open. A slow or failing channel holds up nobody else's notifications;
+within a channel notifications go one after the other. Nothing is polled: a notification that was put rings the bell of the
+outbox. Only the core runs one: another process that puts a notification has to tell the core, which calls `wake`.
 """
 
 import logging
@@ -31,7 +31,7 @@ LOCAL, TUI, NOBODY, DIRECT = "local", "tui", "none", "dm"  # names of channels t
 
 
 class Owed(Struct, frozen=True):
-    """What became of a letter, which the database did not let us record; next tried at a moment of the monotonic clock."""
+    """What became of a notification, which the database did not let us record; next tried at a moment of the monotonic clock."""
 
     letter: int
     work: Callable[[], object]
@@ -39,7 +39,7 @@ class Owed(Struct, frozen=True):
 
 
 class Courier:
-    """Delivers letters over the channels that are open."""
+    """Delivers notifications over the channels that are open."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Courier:
         self._state = threading.Condition()  # over what follows
         self._channels: dict[str, Channel] = {}
         self._lanes: dict[str, ThreadPoolExecutor] = {}
-        self._queued: dict[int, Future[None]] = {}  # letters handed to a lane, until it is recorded what became of them
+        self._queued: dict[int, Future[None]] = {}  # notifications handed to a lane, until it is recorded what became of them
         self._sending: set[int] = set()  # those that their lane works on
         self._owed: list[Owed] = []
         self.is_started = False
@@ -78,7 +78,7 @@ class Courier:
         self.wake()
 
     def unregister(self, name: str) -> None:
-        """Close a channel: letters that insist on it wait, others go elsewhere."""
+        """Close a channel: notifications that insist on it wait, others go elsewhere."""
         with self._state:
             self._channels.pop(name, None)
 
@@ -155,7 +155,7 @@ class Courier:
             channel = self._channels.get(name)
         return channel is not None and channel.is_idempotent
 
-    # -- one letter ---------------------------------------------------------------------------------
+    # -- one notification ---------------------------------------------------------------------------------
 
     def _hand_on(self, posting: Posting) -> None:
         """Choose where it goes; into the lane of that channel, into the log, or back."""
@@ -183,7 +183,7 @@ class Courier:
             self.wake()
 
     def choose(self, letter: Letter) -> Address | None:
-        """Where a letter goes: the channel it insists on, else the preferred one, else that of its session, else the last used.
+        """Where a notification goes: the channel it insists on, else the preferred one, that of its session, the last used.
 
         A person always has a conversation here, also one who never talked. None when no open channel reaches its context:
         then it is logged. Never a conversation of another context.
@@ -231,7 +231,7 @@ class Courier:
                 self._outbox.join(group, together([one.letter.text for one in group]))
 
     def _deliver_recorded(self, posting: Posting, address: Address) -> None:
-        """In the lane: deliver one letter and record what became of it."""
+        """In the lane: deliver one notification and record what became of it."""
         with self._state:
             channel = self._channels.get(address.channel)
             self._sending.add(posting.id)
@@ -279,7 +279,7 @@ class Courier:
             self._owed.append(Owed(posting.id, work, monotonic_s() + RETRY_S))
 
     def _deliver_message(self, letter_id: int, message: Outbound, name: str, channel: Channel) -> Callable[[], object]:
-        """Give a letter to its channel; what is to be recorded then."""
+        """Give a notification to its channel; what is to be recorded then."""
         put_off = partial(self._outbox.put_off, letter_id)
         try:
             channel.deliver(message)

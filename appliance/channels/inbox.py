@@ -1,4 +1,4 @@
-"""From a message at a door to a finished answer: accept once, one turn per session at a time, tell everybody.
+"""From a message on a channel to a finished answer: accept once, one turn per session at a time, tell everybody.
 
 Owns the `inbox` and `turn_locks` tables. A message is acknowledged after it is committed; the same
 message id of a channel is accepted once. Turns run in threads of their own and commit every step before
@@ -113,7 +113,7 @@ class Inbox:
             raise BadInput(
                 f"the message has {len(inbound.text)} characters, the limit is {MAX_TEXT}", hint="put it in a note and ask about it"
             )
-        # Kept with the message: the notes as the model is shown them, and what the door wants back.
+        # Kept with the message: the notes as the model is shown them, and what the channel wants back.
         shown: dict[str, Any] = {k: v for k, v in (("relevant", self._relevant(inbound)), ("metadata", inbound.metadata)) if v}
         if inbound.own_chars is not None and inbound.own_chars < len(inbound.text):
             shown["own"] = max(0, inbound.own_chars)
@@ -176,7 +176,7 @@ class Inbox:
         run = self._runs.get(inbound.thread)
         if run.session != inbound.session:
             theirs, ours = (self._runs.people.get(session) for session in (run.session, inbound.session))
-            if theirs.channel != NO_DOOR or theirs.context != ours.context:  # the same name at another door is somebody else
+            if theirs.channel != NO_DOOR or theirs.context != ours.context:  # the same name at another channel is somebody else
                 raise Conflict(f"thread {run.id} belongs to {run.session}", hint="start one of your own")
         if not run.title:
             self._runs.entitle(run.id, title)

@@ -1,8 +1,8 @@
-"""The local door as a channel: a letter is put into the thread it belongs to and shown to whoever is connected.
+"""The local channel: a notification is put into the thread it belongs to and shown to whoever is connected.
 
-Delivered once: the event and the letter's end are one transaction. A letter of no thread, or of one that was deleted, goes
+Delivered once: the event and the notification's end are one transaction. One of no thread, or of one that was deleted, goes
 into the last chat of its conversation, which is made when there is none; without a conversation to the log, and to those who
-follow. A thread that is being answered gets its letters after that, so that nothing
+follow. A thread that is being answered gets its notifications after that, so that nothing
 comes between a call and its result. Knows nothing about sockets: clients follow `notices`.
 """
 
@@ -18,13 +18,13 @@ from appliance.sessions.runs import Runs
 
 LOG = logging.getLogger(__name__)
 LOCAL = "local"
-SEQ = "seq"  # in a letter's metadata: where its text stands in the thread already
+SEQ = "seq"  # in a notification's metadata: where its text stands in the thread already
 TITLE = "Notifications"  # of a chat that begins with one
 LOG_CHARS = 2000
 
 
 class Local:
-    """Channel port of the local door, and its status port."""
+    """Channel port and status port of the local channel."""
 
     is_idempotent = True
 
@@ -34,7 +34,7 @@ class Local:
         self._notices = notices
 
     def show(self, session: str, state: str) -> None:
-        """Note what the owl is doing."""
+        """Note what the assistant is doing."""
         LOG.debug("session %s is %s", session, state)
 
     def deliver(self, message: Outbound) -> None:

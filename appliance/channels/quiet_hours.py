@@ -1,7 +1,7 @@
-"""When the owl holds its tongue: quiet hours, digests, and people who want to hear of nothing for a while.
+"""When notifications are held back: quiet hours, digests, and people who want to hear of nothing for a while.
 
-Owns `mutes`. Says of a letter until when it has to wait; `channels.delivery` asks before it hands one on, and `outbox` keeps the
-time with the letter, so that a restart changes nothing. Only what nobody has asked for waits: answers, what waits for a
+Owns `mutes`. Says until when a notification has to wait; `channels.delivery` asks before it hands one on, and `outbox` keeps the
+time with the notification, so that a restart changes nothing. Only what nobody has asked for waits: answers, what waits for a
 decision, and reminders at their time never do. Knows nothing about channels.
 """
 
@@ -14,7 +14,7 @@ from appliance.sessions.outbox import Letter, Posting
 from appliance.store.database import Store
 from appliance.work import day_windows, timezones
 
-UNASKED = ("task", "job", "schedule", "heartbeat")  # what the keys of such letters begin with
+UNASKED = ("task", "job", "schedule", "heartbeat")  # what the keys of such notifications begin with
 URGENT = ("reminder", "now")
 COMES_LATER = ("", "normal", "result")  # what a digest gathers: failures and alerts do not wait for one
 MAX_MUTE_MS = 31 * 86_400_000
@@ -29,7 +29,7 @@ class Quiet:
         self._settings = settings
 
     def until(self, posting: Posting, now: int) -> int | None:
-        """Until when a letter has to wait; None when it may go."""
+        """Until when a notification has to wait; None when it may go."""
         letter = posting.letter
         if not is_unasked(letter):
             return None
@@ -70,7 +70,7 @@ class Quiet:
 
 
 def is_unasked(letter: Letter) -> bool:
-    """Whether a letter is about something that nobody waits for at this moment."""
+    """Whether a notification is about something that nobody waits for at this moment."""
     urgency = letter.metadata.get("urgency", "")
     return urgency not in URGENT and (bool(urgency) or letter.key.partition(":")[0] in UNASKED)
 

@@ -1,4 +1,4 @@
-"""The door over ssh: turns the text of a forced command into words of ours, or refuses it.
+"""The channel over ssh: turns the text of a forced command into words of ours, or refuses it.
 
 An allow-list of commands, and for each its allowed options by their full names. The text is only ever cut
 into words: no shell, no globbing, no variables; `;`, `|`, `$(...)` and newlines are text like any other.

@@ -1,4 +1,4 @@
-"""The commands about what the owl does and says unasked: heartbeat and mute."""
+"""The commands about what the assistant does and says unasked: heartbeat and mute."""
 
 import argparse
 import re

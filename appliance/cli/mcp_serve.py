@@ -1,4 +1,4 @@
-"""The command `owlbox mcp-serve`: the owl for other agents, over standard input and output or a Unix socket.
+"""The command `owlbox mcp-serve`: the assistant for other agents, over standard input and output or a Unix socket.
 
 Reads lines and hands them to `mcp.protocol_server`; each call goes to the core over its socket, or is done in this process when
 no core runs. Serves the person who started it, or who is at the other end of the socket that systemd gave it.

@@ -3,7 +3,7 @@
 Owns walking folders and opening files, as the user of this process and nobody else. Links are never followed,
 wherever they stand; pipes, devices and sockets are never opened; nothing is read beyond a limit. What is left
 out of a folder: hidden files, what git ignores, keys and passwords as far as a name or the first line tells, and
-the owl's own home (a descriptor of its database that is closed would drop the locks of the whole process). Also
+the assistant's own home (a descriptor of its database that is closed would drop the locks of the whole process). Also
 owns the facts that go between whoever reads and whoever keeps. Knows nothing about the database.
 """
 

@@ -1,6 +1,6 @@
-"""What the owl may write in box/ itself: the prompt documents MEMORY, BELIEFS, GOALS as whole files, and new notes.
+"""What the assistant may write in box/ itself: the prompt documents MEMORY, BELIEFS, GOALS as whole files, and new notes.
 
-A document is replaced whole and at once; its front matter stays, and `agent-modification: false` in it bars the owl.
+A document is replaced whole and at once; its front matter stays, and `agent-modification: false` in it bars the assistant.
 They are shown in everybody's prompts, so a house in which several people talk keeps to its notes instead: what one
 person said is not shown to others. Its entry changes at once, for the run that writes: an undo of that run finds it there.
 Knows nothing about prompts.
@@ -21,7 +21,7 @@ MOST_SAME = 1000  # notes of one title
 
 
 class Documents:
-    """Writes documents; `people` says how many people and groups talk to this owl, `folder` mirrors box/."""
+    """Writes documents; `people` says how many people and groups talk to this assistant, `folder` mirrors box/."""
 
     def __init__(self, box: Path, people: Callable[[], int], folder: Folder) -> None:
         self._box = box
@@ -29,7 +29,7 @@ class Documents:
         self._folder = folder
 
     def replace(self, name: str, content: str, run: str = "") -> Path:
-        """The document holds this from now on, "" for nothing; Refused where it is not for the owl to write."""
+        """The document holds this from now on, "" for nothing; Refused where it is not for the assistant to write."""
         if len(content) > MAX_CHARS:
             raise TooLarge(f"{name} would have {len(content)} characters, more than {MAX_CHARS}", hint="keep what matters")
         if (count := self._people()) > 1:
@@ -73,7 +73,7 @@ class Documents:
 
     @staticmethod
     def _read_front_matter(path: Path) -> tuple[str, bool]:
-        """The front matter as it stands, and whether the owl may change the rest."""
+        """The front matter as it stands, and whether the assistant may change the rest."""
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Adding files and pages to what the owl knows, and reading them again: many at a time, one failure alone.
+"""Adding files and pages to what the assistant knows, and reading them again: many at a time, one failure alone.
 
 Owns the two courses `add` and `refresh`. Reading happens in threads of this process, with the rights of its user;
 what was read goes to a shelf in small batches, from the calling thread alone, so that being killed loses at most

@@ -2,7 +2,7 @@
 
 Owns the pieces that have come and the form of an item as JSON. A client reads files with its own rights and sends
 what they say; nothing here opens a file because a client asked. `refresh` does read, for the tool: only files that
-this very user's commands have read before, and nothing in the owl's home. Pieces that nobody asks for make way
+this very user's commands have read before, and nothing in the assistant's home. Pieces that nobody asks for make way
 for others.
 """
 

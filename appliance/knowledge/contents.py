@@ -32,7 +32,7 @@ TEXTUAL = ("application/json", "application/xml", "application/yaml", "applicati
 
 
 class Entry(Struct, frozen=True):
-    """One thing the owl knows. `hash` is the SHA-256 of the body, or of the bytes of what is not text."""
+    """One thing the assistant knows. `hash` is the SHA-256 of the body, or of the bytes of what is not text."""
 
     id: int
     scope: str

@@ -1,4 +1,4 @@
-"""What the owl knows: one row per (scope, path), searchable by its words the moment it is committed.
+"""What the assistant knows: one row per (scope, path), searchable by its words the moment it is committed.
 
 Owns the `entries` and `blobs` tables; the history follows through `changes` and the search index by what is
 handed in as `index`, in the same transaction; without that, a trigger notes what waits to be indexed. Paths are

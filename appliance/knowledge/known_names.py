@@ -1,4 +1,4 @@
-"""The names of people that the owl has met, as they stand in texts: of people documents in `box/`, and of senders.
+"""The names of people that the assistant has met, as they stand in texts: of people documents in `box/`, and of senders.
 
 Search prefers what a named person said and embeds a question without names. Reads only. Not promised: everybody's
 name. What does not look like one, such as a number or the account of a service, is left out.
@@ -18,7 +18,7 @@ PARTS = 3  # words of a name at most
 
 
 class Familiar:
-    """Whom the owl knows by name."""
+    """Whom the assistant knows by name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

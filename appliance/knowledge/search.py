@@ -136,7 +136,7 @@ def words_of(query: str, limit: int = 32) -> list[str]:
 
 
 class Search:
-    """Search over passages. `names` are those of the people that the owl knows, `embed` gives a query's vector or, soon, None."""
+    """Search over passages. `names` are those of known people, `embed` gives a query's vector or, soon, None."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class Search:
         return _fuse_lists(self._load_lists(query, found, self._by_meaning(vector, Where())[1], Where(), self.names()), fusion)
 
     def names(self) -> list[str]:
-        """Names of people: those that the owl knows, and those who speak in what it keeps."""
+        """Names of people: those that the assistant knows, and those who speak in what it keeps."""
         return list(dict.fromkeys([*self._names(), *self.passages.speakers()]))
 
     def question(self, query: str) -> str:

@@ -1,4 +1,4 @@
-"""What each run sees of what the owl knows: one row per (run, entry), apart from the content.
+"""What each run sees of what the assistant knows: one row per (run, entry), apart from the content.
 
 Owns the `views` table. Content is shared; visibility, state, status, summary and the count of writes belong
 to the run, so that a fork copies rows and no text. An entry without a row is simply not in the run's context.

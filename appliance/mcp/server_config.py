@@ -161,7 +161,7 @@ def named(server: Server) -> list[str]:
 
 
 def binds(server: Server, home: Path) -> tuple[str, list[Bind]]:
-    """The program of a server as a path, and what of this machine it sees; Refused for what holds the owl's home."""
+    """The program of a server as a path, and what of this machine it sees; Refused for what holds the assistant's home."""
     path = sandbox.program(server.keys.command)
     named = [
         *(sandbox.bind(text) for text in server.keys.mounts),
@@ -175,7 +175,7 @@ def binds(server: Server, home: Path) -> tuple[str, list[Bind]]:
 
 
 def _check_apart(place: Path, home: Path) -> None:
-    """Refused for a folder in which a server would find everything that the owl knows; its own are below `servers`."""
+    """Refused for a folder in which a server would find everything that the assistant knows; its own are below `servers`."""
     is_own = home / OWN in (place, *place.parents)
     if not is_own and (place in (home, *home.parents) or home in place.parents):
         raise Refused(f"{place} holds the home of owlbox, which no server sees", hint="name the folders that the server needs")

@@ -3,7 +3,7 @@
 A compaction is an event that names the events it covers; those stay as they are, and only what a model is shown
 changes. It is made when a conversation nears its limit, in the background and after the answer, or when somebody
 asks for it. The small pool words it; where that is no use, or invents things, lines made by a rule stand in.
-Knows nothing about doors. Never covers the newest exchanges, nor anything of a prompt that is being answered.
+Knows nothing about channels. Never covers the newest exchanges, nor anything of a prompt that is being answered.
 """
 
 import json

@@ -66,7 +66,7 @@ SKILLS = "Skills. To use one, first read its location, skill://NAME:"
 DOCUMENTS = 0.25  # of the window, for the person's own text (promise 1)
 HIT_CHARS = 400
 HITS = 3
-SAID_CHARS = 300  # of what was said at another door
+SAID_CHARS = 300  # of what was said at another channel
 PER_ITEM = 3  # passages of one item: what answers a question is often said twice (tests/bench/bench_retrieval.py --chunks)
 MORE_HITS, MORE_CHARS = 5, 1000  # in the blocks of a larger task, where a chat's quick answer is not at stake
 CONTEXT_CHARS = 1000  # of a document that is shown because a word of it was said
@@ -181,7 +181,7 @@ class Packets:
     def relevant(self, prompt: str, said: Sequence[Part] = ()) -> str:
         """What the notes say about a prompt, as the text to show before it; "" when nothing fits.
 
-        `said` is what the same person said and was told at other doors meanwhile, and in which thread.
+        `said` is what the same person said and was told on other channels meanwhile, and in which thread.
         """
         told = (Part(part.name, _single_line(part.text, SAID_CHARS)) for part in said)
         shown = (*told, *self._find_passages(prompt, HITS, HIT_CHARS))

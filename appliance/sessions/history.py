@@ -86,7 +86,7 @@ class History:
         return told[-count:]
 
     def elsewhere(self, session: str, person: str, count: int) -> list[Told]:
-        """The last `count` records of the same person or group at other doors, since something was said in this session."""
+        """The last `count` records of the same person or group on other channels, since something was said in this session."""
         found = self._store.row("SELECT context, last_active_ms FROM sessions WHERE id = ?", (session,))
         context, since_ms = (str(found[0]), int(found[1])) if found is not None else (f"user:{person}", 0)
         if not self._store.value("SELECT 1 FROM sessions WHERE context = ? AND id <> ? LIMIT 1", (context, session)):

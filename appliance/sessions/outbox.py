@@ -1,9 +1,9 @@
 """What people are to be told: put in the transaction of what it is about, kept until a channel has it.
 
-Owns the `outbox` table. A letter is put once by its key, and waits; where it goes is chosen when it is sent, never
-out of its context. Letters put for the same context, session and channel go in the order in which they were put.
+Owns the `outbox` table. A notification is put once by its key, and waits; where it goes is chosen when it is sent, never
+out of its context. Notifications put for the same context, session and channel go in the order in which they were put.
 Here are rows and rules; `channels.delivery` sends. Not promised: that something was delivered once when a channel cannot
-tell. A letter whose sender died in the middle is sent again, marked, unless its channel knows it by its key.
+tell. A notification whose sender died in the middle is sent again, marked, unless its channel knows it by its key.
 """
 
 import json
@@ -29,7 +29,7 @@ COLUMNS = (
 )
 OPEN = "status IN ('waiting', 'sending')"  # as the index has it
 UNSEEN = "status = 'sent' AND via = 'local' AND seen_ms IS NULL"  # likewise
-# Of letters put for the same context, session and channel only the oldest may go.
+# Of notifications put for the same context, session and channel only the oldest may go.
 # One that is held back is out of the row: what comes after it goes first.
 HEADS = f"SELECT MIN(id) FROM outbox WHERE {OPEN} AND (held_ms IS NULL OR held_ms <= ?) GROUP BY context, session, channel"
 DAY_MS = 24 * 3600 * 1000
@@ -57,7 +57,7 @@ class Letter(Struct, frozen=True):
 
 
 class Posting(Struct, frozen=True):
-    """A letter and what has become of it; `via` is the channel that had it last, `held_ms` until when it is held back."""
+    """A notification and what has become of it; `via` is the channel that had it last, `held_ms` until when it is held back."""
 
     id: int
     letter: Letter
@@ -74,7 +74,7 @@ class Posting(Struct, frozen=True):
 
 
 class Address(Struct, frozen=True):
-    """A conversation at a channel, with what its door wants back."""
+    """A conversation on a channel, with what the channel wants back."""
 
     channel: str
     session: str = ""
@@ -101,11 +101,11 @@ def context_of(person: str) -> str:
 
 
 def _ignore_news() -> None:
-    """Nobody waits for letters."""
+    """Nobody waits for notifications."""
 
 
 class Outbox:
-    """Reads and writes letters. `bell` is rung within a transaction in which there is something new to send."""
+    """Reads and writes notifications. `bell` is rung within a transaction in which there is something new to send."""
 
     def __init__(self, store: Store, process: str, patience: Patience | None = None) -> None:
         self._store = store
@@ -117,7 +117,7 @@ class Outbox:
     # -- putting ------------------------------------------------------------------------------------
 
     def put(self, letter: Letter, *, sources: Sequence[str] = (), durable: bool = False) -> int:
-        """Keep a letter until it is delivered; its id. The same key a second time changes nothing.
+        """Keep a notification until it is delivered; its id. The same key a second time changes nothing.
 
         `sources` are the subjects of marks (`run:ID`, `task:3`, `schedule:7`) whose texts it tells of: it carries their marks.
 
@@ -144,7 +144,7 @@ class Outbox:
             return int(execute("SELECT id FROM outbox WHERE key = ?", (letter.key,))[0][0])
 
     def require_room(self) -> None:
-        """Busy "queue full" when as many prompts and letters wait as may."""
+        """Busy "queue full" when as many prompts and notifications wait as may."""
         waiting = int(
             self._store.value(
                 f"SELECT (SELECT COUNT(*) FROM outbox WHERE {OPEN}) + "
@@ -171,7 +171,7 @@ class Outbox:
     def list_postings(
         self, *, status: str = "", context: str = "", session: str = "", limit: int = 20, offset: int = 0
     ) -> list[Posting]:
-        """Letters, newest first."""
+        """Notifications, newest first."""
         where = "?1 IN ('', status) AND ?2 IN ('', context) AND ?3 IN ('', session) ORDER BY id DESC LIMIT ?4 OFFSET ?5"
         return self._select_postings(where, (status, context, session, limit, offset))
 
@@ -186,7 +186,7 @@ class Outbox:
         return self.list_postings(status=status, limit=limit, offset=offset)
 
     def counts(self) -> dict[str, int]:
-        """How many letters there are of each status that has any."""
+        """How many notifications there are of each status that has any."""
         return {str(s): int(n) for s, n in self._store.rows("SELECT status, COUNT(*) FROM outbox GROUP BY status ORDER BY status")}
 
     # -- by hand ------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class Outbox:
     def addresses(self, context: str, *, channel: str = "", session: str = "") -> list[Address]:
         """The conversations of a context, last used first; only those of a channel, or one session, when given."""
         rows = self._store.rows(
-            # A task's session is nobody's door: a hundred of them would hide the one that is.
+            # A task's session has no channel: a hundred of them would hide the one that is.
             "SELECT channel, id, metadata FROM sessions "
             "WHERE context = ?1 AND channel <> 'task' AND ?2 IN ('', channel) AND ?3 IN ('', id) "
             "ORDER BY last_active_ms DESC, id LIMIT 100",
@@ -241,7 +241,7 @@ class Outbox:
             )
 
     def thread(self, letter: Letter) -> str:
-        """The thread a letter belongs to; "" for none, one that is gone, and one of another context."""
+        """The thread a notification belongs to; "" for none, one that is gone, and one of another context."""
         sql = "SELECT r.id FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ? AND s.context = ?"
         return str(self._store.value(sql, (letter.run, letter.context)) or "")
 
@@ -253,7 +253,7 @@ class Outbox:
             execute("UPDATE outbox SET held_ms = ? WHERE id = ? AND status = 'waiting'", (until_ms, letter_id))
 
     def free(self, context: str) -> int:
-        """What is held back for a context may be looked at again; how many letters."""
+        """What is held back for a context may be looked at again; how many notifications."""
         with self._store.write() as execute:
             held = f"{OPEN} AND status = 'waiting' AND context = ?2 AND held_ms > ?1"
             count = len(execute(f"UPDATE outbox SET held_ms = ?1 WHERE {held} RETURNING id", (now_ms(), context)))
@@ -262,11 +262,11 @@ class Outbox:
         return count
 
     def released(self, now: int) -> list[Posting]:
-        """Letters that were held back and may go now, oldest first."""
+        """Notifications that were held back and may go now, oldest first."""
         return self._select_postings(f"{OPEN} AND status = 'waiting' AND held_ms <= ? ORDER BY id", (now,))
 
     def join(self, letters: Sequence[Posting], text: str) -> None:
-        """Let the first of these letters say what all of them do, with their marks; the others are not sent any more."""
+        """Let the first of these notifications say what all of them do, with their marks; the others are not sent any more."""
         first, rest = letters[0].id, [one.id for one in letters[1:]]
         marks = json.dumps(list(dict.fromkeys(mark for one in letters for mark in one.letter.marks)))
         with self._store.write(durable=True) as execute:
@@ -283,9 +283,9 @@ class Outbox:
     # -- sending ------------------------------------------------------------------------------------
 
     def due(self, now: int | None = None) -> tuple[list[Posting], int | None]:
-        """The letters to be sent now, oldest first, and when the next of the others is due; None for never.
+        """The notifications to be sent now, oldest first, and when the next of the others is due; None for never.
 
-        Begins with the write lock, so that a letter is seen whose bell has rung and whose transaction is not over.
+        Begins with the write lock, so that a notification is seen whose bell has rung and whose transaction is not over.
         One due later than the longest pause says that the clock was set back: it is due now.
         """
         now = now_ms() if now is None else now
@@ -335,9 +335,9 @@ class Outbox:
 
     @contextmanager
     def handing_over(self, key: str, status: str = SENT) -> Iterator[bool]:
-        """One durable transaction for a channel of this database, in which a letter is delivered and becomes `status`.
+        """One durable transaction for a channel of this database, in which a notification is delivered and becomes `status`.
 
-        Yields whether it is to be delivered: not when that was done before, or the letter is gone.
+        Yields whether it is to be delivered: not when that was done before, or the notification is gone.
         """
         with self._store.write(durable=True) as execute:
             rows = execute(
@@ -348,7 +348,7 @@ class Outbox:
             yield bool(rows)
 
     def recover(self, mine: Collection[int], is_idempotent: Callable[[str], bool]) -> list[Posting]:
-        """Take back letters whose sender is gone; they are sent again, marked unless their channel refuses repeats.
+        """Take back notifications whose sender is gone; they are sent again, marked unless their channel refuses repeats.
 
         `mine` are those that this process is busy with. Writes nothing when there are none.
         """
@@ -371,7 +371,7 @@ class Outbox:
         return left
 
     def hasten(self, channel: str) -> int:
-        """A channel is open now: what insists on it need not wait any longer; how many letters."""
+        """A channel is open now: what insists on it need not wait any longer; how many notifications."""
         if not self._store.value(f"SELECT 1 FROM outbox WHERE {OPEN} AND status = 'waiting' AND channel = ?", (channel,)):
             return 0
         with self._store.write() as execute:

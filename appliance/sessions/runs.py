@@ -3,7 +3,7 @@
 Owns the `runs` table but for the status, which follows from its loops. session > run > loop > turn > event: the
 tables below are `sessions`, `turns` and `events`, and are reached through here. A run has a name, what it is set to,
 and the branch on which it goes on; one that was forked begins where it left another one, without a copy. A deleted
-run stays as far as its forks need it, out of sight. Knows nothing about models or doors; telling people what happened
+run stays as far as its forks need it, out of sight. Knows nothing about models or channels; telling people what happened
 is `channels.inbox`.
 """
 
@@ -64,7 +64,7 @@ class Run(Struct, frozen=True):
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """From where strangers had a word in it, or in what it came from; a run with any is tainted."""
+        """Origins of the untrusted text in it, or in what it came from; a run with any is tainted."""
         return tuple(sorted(self.metadata.get("origins") or ()))
 
 
@@ -88,7 +88,7 @@ class Runs(Turns):
         self.people.touch(inbound)
 
     def open_session(self, session: str, person: str, context: str) -> None:
-        """A session of nobody's door, such as a task's, for a person or group; active from now on. Call inside a transaction."""
+        """A session without a channel, such as a task's, for a person or group; active from now on. Call inside a transaction."""
         self.people.open(session, person, context)
 
     def session(self, session: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Runs(Turns):
         return self.record.marks
 
     def taint(self, run: str, origin: str, source: str = "") -> None:
-        """Note that strangers had a word in a run, where no result of a tool says so."""
+        """Mark a run as tainted by untrusted text, where no result of a tool says so."""
         self.marks.add(f"run:{run}", origin, source, self.get(run).last_seq)
 
     def get(self, ref: str) -> Run:

@@ -1,4 +1,4 @@
-"""Sessions: one person at one door, from the first message to the archive.
+"""Sessions: one person on one channel, from the first message to the archive.
 
 Owns the `sessions` and `attachments` tables. A session is created, active, idle after some silence, archived after a
 day of it, and active again with the next message; a closed one takes no more messages and may be deleted. Silence is
@@ -115,13 +115,13 @@ class Sessions:
         return [one for one in found if wanted.status in ("", one.status)][offset : offset + limit]
 
     def talkers(self) -> list[tuple[str, str, str]]:
-        """Who has talked at a door: channel, sender and context of each session."""
+        """Who has talked on a channel: channel, sender and context of each session."""
         sql = "SELECT DISTINCT channel, sender_id, context FROM sessions WHERE channel <> ? LIMIT 1000"
         rows = self._store.rows(sql, (NO_DOOR,))
         return [(str(channel), str(sender), str(context)) for channel, sender, context in rows]
 
     def contexts(self) -> int:
-        """How many people and groups talk at doors."""
+        """How many people and groups talk on channels."""
         return int(self._store.value("SELECT COUNT(DISTINCT context) FROM sessions WHERE channel <> ?", (NO_DOOR,)) or 0)
 
     def attached(self, session: str) -> list[str]:
@@ -173,7 +173,7 @@ class Sessions:
             self._join_session(inbound.session)
 
     def open(self, session: str, person: str, context: str) -> None:
-        """A session of nobody's door, such as a task's, for a person or group; active from now on."""
+        """A session without a channel, such as a task's, for a person or group; active from now on."""
         channel, _, sender = session.partition(":")
         with self._store.write() as execute:
             execute(

@@ -3,7 +3,7 @@
 Owns the `loops` and `turns` tables, and the status of runs, which follows from their loops. A loop answers one prompt,
 first come first served and one at a time in a run; a turn is one call of the model. Status numbers: 100 waiting, 102
 running, 200 done, 202 put down until somebody decides, 499 stopped, 500 failed; which may follow which in a run is
-kept by the database. What a dead process left half done is mended by `recover`. Knows nothing about models or doors.
+kept by the database. What a dead process left half done is mended by `recover`. Knows nothing about models or channels.
 """
 
 from collections.abc import Callable

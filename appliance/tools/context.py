@@ -1,4 +1,4 @@
-"""Tools over drives and folders: the items that the owl keeps, by `drive:/path`.
+"""Tools over drives and folders: the items that the assistant keeps, by `drive:/path`.
 
 A path may be a reference, a path beside a `drive`, or an item's id. A call within a run writes as the
 model and sees what the model may see; any other is a person's. Nothing here touches a disk or a network:

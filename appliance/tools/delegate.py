@@ -175,7 +175,7 @@ def _job_outcome(job: Job, runs: Runs) -> Outcome:
 
 
 def _taint_origin(job: Job, runs: Runs) -> str:
-    """From where strangers had a word in it; "" when nowhere."""
+    """Origin of the untrusted text in it; "" when nowhere."""
     return next(iter(runs.get(job.run).origins), "") if job.run and runs.has_run(job.run) else ""
 
 

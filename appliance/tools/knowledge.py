@@ -1,4 +1,4 @@
-"""Tools over what the owl knows: search, read, remember."""
+"""Tools over what the assistant knows: search, read, remember."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypedDict

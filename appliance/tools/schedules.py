@@ -335,7 +335,7 @@ def _reading_thread(runs: Runs, run: str) -> str:
 
 
 def _channel_target(channel: str, runs: Runs, caller: Caller) -> tuple[str, dict[str, Any]]:
-    """The session that a cron job talks in, with what its door wants back."""
+    """The session that a cron job talks in, with what its channel wants back."""
     here = session_of(runs, caller)
     session = channel.strip() or (here if here.partition(":")[0] not in LOCALS or caller.run else "")
     if not session:

@@ -213,7 +213,7 @@ class Face(App[None]):
         self.query_one(Context).show(ref)
 
     def on_key(self, event: events.Key) -> None:
-        """Digits go to a tab where nothing is typed; every key wakes the owl."""
+        """Digits go to a tab where nothing is typed; every key wakes the face."""
         self.screen_stack[0].query_one(Owl).touch()
         is_typing = isinstance(self.focused, TextArea | Input)
         if not is_typing and event.key.isdecimal() and 1 <= int(event.key) <= len(PANELS):

@@ -117,7 +117,7 @@ class Waits(Vertical, can_focus=True):
 
     @property
     def question(self) -> dict[str, Any] | None:
-        """What the owl asks, if that is on the card."""
+        """What the assistant asks, if that is on the card."""
         return self.here if self.here and self.here["action"] == QUESTION else None
 
     def refresh_waiting(self, thread: str) -> None:

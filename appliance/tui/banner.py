@@ -7,7 +7,7 @@ from appliance.tui.shown_text import Shown
 
 SHOWN = 3
 MAX_CHARS = 300  # of one text
-UNHEARD = ("answer", "proposal")  # what these letters say is named as new in its thread, without a bell
+UNHEARD = ("answer", "proposal")  # what these notifications say is named as new in its thread, without a bell
 
 
 class Banner(Shown):
@@ -40,5 +40,5 @@ class Banner(Shown):
 
 
 def is_rung(key: str) -> bool:
-    """Whether a letter with this key is one that nobody waits for."""
+    """Whether a notification with this key is one that nobody waits for."""
     return key.partition(":")[0] not in UNHEARD

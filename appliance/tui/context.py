@@ -1,6 +1,6 @@
-"""What the owl knows: the tree of entries, a preview, and a search through them.
+"""What the assistant knows: the tree of entries, a preview, and a search through them.
 
-Reads only: entries are changed by editing files in `box/` or by talking to the owl.
+Reads only: entries are changed by editing files in `box/` or by talking to the assistant.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What stands in a talk: what a person said, tool boxes, notes. The owl's own words are in `prose`."""
+"""What stands in a talk: what a person said, tool boxes, notes. The assistant's own words are in `prose`."""
 
 import json
 from typing import Any

@@ -46,7 +46,7 @@ class Schedules(Lister):
     # -- keys ---------------------------------------------------------------------------------------
 
     def action_own(self) -> None:
-        """Show what the owl looks after by itself too, or leave it out."""
+        """Show what the assistant looks after by itself too, or leave it out."""
         self._has_own = not self._has_own
         self.host.say("with the owl's own" if self._has_own else "without the owl's own", False)
         self.action_refresh()

@@ -2,7 +2,7 @@
 
 Each attempt at a job is a run of its own in the session of whoever asked, as a role that sees its documents, what is
 asked and its tools, and nothing of the conversation. Whoever waits holds no thread that work needs: children wait for
-nobody, so nobody starves. A job's end, its result, the note in the asking run and a letter about it are one transaction,
+nobody, so nobody starves. A job's end, its result, the note in the asking run and a notification about it are one transaction,
 that of the end of its loop. Owns no table; knows nothing about sockets. Not promised: that work which a dead process
 had begun is done again; whoever asked is told what was completed.
 """
@@ -354,7 +354,7 @@ class Delegation:
         LOG.info("job %s: %s", ended.id, outcome, extra={"role": ended.role, "run": ended.run, "result": status})
 
     def _notify_caller(self, job: Job) -> None:
-        """A letter to whoever asked."""
+        """A notification to whoever asked."""
         try:
             session = self._runs.session(job.session)
         except NotFound:

@@ -1,6 +1,6 @@
 """What schedules do when they are due, within the transaction of their firing: remind, put tasks in the queue.
 
-A reminder is a letter to the thread in which it was asked for, without any model. Tasks, their order among each other
+A reminder is a notification to the thread in which it was asked for, without any model. Tasks, their order among each other
 included, are known by the firing's key, so that none is there twice. Messages are those of `channels.scheduled_messages`. What a
 model wrote here is text for a task, and says nothing about who is told. Jobs of the installation itself, such as maintenance,
 are tried four times; a process that stays runs them in a thread of their own, one after another. Owns no table.
@@ -25,7 +25,7 @@ RETRIES, RETRY_S = 3, 1.0  # A-258
 SystemJob = Callable[[Due], str]  # what came of it, in words
 MAX_WAITING = 1000  # tasks in the queue, to which schedules add no more (A-258): without a worker they would pile up for ever
 LOCAL = "local"  # the channel
-NOW, NORMAL = "now", "normal"  # of letters: whether quiet hours hold it back
+NOW, NORMAL = "now", "normal"  # of notifications: whether quiet hours hold it back
 
 
 class Effects:
@@ -39,7 +39,7 @@ class Effects:
     # -- within the transaction -----------------------------------------------------------------------
 
     def remind(self, due: Due) -> Done:
-        """A letter with the text; late ones say so."""
+        """A notification with the text; late ones say so."""
         known = due.schedule
         text = f"Reminder: {known.action.text or known.name}"
         if due.late_ms:
@@ -72,7 +72,7 @@ class Effects:
             made.append(task.id)
         return Done(f"task {', '.join(map(str, made))}", "running")
 
-    # -- letters --------------------------------------------------------------------------------------
+    # -- notifications --------------------------------------------------------------------------------------
 
     def letter(self, known: Schedule, key: str, text: str, urgency: str) -> Letter:
         """A text about a schedule for whoever it belongs to, in the thread where it was asked for, else in their last one.

@@ -3,7 +3,7 @@
 Owns no table: what is due when is kept by `schedules`, one for the lines of a file and one for each of its sections, made
 anew when what they say has changed. `sync` writes nothing when nothing has. Before a model is asked: nothing to look after,
 hours in which nothing is looked after, nobody there to tell; each of these costs nothing more. What a model says then is a
-job of role `work.heartbeat`, which nobody's history shows; an alert becomes a letter in the conversation last talked in.
+job of role `work.heartbeat`, which nobody's history shows; an alert becomes a notification in the conversation last talked in.
 """
 
 import hashlib
@@ -158,7 +158,7 @@ class Heartbeat:
             return f"failed: {error}"
 
     def check_file(self, context: str, title: str, key: str, *, is_forced: bool = False) -> Beat:
-        """Look after the lines of a file, or one section, and put a letter when something needs attention.
+        """Look after the lines of a file, or one section, and put a notification when something needs attention.
 
         `is_forced` leaves out whether it is time for it. An alert with the same key is put once.
         """
@@ -241,7 +241,7 @@ class Heartbeat:
         return done if done is not None and done.status == DONE and done.result.strip() else job
 
     def _send_alert(self, text: str, session: Session, key: str, job: Job) -> None:
-        """A letter in the thread last talked in, with the marks of the job that wrote it."""
+        """A notification in the thread last talked in, with the marks of the job that wrote it."""
         thread = next((run.id for run in self._runs.list_runs(kind="chat", session=session.id, limit=1)), None)
         letter = Letter(f"{KEY}{key}", session.person, text, session.context, session.id, run=thread)
         alert = replace(letter, metadata={"urgency": "alert"})

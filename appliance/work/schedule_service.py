@@ -210,7 +210,7 @@ class Timetable:
             raise Refused("nobody fires schedules in this process", hint="owlbox schedule trigger does")
         return self._trigger(known)
 
-    # -- the owl's own ----------------------------------------------------------------------------------
+    # -- the assistant's own ----------------------------------------------------------------------------------
 
     def ensure(self, new: New) -> Schedule:
         """The schedule of a key as it should be: made, changed, or left alone. The same hash keeps its rule and times."""
@@ -230,7 +230,7 @@ class Timetable:
         return found
 
     def remove_keyed(self, prefix: str, keep: Collection[str] = ()) -> int:
-        """Remove the owl's own schedules whose key begins so, but for some; how many."""
+        """Remove the assistant's own schedules whose key begins so, but for some; how many."""
         gone = [one for one in self.rows.list_schedules(prefix=prefix, limit=MOST) if one.key not in keep]
         for one in gone:
             self.rows.delete(one.id)

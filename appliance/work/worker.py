@@ -267,5 +267,5 @@ class Shift:
         return is_standing
 
     def _publish_done(self) -> None:
-        """Others may go on with what has become possible, and letters may leave."""
+        """Others may go on with what has become possible, and notifications may leave."""
         self._run_guarded("tell", lambda: self._ticks.events.publish(WorkDone()))

@@ -106,7 +106,7 @@ def state(thread: dict[str, Any]) -> str:
 
 
 def strangers(thread: dict[str, Any]) -> str:
-    """From where strangers had a word in a thread, "" when none had."""
+    """Origin of the untrusted text in a thread, "" for none."""
     return ", ".join(told(name) for name in sorted(thread["metadata"].get("origins") or ()))
 
 
