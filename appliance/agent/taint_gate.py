@@ -29,7 +29,7 @@ from appliance.policy.grants import Grant, Grants
 from appliance.policy.taint import CARRYING, TOOL, Known, Mark, Reach
 from appliance.records import Event, Outcome, ToolCall
 from appliance.sessions.events import SPOKEN, origin_of
-from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Run, Runs
 from appliance.text.invisible import escape_invisible
 
@@ -121,7 +121,7 @@ class HeldCalls:
         if person:
             text = f"Not done: {text_of(held, call)}\nowlbox grants add lets such calls pass; or do it yourself."
             key = f"held:{held.run.id}:{call.id}:{self._runs.marks.seq(held.run.id)}"
-            self._outbox.put(Letter(key, person, text, run=held.run.id), sources=(f"run:{held.run.id}",), durable=True)
+            self._outbox.put(Notification(key, person, text, run=held.run.id), sources=(f"run:{held.run.id}",), durable=True)
         text = f"{call.name} was held: it would {taint.KINDS[held.reach.kind]} in a thread with texts of strangers ({held.because})"
         return Outcome(403, HELD, text, "go on without it, and say in your result that it waits for the person, who was told")
 

@@ -16,7 +16,7 @@ from appliance.policy.gate import Gate
 from appliance.policy.mounts import Who
 from appliance.policy.rules import CORE as CORE  # the default target
 from appliance.policy.rules import Request
-from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.outbox import Notification, Outbox
 
 NOTIFICATION = "notification"
 MAX_BYTES = 10_240
@@ -67,9 +67,9 @@ class Postbox:
         self._count_sent(session or run)
         made = new_id()
         session, metadata = message.session or session, {"type": message.type}
-        letter = Letter(f"message:{made}", person, message.content, session=session, run=run or None, metadata=metadata)
+        notification = Notification(f"message:{made}", person, message.content, session=session, run=run or None, metadata=metadata)
         sources = tuple(f"run:{one}" for one in (run, author) if one)
-        self._outbox.put(letter, sources=sources, durable=True)
+        self._outbox.put(notification, sources=sources, durable=True)
         return Posted(made, message.target, message.type, person)
 
     @staticmethod

@@ -21,7 +21,7 @@ from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.runtime.periodic import RETRY_S, Rounds
 from appliance.runtime.subscriptions import Notices
-from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Letter, Outbox, Posting
+from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Notification, Outbox, Posting
 
 LOG = logging.getLogger(__name__)
 REPEAT = "(This may be a repeat.)"
@@ -33,7 +33,7 @@ LOCAL, TUI, NOBODY, DIRECT = "local", "tui", "none", "dm"  # names of channels t
 class Owed(Struct, frozen=True):
     """What became of a notification, which the database did not let us record; next tried at a moment of the monotonic clock."""
 
-    letter: int
+    notification: int
     work: Callable[[], object]
     due_s: float
 
@@ -127,7 +127,7 @@ class Courier:
         try:
             self._record_owed(is_last=True)
         except OwlError as error:
-            LOG.error("not recorded: what became of %d letters: %s", len(self._owed), error)
+            LOG.error("not recorded: what became of %d notifications: %s", len(self._owed), error)
             return False
         return is_done
 
@@ -137,7 +137,7 @@ class Courier:
         with self._state:
             mine = set(self._queued)
         for posting in self._outbox.recover(mine, self._is_idempotent):
-            LOG.warning("letter %d: %s", posting.id, posting.error)
+            LOG.warning("notification %d: %s", posting.id, posting.error)
         ready, next_ms = self._outbox.due()
         if any(posting.held_ms is not None for posting in ready):
             self._gather_withheld(mine)
@@ -159,14 +159,14 @@ class Courier:
 
     def _hand_on(self, posting: Posting) -> None:
         """Choose where it goes; into the lane of that channel, into the log, or back."""
-        letter = posting.letter
+        notification = posting.notification
         if self._quiet is not None and (until_ms := self._quiet.until(posting, now_ms())):
             self._outbox.hold(posting.id, until_ms)
             self.wake()  # what comes after it, and when it is due itself
             return
-        address = self.choose(letter)
+        address = self.choose(notification)
         if address is None:
-            LOG.info("nobody to tell: letter %d (%s) for %s", posting.id, letter.key, letter.context)
+            LOG.info("nobody to tell: notification %d (%s) for %s", posting.id, notification.key, notification.context)
             self._outbox.end(posting.id, LOGGED, "no channel reaches them")
             self.wake()  # the next one of the same conversation
             return
@@ -182,31 +182,36 @@ class Courier:
             self._outbox.put_off(posting.id, f"channel {address.channel} is not open")
             self.wake()
 
-    def choose(self, letter: Letter) -> Address | None:
+    def choose(self, notification: Notification) -> Address | None:
         """Where a notification goes: the channel it insists on, else the preferred one, that of its session, the last used.
 
         A person always has a conversation here, also one who never talked. None when no open channel reaches its context:
         then it is logged. Never a conversation of another context.
         """
-        found, wanted = self._outbox.addresses, letter.channel or self.preferred(letter.context)
+        found, wanted = self._outbox.addresses, notification.channel or self.preferred(notification.context)
         if wanted == NOBODY:
             return None
         channel, _, place = wanted.partition("/")
-        if letter.channel and channel != TUI:
-            same = found(letter.context, channel=channel, session=letter.session) if letter.session and not place else []
-            return next(
-                iter([*same, *self.at(letter.context, wanted)]), _own_conversation(letter) if channel == LOCAL else Address(channel)
+        if notification.channel and channel != TUI:
+            same = (
+                found(notification.context, channel=channel, session=notification.session)
+                if notification.session and not place
+                else []
             )
-        mine = found(letter.context, session=letter.session) if letter.session else []
-        addresses = [*mine, *found(letter.context)]
-        if channel == TUI and self._notices is not None and self._notices.has_screen(letter.person):
+            return next(
+                iter([*same, *self.at(notification.context, wanted)]),
+                _own_conversation(notification) if channel == LOCAL else Address(channel),
+            )
+        mine = found(notification.context, session=notification.session) if notification.session else []
+        addresses = [*mine, *found(notification.context)]
+        if channel == TUI and self._notices is not None and self._notices.has_screen(notification.person):
             addresses = [*(one for one in addresses if one.channel == LOCAL), Address(LOCAL)]
         elif channel == TUI:  # the thread at least, for the next time that somebody looks
             addresses = sorted(addresses, key=lambda one: one.channel == LOCAL)
         elif wanted:
-            addresses = [*self.at(letter.context, wanted), *addresses]
-        if letter.context == f"user:{letter.person}":
-            addresses = [one for one in addresses if one.session] + [_own_conversation(letter)]
+            addresses = [*self.at(notification.context, wanted), *addresses]
+        if notification.context == f"user:{notification.person}":
+            addresses = [one for one in addresses if one.session] + [_own_conversation(notification)]
         is_open = self.channels()
         return next((one for one in addresses if one.channel in is_open), None)
 
@@ -222,13 +227,13 @@ class Courier:
             return
         groups: dict[tuple[str, ...], list[Posting]] = {}
         for posting in self._outbox.released(now_ms()):
-            address = self.choose(posting.letter)
+            address = self.choose(posting.notification)
             if posting.id not in mine and address is not None and self._quiet.until(posting, now_ms()) is None:
-                thread = (posting.letter.run or "") if address.channel == LOCAL else ""
-                groups.setdefault((posting.letter.context, address.channel, address.session, thread), []).append(posting)
+                thread = (posting.notification.run or "") if address.channel == LOCAL else ""
+                groups.setdefault((posting.notification.context, address.channel, address.session, thread), []).append(posting)
         for group in groups.values():
             if len(group) > 1:
-                self._outbox.join(group, together([one.letter.text for one in group]))
+                self._outbox.join(group, together([one.notification.text for one in group]))
 
     def _deliver_recorded(self, posting: Posting, address: Address) -> None:
         """In the lane: deliver one notification and record what became of it."""
@@ -237,35 +242,35 @@ class Courier:
             self._sending.add(posting.id)
         try:
             if channel is not None:  # else it was closed meanwhile, and another is chosen
-                with log.correlated(posting.letter.correlation):
+                with log.correlated(posting.notification.correlation):
                     self._send_posting(posting, address, channel)
         except Exception:
-            LOG.exception("letter %d", posting.id)
+            LOG.exception("notification %d", posting.id)
         finally:
             with self._state:
                 self._sending.discard(posting.id)
-                if all(owed.letter != posting.id for owed in self._owed):
+                if all(owed.notification != posting.id for owed in self._owed):
                     del self._queued[posting.id]
                 self._state.notify_all()
             self.wake()
 
     def _send_posting(self, posting: Posting, address: Address, channel: Channel) -> None:
-        letter = posting.letter
+        notification = posting.notification
         try:
             message = Outbound(
                 address.session,
-                f"{REPEAT}\n{letter.text}" if posting.may_repeat else letter.text,
-                letter.attachment,
-                {**address.metadata, **letter.metadata},
-                letter.key,
-                letter.person,
-                self._outbox.thread(letter),
-                letter.correlation,
-                letter.marks,
+                f"{REPEAT}\n{notification.text}" if posting.may_repeat else notification.text,
+                notification.attachment,
+                {**address.metadata, **notification.metadata},
+                notification.key,
+                notification.person,
+                self._outbox.thread(notification),
+                notification.correlation,
+                notification.marks,
             )
             is_ours = self._outbox.begin_sending(posting.id, address.channel, durable=not channel.is_idempotent)
         except OwlError as error:
-            LOG.error("letter %d was not begun, trying again in %g s: %s", posting.id, RETRY_S, error)
+            LOG.error("notification %d was not begun, trying again in %g s: %s", posting.id, RETRY_S, error)
             self._owed.append(Owed(posting.id, lambda: None, monotonic_s() + RETRY_S))
             return
         if not is_ours:
@@ -275,30 +280,30 @@ class Courier:
         try:
             work()
         except OwlError as error:  # it must not go out again meanwhile
-            LOG.error("letter %d: what became of it is kept for later: %s", posting.id, error)
+            LOG.error("notification %d: what became of it is kept for later: %s", posting.id, error)
             self._owed.append(Owed(posting.id, work, monotonic_s() + RETRY_S))
 
-    def _deliver_message(self, letter_id: int, message: Outbound, name: str, channel: Channel) -> Callable[[], object]:
+    def _deliver_message(self, notification_id: int, message: Outbound, name: str, channel: Channel) -> Callable[[], object]:
         """Give a notification to its channel; what is to be recorded then."""
-        put_off = partial(self._outbox.put_off, letter_id)
+        put_off = partial(self._outbox.put_off, notification_id)
         try:
             channel.deliver(message)
         except FINAL as error:
-            LOG.error("letter %d was refused by %s: %s", letter_id, name, error)
-            return partial(self._outbox.end, letter_id, FAILED, str(error))
+            LOG.error("notification %d was refused by %s: %s", notification_id, name, error)
+            return partial(self._outbox.end, notification_id, FAILED, str(error))
         except Busy as error:
             return partial(put_off, str(error), is_free=True)
         except OwlError as error:
-            LOG.warning("letter %d could not be sent over %s: %s", letter_id, name, error)
+            LOG.warning("notification %d could not be sent over %s: %s", notification_id, name, error)
             return partial(put_off, str(error), may_repeat=isinstance(error, UNCERTAIN) and not channel.is_idempotent)
         except Exception as error:
-            LOG.exception("letter %d: channel %s failed", letter_id, name)
+            LOG.exception("notification %d: channel %s failed", notification_id, name)
             return partial(put_off, f"{type(error).__name__}: {error}", may_repeat=not channel.is_idempotent)
         self._passed(Step.LETTER_DELIVERED)
-        return partial(self._record_sent, letter_id)
+        return partial(self._record_sent, notification_id)
 
-    def _record_sent(self, letter_id: int) -> None:
-        self._outbox.end(letter_id, SENT)
+    def _record_sent(self, notification_id: int) -> None:
+        self._outbox.end(notification_id, SENT)
         self._passed(Step.LETTER_SENT)
 
     def _record_owed(self, *, is_last: bool = False) -> None:
@@ -308,9 +313,9 @@ class Courier:
                 owed.work()
                 self._owed.remove(owed)
                 with self._state:
-                    self._queued.pop(owed.letter, None)
+                    self._queued.pop(owed.notification, None)
 
 
-def _own_conversation(letter: Letter) -> Address:
+def _own_conversation(notification: Notification) -> Address:
     """The conversation that a person always has here; none in particular for what is a group's."""
-    return Address(LOCAL, f"{LOCAL}:{letter.person}" if letter.context == f"user:{letter.person}" else "")
+    return Address(LOCAL, f"{LOCAL}:{notification.person}" if notification.context == f"user:{notification.person}" else "")

@@ -24,7 +24,7 @@ from appliance.ingest.watcher import is_ignored
 from appliance.records import Event
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.runtime.signatures import Range, signature
-from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.work.tasks import NewTask, Tasks
@@ -168,8 +168,10 @@ class Drops:
         self._outbox.require_room()
         self._require_own(context, session, run)
         person = context.removeprefix("user:")
-        letter = Letter(key, person, text, context, session, channel, run or None, metadata=metadata or {}, marks=(MARK,))
-        self._outbox.put(letter)
+        notification = Notification(
+            key, person, text, context, session, channel, run or None, metadata=metadata or {}, marks=(MARK,)
+        )
+        self._outbox.put(notification)
 
     def task(
         self,
@@ -233,7 +235,7 @@ class Drops:
         """Refused for a session or thread of somebody else, and for one that is not there: who asks learns no difference."""
         if session and not self._outbox.addresses(context, session=session):
             raise Refused(f"{context} has no session {session}")
-        if run and not self._outbox.thread(Letter("", "", "", context, run=run)):
+        if run and not self._outbox.thread(Notification("", "", "", context, run=run)):
             raise Refused(f"{context} has no thread {run}")
 
 

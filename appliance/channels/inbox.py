@@ -27,7 +27,7 @@ from appliance.policy.taint_marks import CARRIED
 from appliance.records import Delta, Event, Inbound, LoopEnded, RunSettings, to_plain
 from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
-from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs, Start
 from appliance.sessions.sessions import NO_DOOR
 from appliance.skills.skill_service import Called, SkillService
@@ -359,7 +359,7 @@ class Inbox:
             key, seq = f"proposal:{loop.id}:{self._runs.get(loop.run).last_seq}", self._runs.get(loop.run).last_seq
             said = f"This waits for your decision: {end.message}. Decide with owlbox approve or owlbox reject."
         if said.strip():
-            letter = Letter(
+            notification = Notification(
                 key,
                 session["person"],
                 said,
@@ -370,7 +370,7 @@ class Inbox:
                 metadata={"seq": seq},
                 correlation=loop.correlation,
             )
-            self._outbox.put(letter, sources=(f"run:{loop.run}",))
+            self._outbox.put(notification, sources=(f"run:{loop.run}",))
 
     def _begin_next(self, loop: Loop, *, is_late: bool) -> None:
         """This prompt is done with, or put off: begin the session's next one."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.runtime.settings import Notifications
-from appliance.sessions.outbox import Letter, Posting
+from appliance.sessions.outbox import Notification, Posting
 from appliance.store.database import Store
 from appliance.work import day_windows, timezones
 
@@ -30,16 +30,16 @@ class Quiet:
 
     def until(self, posting: Posting, now: int) -> int | None:
         """Until when a notification has to wait; None when it may go."""
-        letter = posting.letter
-        if not is_unasked(letter):
+        notification = posting.notification
+        if not is_unasked(notification):
             return None
         settings = self._settings()
         zone = timezones.find(settings.timezone)
-        ends = [self.muted_until(letter.context, now)]
+        ends = [self.muted_until(notification.context, now)]
         night = day_windows.window(settings.quiet_from, settings.quiet_until)
         if night.has(now, zone):
             ends.append(night.end_ms(now, zone))
-        if posting.held_ms is None and settings.digest and letter.metadata.get("urgency", "") in COMES_LATER:
+        if posting.held_ms is None and settings.digest and notification.metadata.get("urgency", "") in COMES_LATER:
             ends.append(
                 min(day_windows.next_ms(day_windows.minutes(at) % day_windows.DAY_MIN, now, zone) for at in settings.digest)
             )
@@ -69,10 +69,10 @@ class Quiet:
         return found if now < found <= now + MAX_MUTE_MS else 0
 
 
-def is_unasked(letter: Letter) -> bool:
+def is_unasked(notification: Notification) -> bool:
     """Whether a notification is about something that nobody waits for at this moment."""
-    urgency = letter.metadata.get("urgency", "")
-    return urgency not in URGENT and (bool(urgency) or letter.key.partition(":")[0] in UNASKED)
+    urgency = notification.metadata.get("urgency", "")
+    return urgency not in URGENT and (bool(urgency) or notification.key.partition(":")[0] in UNASKED)
 
 
 def together(texts: list[str]) -> str:

@@ -19,16 +19,16 @@ class Step(StrEnum):
     CALL_DONE = "the tool has run, its result is not recorded"
     RESULT_RECORDED = "the result is recorded"
     ANSWERED = "the answer's text is recorded"
-    LOOP_ENDED = "the answer is complete, and a letter put if nobody listened"
+    LOOP_ENDED = "the answer is complete, and a notification put if nobody listened"
     # a letter
-    LETTER_TAKEN = "a letter is marked as being sent, the channel has not seen it"
-    LETTER_DELIVERED = "the channel has the letter, that is not recorded"
-    LETTER_SENT = "the letter is recorded as sent"
+    LETTER_TAKEN = "a notification is marked as being sent, the channel has not seen it"
+    LETTER_DELIVERED = "the channel has the notification, that is not recorded"
+    LETTER_SENT = "the notification is recorded as sent"
     # a task
     TASK_ADDED = "a task is recorded"
     TASK_CLAIMED = "a worker has claimed it, there is no run yet"
     TASK_ATTACHED = "its run has begun, the prompt waits"
-    TASK_SETTLED = "its end is recorded with the letter about it, the run has not ended"
+    TASK_SETTLED = "its end is recorded with the notification about it, the run has not ended"
     TICK_ENDED = "the worker is done with it"
     # a request that was dropped as a file
     DROP_TAKEN = "what the file asks for is recorded, the file is still there"

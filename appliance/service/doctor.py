@@ -196,7 +196,7 @@ def _queue(home: Home, environ: Mapping[str, str]) -> Finding:
         if gone := roster.gone(None):
             return Finding("queue", "warning", f"{len(gone)} workers died; what they held waits", "owlbox worker reap")
         if failed := letters.counts().get("failed", 0):
-            return Finding("queue", "warning", f"{failed} letters could not be delivered", "the log of the core says why")
+            return Finding("queue", "warning", f"{failed} notifications could not be delivered", "the log of the core says why")
         if tasks.is_work() and not roster.running():
             return Finding("queue", "warning", "tasks wait and no worker runs", "owlbox worker start --persist")
         if waiting := tasks.counts()["waiting"]:

@@ -36,7 +36,7 @@ DAY_MS = 24 * 3600 * 1000
 CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
 
 
-class Letter(Struct, frozen=True):
+class Notification(Struct, frozen=True):
     """A text for somebody. `person` may name a group as `group:ID`; `context` follows from it unless given.
 
     `channel` insists on one, `session` says in which conversation it was asked for, `run` in which thread. `marks` are
@@ -60,7 +60,7 @@ class Posting(Struct, frozen=True):
     """A notification and what has become of it; `via` is the channel that had it last, `held_ms` until when it is held back."""
 
     id: int
-    letter: Letter
+    notification: Notification
     status: str
     via: str
     attempts: int
@@ -116,7 +116,7 @@ class Outbox:
 
     # -- putting ------------------------------------------------------------------------------------
 
-    def put(self, letter: Letter, *, sources: Sequence[str] = (), durable: bool = False) -> int:
+    def put(self, notification: Notification, *, sources: Sequence[str] = (), durable: bool = False) -> int:
         """Keep a notification until it is delivered; its id. The same key a second time changes nothing.
 
         `sources` are the subjects of marks (`run:ID`, `task:3`, `schedule:7`) whose texts it tells of: it carries their marks.
@@ -124,24 +124,33 @@ class Outbox:
         Inside a transaction of the caller it stands or falls with that. Never refused for want of room, because
         the end of a task cannot be: whoever can be told to come back asks `require_room` first.
         """
-        missing = [name for name in ("key", "person", "text") if not getattr(letter, name).strip()]
+        missing = [name for name in ("key", "person", "text") if not getattr(notification, name).strip()]
         if missing:
-            raise BadInput(f"a letter needs {' and '.join(missing)}", hint="say who is to be told what, and once by which key")
-        context, now = letter.context or context_of(letter.person), now_ms()
-        said = (letter.key, letter.person, letter.text, context, letter.session, letter.channel)
+            raise BadInput(
+                f"a notification needs {' and '.join(missing)}", hint="say who is to be told what, and once by which key"
+            )
+        context, now = notification.context or context_of(notification.person), now_ms()
+        said = (notification.key, notification.person, notification.text, context, notification.session, notification.channel)
         with self._store.write(durable=durable) as execute:
-            marks = [*letter.marks, *(self._marks.carried(*sources) if sources else ())]
-            metadata = letter.metadata | ({CARRIED: marks} if marks else {})
+            marks = [*notification.marks, *(self._marks.carried(*sources) if sources else ())]
+            metadata = notification.metadata | ({CARRIED: marks} if marks else {})
             rows = execute(
                 "INSERT INTO outbox (key, person, text, context, session, channel, run, attachment, metadata, correlation, "
                 "status, due_ms, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'waiting', ?11, ?11) "
                 "ON CONFLICT (key) DO NOTHING RETURNING id",
-                (*said, letter.run, letter.attachment, json.dumps(metadata, ensure_ascii=False), letter.correlation, now),
+                (
+                    *said,
+                    notification.run,
+                    notification.attachment,
+                    json.dumps(metadata, ensure_ascii=False),
+                    notification.correlation,
+                    now,
+                ),
             )
             if rows:
                 self.bell()
                 return int(rows[0][0])
-            return int(execute("SELECT id FROM outbox WHERE key = ?", (letter.key,))[0][0])
+            return int(execute("SELECT id FROM outbox WHERE key = ?", (notification.key,))[0][0])
 
     def require_room(self) -> None:
         """Busy "queue full" when as many prompts and notifications wait as may."""
@@ -159,10 +168,10 @@ class Outbox:
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def get(self, letter_id: int) -> Posting:
-        found = self._select_postings("id = ?", (letter_id,))
+    def get(self, notification_id: int) -> Posting:
+        found = self._select_postings("id = ?", (notification_id,))
         if not found:
-            raise NotFound(f"no letter {letter_id}")
+            raise NotFound(f"no notification {notification_id}")
         return found[0]
 
     def find(self, key: str) -> Posting | None:
@@ -191,9 +200,9 @@ class Outbox:
 
     # -- by hand ------------------------------------------------------------------------------------
 
-    def cancel(self, letter_id: int) -> Posting:
+    def cancel(self, notification_id: int) -> Posting:
         """Never send it; Conflict when a channel has it already, or it has ended."""
-        return self._decide_status(letter_id, (WAITING,), "status = 'cancelled', ended_ms = ?2", "cancelled")
+        return self._decide_status(notification_id, (WAITING,), "status = 'cancelled', ended_ms = ?2", "cancelled")
 
     def clear(self, session: str) -> int:
         """Cancel everything that waits to be told in a session; how many."""
@@ -201,19 +210,19 @@ class Outbox:
             sql = "UPDATE outbox SET status = 'cancelled', ended_ms = ? WHERE session = ? AND status = 'waiting' RETURNING id"
             return len(execute(sql, (now_ms(), session)))
 
-    def retry(self, letter_id: int) -> Posting:
+    def retry(self, notification_id: int) -> Posting:
         """Send it now, with all attempts before it again; Conflict when it was sent or is being sent."""
         change = "status = 'waiting', attempts = 0, error = '', due_ms = ?2, ended_ms = NULL"
-        return self._decide_status(letter_id, (WAITING, LOGGED, FAILED, CANCELLED), change, "sent again")
+        return self._decide_status(notification_id, (WAITING, LOGGED, FAILED, CANCELLED), change, "sent again")
 
-    def _decide_status(self, letter_id: int, wanted: Sequence[str], change: str, what: str) -> Posting:
+    def _decide_status(self, notification_id: int, wanted: Sequence[str], change: str, what: str) -> Posting:
         with self._store.write(durable=True) as execute:
-            known = self.get(letter_id)
+            known = self.get(notification_id)
             if known.status not in wanted:
-                raise Conflict(f"letter {letter_id} is {known.status} and cannot be {what}")
-            execute(f"UPDATE outbox SET {change} WHERE id = ?1", (letter_id, now_ms()))
+                raise Conflict(f"notification {notification_id} is {known.status} and cannot be {what}")
+            execute(f"UPDATE outbox SET {change} WHERE id = ?1", (notification_id, now_ms()))
             self.bell()
-        return self.get(letter_id)
+        return self.get(notification_id)
 
     # -- where to -----------------------------------------------------------------------------------
 
@@ -240,17 +249,17 @@ class Outbox:
                 execute(f"UPDATE outbox SET seen_ms = ?1 WHERE {new} RETURNING id", (now_ms(), person, json.dumps(list(keys))))
             )
 
-    def thread(self, letter: Letter) -> str:
+    def thread(self, notification: Notification) -> str:
         """The thread a notification belongs to; "" for none, one that is gone, and one of another context."""
         sql = "SELECT r.id FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = ? AND s.context = ?"
-        return str(self._store.value(sql, (letter.run, letter.context)) or "")
+        return str(self._store.value(sql, (notification.run, notification.context)) or "")
 
     # -- holding back -------------------------------------------------------------------------------
 
-    def hold(self, letter_id: int, until_ms: int) -> None:
+    def hold(self, notification_id: int, until_ms: int) -> None:
         """Do not send it before then; what comes after it may go."""
         with self._store.write() as execute:
-            execute("UPDATE outbox SET held_ms = ? WHERE id = ? AND status = 'waiting'", (until_ms, letter_id))
+            execute("UPDATE outbox SET held_ms = ? WHERE id = ? AND status = 'waiting'", (until_ms, notification_id))
 
     def free(self, context: str) -> int:
         """What is held back for a context may be looked at again; how many notifications."""
@@ -265,10 +274,10 @@ class Outbox:
         """Notifications that were held back and may go now, oldest first."""
         return self._select_postings(f"{OPEN} AND status = 'waiting' AND held_ms <= ? ORDER BY id", (now,))
 
-    def join(self, letters: Sequence[Posting], text: str) -> None:
+    def join(self, notifications: Sequence[Posting], text: str) -> None:
         """Let the first of these notifications say what all of them do, with their marks; the others are not sent any more."""
-        first, rest = letters[0].id, [one.id for one in letters[1:]]
-        marks = json.dumps(list(dict.fromkeys(mark for one in letters for mark in one.letter.marks)))
+        first, rest = notifications[0].id, [one.id for one in notifications[1:]]
+        marks = json.dumps(list(dict.fromkeys(mark for one in notifications for mark in one.notification.marks)))
         with self._store.write(durable=True) as execute:
             sql = (
                 "UPDATE outbox SET text = ?, metadata = json_set(metadata, '$.' || ?, json(?)) WHERE id = ? AND status = 'waiting'"
@@ -277,7 +286,7 @@ class Outbox:
             for one in rest:
                 execute(
                     "UPDATE outbox SET status = 'cancelled', error = ?, ended_ms = ? WHERE id = ? AND status = 'waiting'",
-                    (f"told together with letter {first}", now_ms(), one),
+                    (f"told together with notification {first}", now_ms(), one),
                 )
 
     # -- sending ------------------------------------------------------------------------------------
@@ -298,28 +307,28 @@ class Outbox:
         later = [head.due_ms for head in heads if now < head.due_ms <= limit_ms] + ([int(released)] if released else [])
         return ready, min(later, default=None)
 
-    def begin_sending(self, letter_id: int, via: str, *, durable: bool = True) -> bool:
+    def begin_sending(self, notification_id: int, via: str, *, durable: bool = True) -> bool:
         """This process begins to send it; False when it does not wait any more."""
         with self._store.write(durable=durable) as execute:
             sql = "UPDATE outbox SET status = 'sending', via = ?, process = ?, attempts = attempts + 1 "
-            return bool(execute(f"{sql} WHERE id = ? AND status = 'waiting' RETURNING id", (via, self.process, letter_id)))
+            return bool(execute(f"{sql} WHERE id = ? AND status = 'waiting' RETURNING id", (via, self.process, notification_id)))
 
-    def end(self, letter_id: int, status: str, error: str = "") -> None:
+    def end(self, notification_id: int, status: str, error: str = "") -> None:
         """It is sent, logged or failed; nothing when it was decided otherwise."""
         with self._store.write(durable=True) as execute:
             execute(
                 "UPDATE outbox SET status = ?1, error = ?2, process = '', ended_ms = ?3 "
                 "WHERE id = ?4 AND (status = 'waiting' OR status = 'sending' AND process = ?5)",
-                (status, error, now_ms(), letter_id, self.process),
+                (status, error, now_ms(), notification_id, self.process),
             )
 
-    def put_off(self, letter_id: int, error: str, *, is_free: bool = False, may_repeat: bool = False) -> Posting:
+    def put_off(self, notification_id: int, error: str, *, is_free: bool = False, may_repeat: bool = False) -> Posting:
         """It could not be sent: later again, longer each time, or failed after the last attempt.
 
         `is_free` counts no attempt, `may_repeat` says that it may have arrived.
         """
         with self._store.write() as execute:
-            known = self.get(letter_id)
+            known = self.get(notification_id)
             if known.status not in (WAITING, SENDING) or (known.status == SENDING and known.process != self.process):
                 return known
             attempts = max(0, known.attempts + (known.status == WAITING) - is_free)
@@ -329,9 +338,9 @@ class Outbox:
             execute(
                 "UPDATE outbox SET status = ?, attempts = ?, error = ?, due_ms = ?, ended_ms = ?, may_repeat = may_repeat OR ?, "
                 "process = '' WHERE id = ?",
-                (FAILED if is_over else WAITING, attempts, error, due, now if is_over else None, may_repeat, letter_id),
+                (FAILED if is_over else WAITING, attempts, error, due, now if is_over else None, may_repeat, notification_id),
             )
-        return self.get(letter_id)
+        return self.get(notification_id)
 
     @contextmanager
     def handing_over(self, key: str, status: str = SENT) -> Iterator[bool]:
@@ -409,5 +418,5 @@ def _posting_from_row(row: Row) -> Posting:
     values: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
     metadata = json.loads(values["metadata"])
     values |= {"marks": read_marks(metadata.pop(CARRIED, ())), "metadata": metadata, "may_repeat": bool(values["may_repeat"])}
-    letter = Letter(**{name: values.pop(name) for name in Letter.__struct_fields__})
-    return Posting(letter=letter, **values)
+    notification = Notification(**{name: values.pop(name) for name in Notification.__struct_fields__})
+    return Posting(notification=notification, **values)

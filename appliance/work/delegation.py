@@ -27,7 +27,7 @@ from appliance.prompt.roles import CHILD, Role, Roles
 from appliance.records import Event, LoopEnded, RunSettings
 from appliance.runtime import log
 from appliance.runtime.settings import Delegation as Bounds
-from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import DONE as ANSWERED
 from appliance.sessions.runs import PROPOSED, STOPPED, Loop, Runs, Start
 from appliance.text.work_request import FORM
@@ -360,10 +360,10 @@ class Delegation:
         except NotFound:
             return
         if session["person"]:
-            letter = Letter(
+            notification = Notification(
                 f"job:{job.id}", session["person"], job.describe_end(), session["context"], job.session, run=job.parent or None
             )
-            self._outbox.put(replace(letter, correlation=job.correlation), sources=(f"run:{job.run}",))
+            self._outbox.put(replace(notification, correlation=job.correlation), sources=(f"run:{job.run}",))
 
     def _describe_failure(self, job: Job, why: str) -> str:
         """Why it failed, and what was completed all the same (A-017)."""

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from appliance.clock import CancelToken
 from appliance.errors import Exhausted, NotFound, OwlError
-from appliance.sessions.outbox import Letter, Outbox, context_of
+from appliance.sessions.outbox import Notification, Outbox, context_of
 from appliance.sessions.runs import Runs
 from appliance.work import rules_in_words
 from appliance.work.conditions import Wanted
@@ -44,7 +44,7 @@ class Effects:
         text = f"Reminder: {known.action.text or known.name}"
         if due.late_ms:
             text += f"\n(It was due on {rules_in_words.moment(due.due_ms, known.rule.zone)}.)"
-        self.outbox.put(self.letter(known, due.key, text, NOW), sources=(f"schedule:{known.ref}",))
+        self.outbox.put(self.notification(known, due.key, text, NOW), sources=(f"schedule:{known.ref}",))
         return Done("reminded")
 
     def plan(self, due: Due) -> Done:
@@ -74,13 +74,13 @@ class Effects:
 
     # -- notifications --------------------------------------------------------------------------------------
 
-    def letter(self, known: Schedule, key: str, text: str, urgency: str) -> Letter:
+    def notification(self, known: Schedule, key: str, text: str, urgency: str) -> Notification:
         """A text about a schedule for whoever it belongs to, in the thread where it was asked for, else in their last one.
 
         Who has never talked here is told when they are connected.
         """
         has_talked = self.outbox.addresses(known.context or context_of(known.person))
-        return Letter(
+        return Notification(
             key,
             known.person,
             text,

@@ -20,7 +20,7 @@ from appliance.clock import CancelToken, now_ms
 from appliance.errors import OwlError
 from appliance.runtime import trusted_files
 from appliance.runtime.settings import Heartbeat as Settings
-from appliance.sessions.outbox import Letter
+from appliance.sessions.outbox import Notification
 from appliance.sessions.sessions import Session, Wanted
 from appliance.work import heartbeat_file, recurrence, timezones
 from appliance.work.day_windows import window
@@ -243,8 +243,8 @@ class Heartbeat:
     def _send_alert(self, text: str, session: Session, key: str, job: Job) -> None:
         """A notification in the thread last talked in, with the marks of the job that wrote it."""
         thread = next((run.id for run in self._runs.list_runs(kind="chat", session=session.id, limit=1)), None)
-        letter = Letter(f"{KEY}{key}", session.person, text, session.context, session.id, run=thread)
-        alert = replace(letter, metadata={"urgency": "alert"})
+        notification = Notification(f"{KEY}{key}", session.person, text, session.context, session.id, run=thread)
+        alert = replace(notification, metadata={"urgency": "alert"})
         self._outbox.put(alert, sources=(f"run:{job.run}",), durable=True)
 
 

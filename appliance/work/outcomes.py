@@ -12,7 +12,7 @@ from appliance.errors import NotFound
 from appliance.runtime.events import Events
 from appliance.runtime.settings import System
 from appliance.runtime.users import user_name
-from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
 from appliance.work.effects import LOCAL, NORMAL, NOW, Effects
 from appliance.work.firing import Firing
@@ -77,8 +77,8 @@ class ScheduleOutcomes:
         known = self._mark_outcome(found[0], f"run:{job.run}")
         self._firing.ended(*found, job.status == DONE, job.result or job.outcome)
         if known is not None and job.status == DONE and known.mode != "silent" and known.notify.on_success and job.result.strip():
-            letter = self._effects.letter(known, job.correlation, f"{known.name}:\n{job.result}", NORMAL)
-            self._effects.outbox.put(letter, sources=(f"schedule:{known.ref}", f"run:{job.run}"))
+            notification = self._effects.notification(known, job.correlation, f"{known.name}:\n{job.result}", NORMAL)
+            self._effects.outbox.put(notification, sources=(f"schedule:{known.ref}", f"run:{job.run}"))
 
     def _mark_outcome(self, schedule: int, *sources: str) -> Schedule | None:
         """Mark what is recorded as the outcome of a schedule's firings with these subjects' marks; the schedule."""
@@ -108,11 +108,11 @@ class ScheduleOutcomes:
                 self._send_notice(known, f"{name}:{admin}", text, NOW, admin)
 
     def _send_notice(self, known: Schedule, name: str, text: str, urgency: str, person: str = "") -> None:
-        letter = self._effects.letter(known, name, text, urgency)
+        notification = self._effects.notification(known, name, text, urgency)
         if person:
-            letter = type(letter)(name, person, text, metadata=letter.metadata)
-        if letter.person:
-            self._effects.outbox.put(letter, sources=(f"schedule:{known.ref}", f"firing:{known.ref}"))
+            notification = type(notification)(name, person, text, metadata=notification.metadata)
+        if notification.person:
+            self._effects.outbox.put(notification, sources=(f"schedule:{known.ref}", f"firing:{known.ref}"))
 
 
 class TaskNotices:
@@ -139,4 +139,4 @@ class TaskNotices:
         text = f"Task {task.id} ({task.name}) {STATES.get(task.status, task.status)}:\n{task.text}"
         person = task.person or user_name(os.getuid())
         sources = (f"task:{task.id}", *self._runs.marks.runs_of([task.id]))
-        self._outbox.put(Letter(key, person, text, context, task.session, channel, run=task.origin), sources=sources)
+        self._outbox.put(Notification(key, person, text, context, task.session, channel, run=task.origin), sources=sources)

@@ -20,7 +20,7 @@ from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, O
 from appliance.records import Event, Outbound
 from appliance.runtime.crash_points import Step
 from appliance.runtime.subscriptions import MAX_WAITING, Notice, Notices
-from appliance.sessions.outbox import Address, Letter, Outbox, Patience
+from appliance.sessions.outbox import Address, Notification, Outbox, Patience
 from appliance.sessions.runs import Runs
 
 QUICK = Patience(retry_s=0.05, retry_max_s=0.2, max_attempts=4)
@@ -236,15 +236,15 @@ def test_choice_is_explicit_then_preferred_then_the_session_then_the_last_used(p
         session = post.session(channel, to=f"{channel}-box")
         with post.store.write() as execute:
             execute("UPDATE sessions SET last_active_ms = ? WHERE id = ?", (at, session))
-    letter = Letter("k", "ann", "hoot", "user:ann", session="mail:ann")
-    explicit = Letter("k", "ann", "hoot", "user:ann", session="mail:ann", channel="web")
+    letter = Notification("k", "ann", "hoot", "user:ann", session="mail:ann")
+    explicit = Notification("k", "ann", "hoot", "user:ann", session="mail:ann", channel="web")
     assert courier.choose(explicit) == Address("web", "web:ann", {"to": "web-box"})
     assert courier.choose(letter) == Address("chat", "chat:ann", {"to": "chat-box"})
     preferences.clear()
     assert courier.choose(letter) == Address("mail", "mail:ann", {"to": "mail-box"})
-    assert courier.choose(Letter("k", "ann", "hoot", "user:ann")) == Address("web", "web:ann", {"to": "web-box"})
+    assert courier.choose(Notification("k", "ann", "hoot", "user:ann")) == Address("web", "web:ann", {"to": "web-box"})
     courier.unregister("web")
-    assert courier.choose(Letter("k", "ann", "hoot", "user:ann")) == Address("chat", "chat:ann", {"to": "chat-box"})
+    assert courier.choose(Notification("k", "ann", "hoot", "user:ann")) == Address("chat", "chat:ann", {"to": "chat-box"})
     preferences["user:ann"] = "matrix"  # not open: passed over
     assert courier.choose(letter) == Address("mail", "mail:ann", {"to": "mail-box"})
 
@@ -252,8 +252,8 @@ def test_choice_is_explicit_then_preferred_then_the_session_then_the_last_used(p
 def test_a_letter_never_goes_to_another_context(post: Post, courier: Courier, tmp_path: Path) -> None:
     doors = open_all(courier, tmp_path, "mail", "chat")
     post.session("mail", "bob"), post.session("chat", "bob")
-    assert courier.choose(Letter("k", "ann", "hoot", "user:ann", session="mail:bob")) is None
-    explicit = Letter("k", "ann", "hoot", "user:ann", session="mail:bob", channel="mail")
+    assert courier.choose(Notification("k", "ann", "hoot", "user:ann", session="mail:bob")) is None
+    explicit = Notification("k", "ann", "hoot", "user:ann", session="mail:bob", channel="mail")
     assert courier.choose(explicit) == Address("mail")  # no conversation of hers: the channel has to know her
     post.put("k", session="mail:bob")
     ended(post, "k", "logged")
@@ -264,7 +264,7 @@ def test_nobody_to_tell_is_logged_with_its_key(post: Post, courier: Courier, cap
     with caplog.at_level("INFO", "appliance.channels.delivery"):
         post.put("the key", person="group:7"), post.put("next", person="group:7")
         ended(post, "next", "logged")
-    assert "nobody to tell: letter 1 (the key) for group:7" in caplog.text
+    assert "nobody to tell: notification 1 (the key) for group:7" in caplog.text
 
 
 @dataclass
@@ -382,7 +382,7 @@ def test_nothing_is_sent_again_when_the_record_could_not_be_made(tmp_path: Path)
     courier = Courier(quick)
     courier.register("mail", Blocking())
     courier.start()
-    quick.put(Letter("k", "ann", "hoot", channel="mail"))
+    quick.put(Notification("k", "ann", "hoot", channel="mail"))
     assert held.wait(60)
     with locked.store.write():
         release.set()
@@ -398,7 +398,7 @@ def test_a_round_that_fails_is_not_the_last(post: Post, courier: Courier, caplog
     wrong = [ZeroDivisionError("a bug"), Busy("database busy")]
 
     class Wrong(Courier):
-        def choose(self, letter: Letter) -> Address | None:
+        def choose(self, letter: Notification) -> Address | None:
             if wrong:
                 self.wake()
                 raise wrong.pop()
@@ -505,10 +505,10 @@ def test_what_was_not_shown_yet_is_known_until_it_is(post: Post, local: Notices)
     for key in ("one", "two"):
         post.put(key)
         ended(post, key)
-    assert [one.letter.key for one in post.outbox.unseen("ann")] == ["one", "two"] and post.outbox.unseen("bob") == []
+    assert [one.notification.key for one in post.outbox.unseen("ann")] == ["one", "two"] and post.outbox.unseen("bob") == []
     assert post.outbox.see("bob", ["one"]) == 0
     assert (post.outbox.see("ann", ["one"]), post.outbox.see("ann", ["one"])) == (1, 0)
-    assert [one.letter.key for one in post.outbox.unseen("ann")] == ["two"]
+    assert [one.notification.key for one in post.outbox.unseen("ann")] == ["two"]
 
 
 def test_a_thread_that_is_being_answered_gets_its_letter_after_that(post: Post, local: Notices) -> None:

@@ -53,7 +53,7 @@ class Yard(Post):
         return path.with_name(".half").rename(path)
 
     def texts(self) -> list[str]:
-        return [p.letter.text for p in reversed(self.outbox.list_postings(limit=1000))]
+        return [p.notification.text for p in reversed(self.outbox.list_postings(limit=1000))]
 
     def why(self, name: str = "a.json", folder: str = "users/ann") -> str:
         assert (self.folder(folder) / "bad" / name).is_symlink() or (self.folder(folder) / "bad" / name).exists()
@@ -91,10 +91,15 @@ def test_a_message_becomes_a_letter_of_its_folder(yard: Yard) -> None:
     yard.drop({**HELLO, "text": "to all"}, folder="groups/7")
     assert yard.drops.take_files() == 2 and yard.is_clear() and yard.is_clear("groups/7")
     group, ann = yard.outbox.list_postings()
-    assert (ann.letter.person, ann.letter.context, ann.letter.channel, ann.letter.session) == ("ann", "user:ann", "mail", session)
-    assert (ann.letter.run, ann.letter.metadata, ann.letter.text) == (run, {"subject": "hoot"}, "hello")
-    assert ann.letter.marks == group.letter.marks == (("agent", "a file in drop/"),)
-    assert (group.letter.person, group.letter.context, group.letter.text) == ("group:7", "group:7", "to all")
+    assert (ann.notification.person, ann.notification.context, ann.notification.channel, ann.notification.session) == (
+        "ann",
+        "user:ann",
+        "mail",
+        session,
+    )
+    assert (ann.notification.run, ann.notification.metadata, ann.notification.text) == (run, {"subject": "hoot"}, "hello")
+    assert ann.notification.marks == group.notification.marks == (("agent", "a file in drop/"),)
+    assert (group.notification.person, group.notification.context, group.notification.text) == ("group:7", "group:7", "to all")
 
 
 @pytest.mark.covers("A-021")

@@ -779,7 +779,7 @@ def test_answer_that_nobody_heard_is_put_into_the_outbox_in_the_transaction_that
     here.inbox.start_waiting()
     until(lambda: here.inbox.busy() == 0)
     (posting,) = here.outbox.list_postings()
-    letter = posting.letter
+    letter = posting.notification
     assert (letter.key, letter.person, letter.text, letter.run) == (f"answer:{accepted.loop}", "ann", "tooh", accepted.run)
     assert (letter.context, letter.session, letter.channel, letter.correlation) == ("user:ann", "local:ann", "local", "c-hoot")
     assert here.runs.events(accepted.run)[letter.metadata["seq"] - 1].content == "tooh" and ends == [("rung", 200)]

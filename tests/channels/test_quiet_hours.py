@@ -14,7 +14,7 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.runtime.settings import Notifications
 from appliance.runtime.subscriptions import Notices
-from appliance.sessions.outbox import Letter, Posting
+from appliance.sessions.outbox import Notification, Posting
 from appliance.work.day_windows import minutes, next_ms
 from appliance.work.timezones import find
 
@@ -44,7 +44,7 @@ def test_only_what_nobody_waits_for_is_held_back(tmp_path: Path) -> None:
     assert night.until("schedule:1:2", urgency="now") is None
     for key in ("task:1:1:complete", "job:9", "schedule:1:3", "heartbeat:x"):
         assert night.until(key) is not None
-    assert is_unasked(Letter("drop:1", "ann", "x", metadata={"urgency": "normal"}))
+    assert is_unasked(Notification("drop:1", "ann", "x", metadata={"urgency": "normal"}))
 
 
 def test_quiet_hours_end_in_the_morning(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_tui_reaches_a_person_only_while_they_look(courier: Courier, night: Nigh
     night.post.session("mail")
     night.post.session("local")
     night.post.session("mail")
-    letter = Letter("k", "ann", "x", "user:ann", channel="tui")
+    letter = Notification("k", "ann", "x", "user:ann", channel="tui")
     found = courier.choose(letter)
     assert found is not None and found.channel == "mail"
     box = screens.look_out("ann")
@@ -163,7 +163,7 @@ def test_none_and_places_of_a_channel(courier: Courier, night: Night, door: Line
         execute("UPDATE sessions SET context = 'user:ann'")
 
     def chosen(channel: str) -> str | None:
-        found = courier.choose(Letter("k", "ann", "x", "user:ann", channel=channel))
+        found = courier.choose(Notification("k", "ann", "x", "user:ann", channel=channel))
         return None if found is None else found.session
 
     assert chosen("none") is None
@@ -176,7 +176,7 @@ def test_preferred_channel_comes_before_the_last_used(courier: Courier, night: N
     for name in ("mail", "web"):
         courier.register(name, door)
         night.post.session(name)
-    letter = Letter("k", "ann", "x", "user:ann")
+    letter = Notification("k", "ann", "x", "user:ann")
 
     def chosen() -> str | None:
         found = courier.choose(letter)

@@ -13,7 +13,7 @@ from test_taint_travel import work
 from appliance.clock import CancelToken, now_ms
 from appliance.prompt.compaction import Compactor
 from appliance.records import ToolCall
-from appliance.sessions.outbox import Letter
+from appliance.sessions.outbox import Notification
 from appliance.work.conditions import Verdict, Wanted
 
 PAGE = using("fetch_url", url="{site}/page")
@@ -170,7 +170,7 @@ def test_a_thread_that_was_summarised_stays_marked(border: Border, site: Server)
 def test_a_fork_and_an_exported_thread_keep_the_marks_of_what_was_delivered(border: Border) -> None:
     core, run = border.core, begun(border, "forker")
     core.outbox.put(
-        Letter("for-forker", "forker", ORDER, session="local:forker", run=run, marks=(("web", "https://evil.example/page"),))
+        Notification("for-forker", "forker", ORDER, session="local:forker", run=run, marks=(("web", "https://evil.example/page"),))
     )
     told(border, run)
     lines = list(core.control.transcripts.thread(run))

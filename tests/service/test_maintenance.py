@@ -14,7 +14,7 @@ from appliance.errors import AlreadyRunning
 from appliance.knowledge.entries import Entries
 from appliance.records import Event, Inbound
 from appliance.service import maintenance
-from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.process_registry import Leases
 
@@ -89,15 +89,15 @@ def test_a_damaged_database_is_said_every_time(box: Box):
 def test_letters_of_last_month_are_forgotten_or_given_up(box: Box):
     with box.store() as store:
         outbox = Outbox(store, "")
-        outbox.end(outbox.put(Letter("told", "ann", "hoot")), "logged")
-        outbox.put(Letter("never told", "ann", "hoot"))
+        outbox.end(outbox.put(Notification("told", "ann", "hoot")), "logged")
+        outbox.put(Notification("never told", "ann", "hoot"))
         with store.write() as execute:
             long_ago = now_ms() - 32 * 24 * 3600 * 1000
             execute("UPDATE outbox SET created_ms = ?1, ended_ms = ended_ms - ended_ms + ?1", (long_ago,))
     done = maintenance.maintain(box.home, box.environ, is_forced=True)
-    assert done.letters == 2 and "forgot 2 old letters" in done.lines()
+    assert done.letters == 2 and "forgot 2 old notifications" in done.lines()
     with box.store() as store:
-        assert [(p.letter.key, p.status) for p in Outbox(store, "").list_postings()] == [("never told", "failed")]
+        assert [(p.notification.key, p.status) for p in Outbox(store, "").list_postings()] == [("never told", "failed")]
 
 
 def test_processes_of_last_year_are_forgotten(box: Box):

@@ -12,7 +12,7 @@ from test_database import child, finished, killed
 from appliance.clock import now_ms, this_process
 from appliance.errors import BadInput, Busy, Conflict, NotFound
 from appliance.records import Inbound
-from appliance.sessions.outbox import Letter, Outbox, Patience, Posting, context_of
+from appliance.sessions.outbox import Notification, Outbox, Patience, Posting, context_of
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 
@@ -29,7 +29,7 @@ class Post:
         self.runs = Runs(self.store, self.me)
 
     def put(self, key: str, text: str = "hoot", person: str = "ann", **more: object) -> int:
-        return self.outbox.put(Letter(key, person, text, **more))  # type: ignore[arg-type]
+        return self.outbox.put(Notification(key, person, text, **more))  # type: ignore[arg-type]
 
     def session(self, channel: str, sender: str = "ann", **metadata: object) -> str:
         inbound = Inbound(channel, sender, "hi", f"{channel}-{sender}", 1, metadata=metadata)
@@ -37,7 +37,7 @@ class Post:
         return inbound.session
 
     def ready(self, now: int | None = None) -> list[str]:
-        return [posting.letter.key for posting in self.outbox.due(now)[0]]
+        return [posting.notification.key for posting in self.outbox.due(now)[0]]
 
 
 @pytest.fixture
@@ -46,31 +46,31 @@ def post(tmp_path: Path) -> Post:
 
 
 def test_a_letter_comes_back_as_it_was_put(post: Post) -> None:
-    letter = Letter(
+    letter = Notification(
         "k", "ann", "hoot 🦉", "user:ann", "mail:ann", "mail", "r", "/a/b.pdf", {"subject": "Re: owls", "n": [1, None]}, "c-1"
     )
     found = post.outbox.get(post.outbox.put(letter))
-    assert found.letter == letter and (found.status, found.attempts, found.may_repeat, found.via) == ("waiting", 0, False, "")
+    assert found.notification == letter and (found.status, found.attempts, found.may_repeat, found.via) == ("waiting", 0, False, "")
     assert post.outbox.find("k") == found and post.outbox.find("other") is None
 
 
 def test_a_letter_carries_the_marks_of_what_it_tells_of_also_when_several_are_told_together(post: Post) -> None:
-    post.outbox.put(Letter("a", "ann", "hoot"), sources=("task:3",))
+    post.outbox.put(Notification("a", "ann", "hoot"), sources=("task:3",))
     post.runs.marks.add("task:3", "web", "https://a.example/")
     post.runs.marks.add("schedule:7", "mail")
-    one = post.outbox.put(Letter("b", "ann", "hoot", marks=(("document", "x"),)), sources=("task:3", "schedule:7"))
-    two = post.outbox.put(Letter("c", "ann", "hoot", marks=(("agent", ""), ("mail", ""))))
+    one = post.outbox.put(Notification("b", "ann", "hoot", marks=(("document", "x"),)), sources=("task:3", "schedule:7"))
+    two = post.outbox.put(Notification("c", "ann", "hoot", marks=(("agent", ""), ("mail", ""))))
     marks = (("document", "x"), ("web", "https://a.example/"), ("mail", ""))
-    assert post.outbox.find("a").letter.marks == ()  # type: ignore[union-attr]
-    assert set(post.outbox.get(one).letter.marks) == set(marks) and post.outbox.get(one).letter.metadata == {}
+    assert post.outbox.find("a").notification.marks == ()  # type: ignore[union-attr]
+    assert set(post.outbox.get(one).notification.marks) == set(marks) and post.outbox.get(one).notification.metadata == {}
     post.outbox.join([post.outbox.get(one), post.outbox.get(two)], "both")
-    assert set(post.outbox.get(one).letter.marks) == {*marks, ("agent", "")}
+    assert set(post.outbox.get(one).notification.marks) == {*marks, ("agent", "")}
 
 
 @pytest.mark.covers("A-021")
 def test_same_key_twice_is_one_letter(post: Post) -> None:
     assert post.put("k", "first") == post.put("k", "second")
-    assert [p.letter.text for p in post.outbox.list_postings()] == ["first"]
+    assert [p.notification.text for p in post.outbox.list_postings()] == ["first"]
 
 
 def test_a_letter_falls_with_the_transaction_it_was_put_in(post: Post) -> None:
@@ -85,12 +85,12 @@ def test_a_letter_falls_with_the_transaction_it_was_put_in(post: Post) -> None:
 def test_missing_fields_are_named(post: Post, field: str) -> None:
     given = {"key": "k", "person": "ann", "text": "hoot"} | {field: " "}
     with pytest.raises(BadInput, match=f"needs {field}"):
-        post.outbox.put(Letter(**given))  # type: ignore[arg-type]
+        post.outbox.put(Notification(**given))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("person", "context"), [("ann", "user:ann"), ("group:7", "group:7")])
 def test_context_follows_from_the_person(post: Post, person: str, context: str) -> None:
-    assert context_of(person) == context == post.outbox.get(post.put("k", person=person)).letter.context
+    assert context_of(person) == context == post.outbox.get(post.put("k", person=person)).notification.context
 
 
 @pytest.mark.covers("A-193")
@@ -112,17 +112,17 @@ def test_queue_is_full_of_letters_and_prompts_together(tmp_path: Path) -> None:
 @pytest.mark.covers("A-193")
 def test_letters_of_a_session_are_listed_and_cleared(post: Post) -> None:
     post.put("a", session="mail:ann"), post.put("b", session="mail:ann"), post.put("c", session="local:ann")
-    assert [p.letter.key for p in post.outbox.list_postings(session="mail:ann")] == ["b", "a"]
+    assert [p.notification.key for p in post.outbox.list_postings(session="mail:ann")] == ["b", "a"]
     assert post.outbox.clear("mail:ann") == 2
     assert post.outbox.counts() == {"cancelled": 2, "waiting": 1}
-    assert [p.letter.key for p in post.outbox.list_postings(status="waiting")] == ["c"]
+    assert [p.notification.key for p in post.outbox.list_postings(status="waiting")] == ["c"]
 
 
 def test_listing_pages_newest_first_within_a_context(post: Post) -> None:
     for i in range(5):
         post.put(f"k{i}", person="ann" if i % 2 else "bob")
-    assert [p.letter.key for p in post.outbox.list_postings(limit=2, offset=1)] == ["k3", "k2"]
-    assert [p.letter.key for p in post.outbox.list_postings(context="user:ann")] == ["k3", "k1"]
+    assert [p.notification.key for p in post.outbox.list_postings(limit=2, offset=1)] == ["k3", "k2"]
+    assert [p.notification.key for p in post.outbox.list_postings(context="user:ann")] == ["k3", "k1"]
 
 
 # -- by hand ----------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_a_failed_letter_gets_all_its_attempts_again(tmp_path: Path) -> None:
 
 def test_unknown_letters_are_not_found(post: Post) -> None:
     for ask in (post.outbox.get, post.outbox.cancel, post.outbox.retry):
-        with pytest.raises(NotFound, match="no letter 7"):
+        with pytest.raises(NotFound, match="no notification 7"):
             ask(7)
 
 
@@ -290,7 +290,7 @@ def test_what_a_living_process_sends_is_left_alone(post: Post, tmp_path: Path) -
     assert post.outbox.recover({mine}, lambda name: False) == []
     other.kill()
     other.wait()
-    assert [left.letter.key for left in post.outbox.recover({mine}, lambda name: False)] == ["k"]
+    assert [left.notification.key for left in post.outbox.recover({mine}, lambda name: False)] == ["k"]
 
 
 def test_handing_over_is_one_transaction_and_happens_once(post: Post) -> None:
@@ -347,9 +347,9 @@ def test_addresses_are_those_of_the_context_last_used_first(post: Post) -> None:
 
 def test_a_thread_of_another_context_is_none(post: Post) -> None:
     run = post.runs.begin(post.session("local", "bob"), "chat").id
-    letter = Letter("k", "ann", "hoot", "user:ann", run=run)
+    letter = Notification("k", "ann", "hoot", "user:ann", run=run)
     assert post.outbox.thread(letter) == ""
-    assert post.outbox.thread(Letter("k", "bob", "hoot", "user:bob", run=run)) == run
+    assert post.outbox.thread(Notification("k", "bob", "hoot", "user:bob", run=run)) == run
 
 
 # -- care -------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ def test_what_is_old_is_given_up_then_forgotten(post: Post) -> None:
     post.outbox.end(sent, "sent")
     assert post.outbox.forget() == 0
     assert post.outbox.forget(now_ms() + 32 * DAY_MS) == 2
-    assert [p.letter.key for p in post.outbox.list_postings()] == ["waiting"]
+    assert [p.notification.key for p in post.outbox.list_postings()] == ["waiting"]
     left = post.outbox.get(waiting)
     assert (left.status, left.error) == ("failed", "not delivered within 31 days")
     assert post.outbox.forget(now_ms() + 64 * DAY_MS) == 1
@@ -433,7 +433,7 @@ def test_any_order_of_steps_keeps_one_row_a_key_and_never_unsends(post: Post, st
                     (post.outbox.cancel if what == "cancel" else post.outbox.retry)(known.id)
             except Conflict:
                 assert _model(post.outbox.get(known.id)) == _model(known)
-    rows = {p.letter.key: p for p in post.outbox.list_postings(limit=100)}
+    rows = {p.notification.key: p for p in post.outbox.list_postings(limit=100)}
     assert all(rows[key].status == "sent" for key in sent)
     assert all(p.attempts <= 3 for p in rows.values())
     assert all((p.ended_ms is not None) == (p.status in ("sent", "logged", "failed", "cancelled")) for p in rows.values())

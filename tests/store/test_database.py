@@ -917,7 +917,7 @@ def test_version_six_keeps_the_queue(path: Path) -> None:
     assert [(t.id, t.status, t.open_blockers) for t in tasks.list_tasks()] == [(2, "in_progress", 0), (1, "complete", 0)]
     assert [t.id for t in tasks.release("worker-2", "gone")] == [2] and tasks.get(2).status == "pending"
     [letter] = outbox.list_postings()
-    assert (letter.status, letter.letter.text) == ("sending", "They have water.")
+    assert (letter.status, letter.notification.text) == ("sending", "They have water.")
     assert [posting.may_repeat for posting in outbox.recover((), lambda channel: False)] == [True] and store.problems() == []
     store.close()
 

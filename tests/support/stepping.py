@@ -22,7 +22,7 @@ from appliance.records import Inbound, Outbound
 from appliance.runtime.crash_points import Step
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
-from appliance.sessions.outbox import Letter
+from appliance.sessions.outbox import Notification
 from appliance.work.tasks import NewTask
 from appliance.work.worker import Post
 from appliance.work.worker_log import PhaseLog
@@ -116,7 +116,7 @@ def letter(given: Given, passed: Callable[[Step], None]) -> None:
     """A letter over a door that cannot know what it has sent before."""
     core = _core(given, passed)
     core.queue.courier.start()
-    core.outbox.put(Letter("greeting", "ann", "Good morning.", channel=LINES), durable=True)
+    core.outbox.put(Notification("greeting", "ann", "Good morning.", channel=LINES), durable=True)
     _until_quiet(core)
     core.close(DONE)
 

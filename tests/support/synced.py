@@ -18,7 +18,7 @@ from appliance.cli.console.connect import InProcess
 from appliance.clock import now_ms
 from appliance.knowledge.views import Actor
 from appliance.runtime.paths import Home
-from appliance.sessions.outbox import Letter
+from appliance.sessions.outbox import Notification
 from appliance.work.jobs import Order
 
 SERVING = ("MainThread", "tool", "waiting")
@@ -129,7 +129,7 @@ def main() -> None:
     call("notify.mute", until_ms=now_ms() + 3_600_000)
     call("notify.mute", until_ms=0)
     call("heartbeat.beat")
-    core.outbox.put(Letter("nap", core.runs.session(core.runs.get(run).session)["person"], "nap"))
+    core.outbox.put(Notification("nap", core.runs.session(core.runs.get(run).session)["person"], "nap"))
     call("notice.seen", keys=[one["key"] for one in call("notice.waiting")])
     call("policy.set", session="local:bob", document='preset = "permissive"\n')
     call("policy.lift", session="local:bob")

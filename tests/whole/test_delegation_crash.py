@@ -74,7 +74,7 @@ class Shop:
         return self
 
     def letters(self) -> list[str]:
-        return [posting.letter.text for posting in self.outbox.list_postings()]
+        return [posting.notification.text for posting in self.outbox.list_postings()]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from process import Box, Core, a_box, a_shared_box, script, until  # noqa: F401
 from screens import Seen, show
 
-from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 
@@ -41,7 +41,7 @@ def put(core: Core, key: str, text: str, run: str | None) -> None:
     store = Store.open(core.box.home.database)
     try:
         person = core.call("session.list")[0]["person"]
-        Outbox(store, "").put(Letter(key, person, text, channel="local", run=run), durable=True)
+        Outbox(store, "").put(Notification(key, person, text, channel="local", run=run), durable=True)
     finally:
         store.close()
     core.call("queue.changed")

@@ -103,7 +103,7 @@ class Desk:
         return self.rows.get(known.id).state
 
     def letters(self) -> list[str]:
-        return [one.letter.text for one in reversed(self.outbox.list_postings(limit=1000))]
+        return [one.notification.text for one in reversed(self.outbox.list_postings(limit=1000))]
 
 
 @pytest.fixture

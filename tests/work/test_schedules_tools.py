@@ -218,7 +218,7 @@ def test_the_end_of_a_task_is_the_end_of_its_firing(desk: Desk) -> None:
         desk.core.tasks.finish(claim, status, f"it is {status}")  # type: ignore[arg-type]
     last, first = desk.core.schedules.rows.firings(known.id)
     assert (first.status, first.outcome, last.status) == ("failed", "it is failed", "done")
-    texts = [one.letter.text for one in desk.core.outbox.list_postings(limit=5)]
+    texts = [one.notification.text for one in desk.core.outbox.list_postings(limit=5)]
     assert any(text.startswith(f"Schedule ends ({ref}) failed: it is failed") for text in texts)
     assert any("it is complete" in text for text in texts)
 
@@ -242,7 +242,7 @@ def test_a_reminder_of_somebody_who_has_no_conversation_is_for_whoever_is_connec
         assert found["person"] == person
         known = desk.core.schedules.rows.get(int(found["id"], 16))
         desk.core.schedules.firing.trigger(known, now_ms())
-        letter = desk.core.outbox.list_postings(limit=1)[0].letter
+        letter = desk.core.outbox.list_postings(limit=1)[0].notification
         assert (letter.person, letter.channel) == (person, "local" if person == "ida" else "")
 
 
@@ -262,7 +262,7 @@ def test_who_is_told_of_what_and_by_which_channel_is_said_when_it_is_made(desk: 
         assert claim is not None
         before = desk.core.outbox.list_postings(limit=1)[0].id
         desk.core.tasks.finish(claim, status, "so it is")  # type: ignore[arg-type]
-        letters.append([one.letter for one in desk.core.outbox.list_postings(limit=9) if one.id > before])
+        letters.append([one.notification for one in desk.core.outbox.list_postings(limit=9) if one.id > before])
     assert letters[0] == [] and [one.channel for one in letters[1]] == ["slack/C042"]
     assert desk.do("create_schedule", run, name="x", frequency="every day at 9", notify="to my mum").status == 400
 

@@ -26,7 +26,7 @@ from appliance.records import Ask, Cancel, Event, Finish, LoopEnded, Measure, Pi
 from appliance.runtime.crash_points import Step
 from appliance.runtime.events import Events
 from appliance.runtime.settings import Workers
-from appliance.sessions.outbox import Letter, Outbox
+from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.text.work_request import EARLIER, NEEDS_MODEL, PREDECESSORS
@@ -247,7 +247,7 @@ class Desk:
         )
 
     def _settled(self, task: Task) -> None:
-        self.outbox.put(Letter(f"task:{task.id}:{task.attempts}:{task.status}", task.person or "ann", task.text or "-"))
+        self.outbox.put(Notification(f"task:{task.id}:{task.attempts}:{task.status}", task.person or "ann", task.text or "-"))
 
     def _ended(self) -> None:
         """A loop has ended, before the tick hears of it."""
@@ -269,7 +269,7 @@ class Desk:
         return self.runs.events(task.run)
 
     def told(self) -> list[str]:
-        return [posting.letter.text for posting in self.outbox.list_postings()]
+        return [posting.notification.text for posting in self.outbox.list_postings()]
 
 
 @pytest.fixture

@@ -77,8 +77,8 @@ class Live:
         """What the caller was told and has not been shown yet, oldest first: {key, text, run, at_ms}. Show it, then say so."""
         self._deliver()
         found = self._outbox.unseen(user_name(call.uid))
-        known = [(one, self._outbox.thread(one.letter)) for one in found]
-        return [{"key": o.letter.key, "text": o.letter.text, "run": run, "at_ms": o.ended_ms} for o, run in known]
+        known = [(one, self._outbox.thread(one.notification)) for one in found]
+        return [{"key": o.notification.key, "text": o.notification.text, "run": run, "at_ms": o.ended_ms} for o, run in known]
 
     @method("notice.seen", access="own")
     def seen(self, call: Call, keys: Annotated[list[str], "as notice.waiting names them"]) -> dict[str, Any]:

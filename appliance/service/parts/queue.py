@@ -28,7 +28,7 @@ from appliance.service import broker_lending
 from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Keeper
 from appliance.service.parts.base import BaseParts
-from appliance.sessions.outbox import Letter, Outbox, Patience
+from appliance.sessions.outbox import Notification, Outbox, Patience
 from appliance.store.process_registry import Roster
 from appliance.store.process_registry import Worker as Buried
 from appliance.work.tasks import TaskAdded, TaskChanged, Tasks
@@ -87,7 +87,7 @@ class QueueParts:
 
     def tell(self, person: str, text: str) -> None:
         """A line for a person that nobody asked for just now, in their last thread and on their screen."""
-        self.outbox.put(Letter(f"told:{new_id()}", person, text, session=f"{LOCAL}:{person}", channel=LOCAL), durable=True)
+        self.outbox.put(Notification(f"told:{new_id()}", person, text, session=f"{LOCAL}:{person}", channel=LOCAL), durable=True)
         self.changed()
 
     def changed(self) -> None:
