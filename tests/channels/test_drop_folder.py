@@ -177,7 +177,7 @@ def test_killed_at_any_step_a_request_is_done_once(tmp_path: Path, kind: str, st
         def passed(step):
             if step.name == sys.argv[2]:
                 os.kill(os.getpid(), signal.SIGKILL)
-        Yard(path.parent, passed=passed).drops.take()
+        Yard(path.parent, passed=passed).drops.take_files()
     """
     process = child(code, tmp_path / "owlbox.db", step.name)
     process.wait(60)

@@ -406,7 +406,7 @@ def test_turns_of_one_session_in_two_processes_follow_each_other(desk: Callable[
         subscription = desk.ask("theirs")
         print(next(iter(subscription)), flush=True)
         sys.stdin.readline()
-        desk.inbox.stop(next(r.id for r in desk.runs.listing() if r.title == "theirs"))
+        desk.inbox.stop(next(r.id for r in desk.runs.list_runs() if r.title == "theirs"))
         print(list(subscription)[-1])
     """
     there, here = office(code, store), desk()
@@ -552,7 +552,7 @@ def test_open_call_of_a_killed_answer_gets_a_result(desk: Callable[..., Desk], s
             return "an owl"
         desk = Desk(store, Voice(call_then_echo), Glass(look))
         desk.answer("first")
-        list(desk.ask("second", thread=desk.runs.listing()[0].id))
+        list(desk.ask("second", thread=desk.runs.list_runs()[0].id))
     """
     killed(office(code, store), "looking")
     here = desk(call_then_echo)

@@ -394,7 +394,7 @@ WRITER = """
             else:
                 entries.set(ref, f"the owl of line {number} hoots\\n" * dice.randrange(1, 60))
         batch = passages.waiting(8)
-        passages.keep("m", [(chunk, [dice.random() / 10 for _ in range(384)]) for chunk in batch])
+        passages.store_vectors("m", [(chunk, [dice.random() / 10 for _ in range(384)]) for chunk in batch])
         print(number, flush=True)
 """
 

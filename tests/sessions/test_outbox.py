@@ -249,9 +249,9 @@ def test_a_letter_whose_sender_died_is_sent_again_and_marked_unless_its_channel_
 ) -> None:
     code = """
         from appliance.clock import this_process, sleep_s
-        from appliance.sessions.outbox import Letter, Outbox
+        from appliance.sessions.outbox import Notification, Outbox
         outbox = Outbox(Store.create(path), this_process().encode())
-        outbox.take(outbox.put(Letter("k", "ann", "hoot")), sys.argv[2])
+        outbox.begin_sending(outbox.put(Notification("k", "ann", "hoot")), sys.argv[2])
         print("taken", flush=True)
         sleep_s(60)
     """
@@ -276,9 +276,9 @@ def test_a_letter_that_kills_its_sender_is_given_up(tmp_path: Path) -> None:
 def test_what_a_living_process_sends_is_left_alone(post: Post, tmp_path: Path) -> None:
     code = """
         from appliance.clock import this_process
-        from appliance.sessions.outbox import Letter, Outbox
+        from appliance.sessions.outbox import Notification, Outbox
         outbox = Outbox(Store.open(path), this_process().encode())
-        outbox.take(outbox.put(Letter("k", "ann", "hoot")), "mail")
+        outbox.begin_sending(outbox.put(Notification("k", "ann", "hoot")), "mail")
         print("taken", flush=True)
         sys.stdin.readline()
     """
@@ -387,10 +387,10 @@ def test_looking_writes_nothing(post: Post) -> None:
 def test_processes_that_put_the_same_letters_put_each_once(tmp_path: Path) -> None:
     new_store(tmp_path / "owlbox.db").close()
     code = """
-        from appliance.sessions.outbox import Letter, Outbox
+        from appliance.sessions.outbox import Notification, Outbox
         outbox = Outbox(Store.open(path), sys.argv[2])
         for i in range(50):
-            outbox.put(Letter(f"k{i}", "ann", sys.argv[2]))
+            outbox.put(Notification(f"k{i}", "ann", sys.argv[2]))
     """
     for process in [child(code, tmp_path / "owlbox.db", i) for i in range(3)]:
         finished(process)

@@ -576,7 +576,7 @@ COUNT_SYNCS = """
     store = Store.open(path)
     runs = Runs(store, "me")
     inbox = Inbox(store, runs, Loops(store, runs, None, status=None), relevant=lambda text: "", outbox=Outbox(store, "me"))
-    run = runs.listing()[0].id
+    run = runs.list_runs()[0].id
     event = Event(run=run, kind="message", role="user", content="hi")
 
     def write(durable):

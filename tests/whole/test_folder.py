@@ -342,8 +342,8 @@ from appliance.store.database import Store
 box, database = map(Path, sys.argv[1:])
 store = Store.open(database)
 folder = Folder(box, Entries(store))
-folder.take(sorted(box.rglob("*")))
-print(*folder.problems, *[e.ref for e in Entries(store).listing()], *notes.check(box), sep="\\n")
+folder.sync_paths(sorted(box.rglob("*")))
+print(*folder.problems, *[e.ref for e in Entries(store).list_lines()], *notes.check(box), sep="\\n")
 store.close()
 """
 

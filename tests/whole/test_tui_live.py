@@ -91,7 +91,7 @@ def test_what_arrives_elsewhere_is_named_until_it_is_opened(core: Core):
         put(core, "reminder:2", "Water the plants.", other)
         await seen.shows("Water the plants.  (Esc closes)", "new in 1 thread, F2")
         await seen.pilot.press("escape")
-        seen.app._resume(other)
+        seen.app.resume(other)
         await seen.shows("an older talk", "Water the plants.")
         await seen.until(lambda: "new in 1" not in seen.text(), "nothing is new")
         put(core, "reminder:3", "A letter of no thread.", None)

@@ -588,7 +588,7 @@ def test_times_of_an_older_database_are_counted_once(desk: Desk) -> None:
     with desk.store.write() as execute:
         execute("UPDATE schedule_state SET counted_ms = NULL, next_ms = ?", (SEVEN + 9 * DAY,))
     rows = Counting(desk.store, ME)
-    assert [rows.correct_due(NOW, desk.gates), rows.mend(NOW, desk.gates)] == [1, 0] and rows.looked == 1
+    assert [rows.correct_due(NOW, desk.gates), rows.correct_due(NOW, desk.gates)] == [1, 0] and rows.looked == 1
     assert desk.state(known).next_ms == SEVEN
 
 
