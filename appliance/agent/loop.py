@@ -136,7 +136,7 @@ class Loops:
         draft = Draft(self._runs, loop.id)
         end = LoopEnded(FAILED, "failed", "the agent ended without a verdict")
         try:
-            role = role or (CHAT if self._roles is None else self._roles.of(self._runs.get(loop.run).role))
+            role = role or (CHAT if self._roles is None else self._roles.role_of(self._runs.get(loop.run).role))
             work = replace(self._build_work(loop, role), tools=tools)
             routes = self._agent.plan(work.settings.model or role.pool)
             turn = self._runs.last_turn(loop.id)

@@ -12,6 +12,8 @@ from inspect import getsource
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from msgspec import Struct, structs
+
 from appliance import tools
 from appliance.agent import tool_manuals
 from appliance.agent.toolbox import read_tool
@@ -106,10 +108,10 @@ RELAYED = ("delta", "event", "proposal")
 # Functions that send notifications for the methods that call them.
 SENT_BY = {
     "relay": RELAYED,
-    "_follow": ("accepted", *RELAYED),
+    "_follow_prompt": ("accepted", *RELAYED),
     "prompted": ("accepted", *RELAYED),
-    "tell": ("thread", "event"),
-    "_stream": ("line",),
+    "send_news": ("thread", "event"),
+    "_stream_lines": ("line",),
 }
 METHODS = """\
 JSON-RPC 2.0 over Unix sockets, one frame a line, at most 4 MiB a frame; batches are refused.
@@ -276,12 +278,15 @@ def _describe_result(returns: Any, tree: ast.AST) -> str:
     what = "a text" if kind is str else "an object"
     what = {"a text": "a list", "an object": "a list of objects"}[what] if is_list else what
     made = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict)]
-    keys = (
-        list(get_type_hints(kind)) if is_record else [str(k.value) for one in made for k in one.keys if isinstance(k, ast.Constant)]
-    )
+    keys = _record_keys(kind) if is_record else [str(k.value) for one in made for k in one.keys if isinstance(k, ast.Constant)]
     is_open = any(None in one.keys for one in made)
     named = ", ".join(f"`{key}`" for key in dict.fromkeys(keys))
     return f"{what} with {named}{' and more' if is_open else ''}" if named else what
+
+
+def _record_keys(kind: Any) -> list[str]:
+    """The names that a record's fields have in JSON."""
+    return [f.encode_name for f in structs.fields(kind)] if issubclass(kind, Struct) else list(get_type_hints(kind))
 
 
 def _argument_rows(sign: Signature) -> list[str]:

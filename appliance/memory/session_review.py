@@ -64,7 +64,7 @@ class SessionReview:
     def _messages(self, session: Session, since_ms: int) -> list[str]:
         """What people said in a session since then, oldest first."""
         found: list[Event] = []
-        for run in self._runs.listing(session=session.id, limit=MOST_RUNS):
+        for run in self._runs.list_runs(session=session.id, limit=MOST_RUNS):
             if run.updated_ms >= since_ms:
                 found += [event for event in self._runs.events(run.id, limit=MOST_EVENTS) if _is_said(event, since_ms)]
         return [event.content for event in sorted(found, key=lambda event: event.at_ms)]

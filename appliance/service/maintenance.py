@@ -89,7 +89,7 @@ def maintain(
             settings = settings_of(home, environ)
             people = Sessions(store, "", lambda: rules(settings.sessions))
             remembered = _review(store, people, settings, now)
-            idle, archived = people.settle(now)
+            idle, archived = people.store_statuses(now)
             done = Round(
                 True,
                 processes=Leases(store).forget(),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.clock import is_alive, now_ms
@@ -60,7 +60,7 @@ class Posting(Struct, frozen=True):
     """A notification and what has become of it; `via` is the channel that had it last, `held_ms` until when it is held back."""
 
     id: int
-    notification: Notification
+    notification: Notification = field(name="letter")  # the name that clients of outbox.list know
     status: str
     via: str
     attempts: int

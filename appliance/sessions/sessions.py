@@ -204,7 +204,7 @@ class Sessions:
     def due_for_archive(self, now: int = 0) -> list[Session]:
         """Sessions that have been silent so long that `settle` will archive them, and are not archived yet."""
         stored = {str(row[0]) for row in self._store.rows("SELECT id FROM sessions WHERE status IN ('active', 'idle', 'stopped')")}
-        found = self.listing(limit=1_000_000, now=now or now_ms())
+        found = self.list_sessions(limit=1_000_000, now=now or now_ms())
         return [one for one in found if one.status == "archived" and one.id in stored]
 
     def move(self, session: str, status: Status) -> Session:

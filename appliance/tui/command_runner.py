@@ -338,7 +338,7 @@ class Executor:
             f"answering {status['answering']}",
             *([f"sandbox   {held['state']}: {held['reason']}"] if (held := status["sandbox"])["reason"] else []),
             f"waiting   {self._waits.count} for your decision",
-            f"thread    {self._thread or 'none yet'}",
+            f"thread    {self._current_thread or 'none yet'}",
         ]
         problems = [
             *status["faults"],

@@ -500,7 +500,7 @@ def test_skills_are_offered_beside_commands_and_called(core: Core) -> None:
         seen.app.query_one(Composer).focus()
         await seen.press(*"hello")
         assert not seen.app.query_one(Menu).is_open
-        seen.app.query_one(Composer).put("")
+        seen.app.query_one(Composer).replace_text("")
         await seen.press("slash")
         await seen.shows("/help")
         await seen.press(*"BRE")
