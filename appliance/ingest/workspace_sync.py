@@ -118,7 +118,7 @@ class Project:
     def veto(self, path: str) -> str:
         """Why a change of this path may not be accepted; "" when it may."""
         kind = self.kind_of(path) if is_file_backed(path) else ""
-        if kind == "ignore" and self.has(path, PROJECT):
+        if kind == "ignore" and self.has_file(path, PROJECT):
             return f"{path} is ignored in this project, so it would not be written"
         return f"{path} is read-only in this project" if kind == "readonly" else ""
 
@@ -132,7 +132,7 @@ class Project:
         if self.root is None:
             return Change()
         if not has_repo:
-            seen = {view.path for view in self._views.of(actor.run) if is_file_backed(view.path)}
+            seen = {view.path for view in self._views.views_of(actor.run) if is_file_backed(view.path)}
             return (
                 Change()
                 if not seen
@@ -146,10 +146,10 @@ class Project:
         self._write_manifest(actor)
         return change
 
-    def look(self, paths: Sequence[str]) -> None:
+    def refresh_files(self, paths: Sequence[str]) -> None:
         """Bring these files in line with the disk, as before something is decided about them; others stay as they are."""
-        paths = [path for path in paths if self.has(path, PROJECT)]
-        known = self._sources.known(paths) if paths else {}
+        paths = [path for path in paths if self.has_file(path, PROJECT)]
+        known = self._sources.find_known(paths) if paths else {}
         if all(self._is_as_known(path, known.get(path)) for path in paths):
             return
         followed = self._followed_files()
@@ -159,14 +159,14 @@ class Project:
 
     # -- changes made here ---------------------------------------------------------------------------
 
-    def has(self, path: str, scope: str) -> bool:
+    def has_file(self, path: str, scope: str) -> bool:
         """Whether an entry of this path and scope is a file of the workspace, or would be one."""
         return self._disk is not None and scope == PROJECT and _is_plain(path)
 
     def changed(self, path: str) -> str:
         """Why a file is not as its entry was read from it, also when it is there and not followed; "" when it is."""
         found = self._on_disk(path)
-        known = self._sources.known([path]).get(path)
+        known = self._sources.find_known([path]).get(path)
         was = known.sha256 if known is not None and known.kept_hash else ""
         now = digest(found[0]) if found is not None else ""
         return "" if was == now else since_proposed(path, was, now)
@@ -175,7 +175,7 @@ class Project:
         """The file holds this, durably; what notes that with its entry. Conflict when it is not as it was read from."""
         if reason := self.changed(path):
             raise Conflict(reason, hint="look at the file, then ask for the change again")
-        like = like if self.has(like, PROJECT) else path
+        like = like if self.has_file(like, PROJECT) else path
         there, model = self._on_disk(path), self._on_disk(like)
         data = content if isinstance(content, bytes) else self._encode_like(content, like, model)
         assert self._disk is not None
@@ -184,7 +184,7 @@ class Project:
         else:
             looks = there[1]
         item = Item(path, None, None, file=f"{self.root}/{path}", mark=mark_of(looks), sha256=digest(data), reader=READER_NAME)
-        return lambda entry: self._sources.note(item, entry, os.getuid())
+        return lambda entry: self._sources.note_file(item, entry, os.getuid())
 
     def remove(self, path: str) -> None:
         """The file is gone, durably; nothing when it was. Conflict when it is not as its entry was read from it."""
@@ -197,13 +197,13 @@ class Project:
 
     def restore(self, old: Entry | None, new: Entry | None) -> None:
         """Have the file of an entry that an undo brought back, changed or took away follow it; Conflict where it cannot."""
-        if old is not None and self.has(old.path, old.scope) and (new is None or new.path != old.path):
+        if old is not None and self.has_file(old.path, old.scope) and (new is None or new.path != old.path):
             found = self._on_disk(old.path)
             if found is not None and found[0].removeprefix(codecs.BOM_UTF8) != old.body.encode():
                 raise Conflict(since_proposed(old.path, old.hash, digest(found[0])), hint="remove the file yourself")
             if found is not None and self._disk is not None:
                 self._disk.remove(old.path, found[0])
-        if new is not None and self.has(new.path, new.scope) and new.is_textual:
+        if new is not None and self.has_file(new.path, new.scope) and new.is_textual:
             self.write(new.path, new.body, new.path)(new)
 
     def _on_disk(self, path: str) -> "tuple[bytes, os.stat_result] | None":
@@ -214,7 +214,7 @@ class Project:
         data, entry = text.encode(), self._entries.find(like, scope=PROJECT)
         if model is None or entry is None or not entry.is_textual or digest(model[0]) != self._source_hash(like):
             return data
-        known = self._sources.known([like])[like]
+        known = self._sources.find_known([like])[like]
         if not known.is_as_read:
             return data  # it was changed here before changes were written
         if model[0] == codecs.BOM_UTF8 + entry.body.encode():
@@ -224,7 +224,7 @@ class Project:
         return data
 
     def _source_hash(self, path: str) -> str:
-        known = self._sources.known([path]).get(path)
+        known = self._sources.find_known([path]).get(path)
         return known.sha256 if known is not None else ""
 
     # -- what a person wants followed ----------------------------------------------------------------
@@ -238,7 +238,7 @@ class Project:
 
     def count_new_tokens(self, run: str, paths: Sequence[str]) -> int:
         """The tokens of those of these files that a run does not show yet."""
-        shown = {view.path for view in self._views.of(run, visibility="visible")}
+        shown = {view.path for view in self._views.views_of(run, visibility="visible")}
         return sum(tokens for name, tokens in self._file_sizes(paths) if name not in shown)
 
     # -- inside --------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class Project:
     def _sync_files(self, followed: Mapping[str, Wanted], *, is_all: bool = True) -> Change:
         """Read what changed, remove what is gone; an unchanged file is not even opened."""
         with self._guard:
-            known = self._sources.known(list(followed))
+            known = self._sources.find_known(list(followed))
             todo = [wanted for path, wanted in followed.items() if self._is_new(wanted, known.get(path))]
             read = self._read_changed(todo, known) if todo else 0
             removed = self._remove_gone(followed) if is_all else 0
@@ -310,10 +310,10 @@ class Project:
                     basket.append(replace(item, original=None))
                     count += 1
                 if len(basket) == BATCH:
-                    self._sources.keep(basket, READER, os.getuid())
+                    self._sources.store_items(basket, READER, os.getuid())
                     basket.clear()
             if basket:
-                self._sources.keep(basket, READER, os.getuid())
+                self._sources.store_items(basket, READER, os.getuid())
         finally:
             gather.close()
         return count
@@ -334,7 +334,7 @@ class Project:
 
     def _show_files(self, actor: Actor, paths: Sequence[str]) -> None:
         """The run sees followed files as archived, unless it sees them in another way already."""
-        seen = {view.entry for view in self._views.of(actor.run)}
+        seen = {view.entry for view in self._views.views_of(actor.run)}
         rows = self._store.rows(
             "SELECT id FROM entries WHERE scope = ? AND path IN (SELECT value FROM json_each(?))",
             (PROJECT, json.dumps(list(paths))),
@@ -347,7 +347,7 @@ class Project:
         scope = f"run:{actor.run}"
         if self._views.find(actor.run, MANIFEST) is not None or self._entries.find(MANIFEST, scope=scope) is not None:
             return
-        rows = [view.path for view in self._views.of(actor.run) if is_file_backed(view.path) and view.scope == PROJECT]
+        rows = [view.path for view in self._views.views_of(actor.run) if is_file_backed(view.path) and view.scope == PROJECT]
         text = "".join(f"* {path} - {tokens} tokens\n" for path, tokens in self._file_sizes(rows))
         with self._store.write(run=actor.run, durable=True):
             made = self._entries.put(MANIFEST, Content(body=text), By("system", actor.run), scope=scope)

@@ -30,7 +30,7 @@ class EntryWrites:
     def look_at(self, *refs: str) -> None:
         """Bring the entries of files in line with the disk before they are changed: a command may have written there."""
         if paths := [ref for ref in refs if scheme_of(ref.strip()) is None]:
-            self._files.look([parse_ref(path) for path in paths])
+            self._files.refresh_files([parse_ref(path) for path in paths])
 
     def put(
         self,
@@ -62,7 +62,7 @@ class EntryWrites:
         given_text = content.body if content.body is not None else content.blob
         is_wanted = expected_hash in (None, own.hash if own else "") and not (own and if_exists == "error")
         noted = None
-        if is_wanted and given_text is not None and self._files.has(path, scope):
+        if is_wanted and given_text is not None and self._files.has_file(path, scope):
             noted = self._files.write(path, given_text, like or path)
         stored = self._entries.put(path, content, by, scope=scope, expected_hash=expected_hash, if_exists=if_exists)
         if noted is not None:
@@ -82,7 +82,7 @@ class EntryWrites:
     def carry(self, actor: Actor, verb: Literal["cp", "mv"], source: Entry, target: str, *, is_overwrite: bool = False) -> Entry:
         """Copy or move an entry or a folder's row within its scope; PathConflict for a target that may not be overwritten."""
         by, scope = By(actor.tier, actor.run, verb), source.scope
-        if self.is_on_disk(actor, source.path, source) or self._files.has(target, scope):
+        if self.is_on_disk(actor, source.path, source) or self._files.has_file(target, scope):
             made = self.put(
                 *(actor, target, None, self.whole(source), verb),
                 scope=scope,
@@ -116,11 +116,11 @@ class EntryWrites:
             self._views.repoint(other, entry.id, kept.id)
 
     def scope(self, actor: Actor, path: str) -> str:
-        if not actor.run and self._schemes.of(path).scope == "run":
+        if not actor.run and self._schemes.find_scheme(path).scope == "run":
             raise BadInput(
                 f"{path} belongs to a thread, and none is given", hint="name the thread, or use memory:// for what lasts"
             )
         return self._schemes.scope_for(path, actor.run, actor.project)
 
     def is_on_disk(self, actor: Actor, path: str, entry: Entry | None) -> bool:
-        return self._files.has(path, entry.scope if entry is not None else self.scope(actor, path))
+        return self._files.has_file(path, entry.scope if entry is not None else self.scope(actor, path))

@@ -22,7 +22,7 @@ from appliance.knowledge.entries import Content, Entries, Entry
 from appliance.knowledge.entry_writes import EntryWrites
 from appliance.knowledge.files import Files, NoFiles
 from appliance.knowledge.schemes import REFUSED, Schemes, is_file
-from appliance.knowledge.selection import Match, Selection, kept, listing, told, window
+from appliance.knowledge.selection import Match, Selection, limit_lines, render_lines, render_matches, window
 from appliance.knowledge.verb_arguments import (
     FIELDS,
     WHOLE,
@@ -112,7 +112,7 @@ class Verbs:
         check_run(actor, kind)
         outcome = Outcome(202, "proposed", text)
         with self._store.write(run=actor.run, durable=True):
-            path = self.actions.note(actor, kind, subject, outcome, attributes)
+            path = self.actions.record_action(actor, kind, subject, outcome, attributes)
         return replace(outcome, data={"paths": [], "proposals": [path], "warnings": []})
 
     def resolve(self, actor: Actor, ref: str, is_accepted: bool, body: str | None = None) -> Outcome:
@@ -130,15 +130,15 @@ class Verbs:
     def override(self, actor: Actor, why: str) -> None:
         """The updates of the actor's turn that claimed an end are void: stored as a conflict."""
         with self._store.write(run=actor.run, durable=True):
-            for view in self._views.of(actor.run, prefix=f"update://turn_{actor.turn}/"):
+            for view in self._views.views_of(actor.run, prefix=f"update://turn_{actor.turn}/"):
                 if view.status in STATUSES[1:]:
                     self._views.resolve(actor.run, view.entry, "failed", 409, "conflict")
-            for view in self._views.of(actor.run, prefix=f"log://turn_{actor.turn}/update/", state="resolved"):
+            for view in self._views.views_of(actor.run, prefix=f"log://turn_{actor.turn}/update/", state="resolved"):
                 self.actions.decide(actor, view, "failed", 409, "conflict", body=why)
 
     def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
         """What waits for a decision, oldest first: in one run, or in all."""
-        return self.actions.listing(run, limit)
+        return self.actions.list_waiting(run, limit)
 
     def perform(self, actor: Actor, verb: str, given: Mapping[str, Any]) -> Outcome:
         """A verb or `resolve` with its arguments by name, for surfaces that take them from outside."""
@@ -182,7 +182,7 @@ class Verbs:
         if not write.wanted and write.has_content and not any(letter in path for letter in "*?{"):
             if not self._selection.matching(actor, path):
                 return None
-        return self._selection.chosen(actor, path, write.wanted)[0]
+        return self._selection.select_matches(actor, path, write.wanted)[0]
 
     def _set_one(self, actor: Actor, path: str, entry: Entry | None, write: Write) -> _Done:
         if not write.has_content:
@@ -213,9 +213,9 @@ class Verbs:
 
     def _find_question(self, actor: Actor, path: str, body: str) -> Entry | None:
         """The open question with this text that the actor's run sees under another path: a question is stored once."""
-        if self._schemes.of(path).category != "unknown":
+        if self._schemes.find_scheme(path).category != "unknown":
             return None
-        views = self._views.of(actor.run, prefix=f"{scheme_of(path)}://")
+        views = self._views.views_of(actor.run, prefix=f"{scheme_of(path)}://")
         found = (self._entries.find(view.path, scope=view.scope) for view in views)
         return next((entry for entry in found if entry is not None and entry.body == body), None)
 
@@ -261,9 +261,9 @@ class Verbs:
         is_part = look.line is not None or look.limit is not None
         if is_part and (look.wanted or self._selection.is_many(actor, ref)):
             raise BadInput(f"lines of {ref}, which may be many entries", hint="name one entry, without a filter")
-        matches, is_search = self._selection.chosen(actor, ref, look.wanted)
+        matches, is_search = self._selection.select_matches(actor, ref, look.wanted)
         data = self._outcome_data([m.path for m in matches]) | {"tokens": sum(m.tokens for m in matches)}
-        found = listing(matches)
+        found = render_matches(matches)
         if look.is_preview:
             return self._show_result(actor, ref, f"PREVIEW\n{found}", f"PREVIEW\n{found}", data)
         if is_search:
@@ -288,16 +288,16 @@ class Verbs:
             with self._store.write(run=actor.run, durable=True):
                 if shown is not None:
                     self._views.promote(actor, [match.id for match in shown])
-                self.actions.note(actor, "get", ref, Outcome(200, "ok", told), {"paths": data["paths"][:100]})
+                self.actions.record_action(actor, "get", ref, Outcome(200, "ok", told), {"paths": data["paths"][:100]})
         return Outcome(200, "ok", text, data=data)
 
     # -- rm, cp, mv ---------------------------------------------------------------------------------
 
     def _remove_entries(self, actor: Actor, ref: str, look: Look) -> Outcome:
         self.writes.look_at(ref)
-        matches, _ = self._selection.chosen(actor, ref, look.wanted)
+        matches, _ = self._selection.select_matches(actor, ref, look.wanted)
         if look.is_preview:
-            found = f"PREVIEW\n{listing(matches)}"
+            found = f"PREVIEW\n{render_matches(matches)}"
             return self._show_result(actor, ref, found, found, self._outcome_data([match.path for match in matches]))
         with self._store.write(run=actor.run, durable=True):
             done = [self._rm_one(actor, entry) for entry in self._iterate_entries(matches)]
@@ -315,7 +315,7 @@ class Verbs:
         """Remove an entry from what the run sees, and its content when no other run sees it."""
         has_others = False
         if actor.run and not self.writes.is_on_disk(actor, entry.path, entry):  # no run has a disk of its own
-            self._views.drop(actor.run, [entry.id])
+            self._views.remove_views(actor.run, [entry.id])
             has_others = bool(self._views.watchers(entry.id, beside=actor.run))
             if has_others and entry.scope != f"run:{actor.run}":
                 return False
@@ -408,7 +408,9 @@ class Verbs:
         if actor.tier == "model":
             raise Refused(f"{actor.tier} may not decide about {path}", hint="a person decides")
         if is_accepted and (about := self.actions.proposal(self.actions.open(actor.run, path))) is not None:
-            self._files.look([name for name in (about.target, about.source) if name])  # somebody may have edited the file itself
+            self._files.refresh_files(
+                [name for name in (about.target, about.source) if name]
+            )  # somebody may have edited the file itself
         with self._store.write(run=actor.run, durable=True):
             view = self.actions.open(actor.run, path)
             data = {"paths": [path], "warnings": []}
@@ -477,25 +479,25 @@ class Verbs:
             subject = subject[:MAX_SUBJECT].encode("utf-8", "replace").decode()
             message = outcome.message.encode("utf-8", "replace").decode()
             with self._store.write(run=actor.run, durable=True):
-                self.actions.note(actor, verb, subject, replace(outcome, message=message))
+                self.actions.record_action(actor, verb, subject, replace(outcome, message=message))
         return outcome
 
     @staticmethod
     def _outcome_data(paths: list[str]) -> dict[str, Any]:
         """The data of an outcome about these entries; `count` tells when there are more than `paths` names."""
-        return {"paths": kept(paths), "count": len(paths), "warnings": []}
+        return {"paths": limit_lines(paths), "count": len(paths), "warnings": []}
 
     def _finish_verb(self, actor: Actor, verb: str, subject: str, done: list[_Done], warnings: tuple[str, ...] = ()) -> Outcome:
         """One outcome and, in a run, one log entry for everything that was done; what waits has its own."""
         proposals = [d.proposal for d in done if d.proposal]
         warnings = (*warnings, *(warning for d in done for warning in d.warnings))
         notes = [f"warning: {warning}" for warning in warnings]
-        data = self._outcome_data([d.path for d in done]) | {"proposals": kept(proposals), "warnings": kept(warnings)}
+        data = self._outcome_data([d.path for d in done]) | {"proposals": limit_lines(proposals), "warnings": limit_lines(warnings)}
         at_once = [d for d in done if not d.proposal]
         if actor.run and at_once:
             text = "\n".join([*(d.text for d in at_once), *notes])
-            self.actions.note(actor, verb, subject, Outcome(200, "ok", text))
-        message = "\n".join([*told([d.text for d in done]), *told(notes)])
+            self.actions.record_action(actor, verb, subject, Outcome(200, "ok", text))
+        message = "\n".join([*render_lines([d.text for d in done]), *render_lines(notes)])
         return Outcome(202 if proposals else 200, "proposed" if proposals else "ok", message, data=data)
 
     def _iterate_entries(self, matches: Sequence[Match]) -> Iterator[Entry]:

@@ -124,7 +124,7 @@ class Core:
         self.heartbeat = HeartbeatParts(base, models, self.queue, self.schedules, self.jobs)
         self.box_folder = BoxFolder(base, known, self.queue, self.heartbeat, self.plugins)
         self.control = build_session_control(base, models, known, self.commands, self.inbox, self.memory.review)
-        seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.of
+        seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.role_of
         self.sight = Sight(*seen)
         self.offered = self._list_methods()
         self.shutdown = self._order_shutdown()
@@ -240,7 +240,7 @@ class Core:
                 broker = {"state": "running", **self.models.status()}
         except (Lost, Refused, DeadlineExceeded) as error:
             broker = {"state": f"not answering: {error.message}"}
-        latest = [run for run in self.runs.listing(limit=20) if run.kind != "child"]
+        latest = [run for run in self.runs.list_runs(limit=20) if run.kind != "child"]
         return {
             "version": __version__,
             "home": str(self.home.root),
@@ -252,7 +252,7 @@ class Core:
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
             "default_pool": settings.models.pool,
-            "channels": self.queue.connections.plain(settings.channels),
+            "channels": self.queue.connections.channel_states(settings.channels),
             **self.commands.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),

@@ -128,7 +128,7 @@ class Undo:
         ids = [key for table, keys in self._store.changed_by(run.id).items() if table == "entries" for key in keys]
         paths = [entry.path for entry in self._entries.by_ids(ids).values()]
         for files in self._files:
-            files.look(paths)
+            files.refresh_files(paths)
         try:
             with self._store.write(run=by, durable=True):
                 helpers = () if is_alone else self._helpers(run.id)
@@ -148,14 +148,14 @@ class Undo:
 
     def _helpers(self, run: str) -> tuple[str, ...]:
         """The runs of those to whom this one handed work, all of which must have ended: else Conflict."""
-        jobs = self._jobs.of(run)
+        jobs = self._jobs.jobs_of(run)
         if busy := next((job.id for job in jobs if not job.is_over), ""):
             hint = f"wait for it, or stop it first: owlbox job stop {busy}"
             raise Conflict(f"job {busy}, which thread {run} handed out, has not ended", hint=hint)
         # A job is forgotten in time, the note about it never.
         noted = [str((e.input or {}).get("run") or "") for e in self._runs.events(run, roles=("system",)) if e.kind == "delegate"]
         found = dict.fromkeys((*noted, *(job.run for job in jobs)))
-        return tuple(one for one in found if one and self._runs.has(one))
+        return tuple(one for one in found if one and self._runs.has_run(one))
 
     def _check(self, run: Run, family: Sequence[str]) -> None:
         """Conflict while a run is being answered, and when all that it and its helpers did is taken back already."""
@@ -236,7 +236,7 @@ class Undo:
 
     def _later(self, family: Sequence[str], clash: Clash, entry: Entry | None) -> Later:
         scope, path = self._place(family, clash, entry)
-        last = next((c for c in self._changes.of(scope, path, 1) if c.run not in family), None)
+        last = next((c for c in self._changes.changes_of(scope, path, 1) if c.run not in family), None)
         if last is None:
             return Later(path, scope, clash.reason)
         return Later(path, scope, clash.reason, last.verb, last.writer, last.run, last.at_ms)

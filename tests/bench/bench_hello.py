@@ -70,7 +70,7 @@ def serving(model: Path, notes: Mapping[str, str] | None = None, **settings: str
         core = Core(home, environ, process="cli", is_shared=False)
         core.recover()
         core.box_folder.compare()
-        core.indexer.work()
+        core.indexer.index_pending()
         core.indexer.start()
         try:
             yield core

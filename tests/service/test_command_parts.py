@@ -208,7 +208,7 @@ def test_a_run_that_asks_nobody_runs_commands_at_once(stage: Stage) -> None:
 def test_a_run_that_is_stopped_ends_its_command(stage: Stage) -> None:
     def stop() -> None:
         until(lambda: stage.core.commands.sandbox.health()["running"] == 1)
-        run = stage.core.runs.listing(limit=1)[0].id
+        run = stage.core.runs.list_runs(limit=1)[0].id
         assert stage.core.inbox.abort(run)
 
     stopper = threading.Thread(target=stop)

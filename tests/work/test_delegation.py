@@ -171,7 +171,7 @@ def notes(stage: Stage, run: str) -> list[Event]:
 
 def child(stage: Stage, told: Told) -> list[Event]:
     """What happened in the run of the only job."""
-    (job,) = stage.core.jobs.of(told.run)
+    (job,) = stage.core.jobs.jobs_of(told.run)
     return stage.core.runs.events(job.run)
 
 
@@ -196,7 +196,7 @@ def test_a_child_sees_what_it_is_given_and_its_parent_sees_the_result(stage: Sta
 
 def test_what_was_heard_needs_no_letter_after_the_next_start(stage: Stage) -> None:
     told = asked(stage, "to-heard")
-    (job,) = stage.core.jobs.of(told.run)
+    (job,) = stage.core.jobs.jobs_of(told.run)
     assert job.status == DONE and job.is_told
     with stage.core.store.write():
         stage.core.runs.open_session("task:eve", "eve", "user:eve")
@@ -210,7 +210,7 @@ def test_what_was_heard_needs_no_letter_after_the_next_start(stage: Stage) -> No
 def test_a_simple_question_sets_nobody_to_work(stage: Stage) -> None:
     before = stage.core.store.value("SELECT COUNT(*) FROM runs")
     told = asked(stage, "simple")
-    assert told.said == "It is noon." and stage.core.jobs.of(told.run) == []
+    assert told.said == "It is noon." and stage.core.jobs.jobs_of(told.run) == []
     assert stage.core.store.value("SELECT COUNT(*) FROM runs") == before + 1
 
 
@@ -236,12 +236,12 @@ def test_work_in_the_background_is_acknowledged_at_once_and_told_later(stage: St
     told = asked(stage, "to-behind")
     (ack,) = told.events("tool_result")
     assert told.said == "It is on its way." and "its result comes as a message" in ack.content
-    (job,) = stage.core.jobs.of(told.run)
+    (job,) = stage.core.jobs.jobs_of(told.run)
     (ended,) = stage.core.jobs.wait([job.id], CancelToken(), 60)
     assert (ended.status, ended.result, ended.is_told) == (DONE, "At last.", True)
     letter = stage.core.outbox.find(f"job:{job.id}")
-    assert letter is not None and letter.letter.person == "ada" and letter.letter.run == told.run
-    assert letter.letter.text == ended.told() and letter.letter.context == "user:ada"
+    assert letter is not None and letter.notification.person == "ada" and letter.notification.run == told.run
+    assert letter.notification.text == ended.describe_end() and letter.notification.context == "user:ada"
 
 
 @pytest.mark.covers("A-095")
@@ -250,13 +250,13 @@ def test_an_unknown_agent_and_an_empty_task_are_results_that_the_model_reads(sta
     assert told.end.status == 200 and told.said == "I could not."
     first, second = (event.content for event in told.events("tool_result"))
     assert "no agent plumber" in first and "there are worker, researcher, coder, memory" in first
-    assert "task: is required" in second and stage.core.jobs.of(told.run) == []
+    assert "task: is required" in second and stage.core.jobs.jobs_of(told.run) == []
 
 
 @pytest.mark.covers("A-086", "A-096")
 def test_the_cap_of_a_role_ends_its_work_with_an_outcome_of_its_own(stage: Stage) -> None:
     told = asked(stage, "to-busy")
-    (job,) = stage.core.jobs.of(told.run)
+    (job,) = stage.core.jobs.jobs_of(told.run)
     assert (job.status, job.outcome) == ("failed", "max_turns")
     assert "Max turns exceeded (10)" in job.result and told.deeds == "use:500"
     assert sum(event.kind == "tool_use" for event in child(stage, told)) == 10
@@ -267,7 +267,7 @@ def test_a_failure_names_what_was_completed_and_takes_nothing_back(stage: Stage)
     told = asked(stage, "to-broken")
     (result,) = told.events("tool_result")
     assert result.status >= 500 and "Completed before that, and not taken back: list_dir(.); write_file(b.txt)." in result.content
-    (job,) = stage.core.jobs.of(told.run)
+    (job,) = stage.core.jobs.jobs_of(told.run)
     assert job.attempts == 1  # what changes things is not done twice
     folder = stage.core.home.root / "sessions"
     assert [path.read_text() for path in folder.rglob("b.txt")] == ["half"]
@@ -276,7 +276,7 @@ def test_a_failure_names_what_was_completed_and_takes_nothing_back(stage: Stage)
 @pytest.mark.covers("A-094")
 def test_work_that_a_model_kept_from_beginning_is_tried_again(stage: Stage) -> None:
     told = asked(stage, "to-flaky")
-    (job,) = stage.core.jobs.of(told.run)
+    (job,) = stage.core.jobs.jobs_of(told.run)
     assert (job.status, job.result) == (DONE, "Third time lucky."), job
     assert told.said == "It worked."
 
@@ -293,7 +293,7 @@ def test_an_operation_ends_in_time_and_says_so(stage: Stage) -> None:
 def test_all_tries_together_have_the_time_of_the_job(tmp_path: Path) -> None:
     with opened(tmp_path, {name: ANSWERS[name] for name in ("to-gone", "of-gone")}, DELEGATION__RETRY_S="600") as other:
         told = asked(other, "to-gone")
-        (job,) = other.core.jobs.of(told.run)
+        (job,) = other.core.jobs.jobs_of(told.run)
     assert (job.status, job.outcome, job.attempts) == ("failed", "timeout", 1), "it is over in the pause before the second try"
     assert job.result == "it took longer than 2 s. Nothing was completed." and told.said == "No model."
 
@@ -303,8 +303,8 @@ def test_a_child_starts_no_children(stage: Stage) -> None:
     told = asked(stage, "to-child")
     results = [event for event in child(stage, told) if event.kind == "tool_result"]
     assert [event.status for event in results] == [403, 403]
-    job = stage.core.jobs.of(told.run)[0]
-    assert stage.core.jobs.of(job.run) == []
+    job = stage.core.jobs.jobs_of(told.run)[0]
+    assert stage.core.jobs.jobs_of(job.run) == []
     plain = stage.core.role_service.menu(stage.core.roles.child())
     assert not {"delegate", "spawn", "spawn_await", "spawn_worker"} & {spec.name for spec in plain} and len(plain) <= 8
 
@@ -313,8 +313,10 @@ def test_stopping_a_thread_stops_those_it_waits_for(stage: Stage) -> None:
     found: list[Told] = []
     thread = threading.Thread(target=lambda: found.append(asked(stage, "stopped")))
     thread.start()
-    until(lambda: any(job.task.startswith("[of-stopped]") and job.status == "running" for job in stage.core.jobs.listing(limit=5)))
-    (job,) = [job for job in stage.core.jobs.listing(limit=5) if job.task.startswith("[of-stopped]")]
+    until(
+        lambda: any(job.task.startswith("[of-stopped]") and job.status == "running" for job in stage.core.jobs.list_jobs(limit=5))
+    )
+    (job,) = [job for job in stage.core.jobs.list_jobs(limit=5) if job.task.startswith("[of-stopped]")]
     assert stage.inbox.stop(job.parent)
     thread.join(60)
     assert found[0].end.status == 499
@@ -341,7 +343,7 @@ def test_worker_and_heartbeat_do_what_their_tools_allow_and_no_more(stage: Stage
 
 def test_what_a_helper_says_beside_is_said_in_the_thread_it_works_for(stage: Stage) -> None:
     told = asked(stage, "to-teller")
-    (letter,) = [one.letter for one in stage.core.outbox.listing(limit=50) if one.letter.text == "Half way."]
+    (letter,) = [one.notification for one in stage.core.outbox.list_postings(limit=50) if one.notification.text == "Half way."]
     assert (letter.run, letter.person) == (told.run, "ada")
 
 
@@ -361,7 +363,7 @@ def test_no_process_is_started_for_work_that_is_handed_over(stage: Stage) -> Non
 
 def met(stage: Stage, run: str) -> list[tuple[int, str]]:
     """What came of the meetings of those to whom a run handed work: a model says its words whatever a tool answers."""
-    events = [event for job in stage.core.jobs.of(run) for event in stage.core.runs.events(job.run)]
+    events = [event for job in stage.core.jobs.jobs_of(run) for event in stage.core.runs.events(job.run)]
     return [(event.status, event.content) for event in events if event.kind == "tool_result"]
 
 
@@ -411,7 +413,7 @@ def test_stopping_a_thread_stops_all_that_one_answer_began(stage: Stage) -> None
     thread.start()
 
     def mine() -> list[Any]:
-        return [job for job in stage.core.jobs.listing(limit=9) if job.task.startswith("[stop-") and job.status == "running"]
+        return [job for job in stage.core.jobs.list_jobs(limit=9) if job.task.startswith("[stop-") and job.status == "running"]
 
     until(lambda: len(mine()) == 2)
     jobs = mine()
@@ -433,7 +435,7 @@ def test_two_workers_with_two_waiting_parents_do_not_starve(stage: Stage) -> Non
         thread.start()
     for thread in threads:
         thread.join(120)
-    runs = {job.parent for job in core.jobs.listing(limit=9) if job.task.startswith("[help-")}
+    runs = {job.parent for job in core.jobs.list_jobs(limit=9) if job.task.startswith("[help-")}
     assert len(runs) == 2 and [met(stage, run) for run in runs] == [[(200, "met")]] * 2
     assert [(core.tasks.get(task.id).status, core.tasks.get(task.id).output) for task in tasks] == [
         ("complete", "met 0"),
@@ -452,7 +454,7 @@ def tried(stage: Stage, run: str, name: str, terms: Terms = TERMS, **arguments: 
 def test_helpers_work_side_by_side_and_their_results_are_collected(stage: Stage) -> None:
     told = asked(stage, "spawning")
     first, second, results = (event.content for event in told.events("tool_result"))
-    jobs = stage.core.jobs.of(told.run)
+    jobs = stage.core.jobs.jobs_of(told.run)
     assert [job.id for job in jobs] == [first, second] and all(re.fullmatch("[0-9a-f]{8}", job.id) for job in jobs)
     assert results == f"[{first}: OK]\nThe first.\n\n[{second}: OK]\nThe second."
     assert told.said == "Both." and all(stage.core.outbox.find(f"job:{job.id}") is None for job in jobs)
@@ -553,7 +555,7 @@ def test_a_wrong_delegation_is_refused_before_anything_begins(stage: Stage, give
     run = asked(stage, "simple").run
     outcome = tried(stage, run, "delegate", **given)
     assert outcome.status == 400 and outcome.message.startswith(said)
-    assert stage.core.jobs.of(run) == []
+    assert stage.core.jobs.jobs_of(run) == []
 
 
 @pytest.mark.covers("A-093")
@@ -564,7 +566,7 @@ def test_a_delegation_in_the_words_of_the_code_is_done(stage: Stage, priority: A
     run = asked(stage, "simple").run
     given = {"target": "worker", "operation": "read_file", "parameters": {"path": "[own]"}, "priority": priority}
     outcome = tried(stage, run, "delegate", **given)
-    (job,) = stage.core.jobs.of(run)
+    (job,) = stage.core.jobs.jobs_of(run)
     assert outcome.status == 200 and outcome.message.startswith("worker (read_file) finished in ")
     assert (job.role, job.given.operation, job.given.rank, job.given.timeout_s) == ("worker", "read_file", rank, 60)
     assert job.task == 'Operation: read_file\nParameters: {"path": "[own]"}'
@@ -604,7 +606,7 @@ def test_a_prompt_without_a_parent_is_done_in_its_session_and_told_to_its_person
 
 def test_a_deleted_thread_takes_its_jobs_along(stage: Stage) -> None:
     told = asked(stage, "to-worker-2")
-    (job,) = stage.core.jobs.of(told.run)
+    (job,) = stage.core.jobs.jobs_of(told.run)
     stage.core.runs.delete(told.run)
     with pytest.raises(NotFound):
         stage.core.jobs.get(job.id)

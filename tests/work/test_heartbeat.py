@@ -57,11 +57,11 @@ def configure(stage: Stage, **keys: Any) -> None:
 
 
 def rows(stage: Stage) -> dict[str, Schedule]:
-    return {one.key: one for one in stage.core.schedules.rows.listing(limit=100) if one.key.startswith("heartbeat:")}
+    return {one.key: one for one in stage.core.schedules.rows.list_schedules(limit=100) if one.key.startswith("heartbeat:")}
 
 
 def look(stage: Stage, title: str = "checklist", key: str = "k", **more: Any) -> Beat:
-    return stage.core.heartbeat.heartbeat.look("", title, key, **more)
+    return stage.core.heartbeat.heartbeat.check_file("", title, key, **more)
 
 
 def another(stage: Stage, *, is_able: bool) -> Heartbeat:
@@ -88,7 +88,7 @@ def test_nothing_is_asked_before_anybody_has_talked(stage: Stage):
     talk(stage)
     sleep_s(0.01)
     later = another(stage, is_able=False)
-    assert later.look("", "checklist", "k") == Beat("skipped", "nobody has talked since the start")
+    assert later.check_file("", "checklist", "k") == Beat("skipped", "nobody has talked since the start")
     assert jobs(stage) == before
 
 
@@ -143,7 +143,11 @@ def test_what_a_tiny_model_cannot_look_after_is_said_once(stage: Stage):
     finally:
         stage.core.live.current = current
     assert {one.outcome for one in beats} == {"failed"}
-    told = [one.letter for one in stage.core.outbox.listing(limit=100) if one.letter.key.startswith("heartbeat:unable:")]
+    told = [
+        one.notification
+        for one in stage.core.outbox.list_postings(limit=100)
+        if one.notification.key.startswith("heartbeat:unable:")
+    ]
     assert len(told) == 1 and told[0].text.startswith("Is the garage door shut?") and "more capable model" in told[0].text
 
 
@@ -152,9 +156,9 @@ def test_an_alert_goes_to_the_thread_last_talked_in_and_is_put_once(stage: Stage
     file(stage, "- [ ] [door] look\n")
     thread = talk(stage)
     assert look(stage, key="twice").text == look(stage, key="twice").text == "The door is open."
-    letters = [one for one in stage.core.outbox.listing(limit=100) if one.letter.key == "heartbeat:twice"]
+    letters = [one for one in stage.core.outbox.list_postings(limit=100) if one.notification.key == "heartbeat:twice"]
     (found,) = letters
-    assert (found.letter.session, found.letter.run, found.letter.person) == ("local:ada", thread, "ada")
+    assert (found.notification.session, found.notification.run, found.notification.person) == ("local:ada", thread, "ada")
     stage.core.queue.channel.deliver(_outbound(stage, found.id))
     assert stage.core.runs.events(thread)[-1].content == "The door is open."
 
@@ -171,7 +175,7 @@ def test_of_several_people_the_one_who_talked_last_is_told(stage: Stage):
     for key, person in (("last is ada", "ada"), ("last is bob", "bob")):
         assert look(stage, key=key).outcome == "alert"
         letter = stage.core.outbox.find(f"heartbeat:{key}")
-        assert letter is not None and (letter.letter.person, letter.letter.session) == (person, f"local:{person}")
+        assert letter is not None and (letter.notification.person, letter.notification.session) == (person, f"local:{person}")
         with stage.core.store.write() as execute:
             execute("UPDATE sessions SET last_active_ms = ? WHERE id = 'local:bob'", (now_ms() + 1,))
     with stage.core.store.write() as execute:
@@ -179,8 +183,8 @@ def test_of_several_people_the_one_who_talked_last_is_told(stage: Stage):
 
 
 def _outbound(stage: Stage, letter: int) -> Any:
-    known = stage.core.outbox.get(letter).letter
-    assert stage.core.outbox.take(letter, "local")
+    known = stage.core.outbox.get(letter).notification
+    assert stage.core.outbox.begin_sending(letter, "local")
     return Outbound(known.session, known.text, None, {}, known.key, known.person, known.run or "", "")
 
 
@@ -201,7 +205,7 @@ def test_an_alert_that_finds_no_end_is_cut_and_says_where_the_rest_is(stage: Sta
     ref = told.rpartition("owlbox job view ")[2].rstrip(")")
     assert len(stage.core.jobs.get(ref).result) > len(told)
     letter = stage.core.outbox.find("heartbeat:circles")
-    assert letter is not None and letter.letter.text == told
+    assert letter is not None and letter.notification.text == told
 
 
 @pytest.mark.covers("S-075", "E-272")
@@ -209,7 +213,7 @@ def test_a_failure_is_logged_and_the_next_look_goes_on(stage: Stage):
     talk(stage)
     file(stage, "- [ ] [broken] look\n")
     (row,) = rows(stage).values()
-    assert stage.core.heartbeat.heartbeat.beat(row, 1).startswith("failed")
+    assert stage.core.heartbeat.heartbeat.run_beat(row, 1).startswith("failed")
     file(stage, "- [ ] [door] look\n")
     assert look(stage, key="next").outcome == "alert"
 
@@ -246,7 +250,7 @@ def test_what_a_section_came_to_is_worded_by_the_assistant(stage: Stage):
     sleep_s(0.01)
     talk(stage)  # since it began
     before = jobs(stage)
-    assert able.look("", "Plants", "worded").outcome == "alert"
+    assert able.check_file("", "Plants", "worded").outcome == "alert"
     roles = stage.core.store.rows("SELECT role FROM jobs ORDER BY created_ms, rowid LIMIT 10 OFFSET ?", (before,))
     assert [role for (role,) in roles] == ["heartbeat", "assistant"]
     assert stage.core.store.rows("SELECT DISTINCT priority FROM jobs") == [("background",)]  # people's questions go first

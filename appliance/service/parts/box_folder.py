@@ -22,7 +22,7 @@ class BoxFolder:
         self._box = base.home.box
         self._folder, self._skills = knowledge.folder, knowledge.skills
         self._queue, self._heartbeat, self._plugins = queue, heartbeat, plugins
-        self.watch = Watch(self._box, self._folder.known, self._take, beside=[base.home.drop] if base.is_shared else [])
+        self.watch = Watch(self._box, self._folder.known_files, self._take, beside=[base.home.drop] if base.is_shared else [])
 
     def compare(self) -> None:
         """Take what changed in box/ while nobody watched it: for a command that runs without a core."""
@@ -30,7 +30,7 @@ class BoxFolder:
         if str(self._box) not in tree.folders:
             return  # it is away, and may come back: what it held stays known
         shut = [Path(folder) for folder in tree.closed]
-        known = [path for path in self._folder.known() if not any(path.is_relative_to(folder) for folder in shut)]
+        known = [path for path in self._folder.known_files() if not any(path.is_relative_to(folder) for folder in shut)]
         self._take(sorted({*map(Path, tree.files), *known}))
 
     def status(self) -> dict[str, Any]:
@@ -41,11 +41,11 @@ class BoxFolder:
     def _take(self, paths: Sequence[Path]) -> None:
         """Files of box/ or drop/ have changed."""
         inside = [path for path in paths if path.is_relative_to(self._box.resolve())]
-        self._folder.take(inside)
+        self._folder.sync_paths(inside)
         self._skills.take(inside)
         self._heartbeat.look(inside)
         if len(inside) < len(paths):
             try:
-                self._queue.drops.take()
+                self._queue.drops.take_files()
             finally:
                 self._queue.changed()  # as in `take_drops`

@@ -72,7 +72,7 @@ class RoleService:
         toolbox.adapt("delegate", lambda spec: _to_delegate(spec, [one.name for one in self.roles.helpers()]))
         toolbox.adapt("spawn", lambda spec: _among(spec, "profile", [one.name for one in self.roles.profiles()]))
         base.hooks.add("packet.system", self._profiled, PROFILES_AT)
-        base.events.subscribe(OthersWrote, lambda wrote: self.delegation.look())
+        base.events.subscribe(OthersWrote, lambda wrote: self.delegation.begin_waiting())
 
     def recover(self) -> None:
         """See to jobs that a process left behind which is gone, and forget those that nobody asks for any more."""
@@ -93,7 +93,7 @@ class RoleService:
         """What is wrong with which role's file, tools that there are not included."""
         found = list(self.roles.problems)
         known = {name for tool in self._toolbox.tools() for name in (tool.mark.name, tool.mark.group)}
-        for one in self.roles.listing():
+        for one in self.roles.list_roles():
             strange = [name for name in (*(one.tools or ()), *(one.tasks or ())) if one.is_own and name not in known]
             found += [f"{roles.FOLDER}/{one.name}.md: there is no tool or group {name}" for name in strange]
         return [*found, *self._kept()]
@@ -126,9 +126,9 @@ class RoleService:
     def list_roles(self) -> list[dict[str, Any]]:
         """Every role as it holds now: those that ship, then those of `box/roles/`."""
         found = []
-        for one in self.roles.listing():
+        for one in self.roles.list_roles():
             current = self._assistant() if one.name == ASSISTANT else one
-            found.append({**roles.plain(replace(current, text="")), "is_shipped": one.name in SHIPPED})
+            found.append({**roles.role_data(replace(current, text="")), "is_shipped": one.name in SHIPPED})
         return found
 
     @method("role.view", access="all")
@@ -136,7 +136,7 @@ class RoleService:
         """One role with its words, the tools it has and those it is shown, and what is wrong with its file."""
         found = self.roles.assistant() if name == ASSISTANT else self.roles.get(name)
         shown = {"tools": self._toolbox.allowed(found.tools), "menu": [spec.name for spec in self.menu(found)]}
-        return {**roles.plain(found), **shown, "problems": [one for one in self.problems if f"/{name}.md" in one]}
+        return {**roles.role_data(found), **shown, "problems": [one for one in self.problems if f"/{name}.md" in one]}
 
 
 def _to_delegate(spec: ToolSpec, helpers: list[str]) -> ToolSpec:
