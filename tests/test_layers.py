@@ -41,6 +41,7 @@ runtime.http_client: urllib3 http.client
 runtime.watched_socket: certifi
 runtime.host_lookup: urllib.request
 text.urls: idna
+web.git_fetch: dulwich
 models.providers: llama_cpp numpy jinja2 importlib
 models.encoder_conversion: numpy
 models.catalogue: subprocess

@@ -61,6 +61,7 @@ from appliance.skills.catalog import Skills
 from appliance.skills.skill_service import SkillService
 from appliance.store.migrations import LATEST, MIGRATIONS
 from appliance.text import tokens
+from appliance.web.git_fetch import SkillFetch
 from appliance.work.jobs import Jobs
 from appliance.work.worker_control import Crew
 
@@ -80,7 +81,7 @@ DIVISOR = 3.3
 
 
 SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
-    ("Core", (Core, Sizes, ToolMethods, Skills, SkillService, SqlMethods)),
+    ("Core", (Core, Sizes, ToolMethods, Skills, SkillService, SkillFetch, SqlMethods)),
     ("Core: memory", (MemoryService,)),
     ("Core: threads", (ThreadMethods, Undo)),
     ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),

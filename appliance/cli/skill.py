@@ -1,11 +1,13 @@
 """The commands about skills: `owlbox skill`.
 
-A package is read here, with the rights of whoever installs it, reviewed by the core, shown, and sent to it after a yes. Each
-function takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+A package is read here, with the rights of whoever installs it, or fetched by the core from a URL; it is reviewed by the core,
+shown, and sent to it after a yes. Each function takes the parsed arguments and the home and returns the exit code, as in
+`cli.listings`.
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from appliance.runtime.paths import Home
 
 NAME = "its name, as `skill list` shows it"
 FOLDER = "the folder in it that holds SKILL.md, where there are several"
+ADDRESS = re.compile(r"(?:git\+)?[A-Za-z][A-Za-z0-9.+-]*://")
 Command = Callable[..., argparse.ArgumentParser]
 TEMPLATE = "1. Say what to do first.\n2. Say what to do next.\n"
 
@@ -42,7 +45,7 @@ def add(command: Command) -> None:
     checked = command("validate", validate, "whether skills are as the public format wants them", known)
     checked.add_argument("path", nargs="?", default="", help="a skill's folder; without one, all in box/skills")
     taken = command("install", install, "from a folder, a file, a zip, a tar or a Git URL, after a review", known)
-    taken.add_argument("source", help="where it is")
+    taken.add_argument("source", help="where it is; of a repository, #NAME at the end is a branch or tag")
     taken.add_argument("--folder", default="", help=FOLDER)
     taken.add_argument("--yes", action="store_true", help="ask nothing")
     taken.add_argument("--trust", action="store_true", help="trust it at once, as it is now")
@@ -141,18 +144,22 @@ def validate(args: argparse.Namespace, home: Home) -> int:
 
 def install(args: argparse.Namespace, home: Home) -> int:
     """Read a package, show what it asks for, and install it after a yes."""
-    from appliance.skills.package import read_package
-    from appliance.skills.skill_service import encode_files
+    if ADDRESS.match(args.source):
+        fetched = once(home, "skill.fetch", {"url": args.source, "folder": args.folder})
+        source, given = fetched["source"], {"files": fetched["files"], "folder": fetched["folder"]}
+    else:
+        from appliance.skills.package import read_package
+        from appliance.skills.skill_service import encode_files
 
-    path = Path(args.source).expanduser()
-    package = read_package(path, args.folder)
-    given: dict[str, Any] = {"files": encode_files(package), "folder": package.name}
+        path = Path(args.source).expanduser()
+        package = read_package(path, args.folder)
+        source, given = str(path.resolve()), {"files": encode_files(package), "folder": package.name}
     found = once(home, "skill.review", given)
     if not args.json:
         _print_review(found)
     if not args.yes and not _says_yes(f"Install {found['name']}{' and trust it' if args.trust else ''}?"):
         raise BadInput("nothing was installed", hint="--yes installs it without asking")
-    given |= {"source": str(path.resolve()), "owner": _owner_of(args), "is_overwriting": args.force, "is_trusted": args.trust}
+    given |= {"source": source, "owner": _owner_of(args), "is_overwriting": args.force, "is_trusted": args.trust}
     one = once(home, "skill.install", given)
     lines = [f"installed {one['path']}"]
     if not one["is_trusted"]:

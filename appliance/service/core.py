@@ -142,6 +142,7 @@ class Core:
                 self.knowledge.skill_service,
                 PromptDocuments(self.home.box),
                 self.intake,
+                self.web.skills,
                 self.vault,
                 self.memory.service,
             ),

@@ -12,7 +12,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 import msgspec
 
@@ -61,12 +61,15 @@ def read_package(source: Path, inner: str = "") -> Package:
         raise BadInput(f"{source} is neither a file nor a folder")
     if info.st_size > MAX_ARCHIVE_BYTES:
         raise TooLarge(f"{source} has {info.st_size} bytes, the limit is {MAX_ARCHIVE_BYTES}")
-    data = source.read_bytes()
-    if source.suffix.lower() == ".md":
-        name = source.parent.name if source.name.lower() == FILE else source.stem
-        return Package(name, {"SKILL.md": PackageFile(data)}, str(source))
-    stem = source.name.split(".")[0]
-    return choose(read_archive(data, source.name), stem, inner, str(source))
+    return read_data(source.read_bytes(), source, inner, str(source))
+
+
+def read_data(data: bytes, place: PurePath, inner: str, source: str) -> Package:
+    """The skill in what was read from a file at `place`: its Markdown, or an archive."""
+    if place.suffix.lower() == ".md":
+        name = place.parent.name if place.name.lower() == FILE else place.stem
+        return Package(name, {"SKILL.md": PackageFile(data)}, source)
+    return choose(read_archive(data, place.name), place.name.split(".")[0], inner, source)
 
 
 def read_archive(data: bytes, name: str) -> Files:

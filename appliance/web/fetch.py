@@ -61,18 +61,20 @@ class Want(Struct, frozen=True):
     """What a request wants beside the page: `headers` go to the URL's own origin only, never along with a redirect.
 
     `kind` "file" takes any type, whole or not at all. `trusted` is one origin that a person configured, which may be
-    reached wherever it is; what it redirects to is judged like everything else.
+    reached wherever it is; what it redirects to is judged like everything else. With a `body` it is a POST, which no redirect
+    repeats.
     """
 
     kind: Literal["text", "file"] = "text"
     headers: Mapping[str, str] = {}
     trusted: str = ""
     accept: str = ACCEPT
+    body: bytes | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the answer is a page as anybody gets it."""
-        return self.kind == "text" and not self.headers and self.accept == ACCEPT
+        return self.body is None and self.kind == "text" and not self.headers and self.accept == ACCEPT
 
 
 class Fetched(Struct, frozen=True):
@@ -259,6 +261,8 @@ class Fetch:
             found = self._ask_server(target, deadline, limit, replace(want, headers=headers), about)
             if isinstance(found, Fetched):
                 return replace(found, hops=tuple(hops))
+            if want.body is not None:
+                raise Unavailable(f"{hops[0]} redirects what was sent to it", hint="name where it leads", outcome="bad_redirect")
             if len(hops) > self._caps.max_redirects:
                 raise Unavailable(
                     f"{hops[0]} redirects more than {self._caps.max_redirects} times",
@@ -353,7 +357,7 @@ def _build_request(target: Target, want: Want, known: Copy | None) -> "Request":
         lines["If-None-Match"] = known.etag
     if known is not None and known.modified:
         lines["If-Modified-Since"] = known.modified
-    return Request(target, {**lines, "Accept-Encoding": "gzip, deflate", "Connection": "close"})
+    return Request(target, {**lines, "Accept-Encoding": "gzip, deflate", "Connection": "close"}, want.body)
 
 
 def _is_text(mime: str) -> bool:

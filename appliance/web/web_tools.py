@@ -17,6 +17,7 @@ from appliance.runtime.tool_settings import Tools
 from appliance.store.database import Store
 from appliance.web import fetch, hosts
 from appliance.web.fetch import Caps, Fetch, Note, Visits, Want, check_found
+from appliance.web.git_fetch import SkillFetch
 from appliance.web.hosts import Rules
 from appliance.web.page_text import Readable
 from appliance.web.result_pages import Harvest
@@ -47,6 +48,7 @@ class Web:
         caps = Caps(keys.requests_per_minute, keys.max_concurrent, keys.max_redirects, keys.max_bytes, max_s=keys.timeout_s)
         cache = Visits(given.store, keys.cache_days)
         self.fetch = Fetch(rules(tools), caps=caps, note=given.note, cache=cache, resolve=given.resolve)
+        self.skills = SkillFetch(self.fetch)
         self.readable = Readable(given.environ)
         self.harvest = Harvest(self.fetch, self.readable, given.entries, given.views)
         self.engine = engine(self.fetch, tools, given.secret)

@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from git_server import commit, make_repository, serving_git
 from process import Box, a_box  # noqa: F401
 
 from appliance.errors import OwlError
@@ -77,6 +78,29 @@ def test_an_installed_skill_was_reviewed_and_is_noted_and_a_bad_one_leaves_nothi
     for name in ("broken", "nameless", "none"):
         assert box.run("skill", "install", str(tmp_path / name), "--yes").returncode in (2, 3)
     assert sorted(path.name for path in (box.home.box / "skills").iterdir()) == ["review"]
+
+
+@pytest.mark.covers("A-165", "A-166")
+def test_a_skill_of_a_repository_is_installed_after_a_review_and_a_refused_one_leaves_nothing(box: Box, tmp_path: Path) -> None:
+    make_repository(tmp_path / "served/tea", {"skills/review/SKILL.md": REVIEW, "skills/review/scripts/look.sh": "ls\n"})
+    broken = make_repository(tmp_path / "served/broken", {"SKILL.md": "just text"})
+    with serving_git(tmp_path / "served") as server:
+        url, near = server.url("tea/.git"), {"OWLBOX__TOOLS__WEB__PRIVATE_NETWORKS": '["127.0.0.0/8"]'}
+        refused = box.run("skill", "install", url, "--yes")
+        assert refused.returncode == 4 and "this machine" in refused.stderr
+        asked = box.run("skill", "install", url, **near)
+        assert asked.returncode == 2 and "scripts, run in the sandbox" in asked.stdout
+        assert box.run("skill", "install", server.url("broken/.git"), "--yes", **near).returncode == 2
+        (broken / "SKILL.md").unlink()
+        (broken / "SKILL.md").symlink_to("/etc/passwd")
+        commit(broken, {})
+        assert box.run("skill", "install", server.url("broken/.git"), "--yes", **near).returncode == 2
+        assert not list((box.home.box / "skills").glob("*"))
+        done = box.run("skill", "install", url, "--folder", "skills/review", "--yes", **near)
+    assert done.returncode == 0 and (box.home.box / "skills/review/scripts/look.sh").read_text() == "ls\n"
+    assert f"from: {url}#" in box.run("skill", "show", "review").stdout
+    (row,) = box.json("policy", "log", "--kind", "skill")
+    assert row["kind"] == "skill_installed" and row["detail"]["source"].startswith(url) and row["actor"].startswith("user:")
 
 
 @pytest.mark.covers("B-122", "B-123", "B-126")
