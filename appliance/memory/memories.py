@@ -119,6 +119,14 @@ class Memories:
                 self._due_ms = min(self._due_ms or record.expires_ms, record.expires_ms)
             return _record(stored, owner), True
 
+    def rewrite(self, owner: str, key: str, text: str, by: By = By()) -> MemoryRecord:
+        """Give a record another text; its id, topic and marks stay."""
+        with self._guard:
+            entry = self._require(owner, key)
+            before = _record(entry, owner)
+            record = replace(before, text=text, title=_title(text), version=before.version + 1)
+            return _record(self._put(entry.path, record, by, {}), owner)
+
     def forget(self, owner: str, key: str) -> MemoryRecord:
         """Remove a record, its passages, vectors and history; gives what it was. NotFound for one that is not the owner's."""
         with self._guard:
@@ -156,6 +164,11 @@ class Memories:
             and one.importance >= least_importance
         ]
         return sorted(found, key=lambda one: (-one.importance if order == "importance" else 0, -one.updated_ms, one.id))
+
+    def listed(self, owner: str, mark: str) -> list[MemoryRecord]:
+        """An owner's records that have a mark among their attributes, oldest first."""
+        self._sweep_due()
+        return [_record(entry, owner) for entry in self._owned(owner) if entry.attributes.get(mark)]
 
     def search(self, owner: str, query: str, limit: int = 10) -> list[MemoryRecord]:
         """An owner's records that fit some words, best first."""

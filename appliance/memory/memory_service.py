@@ -10,6 +10,7 @@ from typing import Annotated, TypedDict
 from appliance.errors import NotFound, Refused
 from appliance.knowledge.change_log import By
 from appliance.memory.memories import EVERYBODY, Memories, Topic
+from appliance.memory.memory_document import MemoryDocument
 from appliance.memory.memory_record import Kind, MemoryRecord, to_markdown
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
@@ -38,9 +39,10 @@ class Written(TypedDict):
 class MemoryService:
     """Memory at the socket."""
 
-    def __init__(self, memories: Memories, people: Callable[[], int]) -> None:
+    def __init__(self, memories: Memories, document: MemoryDocument, people: Callable[[], int]) -> None:
         """`people` says how many people and groups talk here."""
         self._memories = memories
+        self._document = document
         self._people = people
 
     @method("memory.list", access="all")
@@ -98,6 +100,7 @@ class MemoryService:
         """Remember something; what says the same already is brought up to date."""
         chosen = owner or self.default_owner(call)
         self._require_allowed(call, chosen, is_writing=True)
+        before = {one.id: one.text for one in self._memories.list_records(chosen)}
         record, is_new = self._memories.write(
             chosen,
             text,
@@ -110,6 +113,8 @@ class MemoryService:
             source="client",
             by=By(),
         )
+        if not is_new and before.get(record.id, text) != text:
+            self._document.replace_line(chosen, before[record.id], text)
         return Written(ref=self._memories.refs(chosen)[record.id], record=record, is_new=is_new)
 
     @method("memory.forget", access="all")
@@ -117,7 +122,9 @@ class MemoryService:
         """Forget one record: its text, passages, vectors and history."""
         one, record = self._require(call, key, owner)
         self._require_allowed(call, one, is_writing=True)
-        return self._memories.forget(one, record.id)
+        gone = self._memories.forget(one, record.id)
+        self._document.replace_line(one, gone.text)  # the file after the record: a line that came back would be a new one
+        return gone
 
     @method("memory.topics", access="all")
     def topics(self, call: Call, owner: Owner = "") -> list[Topic]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from appliance.agent.plugins import Plugins
 from appliance.ingest.watcher import Watch, walk
+from appliance.memory.memory_document import MemoryDocument
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.heartbeat import HeartbeatParts
 from appliance.service.parts.knowledge import KnowledgeParts
@@ -18,7 +19,16 @@ from appliance.service.parts.queue import QueueParts
 class BoxFolder:
     """The files of box/ as one core knows them; only `serve` starts `watch`."""
 
-    def __init__(self, base: BaseParts, knowledge: KnowledgeParts, queue: QueueParts, heartbeat: HeartbeatParts, plugins: Plugins):
+    def __init__(
+        self,
+        base: BaseParts,
+        knowledge: KnowledgeParts,
+        queue: QueueParts,
+        heartbeat: HeartbeatParts,
+        plugins: Plugins,
+        memory: MemoryDocument,
+    ) -> None:
+        self._memory = memory
         self._box = base.home.box
         self._folder, self._skills = knowledge.folder, knowledge.skills
         self._queue, self._heartbeat, self._plugins = queue, heartbeat, plugins
@@ -43,6 +53,7 @@ class BoxFolder:
         inside = [path for path in paths if path.is_relative_to(self._box.resolve())]
         self._folder.sync_paths(inside)
         self._skills.take(inside)
+        self._memory.take(inside)
         self._heartbeat.look(inside)
         if len(inside) < len(paths):
             try:

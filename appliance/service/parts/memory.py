@@ -7,6 +7,7 @@ from msgspec import Struct
 from appliance.errors import OwlError
 from appliance.knowledge.indexer import BRIEF_S, embedding
 from appliance.memory.memories import Memories
+from appliance.memory.memory_document import MemoryDocument
 from appliance.memory.memory_service import MemoryService
 from appliance.memory.session_review import SessionReview
 from appliance.service.parts.base import BaseParts
@@ -20,6 +21,7 @@ class MemoryParts(Struct, frozen=True):
     memories: Memories
     service: MemoryService
     review: SessionReview
+    document: MemoryDocument
 
 
 def build_memory(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts, people: Callable[[], int]) -> MemoryParts:
@@ -35,4 +37,5 @@ def build_memory(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts,
 
     memories = Memories(knowledge.entries, knowledge.passages, knowledge.finder, vectors_of)
     review = SessionReview(base.runs.people, base.runs, memories, lambda: base.settings().sessions.archival.memory_extraction)
-    return MemoryParts(memories, MemoryService(memories, people), review)
+    document = MemoryDocument(base.home.box, memories)
+    return MemoryParts(memories, MemoryService(memories, document, people), review, document)
